@@ -1,0 +1,11 @@
+"""emuchain: an emulator of FPGA clusters that train neural networks.
+
+Every emulated FPGA is an MPI rank. The numbers are real (the network really trains), the time is
+virtual (the clock is the cluster's, not the host's). The rooms, each importing only those before it:
+
+- `emuchain.kernels`: Numba kernels on arrays, with a fixed order of accumulation
+- `emuchain.comm`: virtual clocks, links, messages, and the hosts that run devices
+- `emuchain.emulator`: networks, clusters, mapping, schedules, training, simulation, results, commands
+"""
+
+__version__ = "0.1.0"

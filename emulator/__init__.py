@@ -1,0 +1,1 @@
+"""Networks, clusters, mapping, schedules, training, simulation, results and the command line."""

@@ -1,0 +1,1 @@
+"""Numba kernels on arrays: no MPI, no devices, no files."""
