@@ -1,0 +1,124 @@
+"""Clusters: boards in a 1D chain, and the links between neighbours; read from TOML.
+
+    name = "mine"
+    [[boards]]                    # in the order of the chain; the last one named stands for all that follow
+    name = "VC709"
+    clock_mhz = 200
+    dsp = 3600                    # multipliers; one does one multiply-accumulate a cycle
+    on_chip_memory_kbit = 52920
+    count = 4                     # optional: how many of these in a row
+    [links]
+    bandwidth_gbps = 150          # of each direction of each link
+    latency_ns = 1000
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib.resources
+import pathlib
+from typing import Annotated
+
+import pydantic
+
+from .errors import InputError
+from .network import Positive
+from .validation import Model, read_toml, validate
+
+PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False, strict=False)]
+
+
+class BoardDescription(Model):
+    """A `[[boards]]` table."""
+
+    name: str
+    clock_mhz: PositiveNumber
+    dsp: Positive
+    on_chip_memory_kbit: Positive
+    count: Positive = 1
+
+
+class LinksDescription(Model):
+    """The `[links]` table: every link of the chain, each direction for itself."""
+
+    bandwidth_gbps: PositiveNumber
+    latency_ns: Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False, strict=False)]
+
+
+class ClusterDescription(Model):
+    """A cluster as its TOML file says it."""
+
+    name: str
+    boards: Annotated[
+        tuple[BoardDescription, ...],
+        pydantic.Field(min_length=1),
+        pydantic.BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+    ]
+    links: LinksDescription
+
+
+@dataclasses.dataclass(frozen=True)
+class Board:
+    """An FPGA board; its clock period is a whole number of picoseconds."""
+
+    name: str
+    period_ps: int
+    dsp: int
+    on_chip_memory_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """One direction of the connection of two neighbours."""
+
+    bandwidth_mbps: int
+    latency_ps: int
+
+    @property
+    def bandwidth_gbps(self) -> float:
+        """For people."""
+        return self.bandwidth_mbps / 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Boards in the order of the chain; the last one stands for all further devices."""
+
+    name: str
+    boards: tuple[Board, ...]
+    link: Link
+
+    def board(self, device: int) -> Board:
+        """The board of a device."""
+        return self.boards[min(device, len(self.boards) - 1)]
+
+
+def clusters() -> list[str]:
+    """The names of the clusters that come with emuchain."""
+    folder = importlib.resources.files(__package__) / "clusters"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def load_cluster(name: str) -> Cluster:
+    """The cluster of that name, or the one that a TOML file describes.
+
+    Raises:
+        InputError: no such name or file, or a key of it is wrong.
+    """
+    if name in clusters():
+        path = pathlib.Path(str(importlib.resources.files(__package__) / "clusters" / f"{name}.toml"))
+    elif name.endswith(".toml"):
+        path = pathlib.Path(name)
+    else:
+        close = difflib.get_close_matches(name, clusters(), n=1)
+        hint = f"did you mean `{close[0]}`? " if close else ""
+        raise InputError(f"`cluster` = {name!r}: {hint}known: {', '.join(clusters())}; or the path of a .toml file")
+    said = validate(ClusterDescription, read_toml(path), str(path))
+    boards = tuple(
+        Board(b.name, max(1, round(1e6 / b.clock_mhz)), b.dsp, b.on_chip_memory_kbit * 1000 // 8)
+        for b in said.boards
+        for _ in range(b.count)
+    )
+    link = Link(max(1, round(said.links.bandwidth_gbps * 1000)), round(said.links.latency_ns * 1000))
+    return Cluster(said.name, boards, link)

@@ -1,0 +1,102 @@
+"""A data set in memory, and the normalisation its training images ask for."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+
+_BLOCK = 4096  # images summed at once, so that the squares of a large set never stand in memory together
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images with labels, for training and for test.
+
+    Images are uint8 of shape (N, c, h, w), C-contiguous; labels are int64 of shape (N,), each in [0, len(classes)).
+    `note` is one line the user should see (such as a split that is not the official one), or empty.
+    """
+
+    name: str
+    train_images: NDArray[np.uint8]
+    train_labels: NDArray[np.int64]
+    test_images: NDArray[np.uint8]
+    test_labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    note: str = ""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape (c, h, w) of one image."""
+        c, h, w = self.train_images.shape[1:]
+        return c, h, w
+
+    @property
+    def n_train(self) -> int:
+        """Number of training images."""
+        return len(self.train_images)
+
+    @property
+    def n_test(self) -> int:
+        """Number of test images."""
+        return len(self.test_images)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    def first(self, samples: int) -> "Dataset":
+        """The same set with only its first `samples` training images (a view; the test images stay).
+
+        Raises InputError when `samples` is not in [1, n_train].
+        """
+        if not 1 <= samples <= self.n_train:
+            raise InputError(
+                f"samples: {samples} asked for, but {self.name} has {self.n_train} training images;"
+                f" give a number from 1 to {self.n_train}"
+            )
+        return dataclasses.replace(
+            self, train_images=self.train_images[:samples], train_labels=self.train_labels[:samples]
+        )
+
+    def normalisation(self) -> "Normalisation":
+        """The normalisation of the training images."""
+        return Normalisation.of(self.train_images)
+
+
+@dataclass(frozen=True, eq=False)
+class Normalisation:
+    """Per-channel mean and standard deviation, float32 of shape (c,), in pixel units (0 to 255)."""
+
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, images: NDArray[np.uint8]) -> "Normalisation":
+        """Mean and standard deviation of each channel of `images` (N, c, h, w).
+
+        The sums are integers, so the result depends on no order of accumulation: it is the same on every machine.
+        A channel of one value only gets the standard deviation 1.
+        """
+        channels = images.shape[1]
+        sums, squares = [0] * channels, [0] * channels
+        for start in range(0, len(images), _BLOCK):
+            block = images[start : start + _BLOCK]
+            for c in range(channels):
+                sums[c] += int(block[:, c].sum(dtype=np.uint64))
+                squares[c] += int(np.square(block[:, c], dtype=np.uint16).sum(dtype=np.uint64))  # 255^2 fits 16 bits
+        n = images.size // channels
+        mean = [s / n for s in sums]
+        std = [math.sqrt((n * q - s * s) / (n * n)) or 1.0 for s, q in zip(sums, squares, strict=True)]
+        return cls(np.array(mean, np.float32), np.array(std, np.float32))
+
+    def apply(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """`(images - mean) / std` as float32 of the same shape (N, c, h, w)."""
+        out = images.astype(np.float32)
+        out -= self.mean[:, None, None]
+        out /= self.std[:, None, None]
+        return out

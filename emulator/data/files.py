@@ -1,0 +1,47 @@
+"""Reading files so that whatever is wrong with one becomes an InputError that names it."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from ..errors import InputError
+
+_CHUNK = 1 << 22
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """`path` open for reading, decompressed if its name ends in .gz; failures within the block become InputError."""
+    try:
+        with cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb") as stream:
+            yield stream
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing; the data set is not complete without it") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: not a whole gzip file ({error}); fetch it again") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def read_at_most(stream: BinaryIO, size: int) -> bytes:
+    """Up to `size` bytes; memory is taken as bytes arrive, so a size from a damaged header does no harm."""
+    chunks = []
+    while size > 0 and (chunk := stream.read(min(size, _CHUNK))):
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
+
+
+def read_file(path: Path) -> bytes:
+    """All bytes of `path`."""
+    with opened(path) as stream:
+        return stream.read()
+
+
+def file_size(path: Path) -> int:
+    """Size of `path` in bytes."""
+    with opened(path) as stream:
+        return stream.seek(0, 2)

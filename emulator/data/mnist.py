@@ -1,0 +1,88 @@
+"""MNIST as idx files, plain or gzip, under either spelling of the names that mirrors use."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .dataset import Dataset
+from .idx import idx_shape, read_idx
+
+CLASSES = tuple("0123456789")
+_TRAIN, _TEST = "train", "t10k"
+_TEST_SHARE = 5  # one image in so many is for test, when a single file must serve for both
+_NOTE = "only the t10k files of MNIST are there: every fifth of their images is for test, the others for training"
+
+
+class _Files(NamedTuple):
+    images: Path
+    labels: Path
+
+
+def is_mnist(folder: Path) -> bool:
+    """Whether any of MNIST's files is in `folder`."""
+    return any(path.exists() for part in (_TRAIN, _TEST) for path in _files(folder, part))
+
+
+def load_mnist(folder: Path) -> Dataset:
+    """MNIST in `folder`: images (N, 1, 28, 28). With the t10k files alone, one image in five is for test.
+
+    Raises InputError when a file is missing, damaged, or does not fit the others.
+    """
+    test_images, test_labels = _read(folder, _TEST)
+    if _only_test(folder):
+        n = len(test_images)
+        if n < _TEST_SHARE:
+            raise InputError(f"{folder}: {n} images found, at least {_TEST_SHARE} needed to split them")
+        test = np.arange(n) % _TEST_SHARE == _TEST_SHARE - 1
+        parts = test_images[~test], test_labels[~test], test_images[test], test_labels[test]
+        return Dataset("mnist-t10k", *parts, CLASSES, _NOTE)
+    train_images, train_labels = _read(folder, _TRAIN)
+    _same_size(folder, train_images.shape[1:], test_images.shape[1:])
+    return Dataset("mnist", train_images, train_labels, test_images, test_labels, CLASSES)
+
+
+def describe_mnist(folder: Path) -> tuple[int, int, tuple[int, int, int], int]:
+    """(n_train, n_test, (c, h, w), n_classes) from the headers of the image files. Raises InputError."""
+    n_test, h, w = idx_shape(_files(folder, _TEST).images, 3)
+    if _only_test(folder):
+        n, n_test = n_test, n_test // _TEST_SHARE
+        return n - n_test, n_test, (1, h, w), len(CLASSES)
+    n_train, *train_size = idx_shape(_files(folder, _TRAIN).images, 3)
+    _same_size(folder, tuple(train_size), (h, w))
+    return n_train, n_test, (1, h, w), len(CLASSES)
+
+
+def _only_test(folder: Path) -> bool:
+    return not any(path.exists() for path in _files(folder, _TRAIN))
+
+
+def _files(folder: Path, part: str) -> _Files:
+    return _Files(_spelt(folder, f"{part}-images", 3), _spelt(folder, f"{part}-labels", 1))
+
+
+def _spelt(folder: Path, stem: str, dimensions: int) -> Path:
+    """The spelling that is there, or else the official one."""
+    official = f"{stem}-idx{dimensions}-ubyte"
+    plain = (official, f"{stem}.idx{dimensions}-ubyte")
+    names = (*plain, *(f"{name}.gz" for name in plain))
+    return next((folder / name for name in names if (folder / name).exists()), folder / official)
+
+
+def _read(folder: Path, part: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    files = _files(folder, part)
+    images, labels = read_idx(files.images, 3), read_idx(files.labels, 1)
+    if len(images) != len(labels):
+        raise InputError(f"{files.labels}: {len(labels)} labels found, {len(images)} expected, one for each image")
+    wrong = np.flatnonzero(labels >= len(CLASSES))
+    if len(wrong):
+        raise InputError(f"{files.labels}: label {labels[wrong[0]]} found at place {wrong[0]}, 0 to 9 expected")
+    return images[:, None], labels.astype(np.int64)
+
+
+def _same_size(folder: Path, train: tuple[int, ...], test: tuple[int, ...]) -> None:
+    if train != test:
+        sizes = ["x".join(map(str, size)) for size in (train, test)]
+        raise InputError(f"{folder}: training images are {sizes[0]} and test images {sizes[1]}; both must be the same")

@@ -1,0 +1,148 @@
+"""Reading the pickled CIFAR-10 files without trusting them.
+
+A pickle is a program, and a plain `pickle.load` runs whatever it says. Two gates stand here before anything runs:
+
+- the operations are walked through first, and only those that the CIFAR-10 files are made of may occur;
+- the few functions these files name are answered by stand-ins, which build arrays of bytes and nothing else.
+"""
+
+import io
+import pickle
+import pickletools
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .files import read_file
+
+_OPERATIONS = frozenset(
+    """
+    PROTO FRAME STOP MARK MEMOIZE PUT BINPUT LONG_BINPUT GET BINGET LONG_BINGET
+    NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1
+    STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINBYTES SHORT_BINBYTES
+    EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 LIST EMPTY_LIST APPEND APPENDS DICT EMPTY_DICT SETITEM SETITEMS
+    GLOBAL STACK_GLOBAL REDUCE BUILD
+    """.split()
+)
+_STORES = ("PUT", "BINPUT", "LONG_BINPUT")
+
+
+def unpickle(path: Path) -> dict[str, object]:
+    """The dictionary in the pickle `path`, its keys as str (bytes and str keys alike).
+
+    The only objects that can occur are None, numbers, bytes, str, tuples, lists, dictionaries and arrays of uint8.
+    Raises InputError when the file is damaged, no dictionary, or asks for anything else; then nothing of it was run.
+    """
+    data = read_file(path)
+    try:
+        _check_operations(data)
+        content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+    except _RefusedError as refused:
+        raise InputError(
+            f"{path}: refused: the pickle asks for {str(refused)!a}, which CIFAR-10 files have no need of"
+        ) from None
+    except Exception as error:  # a damaged pickle can fail in any way
+        reason = " ".join(str(error).split())[:100] or type(error).__name__
+        raise InputError(f"{path}: not a whole CIFAR-10 pickle ({reason!a}); fetch it again") from None
+    if not isinstance(content, dict) or not all(isinstance(key, (str, bytes)) for key in content):
+        raise InputError(f"{path}: not a CIFAR-10 pickle: a dictionary with names as keys expected")
+    return {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in content.items()}
+
+
+class _RefusedError(Exception):
+    """The pickle asks for something that is not admitted; the message names it."""
+
+
+def _check_operations(data: bytes) -> None:
+    """Refuse operations that are not admitted, sizes past the end of the file, and memo places that skip ahead.
+
+    Memo places must be looked at because the unpickler makes its memo as long as the largest place named.
+    """
+    for count, (operation, argument, _) in enumerate(pickletools.genops(data)):
+        if operation.name not in _OPERATIONS:
+            raise _RefusedError(operation.name)
+        if operation.name in _STORES and argument > count:
+            raise _RefusedError(f"{operation.name} {argument}")
+
+
+class _StandIn:
+    """Has no attributes to set, so that a pickle's BUILD cannot change it for the next file."""
+
+    __slots__ = ()
+
+    def __setstate__(self, state: object) -> NoReturn:
+        raise _RefusedError("BUILD of a function")
+
+
+class _Encode(_StandIn):
+    """`_codecs.encode`, as Python 3 writes bytes at protocol 2."""
+
+    def __call__(self, text: object, encoding: object = "utf-8") -> bytes:
+        if isinstance(text, str) and encoding in ("latin1", b"latin1"):
+            return text.encode("latin1")
+        raise _RefusedError(f"_codecs.encode with {encoding!a:.40}")
+
+
+class _DtypeState:
+    """What `numpy.dtype("u1")` gives; its state says only what is known of single bytes."""
+
+    __slots__ = ()
+
+    def __setstate__(self, state: object) -> None:
+        if not (isinstance(state, tuple) and state[2:5] == (None, None, None)):
+            raise _RefusedError("numpy.dtype with fields")
+
+
+class _Dtype(_StandIn):
+    """`numpy.dtype`, for unsigned bytes."""
+
+    def __call__(self, code: object, *_: object) -> _DtypeState:
+        if code in ("u1", b"u1"):
+            return _DtypeState()
+        raise _RefusedError(f"numpy.dtype({code!a:.40})")
+
+
+class _ArrayState:
+    """What `_reconstruct` gives: an array of uint8, once its state is set."""
+
+    __slots__ = ("array",)
+    array: NDArray[np.uint8]
+
+    def __setstate__(self, state: object) -> None:
+        _, shape, dtype, fortran, data = state  # type: ignore[misc]
+        if not isinstance(dtype, _DtypeState) or not isinstance(data, bytes):
+            raise _RefusedError("an array of something else than bytes")
+        self.array = np.frombuffer(data, np.uint8).reshape(shape, order="F" if fortran else "C")
+
+
+class _Reconstruct(_StandIn):
+    """`numpy.core.multiarray._reconstruct`."""
+
+    def __call__(self, *_: object) -> _ArrayState:
+        return _ArrayState()
+
+
+class _Ndarray(_StandIn):
+    """`numpy.ndarray`, which occurs only as an argument of `_reconstruct`."""
+
+
+class _Unpickler(pickle.Unpickler):
+    _ADMITTED = {
+        ("_codecs", "encode"): _Encode,
+        ("numpy", "dtype"): _Dtype,
+        ("numpy", "ndarray"): _Ndarray,
+        ("numpy.core.multiarray", "_reconstruct"): _Reconstruct,
+        ("numpy._core.multiarray", "_reconstruct"): _Reconstruct,
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        admitted = self._ADMITTED.get((module, name))
+        if admitted is None:
+            raise _RefusedError(f"{module}.{name}")
+        return admitted()
+
+    def persistent_load(self, pid: object) -> NoReturn:
+        raise _RefusedError("a persistent object")

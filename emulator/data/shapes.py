@@ -1,0 +1,114 @@
+"""`shapes`: a procedurally drawn set of 32x32 colour images in ten classes, which needs no download.
+
+One shape an image, at a random place and size, in a random colour on a random background with a gradient and noise.
+Whether the shape is lighter or darker than its background is random in each channel, so the mean image of every class
+is the same grey and a linear classifier on pixels learns next to nothing, while a small convolutional network does well.
+
+Everything is integer arithmetic on a counter-based hash (splitmix64): image i is a function of its number alone, the
+same under every NumPy version and on every machine, and a smaller set is the beginning of a larger one.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dataset import Dataset
+
+SHAPE = (3, 32, 32)
+N_TRAIN, N_TEST = 10_000, 2_000
+
+_SIDE = 32
+_BLOCK = 500  # images drawn at once: large enough for NumPy, small enough for the cache
+_HALF_SIZE = 12, 24  # of the shape, in half pixels
+_BACKGROUND = 64, 192
+_CONTRAST = 24, 96  # of the shape against its background; the sign is random
+_SLOPE = 24  # most the background departs from its mean towards an edge
+_NOISE = 32  # most a pixel departs from its colour
+_TEST_START = 1 << 32  # test images are numbered from here, so they never meet the training images
+_NOISE_START = 1 << 16  # numbers of an image's hash from here on are its noise, one a pixel
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def _far(x: Ints, y: Ints) -> Ints:
+    return np.maximum(abs(x), abs(y))
+
+
+# Each takes coordinates from the centre (x to the right, y down) and the half-size r, in half pixels.
+_DRAW: tuple[tuple[str, Callable[[Ints, Ints, Ints], Mask]], ...] = (
+    ("disc", lambda x, y, r: x * x + y * y <= r * r),
+    ("ring", lambda x, y, r: (x * x + y * y <= r * r) & (9 * (x * x + y * y) >= 4 * r * r)),
+    ("square", lambda x, y, r: _far(x, y) <= r),
+    ("frame", lambda x, y, r: (_far(x, y) <= r) & (3 * _far(x, y) >= 2 * r)),
+    ("triangle", lambda x, y, r: (2 * abs(x) <= y + r) & (y <= r)),
+    ("diamond", lambda x, y, r: abs(x) + abs(y) <= r),
+    ("cross", lambda x, y, r: (_far(x, y) <= r) & (3 * np.minimum(abs(x), abs(y)) <= r)),
+    ("horizontal stripes", lambda x, y, r: (_far(x, y) <= r) & ((y + r) // 4 % 2 == 0)),
+    ("vertical stripes", lambda x, y, r: (_far(x, y) <= r) & ((x + r) // 4 % 2 == 0)),
+    ("checkerboard", lambda x, y, r: (_far(x, y) <= r) & (((x + r) // 6 + (y + r) // 6) % 2 == 0)),
+)
+CLASSES = tuple(name for name, _ in _DRAW)
+
+
+def draw(train: int = N_TRAIN, test: int = N_TEST) -> Dataset:
+    """The set with `train` training and `test` test images of shape (3, 32, 32); any ten in a row hold each class once."""
+    train_images, train_labels = _images(0, train)
+    test_images, test_labels = _images(_TEST_START, test)
+    return Dataset("shapes", train_images, train_labels, test_images, test_labels, CLASSES)
+
+
+def splitmix64(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """64 random bits for each counter (Steele, Lea and Flood, 2014); products wrap, as the method wants."""
+    z = (counters + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _images(start: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images number `start` up to `start + count`, and their labels; `start` is a multiple of the number of classes."""
+    labels = _labels(start, count)
+    images = np.empty((count, *SHAPE), np.uint8)
+    for first in range(0, count, _BLOCK):
+        block = slice(first, min(first + _BLOCK, count))
+        images[block] = _block(splitmix64(np.arange(start + first, start + block.stop, dtype=np.uint64)), labels[block])
+    return images, labels
+
+
+def _labels(start: int, count: int) -> NDArray[np.int64]:
+    """A random order of the ten classes for every ten images."""
+    tens = -(-count // 10)
+    numbers = np.arange(start, start + 10 * tens, dtype=np.uint64)
+    return np.argsort(splitmix64(~numbers).reshape(tens, 10), axis=1).reshape(-1)[:count].astype(np.int64)
+
+
+def _uniform(keys: NDArray[np.uint64], number: int, low: int, high: int) -> Ints:
+    """Draw `number` of every key: an integer in [low, high], of shape (n, 1, 1)."""
+    bits = splitmix64(keys + np.uint64(number)) >> np.uint64(32)
+    return ((bits * np.uint64(high - low + 1)) >> np.uint64(32)).astype(np.int64)[:, None, None] + low
+
+
+def _block(keys: NDArray[np.uint64], labels: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """The images of the given keys and labels, (n, 3, 32, 32)."""
+    r = _uniform(keys, 0, *_HALF_SIZE)
+    grid = np.arange(1, 2 * _SIDE, 2, dtype=np.int64)  # pixel centres, in half pixels
+    x = grid[None, None, :] - (r + _uniform(keys, 1, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16))
+    y = grid[None, :, None] - (r + _uniform(keys, 2, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16))
+    mask = np.empty((len(keys), _SIDE, _SIDE), np.bool_)
+    for k, (_, shape) in enumerate(_DRAW):
+        of_class = labels == k
+        mask[of_class] = shape(x[of_class], y[of_class], r[of_class])
+
+    slope_x, slope_y = _uniform(keys, 3, -_SLOPE, _SLOPE), _uniform(keys, 4, -_SLOPE, _SLOPE)
+    gradient = (slope_x * (grid[None, None, :] - _SIDE) + slope_y * (grid[None, :, None] - _SIDE)) // _SIDE
+    pixels = np.arange(_NOISE_START, _NOISE_START + _SIDE * _SIDE, dtype=np.uint64)
+    noise = splitmix64(keys[:, None] + pixels).reshape(mask.shape)
+    images = np.empty((len(keys), *SHAPE), np.uint8)
+    for c in range(3):
+        background = _uniform(keys, 5 + c, *_BACKGROUND)
+        contrast = _uniform(keys, 8 + c, *_CONTRAST) * (2 * _uniform(keys, 11 + c, 0, 1) - 1)
+        grain = ((noise >> np.uint64(16 * c)) % np.uint64(2 * _NOISE + 1)).astype(np.int64) - _NOISE
+        images[:, c] = np.clip(background + gradient + grain + contrast * mask, 0, 255)
+    return images

@@ -1,0 +1,18 @@
+"""Which device holds which channels of which layers, what its engines take, and what its links carry."""
+
+from .engines import Engines, SliceEngines, allocate
+from .partition import Cut, Mapping, Slice, partition
+from .traffic import DataPath, Stream, streams
+
+__all__ = [
+    "Cut",
+    "DataPath",
+    "Engines",
+    "Mapping",
+    "Slice",
+    "SliceEngines",
+    "Stream",
+    "allocate",
+    "partition",
+    "streams",
+]

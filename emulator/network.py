@@ -1,0 +1,295 @@
+"""Networks: the TOML description, and the layers with all shapes worked out.
+
+A description lists operations in order. A convolution or a fully connected operation opens a *layer*; what follows it
+(ReLU, pooling, normalisation, dropout) is done by the layer's special function unit (SFU; FPDeep, section 5.3), on
+complete outputs. So a `Layer` is what the mapping cuts: weights, bias and an SFU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib.resources
+import pathlib
+from typing import Annotated, Literal, Union
+
+import pydantic
+
+from .errors import InputError
+from .validation import Model, read_toml, validate
+
+Positive = Annotated[int, pydantic.Field(ge=1)]
+NotNegative = Annotated[int, pydantic.Field(ge=0)]
+Pair = tuple[int, int]
+Shape = tuple[int, int, int]
+
+
+def _as_pair(value: object) -> object:
+    """One number stands for rows and columns alike."""
+    return (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value
+
+
+PositivePair = Annotated[tuple[Positive, Positive], pydantic.BeforeValidator(_as_pair)]
+NotNegativePair = Annotated[tuple[NotNegative, NotNegative], pydantic.BeforeValidator(_as_pair)]
+
+
+class Conv(Model):
+    """A convolution with `channels` output channels; `kernel`, `stride`, `pad`: a number, or [rows, columns]."""
+
+    type: Literal["conv"]
+    channels: Positive
+    kernel: PositivePair
+    stride: PositivePair = (1, 1)
+    pad: NotNegativePair = (0, 0)
+    bias: bool = True
+    name: str | None = None
+
+
+class Fc(Model):
+    """A fully connected layer with `features` outputs: a convolution whose kernel is the whole map."""
+
+    type: Literal["fc"]
+    features: Positive
+    bias: bool = True
+    name: str | None = None
+
+
+class Relu(Model):
+    """max(0, x)."""
+
+    type: Literal["relu"]
+
+
+class Pool(Model):
+    """Maximum or average over windows; the average counts the padding, as most frameworks do."""
+
+    type: Literal["max-pool", "average-pool"]
+    kernel: PositivePair
+    stride: PositivePair | None = None
+    pad: NotNegativePair = (0, 0)
+
+    @property
+    def step(self) -> Pair:
+        """The stride, which is the window's size where none is given."""
+        return self.stride or self.kernel
+
+
+class Lrn(Model):
+    """Local response normalisation across channels (AlexNet's)."""
+
+    type: Literal["lrn"]
+    size: Positive = 5
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 2.0
+
+
+class Dropout(Model):
+    """Each value is zeroed with probability `rate` in training, and the others scaled by 1 / (1 - rate)."""
+
+    type: Literal["dropout"]
+    rate: Annotated[float, pydantic.Field(ge=0, lt=1)]
+
+
+class Softmax(Model):
+    """Softmax with cross-entropy: closes every network that is to be trained."""
+
+    type: Literal["softmax"]
+
+
+SfuOperation = Union[Relu, Pool, Lrn, Dropout]
+Operation = Annotated[Union[Conv, Fc, Relu, Pool, Lrn, Dropout, Softmax], pydantic.Field(discriminator="type")]
+
+
+class Description(Model):
+    """A network as its TOML file says it."""
+
+    name: str
+    input: tuple[Positive, Positive, Positive]
+    start: Literal["he", "xavier"] = "he"
+    layers: tuple[Operation, ...]
+
+    @pydantic.field_validator("input", "layers", mode="before")
+    @classmethod
+    def _lists(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+
+@dataclasses.dataclass(frozen=True)
+class SfuStep:
+    """One operation of a special function unit; shapes are (channels, rows, columns)."""
+
+    operation: SfuOperation
+    input: Shape
+    output: Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """A convolution or fully connected layer with its SFU; shapes are (channels, rows, columns)."""
+
+    index: int
+    name: str
+    input: Shape
+    channels: int
+    kernel: Pair
+    stride: Pair
+    pad: Pair
+    bias: bool
+    is_fc: bool
+    sfu: tuple[SfuStep, ...]
+
+    @property
+    def output(self) -> Shape:
+        """What the convolution gives, before the SFU."""
+        rows, columns = (
+            (size + 2 * pad - kernel) // stride + 1
+            for size, kernel, stride, pad in zip(self.input[1:], self.kernel, self.stride, self.pad, strict=True)
+        )
+        return self.channels, rows, columns
+
+    @property
+    def feeds(self) -> Shape:
+        """What the SFU gives to the next layer."""
+        return self.sfu[-1].output if self.sfu else self.output
+
+    @property
+    def weight_shape(self) -> tuple[int, int, int, int]:
+        """(oc, ic, kh, kw)"""
+        return self.channels, self.input[0], *self.kernel
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one sample's forward propagation; EB and PG take as many each."""
+        oc, ic, kh, kw = self.weight_shape
+        _, rows, columns = self.output
+        return oc * ic * kh * kw * rows * columns
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network with all shapes worked out; `start` is the rule of the initial weights."""
+
+    name: str
+    input: Shape
+    start: Literal["he", "xavier"]
+    layers: tuple[Layer, ...]
+
+    @property
+    def classes(self) -> int:
+        """The number of outputs."""
+        return self.layers[-1].feeds[0]
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one sample's forward propagation."""
+        return sum(layer.macs for layer in self.layers)
+
+    @property
+    def parameters(self) -> int:
+        """Weights and biases."""
+        total = 0
+        for layer in self.layers:
+            oc, ic, kh, kw = layer.weight_shape
+            total += oc * ic * kh * kw + layer.bias * oc
+        return total
+
+
+def zoo() -> list[str]:
+    """The names of the networks that come with emuchain."""
+    folder = importlib.resources.files(__package__) / "zoo"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def load_network(name: str) -> Network:
+    """The network of that name in the zoo, or the one that a TOML file describes.
+
+    Raises:
+        InputError: no such name or file, or the description does not hold together.
+    """
+    if name in zoo():
+        path = pathlib.Path(str(importlib.resources.files(__package__) / "zoo" / f"{name}.toml"))
+    elif name.endswith(".toml"):
+        path = pathlib.Path(name)
+    else:
+        close = difflib.get_close_matches(name, zoo(), n=1)
+        hint = f"did you mean `{close[0]}`? " if close else ""
+        raise InputError(f"`network` = {name!r}: {hint}known: {', '.join(zoo())}; or the path of a .toml file")
+    return resolve(validate(Description, read_toml(path), str(path)), str(path))
+
+
+def resolve(description: Description, source: str) -> Network:
+    """Work out all shapes of a description.
+
+    Raises:
+        InputError: an operation stands where it cannot, or does not fit its input.
+    """
+    layers: list[Layer] = []
+    shape: Shape = description.input
+    counts = {"conv": 0, "fc": 0}
+    for place, operation in enumerate(description.layers):
+        where = f"{source}: layers[{place}] ({operation.type})"
+        if isinstance(operation, Softmax):
+            if place + 1 != len(description.layers):
+                raise InputError(f"{where}: softmax closes a network; nothing may follow it")
+        elif isinstance(operation, (Conv, Fc)):
+            counts[operation.type] += 1
+            name = operation.name or f"{operation.type}{counts[operation.type]}"
+            if any(layer.name == name for layer in layers) or "/" in name:
+                raise InputError(f"{where}: `name` = {name!r}: layer names must differ and hold no slash")
+            layers.append(_open_layer(operation, len(layers), name, shape))
+            _check_window(where, shape, layers[-1].kernel, layers[-1].pad)
+            shape = layers[-1].output
+        elif not layers:
+            raise InputError(f"{where}: a network begins with conv or fc, for it is a layer's SFU that does the rest")
+        else:
+            output = _sfu_output(where, operation, shape)
+            layers[-1] = dataclasses.replace(layers[-1], sfu=(*layers[-1].sfu, SfuStep(operation, shape, output)))
+            shape = output
+    if not description.layers or not isinstance(description.layers[-1], Softmax):
+        raise InputError(f'{source}: the last of `layers` must be {{type = "softmax"}}')
+    if not layers:
+        raise InputError(f"{source}: `layers` holds no conv and no fc, so there is nothing to train")
+    if shape[1:] != (1, 1):
+        raise InputError(f"{source}: softmax needs one value a class, found maps of {shape[1]}x{shape[2]}; end with fc")
+    return Network(description.name, description.input, description.start, tuple(layers))
+
+
+def _open_layer(operation: Conv | Fc, index: int, name: str, shape: Shape) -> Layer:
+    if isinstance(operation, Fc):
+        return Layer(
+            index, name, shape, operation.features, shape[1:], (1, 1), (0, 0), operation.bias, is_fc=True, sfu=()
+        )
+    return Layer(
+        index,
+        name,
+        shape,
+        operation.channels,
+        operation.kernel,
+        operation.stride,
+        operation.pad,
+        operation.bias,
+        is_fc=False,
+        sfu=(),
+    )
+
+
+def _check_window(where: str, shape: Shape, kernel: Pair, pad: Pair) -> None:
+    for size, window, border in zip(shape[1:], kernel, pad, strict=True):
+        if border >= window:
+            raise InputError(f"{where}: `pad` = {border} must be less than the kernel, {window}")
+        if window > size + 2 * border:
+            raise InputError(
+                f"{where}: `kernel` = {window} is larger than its input of {size} with padding {border} on each side"
+            )
+
+
+def _sfu_output(where: str, operation: SfuOperation, shape: Shape) -> Shape:
+    if not isinstance(operation, Pool):
+        return shape
+    _check_window(where, shape, operation.kernel, operation.pad)
+    rows, columns = (
+        (size + 2 * pad - kernel) // stride + 1
+        for size, kernel, stride, pad in zip(shape[1:], operation.kernel, operation.step, operation.pad, strict=True)
+    )
+    return shape[0], rows, columns

@@ -1,0 +1,34 @@
+"""Windows that slide over maps: their strides, pads, and how many fit."""
+
+from collections.abc import Sequence
+
+Pair = int | tuple[int, int]
+
+
+def pair(value: Pair) -> tuple[int, int]:
+    """Return the pair (rows, columns) that an int, or a pair, stands for."""
+    if isinstance(value, Sequence):
+        rows, columns = value
+        return int(rows), int(columns)
+    return int(value), int(value)
+
+
+def output_size(size: Sequence[int], kernel: Pair, *, stride: Pair, pad: Pair) -> tuple[int, int]:
+    """Return how many windows fit in a map of size (h, w), down and across.
+
+    Raise ValueError where the window, stride or pad is not possible or not one window fits.
+    """
+    down, across = (
+        _fit(*numbers) for numbers in zip(size, pair(kernel), pair(stride), pair(pad), ("rows", "columns"), strict=True)
+    )
+    return down, across
+
+
+def _fit(size: int, kernel: int, stride: int, pad: int, name: str) -> int:
+    if kernel < 1 or stride < 1:
+        raise ValueError(f"kernel and stride must be at least 1, not {kernel} and {stride} ({name})")
+    if not 0 <= pad < kernel:
+        raise ValueError(f"pad must be at least 0 and less than the kernel {kernel}, not {pad} ({name})")
+    if size + 2 * pad < kernel:
+        raise ValueError(f"a kernel of {kernel} does not fit in {size} {name} with pad {pad}")
+    return (size + 2 * pad - kernel) // stride + 1
