@@ -23,10 +23,10 @@ kernel is as large as the map. All work is done by `microkernel.contract`; this 
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import Floats, dense, in_place, of_float32
 from .microkernel import contract
 from .window import Pair, output_size, pair
 
-Floats = NDArray[np.float32]
 Shape = tuple[int, int, int, int]
 
 
@@ -70,11 +70,11 @@ def gradient(
 def add_forward(y: Floats, x: Floats, w: Floats, *, stride: Pair, pad: Pair) -> None:
     """As `forward`, added to y in place; y is C-contiguous."""
     _check(x.shape, w.shape, y.shape, stride, pad)
-    target, (sh, sw), (ph, pw) = _flat(y, "y"), pair(stride), pair(pad)
+    target, (sh, sw), (ph, pw) = in_place(y, "y").reshape(-1), pair(stride), pair(pad)
     if _whole_map(x.shape, w.shape, (ph, pw)):
         x, w = _as_pixels(x), _as_pixels(w)
     (n, oc, ho, wo), (_, ic, kh, kw) = y.shape, w.shape
-    padded = _padded(x, ph, ph, pw, pw)
+    padded = _padded(x, "x", (ph, ph), (pw, pw))
     _, _, hp, wp = padded.shape
     taps = ic * kh * kw
     contract(
@@ -84,7 +84,7 @@ def add_forward(y: Floats, x: Floats, w: Floats, *, stride: Pair, pad: Pair) -> 
         padded.reshape(-1),
         _offsets((n, ic * hp * wp), (ho, sh * wp), (wo, sw)),
         _offsets((ic, hp * wp), (kh, wp), (kw, 1)),
-        _dense(w, "w"),
+        dense(w, "w").reshape(-1),
         _offsets((oc, taps)),
         _offsets((taps, 1)),
     )
@@ -93,7 +93,7 @@ def add_forward(y: Floats, x: Floats, w: Floats, *, stride: Pair, pad: Pair) -> 
 def add_error(dx: Floats, dy: Floats, w: Floats, *, stride: Pair, pad: Pair) -> None:
     """As `error`, added to dx in place; dx is C-contiguous."""
     _check(dx.shape, w.shape, dy.shape, stride, pad)
-    target, (sh, sw), (ph, pw) = _flat(dx, "dx"), pair(stride), pair(pad)
+    target, (sh, sw), (ph, pw) = in_place(dx, "dx").reshape(-1), pair(stride), pair(pad)
     if _whole_map(dx.shape, w.shape, (ph, pw)):
         dx, w = _as_pixels(dx), _as_pixels(w)
     (n, ic, h, width), (oc, _, kh, kw), (_, _, ho, wo) = dx.shape, w.shape, dy.shape
@@ -101,9 +101,9 @@ def add_error(dx: Floats, dy: Floats, w: Floats, *, stride: Pair, pad: Pair) -> 
     # multiple of sh, and then output row (r + ph - u) / sh. So dy needs no holes spread into it.
     above, left = (kh - 1) // sh, (kw - 1) // sw
     below, right = max(0, (h - 1 + ph) // sh - ho + 1), max(0, (width - 1 + pw) // sw - wo + 1)
-    padded = _padded(dy, above, below, left, right)
+    padded = _padded(dy, "dy", (above, below), (left, right))
     _, _, hp, wp = padded.shape
-    errors, weights = padded.reshape(-1), _dense(w, "w")
+    errors, weights = padded.reshape(-1), dense(w, "w").reshape(-1)
     for u in range(min(sh, kh)):
         for v in range(min(sw, kw)):
             r, c = (u - ph) % sh, (v - pw) % sw
@@ -121,18 +121,20 @@ def add_error(dx: Floats, dy: Floats, w: Floats, *, stride: Pair, pad: Pair) -> 
                 _offsets((oc, -hp * wp), (down, -wp), (across, -1), start=(oc - 1) * hp * wp),
                 weights,
                 _offsets((ic, kh * kw)),
-                _offsets((oc, -ic * kh * kw), (down, sh * kw), (across, sw), start=(oc - 1) * ic * kh * kw + u * kw + v),
+                _offsets(
+                    (oc, -ic * kh * kw), (down, sh * kw), (across, sw), start=(oc - 1) * ic * kh * kw + u * kw + v
+                ),
             )
 
 
 def add_gradient(dw: Floats, x: Floats, dy: Floats, *, stride: Pair, pad: Pair) -> None:
     """As `gradient`, added to dw in place; dw is C-contiguous."""
     _check(x.shape, dw.shape, dy.shape, stride, pad)
-    target, (sh, sw), (ph, pw) = _flat(dw, "dw"), pair(stride), pair(pad)
+    target, (sh, sw), (ph, pw) = in_place(dw, "dw").reshape(-1), pair(stride), pair(pad)
     if _whole_map(x.shape, dw.shape, (ph, pw)):
         x, dw = _as_pixels(x), _as_pixels(dw)
     (n, oc, ho, wo), (_, ic, kh, kw) = dy.shape, dw.shape
-    padded = _padded(x, ph, ph, pw, pw)
+    padded = _padded(x, "x", (ph, ph), (pw, pw))
     _, _, hp, wp = padded.shape
     taps = ic * kh * kw
     contract(
@@ -142,7 +144,7 @@ def add_gradient(dw: Floats, x: Floats, dy: Floats, *, stride: Pair, pad: Pair) 
         padded.reshape(-1),
         _offsets((ic, hp * wp), (kh, wp), (kw, 1)),
         _offsets((n, ic * hp * wp), (ho, sh * wp), (wo, sw)),
-        _dense(dy, "dy"),
+        dense(dy, "dy").reshape(-1),
         _offsets((oc, ho * wo)),
         _offsets((n, oc * ho * wo), (ho * wo, 1)),
     )
@@ -175,36 +177,19 @@ def _start(shape: tuple[int, ...], given: Floats | None, name: str) -> Floats:
         return np.zeros(shape, np.float32)
     if given.shape != shape:
         raise ValueError(f"{name} has shape {given.shape}; {shape} is needed")
-    if given.dtype != np.float32:
-        raise TypeError(f"{name} must be float32, not {given.dtype}")
-    return np.array(given, order="C")
+    return np.array(of_float32(given, name), order="C")
 
 
-def _flat(array: Floats, name: str) -> Floats:
-    """Return a flat view of the array, which is to be changed in place."""
-    if array.dtype != np.float32:
-        raise TypeError(f"{name} must be float32, not {array.dtype}")
-    if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
-        raise ValueError(f"{name} is changed in place: it must be C-contiguous, aligned and writeable")
-    return array.reshape(-1)
+def _padded(maps: Floats, name: str, rows: tuple[int, int], columns: tuple[int, int]) -> Floats:
+    """Return the maps in a frame of zeros, C-contiguous; the maps themselves where there is nothing to add.
 
-
-def _dense(array: Floats, name: str) -> Floats:
-    """Return the array flat, itself or a copy, in the one form that `contract` is compiled for."""
-    if array.dtype != np.float32:
-        raise TypeError(f"{name} must be float32, not {array.dtype}")
-    return np.require(array, requirements=["C", "A", "W"]).reshape(-1)
-
-
-def _padded(maps: Floats, above: int, below: int, left: int, right: int) -> Floats:
-    """Return the maps in a frame of zeros, C-contiguous; the maps themselves where that changes nothing."""
+    rows are those to add above and below, columns those to the left and to the right.
+    """
+    if rows == columns == (0, 0):
+        return dense(maps, name)
     n, channels, h, w = maps.shape
-    if above == below == left == right == 0:
-        return _dense(maps, "maps").reshape(n, channels, h, w)
-    if maps.dtype != np.float32:
-        raise TypeError(f"maps must be float32, not {maps.dtype}")
-    padded = np.zeros((n, channels, above + h + below, left + w + right), np.float32)
-    padded[:, :, above : above + h, left : left + w] = maps
+    padded = np.zeros((n, channels, h + sum(rows), w + sum(columns)), np.float32)
+    padded[:, :, rows[0] : rows[0] + h, columns[0] : columns[0] + w] = of_float32(maps, name)
     return padded
 
 

@@ -23,7 +23,7 @@ def emit(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Val
     return builder.call(function, [a, b, c])
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def fma(context: Any, a: types.Type, b: types.Type, c: types.Type) -> Any:
     """fma(a, b, c): a * b + c of three float32 numbers with one rounding, for use in compiled code."""
     signature = types.float32(types.float32, types.float32, types.float32)

@@ -15,7 +15,7 @@ from .dataset import Dataset
 from .load import load
 
 _BATCH = 100
-_STEPS = 6000
+_STEPS = 3000
 _MOMENTUM = 0.9
 _RATE = 1e-3
 _DECAY = 1e-3

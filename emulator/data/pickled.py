@@ -9,6 +9,7 @@ A pickle is a program, and a plain `pickle.load` runs whatever it says. Two gate
 import io
 import pickle
 import pickletools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,15 +19,13 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from .files import read_file
 
-_OPERATIONS = frozenset(
-    """
+_OPERATIONS = """
     PROTO FRAME STOP MARK MEMOIZE PUT BINPUT LONG_BINPUT GET BINGET LONG_BINGET
     NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1
     STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINBYTES SHORT_BINBYTES
     EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 LIST EMPTY_LIST APPEND APPENDS DICT EMPTY_DICT SETITEM SETITEMS
     GLOBAL STACK_GLOBAL REDUCE BUILD
-    """.split()
-)
+""".split()
 _STORES = ("PUT", "BINPUT", "LONG_BINPUT")
 
 
@@ -39,7 +38,7 @@ def unpickle(path: Path) -> dict[str, object]:
     data = read_file(path)
     try:
         _check_operations(data)
-        content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+        return _named(_Unpickler(io.BytesIO(data), encoding="bytes").load())
     except _RefusedError as refused:
         raise InputError(
             f"{path}: refused: the pickle asks for {str(refused)!a}, which CIFAR-10 files have no need of"
@@ -47,13 +46,19 @@ def unpickle(path: Path) -> dict[str, object]:
     except Exception as error:  # a damaged pickle can fail in any way
         reason = " ".join(str(error).split())[:100] or type(error).__name__
         raise InputError(f"{path}: not a whole CIFAR-10 pickle ({reason!a}); fetch it again") from None
-    if not isinstance(content, dict) or not all(isinstance(key, (str, bytes)) for key in content):
-        raise InputError(f"{path}: not a CIFAR-10 pickle: a dictionary with names as keys expected")
-    return {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in content.items()}
 
 
 class _RefusedError(Exception):
     """The pickle asks for something that is not admitted; the message names it."""
+
+
+def _named(content: object) -> dict[str, object]:
+    """`content` with str keys and finished arrays."""
+    if not isinstance(content, dict) or not all(isinstance(key, str | bytes) for key in content):
+        raise TypeError("no dictionary with names as keys")
+    names = [key.decode("latin1") if isinstance(key, bytes) else key for key in content]
+    values = [value.array if isinstance(value, _ArrayState) else value for value in content.values()]
+    return dict(zip(names, values, strict=True))
 
 
 def _check_operations(data: bytes) -> None:
@@ -64,7 +69,7 @@ def _check_operations(data: bytes) -> None:
     for count, (operation, argument, _) in enumerate(pickletools.genops(data)):
         if operation.name not in _OPERATIONS:
             raise _RefusedError(operation.name)
-        if operation.name in _STORES and argument > count:
+        if operation.name in _STORES and (argument is None or argument > count):
             raise _RefusedError(f"{operation.name} {argument}")
 
 
@@ -83,7 +88,7 @@ class _Encode(_StandIn):
     def __call__(self, text: object, encoding: object = "utf-8") -> bytes:
         if isinstance(text, str) and encoding in ("latin1", b"latin1"):
             return text.encode("latin1")
-        raise _RefusedError(f"_codecs.encode with {encoding!a:.40}")
+        raise _RefusedError("_codecs.encode of something else than latin1 text")
 
 
 class _DtypeState:
@@ -102,7 +107,7 @@ class _Dtype(_StandIn):
     def __call__(self, code: object, *_: object) -> _DtypeState:
         if code in ("u1", b"u1"):
             return _DtypeState()
-        raise _RefusedError(f"numpy.dtype({code!a:.40})")
+        raise _RefusedError(f"numpy.dtype({code!a:.40})" if isinstance(code, str | bytes) else "an unnamed numpy.dtype")
 
 
 class _ArrayState:
@@ -112,7 +117,9 @@ class _ArrayState:
     array: NDArray[np.uint8]
 
     def __setstate__(self, state: object) -> None:
-        _, shape, dtype, fortran, data = state  # type: ignore[misc]
+        if not isinstance(state, tuple):
+            raise _RefusedError("an array of no known state")
+        _, shape, dtype, fortran, data = state
         if not isinstance(dtype, _DtypeState) or not isinstance(data, bytes):
             raise _RefusedError("an array of something else than bytes")
         self.array = np.frombuffer(data, np.uint8).reshape(shape, order="F" if fortran else "C")
@@ -129,20 +136,21 @@ class _Ndarray(_StandIn):
     """`numpy.ndarray`, which occurs only as an argument of `_reconstruct`."""
 
 
-class _Unpickler(pickle.Unpickler):
-    _ADMITTED = {
-        ("_codecs", "encode"): _Encode,
-        ("numpy", "dtype"): _Dtype,
-        ("numpy", "ndarray"): _Ndarray,
-        ("numpy.core.multiarray", "_reconstruct"): _Reconstruct,
-        ("numpy._core.multiarray", "_reconstruct"): _Reconstruct,
-    }
+_ADMITTED: Mapping[str, _StandIn] = {
+    "_codecs.encode": _Encode(),
+    "numpy.dtype": _Dtype(),
+    "numpy.ndarray": _Ndarray(),
+    "numpy.core.multiarray._reconstruct": _Reconstruct(),
+    "numpy._core.multiarray._reconstruct": _Reconstruct(),
+}
 
+
+class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        admitted = self._ADMITTED.get((module, name))
+        admitted = _ADMITTED.get(f"{module}.{name}")
         if admitted is None:
             raise _RefusedError(f"{module}.{name}")
-        return admitted()
+        return admitted
 
     def persistent_load(self, pid: object) -> NoReturn:
         raise _RefusedError("a persistent object")

@@ -1,8 +1,8 @@
 """`shapes`: a procedurally drawn set of 32x32 colour images in ten classes, which needs no download.
 
 One shape an image, at a random place and size, in a random colour on a random background with a gradient and noise.
-Whether the shape is lighter or darker than its background is random in each channel, so the mean image of every class
-is the same grey and a linear classifier on pixels learns next to nothing, while a small convolutional network does well.
+Whether the shape is lighter or darker than its background is random in each channel. So the mean image of every class
+is the same grey, and a linear classifier on pixels learns next to nothing; a small convolutional network does well.
 
 Everything is integer arithmetic on a counter-based hash (splitmix64): image i is a function of its number alone, the
 same under every NumPy version and on every machine, and a smaller set is the beginning of a larger one.
@@ -20,11 +20,11 @@ N_TRAIN, N_TEST = 10_000, 2_000
 
 _SIDE = 32
 _BLOCK = 500  # images drawn at once: large enough for NumPy, small enough for the cache
-_HALF_SIZE = 12, 24  # of the shape, in half pixels
+_HALF_SIZE = 14, 26  # of the shape, in half pixels
 _BACKGROUND = 64, 192
-_CONTRAST = 24, 96  # of the shape against its background; the sign is random
-_SLOPE = 24  # most the background departs from its mean towards an edge
-_NOISE = 32  # most a pixel departs from its colour
+_CONTRAST = 32, 104  # of the shape against its background; the sign is random
+_SLOPE = 20  # most the background departs from its mean towards an edge
+_NOISE = 24  # most a pixel departs from its colour
 _TEST_START = 1 << 32  # test images are numbered from here, so they never meet the training images
 _NOISE_START = 1 << 16  # numbers of an image's hash from here on are its noise, one a pixel
 
@@ -53,7 +53,7 @@ CLASSES = tuple(name for name, _ in _DRAW)
 
 
 def draw(train: int = N_TRAIN, test: int = N_TEST) -> Dataset:
-    """The set with `train` training and `test` test images of shape (3, 32, 32); any ten in a row hold each class once."""
+    """The set with `train` training and `test` test images (3, 32, 32); every ten of them hold each class once."""
     train_images, train_labels = _images(0, train)
     test_images, test_labels = _images(_TEST_START, test)
     return Dataset("shapes", train_images, train_labels, test_images, test_labels, CLASSES)
@@ -68,7 +68,7 @@ def splitmix64(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _images(start: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images number `start` up to `start + count`, and their labels; `start` is a multiple of the number of classes."""
+    """Images number `start` up to `start + count`, and their labels."""
     labels = _labels(start, count)
     images = np.empty((count, *SHAPE), np.uint8)
     for first in range(0, count, _BLOCK):

@@ -1,0 +1,101 @@
+"""A host runs the devices that live on it: coroutines that wait for messages, in one thread.
+
+A device knows mailboxes only. Whether a message comes from a device on the same host or through MPI is settled when the
+chain is built. The host resumes whoever has mail; when nobody has, it looks after the transports (`Pump`), and when
+those have nothing either it yields the processor, because ranks may outnumber cores.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import time
+import types
+from collections.abc import Coroutine, Generator, Iterable, Sequence
+from typing import Any, Protocol
+
+from .message import Message
+
+_SPINS_BEFORE_SLEEP = 200
+_SLEEP_S = 50e-6
+
+
+class Mailbox:
+    """Messages of one stream, in order, for the one device that reads them."""
+
+    def __init__(self) -> None:
+        self._messages: collections.deque[Message] = collections.deque()
+
+    def put(self, message: Message) -> None:
+        """Leave a message."""
+        self._messages.append(message)
+
+    async def get(self) -> Message:
+        """The next message, as soon as there is one."""
+        while not self._messages:
+            await _wait_for(self)
+        return self._messages.popleft()
+
+    def __bool__(self) -> bool:
+        return bool(self._messages)
+
+
+@types.coroutine
+def _wait_for(mailbox: Mailbox) -> Generator[Mailbox, None, None]:
+    yield mailbox
+
+
+class Pump(Protocol):
+    """Something that moves messages when it is called: MPI requests, delayed deliveries, the side channel."""
+
+    def poll(self) -> bool:
+        """Do what can be done without waiting; whether anything was done."""
+
+
+class StalledError(RuntimeError):
+    """All devices wait, and nothing is on its way: a bug, or a schedule that was not dry-run."""
+
+
+def run(devices: Iterable[Coroutine[Any, Any, None]], pumps: Sequence[Pump] = ()) -> None:
+    """Run the devices' coroutines until all have ended, then until the pumps have nothing left to do at once.
+
+    Raises:
+        StalledError: everything waits and there is no pump that could bring a message.
+    """
+    runnable = collections.deque(devices)
+    waiting: list[tuple[Mailbox, Coroutine[Any, Any, None]]] = []
+    idle_turns = 0
+    while runnable or waiting:
+        while runnable:
+            device = runnable.popleft()
+            try:
+                waiting.append((device.send(None), device))
+            except StopIteration:
+                pass
+            _poll(pumps)
+        moved = _poll(pumps)
+        runnable.extend(device for mailbox, device in waiting if mailbox)
+        if runnable:
+            waiting = [(mailbox, device) for mailbox, device in waiting if not mailbox]
+            idle_turns = 0
+        elif waiting and not pumps:
+            raise StalledError(f"{len(waiting)} devices wait for messages that nobody will send")
+        elif not moved:
+            idle_turns += 1
+            _yield_processor(idle_turns)
+    while _poll(pumps):
+        pass
+
+
+def _poll(pumps: Sequence[Pump]) -> bool:
+    moved = False
+    for pump in pumps:
+        moved |= pump.poll()
+    return moved
+
+
+def _yield_processor(idle_turns: int) -> None:
+    if idle_turns < _SPINS_BEFORE_SLEEP:
+        os.sched_yield()
+    else:
+        time.sleep(_SLEEP_S)

@@ -1,0 +1,127 @@
+"""MPI as a transport: streams between neighbouring ranks, non-blocking, with receives posted ahead.
+
+The only file that imports mpi4py. Everything goes through a communicator that is a clone of the one handed in.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .host import Mailbox
+from .message import Format, Message
+
+_POSTED_AHEAD = 2
+_LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID", "PMI_ID")
+_SIDE_TAG = 4001
+
+
+def under_launcher() -> bool:
+    """Whether this process was started by mpiexec, srun or the like."""
+    return any(name in os.environ for name in _LAUNCHER_VARIABLES)
+
+
+def world() -> Any:
+    """A clone of the world's communicator; importing MPI starts it."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.Clone()
+
+
+def library_version() -> str:
+    """The MPI library's name and version in one line."""
+    from mpi4py import MPI
+
+    return " ".join(MPI.Get_library_version().split("\n")[0].split()[:4]).strip(" ,")
+
+
+class Sender:
+    """Packs messages and sends them to another rank; keeps each buffer until MPI has done with it."""
+
+    def __init__(self, comm: Any, rank: int, tag: int, form: Format) -> None:
+        self._comm, self._rank, self._tag, self._form = comm, rank, tag, form
+        self._pending: collections.deque[tuple[Any, NDArray[np.uint8]]] = collections.deque()
+
+    def put(self, message: Message) -> None:
+        """Send a message without waiting."""
+        buffer = self._form.pack(message)
+        self._pending.append((self._comm.Isend(buffer, self._rank, self._tag), buffer))
+
+    def poll(self) -> bool:
+        """Forget what has been sent."""
+        moved = False
+        while self._pending and self._pending[0][0].Test():
+            self._pending.popleft()
+            moved = True
+        return moved
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything has been sent."""
+        return not self._pending
+
+
+class Receiver:
+    """Keeps receives posted for a stream and puts what arrives into a mailbox."""
+
+    def __init__(self, comm: Any, rank: int, tag: int, form: Format, most_samples: int, mailbox: Mailbox) -> None:
+        self._comm, self._rank, self._tag, self._form = comm, rank, tag, form
+        self._bytes = form.bytes_of(most_samples)
+        self._mailbox = mailbox
+        self._posted: collections.deque[tuple[Any, NDArray[np.uint8]]] = collections.deque()
+        for _ in range(_POSTED_AHEAD):
+            self._post()
+
+    def _post(self) -> None:
+        buffer = np.empty(self._bytes, np.uint8)
+        self._posted.append((self._comm.Irecv(buffer, self._rank, self._tag), buffer))
+
+    def poll(self) -> bool:
+        """Hand over what has arrived, in order, and post anew."""
+        from mpi4py import MPI
+
+        moved = False
+        status = MPI.Status()
+        while self._posted[0][0].Test(status):
+            _, buffer = self._posted.popleft()
+            self._mailbox.put(self._form.unpack(buffer, status.Get_count(MPI.BYTE)))
+            self._post()
+            moved = True
+        return moved
+
+    def close(self) -> None:
+        """Withdraw the receives that nothing will answer."""
+        for request, _ in self._posted:
+            request.Cancel()
+            request.Wait()
+        self._posted.clear()
+
+
+class SideChannel:
+    """Small Python objects from any rank to rank 0, beside the emulated chain: progress, and trouble."""
+
+    def __init__(self, comm: Any, on_object: Callable[[Any], None]) -> None:
+        self._comm = comm
+        self._on_object = on_object
+        self._pending: list[Any] = []
+
+    def send(self, value: Any) -> None:
+        """Send without waiting; on rank 0, deliver at once."""
+        if self._comm.Get_rank() == 0:
+            self._on_object(value)
+        else:
+            self._pending.append(self._comm.isend(value, 0, _SIDE_TAG))
+
+    def poll(self) -> bool:
+        """Deliver what has come (rank 0), forget what has been sent (others)."""
+        self._pending = [request for request in self._pending if not request.Test()]
+        moved = False
+        while self._comm.Get_rank() == 0 and self._comm.iprobe(tag=_SIDE_TAG):
+            self._on_object(self._comm.recv(tag=_SIDE_TAG))
+            moved = True
+        return moved

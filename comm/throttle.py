@@ -1,0 +1,43 @@
+"""`--throttle wall`: a link's bandwidth and latency enforced in real time, on the sender's side.
+
+A message occupies its direction of the link for bytes / bandwidth, after those before it, and is let go when the
+latency has passed too. So a run on real machines feels the modelled links, as long as those are slower than the real
+ones.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Callable
+
+
+class Gate:
+    """One direction of one link; messages leave in order, each at its time. A pump of the host."""
+
+    def __init__(
+        self, bandwidth_mbps: int, latency_ps: int, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._seconds_per_byte = 8e-6 / bandwidth_mbps
+        self._latency_s = latency_ps * 1e-12
+        self._clock = clock
+        self._free_s = 0.0
+        self._held: collections.deque[tuple[float, Callable[[], None]]] = collections.deque()
+
+    def pass_through(self, payload_bytes: int, deliver: Callable[[], None]) -> None:
+        """Call `deliver` when so many bytes have crossed the link."""
+        self._free_s = max(self._free_s, self._clock()) + payload_bytes * self._seconds_per_byte
+        self._held.append((self._free_s + self._latency_s, deliver))
+
+    def poll(self) -> bool:
+        """Let go what is due."""
+        moved = False
+        while self._held and self._held[0][0] <= self._clock():
+            self._held.popleft()[1]()
+            moved = True
+        return moved
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held."""
+        return not self._held

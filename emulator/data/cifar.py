@@ -1,0 +1,117 @@
+"""CIFAR-10 in its two official layouts: binary records, and pickles."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .dataset import Dataset
+from .files import file_size, read_file
+from .pickled import unpickle
+
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+SHAPE = (3, 32, 32)
+TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
+TEST = "test_batch"
+
+_PIXELS = 3 * 32 * 32
+_RECORD = 1 + _PIXELS  # label, then the red, green and blue planes, row by row
+_BATCH = 10_000  # records in an official file
+
+Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]  # pixels (n, 3072) and labels (n,)
+
+
+def is_binary(folder: Path) -> bool:
+    """Whether any file of the binary layout is in `folder`."""
+    return any((folder / f"{name}.bin").exists() for name in (*TRAIN, TEST))
+
+
+def is_pickled(folder: Path) -> bool:
+    """Whether any file of the pickled layout is in `folder`."""
+    return any((folder / name).exists() for name in (*TRAIN, TEST))
+
+
+def load_binary(folder: Path) -> Dataset:
+    """CIFAR-10 from the `.bin` files in `folder`, of any whole number of records each.
+
+    Raises InputError when a file is missing, cut off, or holds a label that is none.
+    """
+    names = folder / "batches.meta.txt"
+    classes = _classes(names, read_file(names).decode("latin1").split()) if names.exists() else CLASSES
+    return _dataset([_read_binary(folder / f"{name}.bin") for name in (*TRAIN, TEST)], classes)
+
+
+def load_pickled(folder: Path) -> Dataset:
+    """CIFAR-10 from the pickles in `folder`, read without trusting them.
+
+    Raises InputError when a file is missing, damaged, or asks for more than arrays of bytes.
+    """
+    names = folder / "batches.meta"
+    classes = _classes(names, unpickle(names).get("label_names")) if names.exists() else CLASSES
+    return _dataset([_read_pickled(folder / name) for name in (*TRAIN, TEST)], classes)
+
+
+def describe_binary(folder: Path) -> tuple[int, int, tuple[int, int, int], int]:
+    """(n_train, n_test, (c, h, w), n_classes) from the sizes of the files. Raises InputError."""
+    *train, test = (_records(path, file_size(path)) for path in (folder / f"{name}.bin" for name in (*TRAIN, TEST)))
+    return sum(train), test, SHAPE, len(CLASSES)
+
+
+def _dataset(batches: list[Batch], classes: tuple[str, ...]) -> Dataset:
+    *train, (test_pixels, test_labels) = batches
+    train_pixels = np.concatenate([pixels for pixels, _ in train])
+    train_labels = np.concatenate([labels for _, labels in train])
+    return Dataset(
+        "cifar10",
+        train_pixels.reshape(-1, *SHAPE),
+        train_labels,
+        np.array(test_pixels, order="C").reshape(-1, *SHAPE),
+        test_labels,
+        classes,
+    )
+
+
+def _read_binary(path: Path) -> Batch:
+    data = read_file(path)
+    records = np.frombuffer(data, np.uint8).reshape(_records(path, len(data)), _RECORD)
+    return records[:, 1:], _labels(path, records[:, 0].tolist())
+
+
+def _records(path: Path, size: int) -> int:
+    """Number of records in a file of `size` bytes."""
+    records, rest = divmod(size, _RECORD)
+    if rest or not records:
+        raise InputError(
+            f"{path}: cut off: {size} bytes found, a multiple of {_RECORD} expected"
+            f" ({_BATCH * _RECORD} in the official set)"
+        )
+    return records
+
+
+def _read_pickled(path: Path) -> Batch:
+    content = unpickle(path)
+    pixels, labels = content.get("data"), content.get("labels")
+    if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != _PIXELS or not len(pixels):
+        found = f"uint8 of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else "no array"
+        raise InputError(f"{path}: `data`: {found} found, uint8 of shape (n, {_PIXELS}) expected")
+    if not isinstance(labels, list) or len(labels) != len(pixels) or not all(type(label) is int for label in labels):
+        raise InputError(f"{path}: `labels`: a list of {len(pixels)} whole numbers expected, one for each image")
+    return pixels, _labels(path, labels)
+
+
+def _labels(path: Path, labels: list[int]) -> NDArray[np.int64]:
+    for place, label in enumerate(labels):
+        if not 0 <= label < len(CLASSES):
+            raise InputError(f"{path}: label {label:.6g} found in record {place}, 0 to 9 expected")
+    return np.array(labels, np.int64)
+
+
+def _classes(path: Path, names: object) -> tuple[str, ...]:
+    """`names`, if they are ten names."""
+    if not isinstance(names, list) or len(names) != len(CLASSES):
+        raise InputError(f"{path}: the names of {len(CLASSES)} classes expected")
+    decoded = [name.decode("latin1") if isinstance(name, bytes) else name for name in names]
+    if not all(isinstance(name, str) and name.isprintable() for name in decoded):
+        raise InputError(f"{path}: the names of {len(CLASSES)} classes expected")
+    return tuple(decoded)

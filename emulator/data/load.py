@@ -1,0 +1,74 @@
+"""Finding a data set: the name `shapes`, or a directory in one of the layouts known here."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import InputError
+from . import cifar, mnist, shapes
+from .dataset import Dataset
+
+Description = tuple[int, int, tuple[int, int, int], int]  # n_train, n_test, (c, h, w), n_classes
+
+
+class _Layout(NamedTuple):
+    title: str
+    folder: str  # where it may also be, below the directory given
+    recognise: Callable[[Path], bool]
+    load: Callable[[Path], Dataset]
+    describe: Callable[[Path], Description] | None  # None when only loading tells
+
+
+_LAYOUTS = (
+    _Layout("CIFAR-10", "cifar-10-batches-bin", cifar.is_binary, cifar.load_binary, cifar.describe_binary),
+    _Layout("CIFAR-10", "cifar-10-batches-py", cifar.is_pickled, cifar.load_pickled, None),
+    _Layout("MNIST", "mnist", mnist.is_mnist, mnist.load_mnist, mnist.describe_mnist),
+)
+_UNDERSTOOD = (
+    "CIFAR-10 binary (data_batch_1.bin ... or cifar-10-batches-bin/), CIFAR-10 pickled (data_batch_1 ... or"
+    " cifar-10-batches-py/), or MNIST (train-images-idx3-ubyte[.gz] ... or mnist/)"
+)
+
+
+def load(where: str) -> Dataset:
+    """The data set `shapes`, or the one in the directory `where` (a directory of that name is `./shapes`).
+
+    Raises InputError when there is no such directory, when it holds no layout known here, and when a file in it is
+    missing, cut off or otherwise damaged.
+    """
+    if where == "shapes":
+        return shapes.draw()
+    folder, layout = _find(Path(where))
+    return layout.load(folder)
+
+
+def describe(where: str) -> Description:
+    """(n_train, n_test, (c, h, w), n_classes) of `load(where)`, from sizes and headers alone where these tell.
+
+    Raises InputError as `load` does, for what it reads.
+    """
+    if where == "shapes":
+        return shapes.N_TRAIN, shapes.N_TEST, shapes.SHAPE, len(shapes.CLASSES)
+    folder, layout = _find(Path(where))
+    if layout.describe is not None:
+        return layout.describe(folder)
+    data = layout.load(folder)
+    return data.n_train, data.n_test, data.shape, data.n_classes
+
+
+def _find(root: Path) -> tuple[Path, _Layout]:
+    """The folder, `root` itself or one below it, that holds a data set, and its layout."""
+    if not root.exists():
+        raise InputError(f"{root}: no such directory; give `shapes`, or a directory with a data set")
+    if not root.is_dir():
+        raise InputError(f"{root}: is a file; give the directory it is in")
+    here = [(root, layout) for layout in _LAYOUTS if layout.recognise(root)]
+    below = [(root / layout.folder, layout) for layout in _LAYOUTS if layout.recognise(root / layout.folder)]
+    found = here or below
+    if not found:
+        state = "holds no data set known here" if any(root.iterdir()) else "is empty"
+        raise InputError(f"{root}: {state}; understood are {_UNDERSTOOD}")
+    if len({layout.title for _, layout in found}) > 1:
+        names = " and ".join(f"{layout.title} ({folder})" for folder, layout in found)
+        raise InputError(f"{root}: holds {names}; give the directory of one of them")
+    return found[0]

@@ -1,0 +1,71 @@
+"""Schedules as text: one line for the micro-batches, one for each device; what is printed can be parsed again.
+
+    schedule sync, 2 devices
+    micro-batches 0:4 4:8 | 8:12 12:16
+    0F0v0 0F1v0 0B0v0 0W0 0B1v0 0W1 0U1 ...
+    1F0v0 1B0v0 1W0 1F1v0 1B1v0 1W1 1U1 ...
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from ..errors import InputError
+from .action import Action, Kind, MicroBatch, Schedule
+
+_HEAD = re.compile(r"schedule (\S+), (\d+) devices?")
+_ACTION = re.compile(r"(\d+)([FBWU])(\d+)(?:v(\d+))?")
+
+
+def to_text(schedule: Schedule) -> str:
+    """The schedule as text."""
+    steps = itertools.groupby(schedule.micro_batches, key=lambda mb: mb.step)
+    spans = " | ".join(" ".join(f"{mb.begin}:{mb.end}" for mb in group) for _, group in steps)
+    lines = [f"schedule {schedule.name}, {schedule.devices} device{'s' * (schedule.devices != 1)}"]
+    lines.append(f"micro-batches {spans}")
+    for device, program in schedule.programs(range(schedule.devices)).items():
+        lines.append(" ".join(f"{device}{action}" for action in program))
+    return "\n".join(lines) + "\n"
+
+
+def parse(text: str, source: str = "schedule") -> Schedule:
+    """The schedule that a text describes; `source` begins the message of an error.
+
+    Raises:
+        InputError: a line or a word is not of the form that `to_text` writes.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    head = _HEAD.fullmatch(lines[0]) if lines else None
+    if head is None:
+        raise InputError(f"{source}: the first line must read `schedule NAME, N devices`")
+    name, devices = head[1], int(head[2])
+    if len(lines) != devices + 2 or not lines[1].startswith("micro-batches "):
+        raise InputError(f"{source}: after the first line come `micro-batches ...` and {devices} lines of actions")
+    micro_batches = list(_micro_batches(lines[1].removeprefix("micro-batches "), source))
+    actions = [list(_actions(line, device, len(micro_batches), source)) for device, line in enumerate(lines[2:])]
+    return Schedule(name, devices, micro_batches, lambda hosted: {device: iter(actions[device]) for device in hosted})
+
+
+def _micro_batches(spans: str, source: str) -> Iterator[MicroBatch]:
+    index = position = 0
+    for step, group in enumerate(spans.split("|")):
+        for span in group.split():
+            match = re.fullmatch(r"(\d+):(\d+)", span)
+            if match is None or int(match[1]) != position or int(match[2]) <= position:
+                raise InputError(f"{source}: micro-batch {index} is {span!r}; expected {position}:END with END larger")
+            position = int(match[2])
+            yield MicroBatch(index, step, int(match[1]), position)
+            index += 1
+
+
+def _actions(line: str, device: int, micro_batches: int, source: str) -> Iterator[Action]:
+    for word in line.split():
+        match = _ACTION.fullmatch(word)
+        if match is None or int(match[1]) != device:
+            raise InputError(f"{source}: device {device}: {word!r} is not an action such as {device}F0v0, {device}W0")
+        kind, index = Kind(match[2]), int(match[3])
+        if kind is not Kind.UPDATE and index >= micro_batches:
+            raise InputError(f"{source}: device {device}: {word!r}: there are only {micro_batches} micro-batches")
+        yield Action(kind, index, None if match[4] is None else int(match[4]))

@@ -1,0 +1,107 @@
+"""Whether a person's terminal shows what rank 0 prints.
+
+Under an MPI launcher a rank's own standard output does not tell: MPICH gives every rank a pipe even on a terminal, and
+Open MPI gives every rank a pseudo-terminal even when its own output goes to a file. What tells is the standard output
+of the launcher, which stands above the rank among its parent processes. Wherever this cannot be found out (not Linux,
+a launcher on another host, srun's ranks) the answer is no.
+"""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Mapping
+
+# Set for every rank: by MPICH and `srun --mpi=pmi2`, by PMIx, by Open MPI.
+_RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+
+# The kernel cuts names to 15 characters: hydra_bstrap_proxy is cut, hydra_pmi_proxy just fits.
+_LAUNCHER_NAME = re.compile(r"mpiexec.*|mpirun.*|hydra_.*|prterun|prted?|orterun|orted|srun")
+
+_TERMINAL_PATH = re.compile(r"/dev/(pts/\d+|tty\w*|console)")
+
+
+def is_terminal() -> bool:
+    """Whether what this process, if it is rank 0, prints ends on a person's terminal."""
+    if not launched(os.environ):
+        return sys.stdout.isatty()
+    try:
+        return _terminal_path() is not None and _may_reach_launcher()
+    except (OSError, ValueError):
+        return False
+
+
+def terminal_width(default: int = 100) -> int:
+    """The columns of that terminal, or `default` where they cannot be found out."""
+    try:
+        if not launched(os.environ):
+            return os.get_terminal_size(sys.stdout.fileno()).columns or default
+        path = _terminal_path()
+        if path is None:
+            return default
+        terminal = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return default
+    try:
+        return os.get_terminal_size(terminal).columns or default
+    except OSError:
+        return default
+    finally:
+        os.close(terminal)
+
+
+def launched(environment: Mapping[str, str]) -> bool:
+    """Whether a process with this environment is a rank that an MPI launcher started."""
+    return any(variable in environment for variable in _RANK_VARIABLES)
+
+
+def parse_status(text: str) -> tuple[str, int]:
+    """The name and the parent of a process, from the text of its /proc/PID/status."""
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    try:
+        return fields["Name"].strip(), int(fields["PPid"])
+    except KeyError as error:
+        raise ValueError(f"no {error} in a process's status") from None
+
+
+def outermost_launcher(pid: int, read_status: Callable[[int], str]) -> int | None:
+    """The process that started the ranks, seen from the rank `pid`: the top of the launchers next above it, if any.
+
+    Other processes may stand between the rank and its launcher (`mpiexec -n 4 bash -c "..."`), but those above the
+    launcher do not count: a second launcher further up has given the first one its output, as it would give any rank.
+    """
+    launcher = None
+    name, parent = parse_status(read_status(pid))
+    while parent > 0:
+        pid = parent
+        name, parent = parse_status(read_status(pid))
+        if _LAUNCHER_NAME.fullmatch(name):
+            launcher = pid
+        elif launcher is not None:
+            break
+    return launcher
+
+
+def is_terminal_path(path: str) -> bool:
+    """Whether a path, as /proc/PID/fd/1 links to it, is a terminal's."""
+    return _TERMINAL_PATH.fullmatch(path) is not None
+
+
+def _terminal_path() -> str | None:
+    launcher = outermost_launcher(os.getpid(), _read_status)
+    if launcher is None:
+        return None
+    path = os.readlink(f"/proc/{launcher}/fd/1")
+    return path if is_terminal_path(path) else None
+
+
+def _read_status(pid: int) -> str:
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _may_reach_launcher() -> bool:
+    """Whether this process's own output may go to its launcher: a rank's output sent to a file does not."""
+    descriptor = sys.stdout.fileno()
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

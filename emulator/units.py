@@ -1,0 +1,40 @@
+"""Numbers with units, as people read them."""
+
+_TIME_UNITS = (("ps", 1), ("ns", 10**3), ("us", 10**6), ("ms", 10**9), ("s", 10**12))
+_BYTE_UNITS = (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("TiB", 2**40))
+_MINUTE = 60 * 10**12
+
+
+def format_time_ps(ps: int) -> str:
+    """A span of picoseconds in the unit that fits it, to three digits: `12.3 ms`; from two minutes on `2 min 05 s`."""
+    if ps < 0:
+        return "-" + format_time_ps(-ps)
+    if ps >= 2 * _MINUTE:
+        minutes, seconds = divmod((ps + 10**12 // 2) // 10**12, 60)
+        if minutes < 120:
+            return f"{minutes} min {seconds:02d} s"
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes:02d} min"
+    return _scaled(ps, _TIME_UNITS, 1000)
+
+
+def format_bytes(count: int) -> str:
+    """A number of bytes in the binary unit that fits it, to three digits: `512 B`, `1.50 MiB`."""
+    if count < 0:
+        return "-" + format_bytes(-count)
+    return _scaled(count, _BYTE_UNITS, 1024)
+
+
+def _scaled(value: int, units: tuple[tuple[str, int], ...], step: int) -> str:
+    for unit, size in units:
+        number = value / size
+        # The next unit starts where this one would round up to a full step: 999 999 ns are 1.00 ms.
+        if round(number) < step or unit == units[-1][0]:
+            break
+    if size == 1:
+        return f"{value} {unit}"
+    if number < 9.995:
+        return f"{number:.2f} {unit}"
+    if number < 99.95:
+        return f"{number:.1f} {unit}"
+    return f"{number:.0f} {unit}"

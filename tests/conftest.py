@@ -1,0 +1,212 @@
+"""What all tests share: starting ranks under each MPI found, and PyTorch where it is installed."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import hypothesis
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Each MPI: the variable that names its environment, and the environment that scripts/test makes for it.
+FLAVOURS = {
+    "mpich": ("EMUCHAIN_TEST_MPICH", ".venv"),
+    "openmpi": ("EMUCHAIN_TEST_OPENMPI", ".venv-openmpi"),
+}
+
+
+# Nothing here may depend on how long something takes; and what one machine finds, every machine finds in CI.
+hypothesis.settings.register_profile(
+    "emuchain",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+    print_blob=True,
+)
+hypothesis.settings.load_profile("emuchain")
+
+
+@dataclass(frozen=True)
+class Mpiexec:
+    """Starts ranks under one MPI: `mpiexec(4, ["-c", "print(1)"])` runs `python -c "print(1)"` on four ranks."""
+
+    name: str
+    version: str
+    launcher: Path
+    python: Path
+
+    def __call__(
+        self,
+        n: int,
+        args: Sequence[str | os.PathLike[str]],
+        timeout: float = 120,
+        *,
+        status: int | None = 0,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        launcher_args: Sequence[str] = (),
+        stdout: int | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `python ARGS` on `n` ranks and return how they ended, with what they printed.
+
+        The test fails when the launcher ends with another status than `status` (None: any) or not within `timeout`
+        seconds; no rank outlives the call. `env` is added to the environment. `stdout` is a descriptor that takes
+        the standard output, which is then not returned.
+        """
+        command = [str(self.launcher), *launcher_args, "-n", str(n), str(self.python), *map(os.fspath, args)]
+        # Files, not pipes: a rank that outlives its launcher would keep a pipe open, and reading it would never end.
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out if stdout is None else stdout,
+                stderr=err,
+                cwd=cwd,
+                env={**os.environ, **_rank_environment(), **(env or {})},
+                start_new_session=True,
+            )
+            late = False
+            try:
+                process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                late = True
+            finally:
+                _end(process)
+            texts = []
+            for stream in (out, err):
+                stream.seek(0)
+                texts.append(stream.read())
+        finished = subprocess.CompletedProcess(command, process.returncode, *texts)
+        if late:
+            pytest.fail(f"{self.name}: not done after {timeout:g} s{_told(finished)}", pytrace=False)
+        if status is not None and finished.returncode != status:
+            pytest.fail(f"{self.name}: status {finished.returncode}, not {status}{_told(finished)}", pytrace=False)
+        return finished
+
+
+def _rank_environment() -> dict[str, str]:
+    settings = {
+        # Each rank is one emulated FPGA on one core.
+        "OMP_NUM_THREADS": "1",
+        "NUMBA_NUM_THREADS": "1",
+        # Open MPI: more ranks than cores, and none of them pinned to a core.
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
+    }
+    if os.geteuid() == 0:
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return settings
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a launcher and everything below it, if it still runs."""
+    if process.poll() is not None:
+        return
+    # Open MPI's ranks have process groups of their own, so the launcher's group alone would leave them behind.
+    try:
+        below = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        below = []
+    process.terminate()  # launchers take their ranks with them, if they can
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+    for child in below:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    psutil.wait_procs(below, timeout=10)
+    process.wait()
+
+
+def _told(finished: "subprocess.CompletedProcess[str]") -> str:
+    text = "\n" + " ".join(finished.args)
+    for title, content in (("standard output", finished.stdout), ("standard error", finished.stderr)):
+        if content.strip():
+            text += f"\n--- {title}\n{content.rstrip()}"
+    return text
+
+
+def parse_version(text: str) -> tuple[str, str] | None:
+    """Which MPI, and its version, from what its `mpiexec --version` prints."""
+    if match := re.search(r"\(Open MPI\) (\S+)", text):
+        return "openmpi", match[1]
+    if "HYDRA" in text and (match := re.search(r"Version:\s+(\S+)", text)):
+        return "mpich", match[1]
+    return None
+
+
+def _find(name: str) -> Mpiexec | None:
+    variable, directory = FLAVOURS[name]
+    named = os.environ.get(variable)
+    for environment in [Path(named)] if named else [Path(sys.prefix), ROOT / directory]:
+        launcher, python = environment / "bin" / "mpiexec", environment / "bin" / "python"
+        if not (launcher.exists() and python.exists()):
+            continue
+        answer = subprocess.run(
+            [launcher, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **_rank_environment()},
+        )
+        found = parse_version(answer.stdout)
+        if found and found[0] == name:
+            return Mpiexec(name, found[1], launcher, python)
+    return None
+
+
+_found = {name: _find(name) for name in FLAVOURS}
+
+
+def pytest_report_header() -> str:
+    """The line of pytest's header that names the MPIs."""
+    return "mpi: " + ", ".join(
+        f"{name} not found" if found is None else f"{name} {found.version} ({found.launcher})"
+        for name, found in _found.items()
+    )
+
+
+@pytest.fixture(scope="module", params=FLAVOURS)
+def mpiexec(request: pytest.FixtureRequest) -> Mpiexec:
+    """Starts ranks, see `Mpiexec`; a test that takes it runs once under MPICH and once under Open MPI."""
+    name = request.param
+    found = _found[name]
+    if found is None:
+        variable, directory = FLAVOURS[name]
+        told = f"no {name}: neither {variable} nor {directory} leads to its mpiexec"
+        if os.environ.get("EMUCHAIN_REQUIRE_MPI") == "1":
+            pytest.fail(told, pytrace=False)
+        pytest.skip(told)
+    return found
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that take the fixtures below, so that `-m "not mpi"` leaves them out."""
+    for item in items:
+        for name, mark in (("mpiexec", pytest.mark.mpi), ("torch", pytest.mark.torch)):
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
+
+
+@pytest.fixture(scope="session")
+def torch() -> ModuleType:
+    """PyTorch, on one thread; without it the test is skipped, or fails where EMUCHAIN_REQUIRE_TORCH=1."""
+    try:
+        import torch
+    except ImportError:
+        if os.environ.get("EMUCHAIN_REQUIRE_TORCH") == "1":
+            raise
+        pytest.skip("PyTorch is not installed")
+    torch.set_num_threads(1)
+    return torch
