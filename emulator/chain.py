@@ -1,0 +1,149 @@
+"""The chain of devices, as far as it lives on this rank, and its links to the ranks beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from ..comm.host import Mailbox, Pump
+from ..comm.message import Format, Message
+from ..comm.mpi import Receiver, Sender
+from ..comm.throttle import Gate
+from .device import Device, Outlet
+from .ends import Head, NoHead, NoImages, Source
+from .mapping import DataPath, Stream
+from .numerics import Numerics, NoNumerics
+from .timing import Timing
+
+MicroNumerics = Callable[[int], list[Numerics]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Which rank hosts which devices: consecutive ones, as evenly as may be; further ranks host none."""
+
+    devices: int
+    ranks: int
+
+    def host(self, device: int) -> int:
+        """The rank of a device."""
+        return device * min(self.ranks, self.devices) // self.devices
+
+    def hosted(self, rank: int) -> list[int]:
+        """The devices of a rank."""
+        return [device for device in range(self.devices) if self.host(device) == rank]
+
+    def __str__(self) -> str:
+        return "; ".join(f"rank {rank}: devices {self.hosted(rank)}" for rank in range(self.ranks))
+
+
+@dataclasses.dataclass(frozen=True)
+class Wiring:
+    """How messages travel: the ranks, their communicator (None in one process), and whether links are slowed."""
+
+    placement: Placement
+    rank: int
+    comm: Any
+    throttled: bool
+    most_samples: int
+    with_data: bool
+
+
+@dataclasses.dataclass
+class Chain:
+    """The devices of this rank, in the order of the chain, and what moves their messages."""
+
+    devices: list[Device]
+    pumps: list[Pump]
+    receivers: list[Receiver]
+    senders: list[Sender]
+
+    def close(self) -> None:
+        """Withdraw the receives that stand open."""
+        for receiver in self.receivers:
+            receiver.close()
+
+
+class _ThrottledOutlet:
+    """Sends through a gate."""
+
+    def __init__(self, gate: Gate, outlet: Outlet, form: Format) -> None:
+        self._gate, self._outlet, self._form = gate, outlet, form
+
+    def put(self, message: Message) -> None:
+        """Hold the message until its bytes have crossed the link."""
+        size = len(message.times) * self._form.payload_bytes
+        self._gate.pass_through(size, lambda: self._outlet.put(message))
+
+
+def build(
+    timing: Timing, wiring: Wiring, numerics: MicroNumerics | None, source: Source | None, head: Head | None
+) -> Chain:
+    """Make this rank's devices and connect them.
+
+    `numerics` makes the numbers of a device's slices; without it, and without source and head, there is timing alone.
+    """
+    chain = Chain([], [], [], [])
+    hosted = wiring.placement.hosted(wiring.rank)
+    inlets: dict[int, dict[DataPath, Mailbox]] = {device: {} for device in hosted}
+    outlets: dict[int, dict[DataPath, Outlet]] = {device: {} for device in hosted}
+    for link, streams in enumerate(timing.links):
+        if link not in inlets and link + 1 not in inlets:
+            continue
+        gates = {True: _gate(timing), False: _gate(timing)} if wiring.throttled else {}
+        chain.pumps.extend(gates.values())
+        for stream in streams:
+            sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
+            form = Format(stream.channels, stream.rows, stream.columns, wiring.with_data)
+            outlet = _connect(chain, wiring, stream, sender, receiver, form, inlets)
+            if outlet is not None:
+                gate = gates.get(stream.path.is_forward)
+                outlets[sender][stream.path] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form)
+    last = len(timing.mapping.devices) - 1
+    for number in hosted:
+        slices = timing.mapping.devices[number]
+        chain.devices.append(
+            Device(
+                number,
+                slices,
+                numerics(number) if numerics else [NoNumerics() for _ in slices],
+                timing.clock(number),
+                source if source is not None and number == 0 else NoImages(),
+                head if head is not None and number == last else NoHead(),
+                inlets[number],
+                outlets[number],
+            )
+        )
+    return chain
+
+
+def _gate(timing: Timing) -> Gate:
+    return Gate(timing.cluster.link.bandwidth_mbps, timing.cluster.link.latency_ps)
+
+
+def _connect(
+    chain: Chain,
+    wiring: Wiring,
+    stream: Stream,
+    sender: int,
+    receiver: int,
+    form: Format,
+    inlets: dict[int, dict[DataPath, Mailbox]],
+) -> Outlet | None:
+    """The sender's outlet, if it lives here; the receiver's mailbox is put among `inlets`, if it lives here."""
+    mailbox = Mailbox()
+    if receiver in inlets:
+        inlets[receiver][stream.path] = mailbox
+    from_rank, to_rank = wiring.placement.host(sender), wiring.placement.host(receiver)
+    if from_rank == to_rank:
+        return mailbox
+    if wiring.rank == to_rank:
+        inlet = Receiver(wiring.comm, from_rank, int(stream.path), form, wiring.most_samples, mailbox)
+        chain.receivers.append(inlet)
+        chain.pumps.append(inlet)
+        return None
+    outlet = Sender(wiring.comm, to_rank, int(stream.path), form)
+    chain.senders.append(outlet)
+    chain.pumps.append(outlet)
+    return outlet

@@ -1,0 +1,141 @@
+"""The two ends of the chain: the source of samples before the first device, the loss after the last one."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import loss
+from .data.dataset import Normalisation
+from .schedule import MicroBatch
+
+Data = NDArray[np.float32]
+
+
+def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
+    """The order of the training samples in an epoch: a shuffle that depends on seed and epoch alone."""
+    stream = np.random.Generator(np.random.Philox(key=[seed, (1 << 63) | epoch]))
+    return stream.permutation(samples)
+
+
+class Source(Protocol):
+    """Gives the images of a micro-batch."""
+
+    def images(self, micro_batch: MicroBatch) -> Data | None:
+        """(samples, channels, rows, columns)"""
+
+
+class ImageSource:
+    """Normalised images in the order that was set."""
+
+    def __init__(self, images: NDArray[np.uint8], normalisation: Normalisation) -> None:
+        self._images, self._normalisation = images, normalisation
+        self.order: NDArray[np.int64] = np.arange(len(images))
+
+    def images(self, micro_batch: MicroBatch) -> Data:
+        """The images of a micro-batch."""
+        return self._normalisation.apply(self._images[self.order[micro_batch.begin : micro_batch.end]])
+
+
+class NoImages:
+    """For timing alone, and for devices that are not the first."""
+
+    def images(self, micro_batch: MicroBatch) -> None:
+        """None."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tally:
+    """Loss and hits over some samples."""
+
+    samples: int = 0
+    loss: float = 0.0
+    correct: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.samples + other.samples, self.loss + other.loss, self.correct + other.correct)
+
+    @property
+    def mean_loss(self) -> float:
+        """The mean cross-entropy."""
+        return self.loss / self.samples if self.samples else float("nan")
+
+    @property
+    def accuracy(self) -> float:
+        """The share of samples whose class was the likeliest."""
+        return self.correct / self.samples if self.samples else float("nan")
+
+
+class Head(Protocol):
+    """Turns the outputs of the last layer into its errors."""
+
+    def forward(self, micro_batch: MicroBatch, outputs: Data | None) -> None:
+        """Take the outputs of a micro-batch in training."""
+
+    def infer(self, micro_batch: MicroBatch, outputs: Data | None) -> None:
+        """Take the outputs of a micro-batch in evaluation."""
+
+    def backward(self, micro_batch: MicroBatch) -> Data | None:
+        """The errors of those outputs."""
+
+    def step_done(self, step: int) -> Tally:
+        """Loss and hits of a mini-batch that is through."""
+
+
+class SoftmaxHead:
+    """Softmax with cross-entropy; errors are the sum's and not the mean's, for LGB averages at the update."""
+
+    def __init__(self, labels: NDArray[np.int64]) -> None:
+        self._labels = labels
+        self.order: NDArray[np.int64] = np.arange(len(labels))
+        self._errors: dict[int, Data] = {}
+        self._tallies: dict[int, Tally] = collections.defaultdict(Tally)
+
+    def forward(self, micro_batch: MicroBatch, outputs: Data) -> None:
+        """Compute losses, and keep the errors for `backward`."""
+        self._errors[micro_batch.index] = self._judge(micro_batch, outputs)
+
+    def infer(self, micro_batch: MicroBatch, outputs: Data) -> None:
+        """Compute losses."""
+        self._judge(micro_batch, outputs)
+
+    def _judge(self, micro_batch: MicroBatch, outputs: Data) -> Data:
+        labels = self._labels[self.order[micro_batch.begin : micro_batch.end]]
+        logits = outputs.reshape(len(outputs), -1)
+        losses, errors, correct = loss.softmax_cross_entropy(logits, labels)
+        before = self._tallies[micro_batch.step]
+        total = before.loss
+        for value in losses.tolist():  # one by one, so that the sum does not depend on the micro-batches
+            total += value
+        counted = before.samples + len(labels), total, before.correct + int(correct.sum())
+        self._tallies[micro_batch.step] = Tally(*counted)
+        return errors.reshape(outputs.shape)
+
+    def backward(self, micro_batch: MicroBatch) -> Data:
+        """Softmax minus one-hot, for each sample."""
+        return self._errors.pop(micro_batch.index)
+
+    def step_done(self, step: int) -> Tally:
+        """Loss and hits of a mini-batch that is through."""
+        return self._tallies.pop(step)
+
+
+class NoHead:
+    """For timing alone, and for devices that are not the last."""
+
+    def forward(self, micro_batch: MicroBatch, outputs: None) -> None:
+        """Nothing."""
+
+    def infer(self, micro_batch: MicroBatch, outputs: None) -> None:
+        """Nothing."""
+
+    def backward(self, micro_batch: MicroBatch) -> None:
+        """Nothing."""
+
+    def step_done(self, step: int) -> Tally:
+        """Nothing was counted."""
+        return Tally()

@@ -1,0 +1,40 @@
+"""Parameters with what SGD needs beside them: the gradients' sum (LGB) and the velocity."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import sgd
+
+
+@dataclasses.dataclass(frozen=True)
+class Sgd:
+    """Stochastic gradient descent with momentum and weight decay, at one learning rate."""
+
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+
+
+class Parameter:
+    """An array of parameters, the sum of its gradients since the last update, and its velocity."""
+
+    def __init__(self, value: NDArray[np.float32]) -> None:
+        self.value = value
+        self.gradient = np.zeros_like(value)
+        self._velocity = np.zeros_like(value)
+
+    def update(self, samples: int, rule: Sgd) -> None:
+        """Average the gradients over a mini-batch's samples, update, and begin a new sum (FPDeep, section 5.2.2)."""
+        sgd.update(
+            self.value,
+            self.gradient,
+            self._velocity,
+            count=samples,
+            learning_rate=rule.learning_rate,
+            momentum=rule.momentum,
+            weight_decay=rule.weight_decay,
+        )
