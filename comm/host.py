@@ -11,7 +11,7 @@ import collections
 import os
 import time
 import types
-from collections.abc import Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from typing import Any, Protocol
 
 from .message import Message
@@ -56,8 +56,14 @@ class StalledError(RuntimeError):
     """All devices wait, and nothing is on its way: a bug, or a schedule that was not dry-run."""
 
 
-def run(devices: Iterable[Coroutine[Any, Any, None]], pumps: Sequence[Pump] = ()) -> None:
-    """Run the devices' coroutines until all have ended, then until the pumps have nothing left to do at once.
+def run(
+    devices: Iterable[Coroutine[Any, Any, None]],
+    pumps: Sequence[Pump] = (),
+    settling: Callable[[], Callable[[], bool]] = lambda: lambda: True,
+) -> None:
+    """Run the devices' coroutines until all have ended, then look after the pumps until all is settled.
+
+    `settling` is called when the devices have ended; what it returns is asked again and again until it says yes.
 
     Raises:
         StalledError: everything waits and there is no pump that could bring a message.
@@ -83,8 +89,11 @@ def run(devices: Iterable[Coroutine[Any, Any, None]], pumps: Sequence[Pump] = ()
         elif not moved:
             idle_turns += 1
             _yield_processor(idle_turns)
-    while _poll(pumps):
-        pass
+    settled = settling()
+    idle_turns = 0
+    while not settled():
+        idle_turns = 0 if _poll(pumps) else idle_turns + 1
+        _yield_processor(idle_turns)
 
 
 def _poll(pumps: Sequence[Pump]) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,15 @@ from .host import Mailbox
 from .message import Format, Message
 
 _POSTED_AHEAD = 2
-_LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID", "PMI_ID")
-_SIDE_TAG = 4001
+_LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 
 
-def under_launcher() -> bool:
-    """Whether this process was started by mpiexec, srun or the like."""
-    return any(name in os.environ for name in _LAUNCHER_VARIABLES)
+def launcher_rank() -> int | None:
+    """This process's rank as mpiexec, srun or the like set it; None if it was started without."""
+    for name in _LAUNCHER_VARIABLES:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
 
 
 def world() -> Any:
@@ -100,28 +101,3 @@ class Receiver:
             request.Cancel()
             request.Wait()
         self._posted.clear()
-
-
-class SideChannel:
-    """Small Python objects from any rank to rank 0, beside the emulated chain: progress, and trouble."""
-
-    def __init__(self, comm: Any, on_object: Callable[[Any], None]) -> None:
-        self._comm = comm
-        self._on_object = on_object
-        self._pending: list[Any] = []
-
-    def send(self, value: Any) -> None:
-        """Send without waiting; on rank 0, deliver at once."""
-        if self._comm.Get_rank() == 0:
-            self._on_object(value)
-        else:
-            self._pending.append(self._comm.isend(value, 0, _SIDE_TAG))
-
-    def poll(self) -> bool:
-        """Deliver what has come (rank 0), forget what has been sent (others)."""
-        self._pending = [request for request in self._pending if not request.Test()]
-        moved = False
-        while self._comm.Get_rank() == 0 and self._comm.iprobe(tag=_SIDE_TAG):
-            self._on_object(self._comm.recv(tag=_SIDE_TAG))
-            moved = True
-        return moved

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..comm.host import Mailbox, Pump
@@ -16,7 +16,7 @@ from .mapping import DataPath, Stream
 from .numerics import Numerics, NoNumerics
 from .timing import Timing
 
-MicroNumerics = Callable[[int], list[Numerics]]
+MakeNumerics = Callable[[int], Sequence[Numerics]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +59,12 @@ class Chain:
     receivers: list[Receiver]
     senders: list[Sender]
 
+    def attach(self, source: Source, head: Head) -> None:
+        """Set what the chain's first and last device work with, where they live here."""
+        for device in self.devices:
+            device.source = source if device.is_chain_start else NoImages()
+            device.head = head if device.is_chain_end else NoHead()
+
     def close(self) -> None:
         """Withdraw the receives that stand open."""
         for receiver in self.receivers:
@@ -77,13 +83,8 @@ class _ThrottledOutlet:
         self._gate.pass_through(size, lambda: self._outlet.put(message))
 
 
-def build(
-    timing: Timing, wiring: Wiring, numerics: MicroNumerics | None, source: Source | None, head: Head | None
-) -> Chain:
-    """Make this rank's devices and connect them.
-
-    `numerics` makes the numbers of a device's slices; without it, and without source and head, there is timing alone.
-    """
+def build(timing: Timing, wiring: Wiring, numerics: MakeNumerics | None) -> Chain:
+    """Make this rank's devices and connect them; without `numerics`, which makes those of a device, for timing alone."""
     chain = Chain([], [], [], [])
     hosted = wiring.placement.hosted(wiring.rank)
     inlets: dict[int, dict[DataPath, Mailbox]] = {device: {} for device in hosted}
@@ -100,7 +101,6 @@ def build(
             if outlet is not None:
                 gate = gates.get(stream.path.is_forward)
                 outlets[sender][stream.path] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form)
-    last = len(timing.mapping.devices) - 1
     for number in hosted:
         slices = timing.mapping.devices[number]
         chain.devices.append(
@@ -109,8 +109,6 @@ def build(
                 slices,
                 numerics(number) if numerics else [NoNumerics() for _ in slices],
                 timing.clock(number),
-                source if source is not None and number == 0 else NoImages(),
-                head if head is not None and number == last else NoHead(),
                 inlets[number],
                 outlets[number],
             )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..comm.clock import Times
 from ..comm.host import Mailbox
 from ..comm.message import Message
-from .ends import Head, Source, Tally
+from .ends import Head, NoHead, NoImages, Source, Tally
 from .mapping import DataPath, Slice
 from .numerics import Numerics
 from .parameter import Sgd
@@ -36,10 +36,11 @@ class Outlet(Protocol):
 
 @dataclasses.dataclass
 class Trace:
-    """When the samples' FP and EB started on a device, and when its updates were through; for finding lags."""
+    """When each sample's FP and EB started and its PG ended on a device, and when updates were through."""
 
     forward_ps: list[int] = dataclasses.field(default_factory=list)
     backward_ps: list[int] = dataclasses.field(default_factory=list)
+    gradient_ps: list[int] = dataclasses.field(default_factory=list)
     updated_ps: list[int] = dataclasses.field(default_factory=list)
 
 
@@ -70,8 +71,6 @@ class Device:
         slices: Sequence[Slice],
         numerics: Sequence[Numerics],
         clock: DeviceClock,
-        source: Source,
-        head: Head,
         inlets: Mapping[DataPath, Mailbox],
         outlets: Mapping[DataPath, Outlet],
     ) -> None:
@@ -79,19 +78,21 @@ class Device:
         self.slices = slices
         self.numerics = numerics
         self.clock = clock
-        self.source = source
-        self.head = head
+        self.source: Source = NoImages()
+        self.head: Head = NoHead()
         self.trace: Trace | None = None
         self._inlets = inlets
         self._outlets = outlets
         self._errors: dict[int, Times] = {}
 
     @property
-    def _is_chain_start(self) -> bool:
+    def is_chain_start(self) -> bool:
+        """Whether images enter here."""
         return self.number == 0
 
     @property
-    def _is_chain_end(self) -> bool:
+    def is_chain_end(self) -> bool:
+        """Whether the loss is computed here."""
         last = self.slices[-1]
         return last.is_last and DataPath.ACTIVATIONS not in self._outlets
 
@@ -129,7 +130,7 @@ class Device:
                 self._send(DataPath.PARTIAL_ACTIVATIONS, index, times, y)
         if self.trace is not None:
             self.trace.forward_ps.extend(self.clock.slices[0].fp_start_ps.tolist())
-        if self._is_chain_end:
+        if self.is_chain_end:
             self.head.forward(micro_batch, rows.data)
             self._errors[index] = rows.times
         elif self.slices[-1].is_last:
@@ -137,7 +138,7 @@ class Device:
 
     async def _enter(self, micro_batch: MicroBatch, not_before_ps: int) -> _Rows:
         """What the device's first slice takes in: images from the source, or activations from the left."""
-        if self._is_chain_start:
+        if self.is_chain_start:
             rows = self.slices[0].layer.input[1]
             return _Rows(self.clock.enter(micro_batch.samples, rows, not_before_ps), self.source.images(micro_batch))
         return await self._receive(DataPath.ACTIVATIONS, micro_batch.index)
@@ -173,7 +174,7 @@ class Device:
 
     async def _errors_of_outputs(self, micro_batch: MicroBatch) -> _Rows:
         """Errors of what the device's last slice gave: from the loss, or from the right."""
-        if self._is_chain_end:
+        if self.is_chain_end:
             return _Rows(self._errors.pop(micro_batch.index), self.head.backward(micro_batch))
         return await self._receive(DataPath.INPUT_ERRORS, micro_batch.index)
 
@@ -181,6 +182,9 @@ class Device:
         for numerics, clock, times in zip(self.numerics, self.clock.slices, output_error_times, strict=True):
             numerics.gradient(index)
             clock.gradient(times)
+        if self.trace is not None:
+            ends = [clock.pg_end_ps for clock in self.clock.slices]
+            self.trace.gradient_ps.extend(np.max(ends, axis=0).tolist())
 
     def _update(self, step: int, epoch: Epoch, on_step: Callable[[int, Tally, int], None] | None) -> None:
         for numerics in self.numerics:
@@ -195,7 +199,7 @@ class Device:
         """Forward propagation only, outside virtual time, with the weights as they are."""
         for micro_batch in micro_batches:
             index = micro_batch.index
-            if self._is_chain_start:
+            if self.is_chain_start:
                 x = self.source.images(micro_batch)
             else:
                 x = (await self._receive(DataPath.ACTIVATIONS, index)).data
@@ -208,7 +212,7 @@ class Device:
                     x = numerics.activate_infer(y)
                 else:
                     self._pass_on(DataPath.PARTIAL_ACTIVATIONS, micro_batch, part.layer.output[1], y)
-            if self._is_chain_end:
+            if self.is_chain_end:
                 self.head.infer(micro_batch, x)
             elif self.slices[-1].is_last:
                 self._pass_on(DataPath.ACTIVATIONS, micro_batch, self.slices[-1].layer.feeds[1], x)

@@ -73,6 +73,7 @@ class SliceClock:
         self.update_ps = len(part.out_channels) * board.period_ps
         self.fp_start_ps: Times = np.zeros(0, np.int64)
         self.eb_start_ps: Times = np.zeros(0, np.int64)
+        self.pg_end_ps: Times = np.zeros(0, np.int64)
 
     def forward(self, x: Times, partial: Times | None, not_before_ps: int) -> Times:
         """When complete or partial output rows leave, from the times of input rows and of partial rows."""
@@ -94,7 +95,7 @@ class SliceClock:
 
     def gradient(self, dy: Times) -> None:
         """PG takes each row of output errors; its activations have been in Act-RAM since FP."""
-        self.pg.serve(dy)
+        self.pg_end_ps = self.pg.serve(dy)[:, -1]
 
     def updated_ps(self) -> int:
         """When the update is through: each bank of LPRAM holds OC parameters, and all banks are updated at once."""

@@ -20,7 +20,10 @@ Stride and pad are an int, or a pair (rows, columns). A fully connected layer is
 kernel is as large as the map. All work is done by `microkernel.contract`; this file makes its tables.
 """
 
+from typing import Any
+
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from .arrays import Floats, dense, in_place, of_float32
@@ -187,10 +190,7 @@ def _padded(maps: Floats, name: str, rows: tuple[int, int], columns: tuple[int, 
     """
     if rows == columns == (0, 0):
         return dense(maps, name)
-    n, channels, h, w = maps.shape
-    padded = np.zeros((n, channels, h + sum(rows), w + sum(columns)), np.float32)
-    padded[:, :, rows[0] : rows[0] + h, columns[0] : columns[0] + w] = of_float32(maps, name)
-    return padded
+    return _frame(dense(maps, name), rows, columns)
 
 
 def _whole_map(x_shape: tuple[int, ...], w_shape: tuple[int, ...], pad: tuple[int, int]) -> bool:
@@ -204,8 +204,28 @@ def _as_pixels(array: Floats) -> Floats:
 
 
 def _offsets(*axes: tuple[int, int], start: int = 0) -> NDArray[np.int64]:
-    """Return start + the offsets of all indices of a nest of loops, in order; each axis is (count, step)."""
-    table = np.array([start], np.int64)
-    for count, step in axes:
-        table = np.add.outer(table, np.arange(count, dtype=np.int64) * step).reshape(-1)
-    return table
+    """Return start + the offsets of all indices of a nest of at most three loops, each (count, step), in order."""
+    outer, middle, inner = ((1, 0),) * (3 - len(axes)) + axes
+    return _table(start, outer, middle, inner)
+
+
+@njit(cache=True, nogil=True)
+def _table(start: Any, outer: Any, middle: Any, inner: Any) -> Any:
+    table = np.empty((outer[0], middle[0], inner[0]), np.int64)
+    for i in range(outer[0]):
+        for j in range(middle[0]):
+            for k in range(inner[0]):
+                table[i, j, k] = start + i * outer[1] + j * middle[1] + k * inner[1]
+    return table.reshape(-1)
+
+
+@njit(cache=True, nogil=True)
+def _frame(maps: Any, rows: Any, columns: Any) -> Any:
+    n, channels, h, w = maps.shape
+    padded = np.zeros((n, channels, rows[0] + h + rows[1], columns[0] + w + columns[1]), np.float32)
+    for sample in range(n):
+        for channel in range(channels):
+            for row in range(h):
+                for column in range(w):
+                    padded[sample, channel, rows[0] + row, columns[0] + column] = maps[sample, channel, row, column]
+    return padded

@@ -36,8 +36,8 @@ from .fma import emit as emit_fma
 WIDTH = 16
 LANES = 4 * WIDTH  # in a panel or scratch
 PIXELS = 6
-PANEL = 128  # steps of k in a panel: 32 KiB
-SCRATCH = 128 * PIXELS  # pixels in a scratch: 192 KiB
+PANEL = 256  # steps of k in a panel: 64 KiB
+SCRATCH = 256 * PIXELS  # pixels in a scratch: 384 KiB
 SHORT = 4  # shorter runs of numbers side by side are not worth a transposition
 # The accumulators of a whole tile need 32 registers of WIDTH floats; elsewhere a tile is one vector wide.
 WIDE = "+avx512f" in (config.CPU_FEATURES or binding.get_host_cpu_features().flatten())
@@ -275,22 +275,20 @@ def _gather(out, source, lanes, lane_runs, first_lane, width, places, place_runs
         for i in range(count):
             _copy(source, lanes[first_lane] + places[first + i], out, i * LANES, width)
         return
-    for lane in range(0, width, WIDTH):
-        share = min(WIDTH, width - lane)
-        i = 0
-        while i < count:
-            run = _stretch(place_runs, first + i, count - i)
+    i = 0
+    while i < count:
+        run = _stretch(place_runs, first + i, count - i)
+        for lane in range(0, width, WIDTH):
+            share = min(WIDTH, width - lane)
             if place_runs[first + i] >= SHORT:
                 for j in range(i, i + run, WIDTH):
-                    part = min(WIDTH, i + run - j)
-                    _transpose_in(
-                        source, lanes, first_lane + lane, share, places[first + j], part, out, j * LANES + lane
-                    )
+                    part, place = min(WIDTH, i + run - j), places[first + j]
+                    _transpose_in(source, lanes, first_lane + lane, share, place, part, out, j * LANES + lane)
             else:
                 for row in range(lane, lane + share):
                     for j in range(i, i + run):
                         out[j * LANES + row] = source[lanes[first_lane + row] + places[first + j]]
-            i += run
+        i += run
 
 
 @njit(cache=True, nogil=True)
@@ -300,22 +298,20 @@ def _scatter(source, out, lanes, lane_runs, first_lane, width, places, place_run
         for i in range(count):
             _copy(source, i * LANES, out, lanes[first_lane] + places[first + i], width)
         return
-    for lane in range(0, width, WIDTH):
-        share = min(WIDTH, width - lane)
-        i = 0
-        while i < count:
-            run = _stretch(place_runs, first + i, count - i)
+    i = 0
+    while i < count:
+        run = _stretch(place_runs, first + i, count - i)
+        for lane in range(0, width, WIDTH):
+            share = min(WIDTH, width - lane)
             if place_runs[first + i] >= SHORT:
                 for j in range(i, i + run, WIDTH):
-                    part = min(WIDTH, i + run - j)
-                    _transpose_out(
-                        source, j * LANES + lane, out, lanes, first_lane + lane, share, places[first + j], part
-                    )
+                    part, place = min(WIDTH, i + run - j), places[first + j]
+                    _transpose_out(source, j * LANES + lane, out, lanes, first_lane + lane, share, place, part)
             else:
                 for row in range(lane, lane + share):
                     for j in range(i, i + run):
                         out[lanes[first_lane + row] + places[first + j]] = source[j * LANES + row]
-            i += run
+        i += run
 
 
 @njit(cache=True, nogil=True)

@@ -38,7 +38,7 @@ def load(where: str) -> Dataset:
     """
     if where == "shapes":
         return shapes.draw()
-    folder, layout = _find(Path(where))
+    folder, layout = _find(where)
     return layout.load(folder)
 
 
@@ -49,15 +49,22 @@ def describe(where: str) -> Description:
     """
     if where == "shapes":
         return shapes.N_TRAIN, shapes.N_TEST, shapes.SHAPE, len(shapes.CLASSES)
-    folder, layout = _find(Path(where))
+    folder, layout = _find(where)
     if layout.describe is not None:
         return layout.describe(folder)
     data = layout.load(folder)
     return data.n_train, data.n_test, data.shape, data.n_classes
 
 
-def _find(root: Path) -> tuple[Path, _Layout]:
-    """The folder, `root` itself or one below it, that holds a data set, and its layout."""
+def _find(where: str) -> tuple[Path, _Layout]:
+    """The folder, `where` itself or one below it, that holds a data set, and its layout."""
+    try:
+        return _look_in(Path(where))
+    except OSError as error:
+        raise InputError(f"{where}: cannot be read ({error.strerror}); give a directory that can be") from None
+
+
+def _look_in(root: Path) -> tuple[Path, _Layout]:
     if not root.exists():
         raise InputError(f"{root}: no such directory; give `shapes`, or a directory with a data set")
     if not root.is_dir():

@@ -40,7 +40,7 @@ def load_mnist(folder: Path) -> Dataset:
         parts = test_images[~test], test_labels[~test], test_images[test], test_labels[test]
         return Dataset("mnist-t10k", *parts, CLASSES, _NOTE)
     train_images, train_labels = _read(folder, _TRAIN)
-    _same_size(folder, train_images.shape[1:], test_images.shape[1:])
+    _same_size(folder, train_images.shape[2:], test_images.shape[2:])
     return Dataset("mnist", train_images, train_labels, test_images, test_labels, CLASSES)
 
 

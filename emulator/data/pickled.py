@@ -122,7 +122,7 @@ class _ArrayState:
         _, shape, dtype, fortran, data = state
         if not isinstance(dtype, _DtypeState) or not isinstance(data, bytes):
             raise _RefusedError("an array of something else than bytes")
-        self.array = np.frombuffer(data, np.uint8).reshape(shape, order="F" if fortran else "C")
+        self.array = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(shape, order="F" if fortran else "C"))
 
 
 class _Reconstruct(_StandIn):

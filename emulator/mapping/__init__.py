@@ -2,9 +2,10 @@
 
 from .engines import Engines, SliceEngines, allocate
 from .partition import Cut, Mapping, Slice, partition
-from .traffic import DataPath, Stream, streams
+from .traffic import VALUE_BYTES, DataPath, Stream, streams
 
 __all__ = [
+    "VALUE_BYTES",
     "Cut",
     "DataPath",
     "Engines",

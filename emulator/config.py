@@ -1,0 +1,71 @@
+"""The configuration of a run: one model; each of its keys is a key of the TOML file and a flag of the command line."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from .network import Positive
+from .validation import Model, read_toml, validate
+
+NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False, strict=False)]
+PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False, strict=False)]
+
+
+class Config(Model):
+    """Everything that a run depends on, beside the files that it names."""
+
+    network: str = pydantic.Field("quick-cifar", description="a network of the zoo, or a TOML file")
+    data: str = pydantic.Field("shapes", description="`shapes` (built in), or a folder with CIFAR-10 or MNIST")
+    samples: Positive | None = pydantic.Field(None, description="use the first N training images only")
+    epochs: Positive = pydantic.Field(1, description="passes over the training images")
+    batch: Positive = pydantic.Field(64, description="samples of a mini-batch, after which weights are updated")
+    micro_batch: Positive = pydantic.Field(
+        16, description="samples computed in one block; changes neither the numbers nor the virtual time of `sync`"
+    )
+    devices: Positive | None = pydantic.Field(None, description="emulated FPGAs; default: one for each rank")
+    schedule: Literal["sync", "fpdeep"] = pydantic.Field(
+        "fpdeep", description="sync: drain at each update; fpdeep: continuous, slightly unaligned weights"
+    )
+    cluster: str = pydantic.Field("vc709", description="a cluster that comes with emuchain, or a TOML file")
+    seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
+        1, description="of initial weights, order of samples, and dropout"
+    )
+    learning_rate: PositiveNumber = pydantic.Field(0.01, description="of SGD")
+    momentum: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(0.9, description="of SGD")
+    weight_decay: NotNegativeNumber = pydantic.Field(0.0005, description="of SGD")
+    learning_rate_steps: tuple[Positive, ...] = pydantic.Field(
+        (), description="epochs after which the learning rate is multiplied by `learning_rate_factor`"
+    )
+    learning_rate_factor: PositiveNumber = pydantic.Field(0.1, description="see `learning_rate_steps`")
+    throttle: Literal["none", "wall"] = pydantic.Field(
+        "none", description="wall: enforce the links' bandwidth and latency in real time"
+    )
+    out: str | None = pydantic.Field(None, description="the HDF5 file of the results")
+    progress: Literal["auto", "bar", "plain", "none"] = pydantic.Field(
+        "auto", description="a live bar on a terminal, plain lines elsewhere"
+    )
+
+    @pydantic.field_validator("learning_rate_steps", mode="before")
+    @classmethod
+    def _list(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    def rate_in(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0."""
+        return self.learning_rate * self.learning_rate_factor ** sum(epoch >= step for step in self.learning_rate_steps)
+
+
+def load_config(file: str | None, flags: dict[str, Any]) -> Config:
+    """The configuration from a TOML file, if one is given, with flags over it.
+
+    Raises:
+        InputError: an unknown key, or a value of the wrong type or range.
+    """
+    if file is None:
+        return validate(Config, flags, "command line")
+    in_file = read_toml(pathlib.Path(file))
+    validate(Config, in_file, file)
+    return validate(Config, {**in_file, **flags}, "command line")

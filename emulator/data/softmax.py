@@ -1,0 +1,43 @@
+"""Softmax regression on normalised pixels, by SGD with momentum and a learning rate that falls to zero."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dataset import Dataset
+
+_BATCH = 100
+_STEPS = 3000
+_MOMENTUM = 0.9
+_RATE = 1e-3
+_DECAY = 1e-3
+
+
+def linear_accuracy(data: Dataset, steps: int = _STEPS) -> tuple[float, float]:
+    """Training and test accuracy, in [0, 1], of softmax regression after `steps` batches of 100 images."""
+    normalisation = data.normalisation()
+    inputs = int(np.prod(data.shape))
+    weights = np.zeros((inputs + 1, data.n_classes), np.float32)
+    velocity = np.zeros_like(weights)
+
+    def features(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        flat = normalisation.apply(images).reshape(len(images), inputs)
+        return np.concatenate([flat, np.ones((len(images), 1), np.float32)], axis=1)
+
+    def accuracy(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> float:
+        blocks = range(0, len(images), 1000)
+        hits = [(features(images[i : i + 1000]) @ weights).argmax(1) == labels[i : i + 1000] for i in blocks]
+        return float(np.concatenate(hits).mean())
+
+    random = np.random.default_rng(0)
+    for step in range(steps):
+        chosen = random.integers(data.n_train, size=_BATCH)
+        x = features(data.train_images[chosen])
+        scores = x @ weights
+        errors = np.exp(scores - scores.max(axis=1, keepdims=True))
+        errors /= errors.sum(axis=1, keepdims=True)
+        errors[np.arange(_BATCH), data.train_labels[chosen]] -= 1
+        rate = np.float32(_RATE * (1 - step / steps))
+        velocity *= np.float32(_MOMENTUM)
+        velocity -= rate * (x.T @ errors / np.float32(_BATCH) + np.float32(_DECAY) * weights)
+        weights += velocity
+    return accuracy(data.train_images, data.train_labels), accuracy(data.test_images, data.test_labels)

@@ -1,0 +1,128 @@
+"""What a run's clocks have counted, as figures for people: engines' busy shares, links' bytes and utilisation, memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .device import Device
+from .mapping import VALUE_BYTES, DataPath, Slice
+from .timing import Timing
+
+PHASES = ("FP", "EB", "PG")
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceCounts:
+    """Raw counts of one device: engine time times multipliers and multipliers, for each phase; rows sent on each path."""
+
+    device: int
+    busy_ps: tuple[int, int, int]
+    multipliers: tuple[int, int, int]
+    sent_rows: dict[DataPath, int]
+    updated_ps: int
+
+
+def count(device: Device, timing: Timing) -> DeviceCounts:
+    """The counts of a device up to now."""
+    busy, multipliers = [0, 0, 0], [0, 0, 0]
+    for clock, engines in zip(device.clock.slices, timing.engines[device.number], strict=True):
+        phases = ((clock.fp, engines.fp), (clock.eb, engines.eb), (clock.pg, engines.pg))
+        for phase, (server, engine) in enumerate(phases):
+            if server is not None and engine is not None:
+                busy[phase] += server.busy_ps * engine.multipliers
+                multipliers[phase] += engine.multipliers
+    sent = {path: server.served_rows for path, server in device.clock.paths.items()}
+    return DeviceCounts(device.number, tuple(busy), tuple(multipliers), sent, device.clock.updated_ps)  # type: ignore[arg-type]  # three phases each
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """On-chip memory that a device needs, in bytes, and what its board has (FPDeep, section 5.2.2)."""
+
+    lpram: int
+    lgb: int
+    act_ram: int
+    board: int
+
+    @property
+    def share(self) -> float:
+        """Needed over available."""
+        return (self.lpram + self.lgb + self.act_ram) / self.board
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceFigures:
+    """One device: what it holds, the busy share of FP, EB and PG weighted by multipliers, and its memory."""
+
+    device: int
+    board: str
+    slices: tuple[str, ...]
+    busy: dict[str, float]
+    multipliers: int
+    memory: Memory
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkFigures:
+    """One direction of one link: bytes of each data path, and the share of its bandwidth that they took."""
+
+    sender: int
+    receiver: int
+    path_bytes: dict[DataPath, int]
+    utilisation: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """A run's virtual time, and what devices and links did in it."""
+
+    virtual_time_ps: int
+    devices: tuple[DeviceFigures, ...]
+    links: tuple[LinkFigures, ...]
+
+
+def figures(timing: Timing, counts: list[DeviceCounts], in_flight: tuple[int, ...]) -> Figures:
+    """Figures from the counts of all devices."""
+    total_ps = max(counted.updated_ps for counted in counts)
+    devices, links = [], []
+    for counted in sorted(counts, key=lambda c: c.device):
+        number = counted.device
+        board = timing.cluster.board(number)
+        slices = timing.mapping.devices[number]
+        busy = {
+            phase: busy_ps / (multipliers * total_ps)
+            for phase, busy_ps, multipliers in zip(PHASES, counted.busy_ps, counted.multipliers, strict=True)
+            if multipliers and total_ps
+        }
+        memory = _memory(slices, in_flight[number], board.on_chip_memory_bytes)
+        names = tuple(str(part) for part in slices)
+        devices.append(DeviceFigures(number, board.name, names, busy, sum(counted.multipliers), memory))
+    by_number = {counted.device: counted for counted in counts}
+    for link in range(len(timing.links)):
+        for sender, receiver in ((link, link + 1), (link + 1, link)):
+            links.append(_link(timing, link, sender, receiver, by_number[sender].sent_rows, total_ps))
+    return Figures(total_ps, tuple(devices), tuple(links))
+
+
+def _link(
+    timing: Timing, link: int, sender: int, receiver: int, sent_rows: dict[DataPath, int], total_ps: int
+) -> LinkFigures:
+    path_bytes = {
+        stream.path: sent_rows[stream.path] * stream.row_bytes
+        for stream in timing.links[link]
+        if stream.path.is_forward == (receiver > sender)
+    }
+    carried_ps = sum(path_bytes.values()) * 8 * 1_000_000 / timing.cluster.link.bandwidth_mbps
+    return LinkFigures(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
+
+
+def _memory(slices: tuple[Slice, ...], in_flight: int, board_bytes: int) -> Memory:
+    parameters = activations = 0
+    for part in slices:
+        kernel_rows, kernel_columns = part.layer.kernel
+        weights = len(part.in_channels) * len(part.out_channels) * kernel_rows * kernel_columns
+        parameters += weights + (part.layer.channels if part.is_last and part.layer.bias else 0)
+        activations += len(part.in_channels) * part.layer.input[1] * part.layer.input[2]
+    return Memory(
+        VALUE_BYTES * parameters, VALUE_BYTES * parameters, VALUE_BYTES * activations * in_flight, board_bytes
+    )

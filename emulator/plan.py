@@ -1,0 +1,76 @@
+"""From a configuration to all that follows from it before the first sample: network, cluster, mapping, timing, schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .cluster import Cluster, load_cluster
+from .config import Config
+from .errors import InputError
+from .mapping import Mapping, partition
+from .network import Network, load_network
+from .schedule import Schedule, dry_run, fpdeep, sync
+from .steady import Steady, find_steady
+from .timing import Timing
+
+_DRY_RUN_STEPS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a run will do; pure data, the same on every rank."""
+
+    config: Config
+    network: Network
+    cluster: Cluster
+    mapping: Mapping
+    timing: Timing
+    steady: Steady
+
+    @property
+    def devices(self) -> int:
+        """The number of emulated FPGAs."""
+        return len(self.mapping.devices)
+
+    def schedule(self, samples: int, micro_batch: int | None = None) -> Schedule:
+        """The schedule of an epoch of so many samples."""
+        batch = self.config.batch
+        size = micro_batch or self.config.micro_batch
+        if self.config.schedule == "fpdeep":
+            return fpdeep(list(self.steady.lags), samples, batch, size)
+        return sync(self.devices, samples, batch, size)
+
+
+def make_plan(config: Config, ranks: int) -> Plan:
+    """Work everything out and dry-run the schedule.
+
+    Raises:
+        InputError: something does not fit.
+    """
+    network = load_network(config.network)
+    cluster = load_cluster(config.cluster)
+    mapping = partition(network, cluster, config.devices or ranks)
+    timing = Timing.of(mapping, cluster)
+    plan = Plan(config, network, cluster, mapping, timing, find_steady(timing, config.batch))
+    tail = (config.samples or 0) % config.batch
+    dry_run(plan.schedule(_DRY_RUN_STEPS * config.batch + tail))
+    return plan
+
+
+def check_data(plan: Plan, shape: tuple[int, int, int], classes: int, source: str) -> None:
+    """Whether a network takes such images and tells so many classes apart.
+
+    Raises:
+        InputError: it does not.
+    """
+    network = plan.network
+    if shape != network.input:
+        raise InputError(
+            f"`data` = {source!r}: images are {_size(shape)}, but network {network.name} takes {_size(network.input)}"
+        )
+    if classes != network.classes:
+        raise InputError(f"`data` = {source!r}: has {classes} classes, but network {network.name} has {network.classes} outputs")
+
+
+def _size(shape: tuple[int, int, int]) -> str:
+    return "x".join(map(str, shape))

@@ -1,0 +1,75 @@
+"""The steady pipeline, found by the clock before training: who sees old weights, and how many samples are in flight.
+
+"A sample whose FP starts on a device before that device's update of the last mini-batch is done uses the old weights"
+(FPDeep, section 4.4). A few mini-batches are run for their times alone, nobody waiting for weights, until two in a
+row show the same lags; that is the pattern that goes on, since samples enter the chain at a fixed interval.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+
+import numpy as np
+
+from ..comm.host import run
+from .chain import Placement, Wiring, build
+from .device import Epoch, Trace
+from .parameter import Sgd
+from .schedule import Action, Lags, sync
+from .timing import Timing
+
+_MOST_STEPS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Steady:
+    """For each device: the lags of its weights, and the samples whose activations its Act-RAM holds at once."""
+
+    lags: tuple[Lags, ...]
+    in_flight: tuple[int, ...]
+
+
+def find_steady(timing: Timing, batch: int) -> Steady:
+    """Run mini-batches of `batch` samples until the pattern repeats."""
+    steps = 4
+    while True:
+        traces = _free_run(timing, batch, steps)
+        lags = [tuple(_lags(trace, step, batch) for trace in traces) for step in (steps - 2, steps - 1)]
+        if lags[0] == lags[1] or steps >= _MOST_STEPS:
+            return Steady(lags[1], tuple(_in_flight(trace) for trace in traces))
+        steps *= 2
+
+
+def _free_run(timing: Timing, batch: int, steps: int) -> list[Trace]:
+    devices = len(timing.mapping.devices)
+    schedule = sync(devices, batch * steps, batch, batch)
+    wiring = Wiring(Placement(devices, 1), 0, None, throttled=False, most_samples=batch, with_data=False)
+    chain = build(timing, wiring, None)
+    epoch = Epoch(schedule.micro_batches, [batch] * steps, np.zeros(0, np.int64), Sgd(0, 0, 0))
+    programs = schedule.programs(range(devices))
+    traces = []
+    coroutines = []
+    for device in chain.devices:
+        device.trace = Trace()
+        traces.append(device.trace)
+        free_running = (Action(action.kind, action.index, None) for action in programs[device.number])
+        coroutines.append(device.train(free_running, epoch, None))
+    run(coroutines)
+    return traces
+
+
+def _lags(trace: Trace, step: int, batch: int) -> Lags:
+    def behind(starts_ps: list[int]) -> tuple[int, ...]:
+        return tuple(
+            step - min(step, bisect.bisect_right(trace.updated_ps, start))
+            for start in starts_ps[step * batch : (step + 1) * batch]
+        )
+
+    return Lags(behind(trace.forward_ps), behind(trace.backward_ps))
+
+
+def _in_flight(trace: Trace) -> int:
+    """The most samples between the start of their FP and the end of their PG."""
+    finished = [bisect.bisect_right(trace.gradient_ps, start) for start in trace.forward_ps]
+    return max(number + 1 - done for number, done in enumerate(finished))
