@@ -25,7 +25,7 @@ def mask(shape: tuple[int, int, int, int], *, rate: float, seed: int, layer: int
         raise ValueError(f"one sample number for each of {shape[0]} samples is needed, not {samples.shape}")
     numbers = np.require(samples, dtype=np.int64, requirements=["C", "A", "W"])
     elements = shape[1] * shape[2] * shape[3]
-    return _mask(numbers, elements, rate, seed, layer).reshape(shape)
+    return _mask(numbers, elements, float(rate), seed, layer).reshape(shape)
 
 
 @njit(cache=True, nogil=True)

@@ -30,8 +30,12 @@ from llvmlite import binding, ir
 from numba import njit, types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
+from .arrays import Floats
 from .fma import emit as emit_fma
+
+Offsets = NDArray[np.int64]
 
 WIDTH = 16
 LANES = 4 * WIDTH  # in a panel or scratch
@@ -266,7 +270,7 @@ def _stretch(runs: Any, first: Any, count: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _gather(out, source, lanes, lane_runs, first_lane, width, places, place_runs, first, count):  # type: ignore[no-untyped-def]
+def _gather(out, source, lanes, lane_runs, first_lane, width, places, place_runs, first, count):
     """out[i][l] = source[lanes[first_lane + l] + places[first + i]] for l < width <= LANES, i < count.
 
     out has WIDTH rows to spare.
@@ -292,7 +296,7 @@ def _gather(out, source, lanes, lane_runs, first_lane, width, places, place_runs
 
 
 @njit(cache=True, nogil=True)
-def _scatter(source, out, lanes, lane_runs, first_lane, width, places, place_runs, first, count):  # type: ignore[no-untyped-def]
+def _scatter(source, out, lanes, lane_runs, first_lane, width, places, place_runs, first, count):
     """out[lanes[first_lane + l] + places[first + i]] = source[i][l], the reverse of `_gather`."""
     if lane_runs[first_lane] >= width:
         for i in range(count):
@@ -315,7 +319,7 @@ def _scatter(source, out, lanes, lane_runs, first_lane, width, places, place_run
 
 
 @njit(cache=True, nogil=True)
-def _multiply(scratch, panel, vectors, a, a_pixel, count, a_k, first_k, steps):  # type: ignore[no-untyped-def]
+def _multiply(scratch, panel, vectors, a, a_pixel, count, a_k, first_k, steps):
     """Run tiles over `count` pixels, a multiple of PIXELS, and `vectors` vectors of lanes."""
     for q in range(0, count, PIXELS):
         if not WIDE:
@@ -332,10 +336,20 @@ def _multiply(scratch, panel, vectors, a, a_pixel, count, a_k, first_k, steps): 
 
 
 @njit(cache=True, nogil=True)
-def contract(c, c_pixel, c_lane, a, a_pixel, a_k, b, b_lane, b_k):  # type: ignore[no-untyped-def]
+def contract(
+    c: Floats,
+    c_pixel: Offsets,
+    c_lane: Offsets,
+    a: Floats,
+    a_pixel: Offsets,
+    a_k: Offsets,
+    b: Floats,
+    b_lane: Offsets,
+    b_k: Offsets,
+) -> None:
     """Add the products of a and b to c, in place, as the head of this file says.
 
-    c, a, b are flat C-contiguous arrays of float32, the tables of int64. c overlaps neither a nor b.
+    c, a, b are flat and as `arrays.dense` makes them; c overlaps neither a nor b. No offset is checked.
     """
     pixels, lanes, depth = c_pixel.size, c_lane.size, a_k.size
     block = min(SCRATCH, (pixels + PIXELS - 1) // PIXELS * PIXELS)

@@ -31,11 +31,11 @@ def max_error(
 
     Raise ValueError where shapes do not fit.
     """
-    _check(dy.shape, x_shape, kernel, stride, pad)
+    size = _check(dy.shape, x_shape, kernel, stride, pad)
     if argmax.shape != dy.shape or argmax.dtype != np.int32:
         raise ValueError(f"argmax must be int32 {dy.shape}, not {argmax.dtype} {argmax.shape}")
     places = np.require(argmax, requirements=["C", "A", "W"])
-    return _max_error(dense(dy, "dy"), places, x_shape[2:], pair(kernel), pair(stride), pair(pad))
+    return _max_error(dense(dy, "dy"), places, size, pair(kernel), pair(stride), pair(pad))
 
 
 def average_forward(x: Floats, *, kernel: Pair, stride: Pair, pad: Pair) -> Floats:
@@ -52,8 +52,8 @@ def average_error(dy: Floats, x_shape: tuple[int, ...], *, kernel: Pair, stride:
 
     Raise ValueError where shapes do not fit.
     """
-    _check(dy.shape, x_shape, kernel, stride, pad)
-    return _average_error(dense(dy, "dy"), x_shape[2:], pair(kernel), pair(stride), pair(pad))
+    size = _check(dy.shape, x_shape, kernel, stride, pad)
+    return _average_error(dense(dy, "dy"), size, pair(kernel), pair(stride), pair(pad))
 
 
 def _output_size(x_shape: tuple[int, ...], kernel: Pair, stride: Pair, pad: Pair) -> tuple[int, int]:
@@ -62,10 +62,14 @@ def _output_size(x_shape: tuple[int, ...], kernel: Pair, stride: Pair, pad: Pair
     return output_size(x_shape[2:], kernel, stride=stride, pad=pad)
 
 
-def _check(dy_shape: tuple[int, ...], x_shape: tuple[int, ...], kernel: Pair, stride: Pair, pad: Pair) -> None:
+def _check(
+    dy_shape: tuple[int, ...], x_shape: tuple[int, ...], kernel: Pair, stride: Pair, pad: Pair
+) -> tuple[int, int]:
+    """Return the size (h, w) of the maps if dy fits them."""
     expected = (*x_shape[:2], *_output_size(x_shape, kernel, stride, pad))
     if dy_shape != expected:
         raise ValueError(f"pooling of maps {x_shape} gives {expected}, but the errors have shape {dy_shape}")
+    return pair((x_shape[2], x_shape[3]))
 
 
 @njit(cache=True, nogil=True)

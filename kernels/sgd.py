@@ -30,8 +30,15 @@ def update(
     same_shape(w, velocity, "weights and their velocities")
     if count < 1:
         raise ValueError(f"a gradient sums at least one sample, not {count}")
-    flat = [in_place(a, name).reshape(-1) for a, name in ((w, "w"), (gradient, "gradient"), (velocity, "velocity"))]
-    _update(*flat, np.float32(1 / count), np.float32(learning_rate), np.float32(momentum), np.float32(weight_decay))
+    _update(
+        in_place(w, "w").reshape(-1),
+        in_place(gradient, "gradient").reshape(-1),
+        in_place(velocity, "velocity").reshape(-1),
+        np.float32(1 / count),
+        np.float32(learning_rate),
+        np.float32(momentum),
+        np.float32(weight_decay),
+    )
 
 
 @njit(cache=True, nogil=True)

@@ -1,6 +1,5 @@
 # Sourced by scripts/quickstart, scripts/test and .ci/run, which stand in the repository root.
 #
-#   find_python                     sets PYTHON to an interpreter that emuchain can use, or ends with a message
 #   make_environment DIR REQ...     makes or updates the virtual environment DIR so that it holds every REQ
 #   compile_kernels DIR             compiles the kernels into Numba's cache, which all environments share
 #   mpi_settings                    lets plain `mpiexec -n N` lines run more ranks than this machine has cores
@@ -35,9 +34,11 @@ make_venv() {
     fi
 }
 
-# What an environment was made from: another Python, another place or changed settings make it stale.
+# Of the environment's Python, the checkout's place and some files: another fingerprint means that they changed.
 fingerprint() {
-    "$PYTHON" - "$@" <<'END'
+    local venv=$1
+    shift
+    "$venv/bin/python" - "$@" <<'END'
 import hashlib, os, sys
 digest = hashlib.sha256(f"{sys.version} {os.getcwd()}".encode())
 for path in sys.argv[1:]:
@@ -48,25 +49,24 @@ END
 }
 
 make_environment() {
-    local venv=$1 made installed requirement
+    local venv=$1 made installed requirement line arguments
     shift
     made=$venv/emuchain-made             # fingerprint of the Python and the place
-    installed=$venv/emuchain-installed   # one line for each requirement installed: fingerprint of the settings, requirement
-    [ -n "${PYTHON:-}" ] || find_python
-    if ! { [ "$(cat "$made" 2>/dev/null)" = "$(fingerprint)" ] && "$venv/bin/python" -c 'import pip' 2>/dev/null; }; then
+    installed=$venv/emuchain-installed   # for each requirement installed a line: fingerprint of the settings, requirement
+    if ! { "$venv/bin/python" -c 'import pip' && [ "$(cat "$made")" = "$(fingerprint "$venv")" ]; } 2>/dev/null; then
+        find_python
         say "making the environment $venv with $("$PYTHON" --version)"
         make_venv "$venv"
-        fingerprint > "$made"
+        fingerprint "$venv" > "$made"
     fi
     for requirement in "$@"; do
-        local line
-        line="$(fingerprint setup.cfg pyproject.toml) $requirement"
+        line="$(fingerprint "$venv" setup.cfg pyproject.toml) $requirement"
         grep -qxF "$line" "$installed" 2>/dev/null && continue
         say "installing $requirement into $venv"
-        case $requirement in
-            .*) "$venv/bin/python" -m pip install --quiet --quiet --no-input --disable-pip-version-check --editable "$requirement" ;;
-            *) "$venv/bin/python" -m pip install --quiet --quiet --no-input --disable-pip-version-check "$requirement" ;;
-        esac
+        arguments=("$requirement")
+        [[ $requirement != .* ]] || arguments=(--editable "$requirement")
+        # Twice quiet: errors alone.
+        "$venv/bin/python" -m pip install --quiet --quiet --no-input --disable-pip-version-check "${arguments[@]}"
         printf '%s\n' "$line" >> "$installed"
     done
 }
@@ -76,7 +76,7 @@ make_environment() {
 # cache goes whenever any kernel changed.
 compile_kernels() {
     local venv=$1 cache=${NUMBA_CACHE_DIR:-kernels/__pycache__} now
-    now=$(fingerprint kernels/*.py)
+    now=$(fingerprint "$venv" kernels/*.py)
     if [ "$(cat "$cache/emuchain-kernels" 2>/dev/null)" != "$now" ]; then
         say "compiling the kernels"
         mkdir -p "$cache"

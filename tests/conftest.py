@@ -1,6 +1,7 @@
-"""What all tests share: starting ranks under each MPI found, and PyTorch where it is installed."""
+"""What all tests share: starting ranks under each MPI found."""
 
 import contextlib
+import importlib.metadata
 import os
 import re
 import signal
@@ -10,7 +11,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import hypothesis
 import psutil
@@ -169,12 +169,26 @@ def _find(name: str) -> Mpiexec | None:
 _found = {name: _find(name) for name in FLAVOURS}
 
 
-def pytest_report_header() -> str:
-    """The line of pytest's header that names the MPIs."""
-    return "mpi: " + ", ".join(
+def _torch_version() -> str | None:
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def pytest_configure() -> None:
+    """Where PyTorch must be there, the tests that compare with it must not be skipped."""
+    if os.environ.get("EMUCHAIN_REQUIRE_TORCH") == "1" and _torch_version() is None:
+        raise pytest.UsageError("EMUCHAIN_REQUIRE_TORCH=1, but PyTorch is not installed")
+
+
+def pytest_report_header() -> list[str]:
+    """The lines of pytest's header that name the MPIs and PyTorch."""
+    launchers = ", ".join(
         f"{name} not found" if found is None else f"{name} {found.version} ({found.launcher})"
         for name, found in _found.items()
     )
+    return [f"mpi: {launchers}", f"torch: {_torch_version() or 'not installed'}"]
 
 
 @pytest.fixture(scope="module", params=FLAVOURS)
@@ -192,21 +206,7 @@ def mpiexec(request: pytest.FixtureRequest) -> Mpiexec:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that take the fixtures below, so that `-m "not mpi"` leaves them out."""
+    """Mark the tests that start ranks, so that `-m "not mpi"` leaves them out."""
     for item in items:
-        for name, mark in (("mpiexec", pytest.mark.mpi), ("torch", pytest.mark.torch)):
-            if name in getattr(item, "fixturenames", ()):
-                item.add_marker(mark)
-
-
-@pytest.fixture(scope="session")
-def torch() -> ModuleType:
-    """PyTorch, on one thread; without it the test is skipped, or fails where EMUCHAIN_REQUIRE_TORCH=1."""
-    try:
-        import torch
-    except ImportError:
-        if os.environ.get("EMUCHAIN_REQUIRE_TORCH") == "1":
-            raise
-        pytest.skip("PyTorch is not installed")
-    torch.set_num_threads(1)
-    return torch
+        if "mpiexec" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.mpi)

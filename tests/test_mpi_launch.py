@@ -7,12 +7,12 @@ import pytest
 def test_ranks_are_one_world(mpiexec):
     program = (
         "from mpi4py import MPI; world = MPI.COMM_WORLD;"
-        "print(MPI.get_vendor()[0], world.size, world.allreduce(world.rank), flush=True)"
+        "print(f'<{MPI.get_vendor()[0]} {world.size} {world.allreduce(world.rank)}>', flush=True)"
     )
     vendor = {"mpich": "MPICH", "openmpi": "Open MPI"}[mpiexec.name]
     finished = mpiexec(4, ["-c", program])
-    # Ranks may write into one line.
-    assert finished.stdout.count(f"{vendor} 4 6") == 4
+    # Ranks may write into one another's lines, but not into one another's strings.
+    assert finished.stdout.count(f"<{vendor} 4 6>") == 4
 
 
 def test_ranks_are_not_pinned(mpiexec):

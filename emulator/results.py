@@ -1,0 +1,216 @@
+"""Results of a run in one HDF5 file, written anew after each epoch and put in place in one move.
+
+So a run that is killed leaves a readable file with all epochs that were done. Layout:
+
+    config/            attributes: every key of the configuration
+    descriptions/      the network's, cluster's and mapping's description, as text
+    versions/          attributes: of emuchain, Python, libraries, MPI, machine
+    history/           one row an epoch: epoch, learning_rate, train_loss, train_accuracy, test_loss, test_accuracy,
+                       virtual_time_ps, host_time_s (both since the start of training)
+    devices/           one row a device: board, slices, multipliers, fp_busy … pg_idle, lpram_bytes …
+    links/             one row for each direction of each link: sender, receiver, path1_bytes … path6_bytes, utilisation
+    weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import platform
+import sys
+from typing import Any
+
+import numpy as np
+
+from .. import __version__
+from .config import Config
+from .errors import InputError
+from .figures import PHASES, Figures
+from .mapping import DataPath
+from .train import EpochResult, Weights
+
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """All that a results file holds; `history` maps column names to rows, `devices` and `links` likewise."""
+
+    config: dict[str, Any]
+    descriptions: dict[str, str]
+    versions: dict[str, str]
+    history: dict[str, np.ndarray]
+    devices: dict[str, np.ndarray]
+    links: dict[str, np.ndarray]
+    weights: Weights
+
+
+def versions(mpi: str) -> dict[str, str]:
+    """The versions of everything that a run depends on."""
+    import h5py
+    import llvmlite
+    import numba
+
+    return {
+        "emuchain": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "llvmlite": llvmlite.__version__,
+        "h5py": h5py.__version__,
+        "hdf5": h5py.version.hdf5_version,
+        "mpi": mpi,
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+        "command": " ".join(sys.argv),
+    }
+
+
+def history_table(history: list[EpochResult]) -> dict[str, np.ndarray]:
+    """The history's columns."""
+    return {
+        "epoch": np.array([row.epoch + 1 for row in history], np.int64),
+        "learning_rate": np.array([row.learning_rate for row in history], np.float64),
+        "train_loss": np.array([row.train.mean_loss for row in history], np.float64),
+        "train_accuracy": np.array([row.train.accuracy for row in history], np.float64),
+        "test_loss": np.array([row.test.mean_loss for row in history], np.float64),
+        "test_accuracy": np.array([row.test.accuracy for row in history], np.float64),
+        "virtual_time_ps": np.array([row.virtual_time_ps for row in history], np.int64),
+        "host_time_s": np.array([row.host_time_s for row in history], np.float64),
+    }
+
+
+def device_table(figures: Figures | None) -> dict[str, np.ndarray]:
+    """The devices' columns."""
+    if figures is None:
+        return {}
+    rows = figures.devices
+    table: dict[str, Any] = {
+        "device": np.array([row.device for row in rows], np.int64),
+        "board": [row.board for row in rows],
+        "slices": [", ".join(row.slices) for row in rows],
+        "multipliers": np.array([row.multipliers for row in rows], np.int64),
+    }
+    for phase in PHASES:
+        busy = np.array([row.busy.get(phase, 0.0) for row in rows])
+        table[f"{phase.lower()}_busy"], table[f"{phase.lower()}_idle"] = busy, 1 - busy
+    for name in ("lpram", "lgb", "act_ram"):
+        table[f"{name}_bytes"] = np.array([getattr(row.memory, name) for row in rows], np.int64)
+    table["board_memory_bytes"] = np.array([row.memory.board for row in rows], np.int64)
+    return table
+
+
+def link_table(figures: Figures | None) -> dict[str, np.ndarray]:
+    """The links' columns."""
+    if figures is None:
+        return {}
+    rows = figures.links
+    table = {
+        "sender": np.array([row.sender for row in rows], np.int64),
+        "receiver": np.array([row.receiver for row in rows], np.int64),
+    }
+    for path in DataPath:
+        table[f"path{path.value}_bytes"] = np.array([row.path_bytes.get(path, 0) for row in rows], np.int64)
+    table["utilisation"] = np.array([row.utilisation for row in rows], np.float64)
+    return table
+
+
+def check_writable(out: str) -> pathlib.Path:
+    """The path of the results file, where it can be written.
+
+    Raises:
+        InputError: its folder does not exist or cannot be written to, or the path is a folder.
+    """
+    path = pathlib.Path(out)
+    if path.is_dir():
+        raise InputError(f"`out` = {out!r}: is a folder; give the name of a file, such as {path / 'run.h5'}")
+    if not path.parent.is_dir():
+        raise InputError(f"`out` = {out!r}: the folder {path.parent} does not exist; create it, or give another path")
+    try:
+        trial = _partial(path)
+        trial.touch()
+        trial.unlink()
+        if path.exists():
+            os.close(os.open(path, os.O_WRONLY))
+    except OSError as error:
+        raise InputError(f"`out` = {out!r}: cannot be written: {error.strerror}; give a path that can") from None
+    return path
+
+
+def write(path: pathlib.Path, record: Record) -> None:
+    """Write the file beside its place, then move it there.
+
+    Raises:
+        InputError: the disk does not take it.
+    """
+    import h5py
+
+    partial = _partial(path)
+    try:
+        with h5py.File(partial, "w") as file:
+            file.attrs["format"] = FORMAT
+            _attributes(file.create_group("config"), record.config)
+            _attributes(file.create_group("versions"), record.versions)
+            for name, text in record.descriptions.items():
+                file[f"descriptions/{name}"] = text
+            for group, table in (("history", record.history), ("devices", record.devices), ("links", record.links)):
+                file.create_group(group)
+                for name, column in table.items():
+                    file[f"{group}/{name}"] = column
+            file.create_group("weights")
+            for layer, arrays in record.weights.items():
+                for name, array in arrays.items():
+                    file[f"weights/{layer}/{name}"] = array
+            file.flush()
+        with open(partial, "rb+") as written:
+            os.fsync(written.fileno())
+        os.replace(partial, path)
+    except OSError as error:
+        raise InputError(f"`out` = '{path}': cannot be written: {error}") from None
+
+
+def read(path: pathlib.Path) -> Record:
+    """The content of a results file; weights as shapes only would not do, so all of it.
+
+    Raises:
+        InputError: no such file, not HDF5, damaged, or not a results file of emuchain.
+    """
+    import h5py
+
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; `emuchain train --out {path}` would write it")
+    try:
+        with h5py.File(path, "r") as file:
+            if file.attrs.get("format") != FORMAT:
+                raise InputError(f"{path}: an HDF5 file, but not a results file of emuchain (format {FORMAT})")
+            tables = [{name: _column(data) for name, data in file[g].items()} for g in ("history", "devices", "links")]
+            weights = {
+                layer: {name: data[()] for name, data in arrays.items()} for layer, arrays in file["weights"].items()
+            }
+            descriptions = {name: data[()].decode() for name, data in file["descriptions"].items()}
+            return Record(
+                dict(file["config"].attrs), descriptions, dict(file["versions"].attrs), *tables, weights=weights
+            )
+    except (OSError, KeyError, ValueError, RuntimeError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: not a readable results file, perhaps damaged or cut off: {reason}") from None
+
+
+def config_attributes(config: Config, devices: int, samples: int) -> dict[str, Any]:
+    """The full configuration, with what was left open filled in."""
+    return {**config.model_dump(), "devices": devices, "samples": samples}
+
+
+def _column(data: Any) -> np.ndarray:
+    values = data[()]
+    return np.array([value.decode() for value in values]) if values.dtype == object else values
+
+
+def _attributes(group: Any, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        group.attrs[name] = "" if value is None else np.array(value, np.int64) if isinstance(value, tuple) else value
+
+
+def _partial(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(f".{path.name}.partial")

@@ -1,0 +1,74 @@
+"""`emuchain simulate`: the edge between the simulator and people."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from .config import load_config
+from .data.load import describe
+from .figures import Figures
+from .plan import Plan, check_data, make_plan
+from .simulate import Simulation, simulate
+from .tables import device_rows, link_rows, time_and_ps
+from .units import format_time_ps
+
+
+def run_simulation(config_file: str | None, flags: dict[str, Any], as_json: bool) -> None:
+    """Simulate as configured and print tables, or JSON.
+
+    Raises:
+        InputError: the configuration does not hold.
+    """
+    config = load_config(config_file, flags)
+    plan = make_plan(config, 1)
+    samples = config.samples
+    if samples is None:
+        samples, _, shape, classes = describe(config.data)
+        check_data(plan, shape, classes, config.data)
+    simulation = simulate(plan, samples)
+    if as_json:
+        print(json.dumps(_as_json(plan, samples, simulation), indent=2))
+    else:
+        _print(plan, samples, simulation)
+
+
+def _print(plan: Plan, samples: int, simulation: Simulation) -> None:
+    device_rows(simulation.figures)
+    if simulation.figures.links:
+        link_rows(simulation.figures)
+    config = plan.config
+    stale = [sum(lag > 0 for lag in lags.forward) for lags in plan.steady.lags]
+    for epoch, end_ps in enumerate(simulation.epoch_ends_ps, 1):
+        print(f"epoch {epoch}: virtual time {time_and_ps(end_ps)}")
+    rate = samples * config.epochs / (simulation.figures.virtual_time_ps * 1e-12)
+    print(f"{rate:.1f} images/s; a sample enters every {format_time_ps(plan.timing.interval_ps)}")
+    if config.schedule == "fpdeep":
+        print(f"of {config.batch} samples in a mini-batch, see old weights (on each device): {stale}")
+
+
+def _as_json(plan: Plan, samples: int, simulation: Simulation) -> dict[str, Any]:
+    return {
+        "config": {**plan.config.model_dump(), "devices": plan.devices, "samples": samples},
+        "virtual_time_ps": simulation.figures.virtual_time_ps,
+        "epoch_ends_ps": list(simulation.epoch_ends_ps),
+        "interval_ps": plan.timing.interval_ps,
+        "stale_samples": [sum(lag > 0 for lag in lags.forward) for lags in plan.steady.lags],
+        **figures_as_json(simulation.figures),
+    }
+
+
+def figures_as_json(figures: Figures) -> dict[str, Any]:
+    """Devices and links as JSON has them; data paths by number."""
+    devices = [dataclasses.asdict(device) for device in figures.devices]
+    links = [
+        {
+            "sender": link.sender,
+            "receiver": link.receiver,
+            "path_bytes": {str(path.value): count for path, count in link.path_bytes.items()},
+            "utilisation": link.utilisation,
+        }
+        for link in figures.links
+    ]
+    return {"devices": devices, "links": links}

@@ -1,0 +1,96 @@
+"""Tables for people: the history, devices, links and layers of a run, drawn by rich."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from .figures import PHASES, Figures
+from .mapping import DataPath
+from .network import Network
+from .terminal import is_terminal, terminal_width
+from .units import format_bytes, format_time_ps
+
+_PIPE_WIDTH = 160
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> None:
+    """Print a table; the columns named in `left` are aligned to the left."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(title=title, title_justify="left", box=SIMPLE_HEAD, title_style="bold")
+    for column in columns:
+        drawn.add_column(column, justify="left" if column in left else "right")
+    for row in rows:
+        drawn.add_row(*row)
+    on_terminal = is_terminal()
+    width = terminal_width() if on_terminal else _PIPE_WIDTH
+    Console(file=sys.stdout, width=width, force_terminal=on_terminal or None, highlight=False).print(drawn)
+
+
+def device_rows(figures: Figures) -> None:
+    """The devices' busy shares and memory."""
+    rows = []
+    for device in figures.devices:
+        memory = device.memory
+        rows.append(
+            [
+                str(device.device),
+                device.board,
+                ", ".join(device.slices),
+                str(device.multipliers),
+                *(percent(device.busy[phase]) if phase in device.busy else "-" for phase in PHASES),
+                format_bytes(memory.lpram),
+                format_bytes(memory.act_ram),
+                percent(memory.share),
+            ]
+        )
+    columns = ["device", "board", "slices", "DSPs", *(f"{phase} busy" for phase in PHASES), "LPRAM", "Act-RAM", "memory"]
+    table("Devices", columns, rows, left=("board", "slices"))
+    if any(device.memory.share > 1 for device in figures.devices):
+        print("memory: LPRAM, LGB and Act-RAM over the board's on-chip memory; above 100 % it would need off-chip memory,")
+        print("which is not modelled: such devices run as if it were on chip.")
+
+
+def link_rows(figures: Figures) -> None:
+    """The links' bytes on each data path and utilisation."""
+    used = [path for path in DataPath if any(path in link.path_bytes for link in figures.links)]
+    rows = [
+        [
+            f"{link.sender} -> {link.receiver}",
+            *(format_bytes(link.path_bytes[path]) if path in link.path_bytes else "-" for path in used),
+            percent(link.utilisation),
+        ]
+        for link in figures.links
+    ]
+    names = [f"{path.value} {path.name.lower().replace('_', ' ')}" for path in used]
+    table("Links", ["link", *names, "utilisation"], rows)
+
+
+def layer_rows(network: Network) -> None:
+    """The network's layers."""
+    rows = [
+        [
+            layer.name,
+            "x".join(map(str, layer.input)),
+            "x".join(map(str, layer.feeds)),
+            "x".join(map(str, layer.weight_shape)),
+            f"{layer.macs / 1e6:.2f}",
+            " ".join(step.operation.type for step in layer.sfu),
+        ]
+        for layer in network.layers
+    ]
+    columns = ["layer", "input", "feeds", "weights", "MMAC", "SFU"]
+    table(f"Network {network.name}", columns, rows, left=("layer", "SFU"))
+
+
+def percent(share: float) -> str:
+    """A share in percent."""
+    return f"{100 * share:.1f} %"
+
+
+def time_and_ps(time_ps: int) -> str:
+    """A time for people and to the picosecond."""
+    return f"{format_time_ps(time_ps)} ({time_ps} ps)"

@@ -1,0 +1,142 @@
+"""`emuchain train`: the edge between training and people."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+from ..comm import clock
+from ..comm.ranks import Ranks
+from ..kernels.warm import compile_all
+from .config import load_config
+from .data.dataset import Dataset
+from .data.load import load
+from .errors import InputError
+from .plan import Plan, check_data, make_plan
+from .progress import EpochRow, Progress, SilentProgress, make_progress
+from .results import Record, check_writable, config_attributes, device_table, history_table, link_table, versions, write
+from .tables import device_rows, link_rows
+from .train import EpochResult, StepResult, Weights, train
+from .units import format_time_ps
+
+
+def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -> None:
+    """Train as configured; rank 0 shows progress and writes results.
+
+    Raises:
+        InputError: on every rank alike, whatever rank found it.
+    """
+    plan, data = _agree(ranks, config_file, flags)
+    config = plan.config
+    progress = make_progress(config.progress) if ranks.rank == 0 else SilentProgress()
+    with progress:
+        _compile(ranks)
+        progress.note(_announcement(plan, data, ranks.size))
+        progress.start(data.n_train * config.epochs, config.epochs)
+        recorder = _Recorder(plan, data, ranks.describe(), progress)
+        if ranks.rank == 0:
+            recorder.write({})
+        train(plan, data, ranks, recorder.step, recorder.epoch, gather_weights=config.out is not None)
+    if ranks.rank == 0:
+        recorder.summary()
+
+
+def _agree(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -> tuple[Plan, Dataset]:
+    """Plan and data on this rank; if any rank fails, all fail with the same line."""
+    problem, plan, data = None, None, None
+    try:
+        config = load_config(config_file, flags)
+        plan = make_plan(config, ranks.size)
+        data = load(config.data)
+        check_data(plan, data.shape, data.n_classes, config.data)
+        if config.samples is not None:
+            data = data.first(config.samples)
+        if config.out is not None and ranks.rank == 0:
+            check_writable(config.out)
+    except InputError as error:
+        problem = str(error)
+    problems = [found for found in ranks.share(problem) if found is not None]
+    if problems or plan is None or data is None:
+        raise InputError(problems[0])
+    return plan, data
+
+
+def _compile(ranks: Ranks) -> None:
+    """Compile on rank 0, so that the others find everything in the cache."""
+    for turn in (ranks.rank == 0, ranks.rank > 0):
+        if turn:
+            compile_all()
+            clock.compile_all()
+        ranks.share(None)
+
+
+def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
+    hosts = f"{ranks} ranks" if ranks > 1 else "one process"
+    idle = f" ({ranks - plan.devices} ranks host none)" if ranks > plan.devices else ""
+    note = f"; {data.note}" if data.note else ""
+    return (
+        f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name} in {hosts}{idle}, "
+        f"{plan.config.schedule}, batch {plan.config.batch}, {data.name}: {data.n_train} images{note}"
+    )
+
+
+class _Recorder:
+    """Turns steps and epochs into progress and the results file; lives on rank 0."""
+
+    def __init__(self, plan: Plan, data: Dataset, mpi: str, progress: Progress) -> None:
+        self._plan, self._data, self._progress = plan, data, progress
+        self._out = None if plan.config.out is None else pathlib.Path(plan.config.out)
+        self._versions = versions(mpi) if self._out else {}
+        self._history: list[EpochResult] = []
+        self._samples_done = 0
+
+    def step(self, result: StepResult) -> None:
+        """A mini-batch is through."""
+        self._samples_done += result.tally.samples
+        tally = result.tally
+        self._progress.step(
+            self._samples_done, result.epoch + 1, tally.mean_loss, tally.accuracy, result.virtual_time_ps
+        )
+
+    def epoch(self, result: EpochResult, weights: Weights) -> None:
+        """An epoch is through and evaluated."""
+        self._history.append(result)
+        accuracy = result.test.accuracy if result.test.samples else None
+        self._progress.epoch(
+            EpochRow(
+                result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s
+            )
+        )
+        self.write(weights)
+
+    def write(self, weights: Weights) -> None:
+        """Put the results file in place, with all epochs so far."""
+        if self._out is None:
+            return
+        figures = self._history[-1].figures if self._history else None
+        mapping = "\n".join(
+            f"device {d}: " + ", ".join(map(str, slices)) for d, slices in enumerate(self._plan.mapping.devices)
+        )
+        descriptions = {
+            "network": repr(self._plan.network),
+            "cluster": repr(self._plan.cluster),
+            "mapping": mapping,
+        }
+        config = config_attributes(self._plan.config, self._plan.devices, self._data.n_train)
+        tables = history_table(self._history), device_table(figures), link_table(figures)
+        write(self._out, Record(config, descriptions, self._versions, *tables, weights=weights))
+
+    def summary(self) -> None:
+        """What people want to know at the end."""
+        last = self._history[-1]
+        device_rows(last.figures)
+        if last.figures.links:
+            link_rows(last.figures)
+        images = self._data.n_train * len(self._history)
+        rate = images / (last.virtual_time_ps * 1e-12)
+        print(
+            f"virtual time {format_time_ps(last.virtual_time_ps)} ({rate:.0f} images/s on the cluster), "
+            f"host time {last.host_time_s:.1f} s ({images / last.host_time_s:.0f} images/s here)"
+        )
+        if self._out is not None:
+            print(f"results in {self._out}; `emuchain show {self._out}` prints them")
