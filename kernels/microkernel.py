@@ -250,89 +250,90 @@ def _copy(context: Any, source: Any, start: Any, out: Any, place: Any, count: An
 
 
 @njit(cache=True, nogil=True)
-def _runs(table: Any) -> Any:
-    """For each place of the table: how many entries from there on rise by one each, itself included."""
-    runs = np.ones_like(table)
-    for i in range(table.size - 2, -1, -1):
-        if table[i + 1] == table[i] + 1:
-            runs[i] = runs[i + 1] + 1
-    return runs
+def _with_runs(table: Any) -> Any:
+    """Return (table, runs): for each entry, how many from there on rise by one each, itself included."""
+    runs = np.empty_like(table)
+    for i in range(table.size - 1, -1, -1):
+        goes_on = i + 1 < table.size and table[i + 1] == table[i] + 1
+        runs[i] = runs[i + 1] + 1 if goes_on else 1
+    return table, runs
 
 
 @njit(cache=True, nogil=True)
 def _stretch(runs: Any, first: Any, count: Any) -> Any:
     """How many of the `count` entries from the first on to treat alike: a run, or a series of short ones."""
-    run = min(runs[first], count)
-    if run < SHORT:
-        while run < count and runs[first + run] < SHORT:
-            run += 1
-    return run
+    stretch = min(runs[first], count)
+    while stretch < count and runs[first] < SHORT and runs[first + stretch] < SHORT:
+        stretch += 1
+    return stretch
 
 
 @njit(cache=True, nogil=True)
-def _gather(out, source, lanes, lane_runs, first_lane, width, places, place_runs, first, count):
-    """out[i][l] = source[lanes[first_lane + l] + places[first + i]] for l < width <= LANES, i < count.
+def _gather(out: Any, source: Any, lanes: Any, lane: Any, width: Any, places: Any, first: Any, count: Any) -> None:
+    """out[i][l] = source[lanes[lane + l] + places[first + i]] for l < width <= LANES and i < count.
 
-    out has WIDTH rows to spare.
+    lanes and places are tables with their runs; out has WIDTH rows to spare.
     """
-    if lane_runs[first_lane] >= width:
+    (lane_table, lane_runs), (place_table, place_runs) = lanes, places
+    if lane_runs[lane] >= width:
         for i in range(count):
-            _copy(source, lanes[first_lane] + places[first + i], out, i * LANES, width)
+            _copy(source, lane_table[lane] + place_table[first + i], out, i * LANES, width)
         return
     i = 0
     while i < count:
-        run = _stretch(place_runs, first + i, count - i)
-        for lane in range(0, width, WIDTH):
-            share = min(WIDTH, width - lane)
+        stretch = _stretch(place_runs, first + i, count - i)
+        for v in range(0, width, WIDTH):
+            share = min(WIDTH, width - v)
             if place_runs[first + i] >= SHORT:
-                for j in range(i, i + run, WIDTH):
-                    part, place = min(WIDTH, i + run - j), places[first + j]
-                    _transpose_in(source, lanes, first_lane + lane, share, place, part, out, j * LANES + lane)
+                for j in range(i, i + stretch, WIDTH):
+                    run, place = min(WIDTH, i + stretch - j), place_table[first + j]
+                    _transpose_in(source, lane_table, lane + v, share, place, run, out, j * LANES + v)
             else:
-                for row in range(lane, lane + share):
-                    for j in range(i, i + run):
-                        out[j * LANES + row] = source[lanes[first_lane + row] + places[first + j]]
-        i += run
+                for m in range(v, v + share):
+                    for j in range(i, i + stretch):
+                        out[j * LANES + m] = source[lane_table[lane + m] + place_table[first + j]]
+        i += stretch
 
 
 @njit(cache=True, nogil=True)
-def _scatter(source, out, lanes, lane_runs, first_lane, width, places, place_runs, first, count):
-    """out[lanes[first_lane + l] + places[first + i]] = source[i][l], the reverse of `_gather`."""
-    if lane_runs[first_lane] >= width:
+def _scatter(source: Any, out: Any, lanes: Any, lane: Any, width: Any, places: Any, first: Any, count: Any) -> None:
+    """out[lanes[lane + l] + places[first + i]] = source[i][l]: the reverse of `_gather`."""
+    (lane_table, lane_runs), (place_table, place_runs) = lanes, places
+    if lane_runs[lane] >= width:
         for i in range(count):
-            _copy(source, i * LANES, out, lanes[first_lane] + places[first + i], width)
+            _copy(source, i * LANES, out, lane_table[lane] + place_table[first + i], width)
         return
     i = 0
     while i < count:
-        run = _stretch(place_runs, first + i, count - i)
-        for lane in range(0, width, WIDTH):
-            share = min(WIDTH, width - lane)
+        stretch = _stretch(place_runs, first + i, count - i)
+        for v in range(0, width, WIDTH):
+            share = min(WIDTH, width - v)
             if place_runs[first + i] >= SHORT:
-                for j in range(i, i + run, WIDTH):
-                    part, place = min(WIDTH, i + run - j), places[first + j]
-                    _transpose_out(source, j * LANES + lane, out, lanes, first_lane + lane, share, place, part)
+                for j in range(i, i + stretch, WIDTH):
+                    run, place = min(WIDTH, i + stretch - j), place_table[first + j]
+                    _transpose_out(source, j * LANES + v, out, lane_table, lane + v, share, place, run)
             else:
-                for row in range(lane, lane + share):
-                    for j in range(i, i + run):
-                        out[lanes[first_lane + row] + places[first + j]] = source[j * LANES + row]
-        i += run
+                for m in range(v, v + share):
+                    for j in range(i, i + stretch):
+                        out[lane_table[lane + m] + place_table[first + j]] = source[j * LANES + m]
+        i += stretch
 
 
 @njit(cache=True, nogil=True)
-def _multiply(scratch, panel, vectors, a, a_pixel, count, a_k, first_k, steps):
-    """Run tiles over `count` pixels, a multiple of PIXELS, and `vectors` vectors of lanes."""
+def _multiply(scratch: Any, panel: Any, width: Any, a: Any, a_pixel: Any, count: Any, a_k: Any, k: Any, n: Any) -> None:
+    """Run the tiles of `count` pixels, a multiple of PIXELS, and of `width` lanes, over n steps from k on."""
     for q in range(0, count, PIXELS):
         if not WIDE:
-            for lane in range(0, vectors * WIDTH, WIDTH):
-                _tile_1(a, a_pixel, q, a_k, first_k, steps, panel, scratch, lane)
-        elif vectors == 4:
-            _tile_4(a, a_pixel, q, a_k, first_k, steps, panel, scratch, 0)
-        elif vectors == 3:
-            _tile_3(a, a_pixel, q, a_k, first_k, steps, panel, scratch, 0)
-        elif vectors == 2:
-            _tile_2(a, a_pixel, q, a_k, first_k, steps, panel, scratch, 0)
+            for lane in range(0, width, WIDTH):
+                _tile_1(a, a_pixel, q, a_k, k, n, panel, scratch, lane)
+        elif width > 3 * WIDTH:
+            _tile_4(a, a_pixel, q, a_k, k, n, panel, scratch, 0)
+        elif width > 2 * WIDTH:
+            _tile_3(a, a_pixel, q, a_k, k, n, panel, scratch, 0)
+        elif width > WIDTH:
+            _tile_2(a, a_pixel, q, a_k, k, n, panel, scratch, 0)
         else:
-            _tile_1(a, a_pixel, q, a_k, first_k, steps, panel, scratch, 0)
+            _tile_1(a, a_pixel, q, a_k, k, n, panel, scratch, 0)
 
 
 @njit(cache=True, nogil=True)
@@ -352,11 +353,11 @@ def contract(
     c, a, b are flat and as `arrays.dense` makes them; c overlaps neither a nor b. No offset is checked.
     """
     pixels, lanes, depth = c_pixel.size, c_lane.size, a_k.size
+    c_places, c_lanes, b_lanes, b_steps = _with_runs(c_pixel), _with_runs(c_lane), _with_runs(b_lane), _with_runs(b_k)
     block = min(SCRATCH, (pixels + PIXELS - 1) // PIXELS * PIXELS)
     scratch = np.zeros((block + WIDTH) * LANES, np.float32)
     panel = np.zeros((min(PANEL, depth) + WIDTH) * LANES, np.float32)
     sources = np.empty(block, np.int64)
-    c_pixel_runs, c_lane_runs, b_lane_runs, b_k_runs = _runs(c_pixel), _runs(c_lane), _runs(b_lane), _runs(b_k)
     for first in range(0, pixels, block):
         count = min(block, pixels - first)
         whole = (count + PIXELS - 1) // PIXELS * PIXELS
@@ -364,10 +365,9 @@ def contract(
             sources[q] = a_pixel[first + min(q, count - 1)]
         for lane in range(0, lanes, LANES):
             width = min(LANES, lanes - lane)
-            vectors = (width + WIDTH - 1) // WIDTH
-            _gather(scratch, c, c_lane, c_lane_runs, lane, width, c_pixel, c_pixel_runs, first, count)
+            _gather(scratch, c, c_lanes, lane, width, c_places, first, count)
             for k in range(0, depth, PANEL):
                 steps = min(PANEL, depth - k)
-                _gather(panel, b, b_lane, b_lane_runs, lane, width, b_k, b_k_runs, k, steps)
-                _multiply(scratch, panel, vectors, a, sources, whole, a_k, k, steps)
-            _scatter(scratch, c, c_lane, c_lane_runs, lane, width, c_pixel, c_pixel_runs, first, count)
+                _gather(panel, b, b_lanes, lane, width, b_steps, k, steps)
+                _multiply(scratch, panel, width, a, sources, whole, a_k, k, steps)
+            _scatter(scratch, c, c_lanes, lane, width, c_places, first, count)

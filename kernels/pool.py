@@ -99,7 +99,8 @@ def _max_forward(x: Any, size: Any, kernel: Any, stride: Any, pad: Any) -> Any:
                             wins = (new > old) | np.isnan(new) | (spot < 0)
                             best[i] = new if wins else old
                             place[i] = number if wins else spot
-                y[sample, channel, row], argmax[sample, channel, row] = best, place
+                for i in range(size[1]):
+                    y[sample, channel, row, i], argmax[sample, channel, row, i] = best[i], place[i]
     return y, argmax
 
 
