@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from .message import Message
 
-_SPINS_BEFORE_SLEEP = 200
-_SLEEP_S = 50e-6
+_SPINS_BEFORE_SLEEP = 10
+_SHORTEST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 1e-3
 
 
 class Mailbox:
@@ -104,7 +104,9 @@ def _poll(pumps: Sequence[Pump]) -> bool:
 
 
 def _yield_processor(idle_turns: int) -> None:
-    if idle_turns < _SPINS_BEFORE_SLEEP:
+    """At first give way and look again at once; then sleep, twice as long each time, for polling costs time too."""
+    doublings = idle_turns - _SPINS_BEFORE_SLEEP
+    if doublings < 0:
         os.sched_yield()
     else:
-        time.sleep(_SLEEP_S)
+        time.sleep(min(_SHORTEST_SLEEP_S * 2 ** min(doublings, 10), _LONGEST_SLEEP_S))

@@ -16,11 +16,11 @@ _SIDE_TAG, _STOP_TAG = 4001, 4002
 _STOP_TIMEOUT_S = 5.0
 
 
-class Stopped(Exception):  # noqa: N818 - it is a message, not an error of this rank
+class Stopped(Exception):
     """Rank 0 ends the run; this rank ends too, silently."""
 
 
-class Trouble(Exception):  # noqa: N818 - it carries another rank's error
+class Trouble(Exception):
     """Another rank cannot go on; `str` is its line for the user, `status` the exit status that it asks for."""
 
     def __init__(self, line: str, status: int) -> None:

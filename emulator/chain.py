@@ -13,7 +13,7 @@ from ..comm.throttle import Gate
 from .device import Device, Outlet
 from .ends import Head, NoHead, NoImages, Source
 from .mapping import DataPath, Stream
-from .numerics import Numerics, NoNumerics
+from .numerics import NoNumerics, Numerics
 from .timing import Timing
 
 MakeNumerics = Callable[[int], Sequence[Numerics]]
@@ -84,7 +84,7 @@ class _ThrottledOutlet:
 
 
 def build(timing: Timing, wiring: Wiring, numerics: MakeNumerics | None) -> Chain:
-    """Make this rank's devices and connect them; without `numerics`, which makes those of a device, for timing alone."""
+    """Make this rank's devices and connect them; without `numerics`, which makes a device's, for timing alone."""
     chain = Chain([], [], [], [])
     hosted = wiring.placement.hosted(wiring.rank)
     inlets: dict[int, dict[DataPath, Mailbox]] = {device: {} for device in hosted}

@@ -34,8 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except InputError as error:
         session.fail(f"emuchain: error: {error}", _INPUT_STATUS)
     except click.ClickException as error:
-        command = f" (see `{error.ctx.command_path} --help`)" if isinstance(error, click.UsageError) and error.ctx else ""
-        session.fail(f"emuchain: error: {error.format_message().splitlines()[0]}{command}", _INPUT_STATUS)
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f" (see `{context.command_path} --help`)" if context else ""
+        session.fail(f"emuchain: error: {' '.join(error.format_message().split())}{hint}", _INPUT_STATUS)
     except (KeyboardInterrupt, click.Abort):
         session.fail("emuchain: interrupted", 130)
     except Exception as error:
@@ -131,7 +132,7 @@ def _with_config_flags(command: Callable[..., Any]) -> Callable[..., Any]:
             default=None,
             metavar=_metavar(kind),
             help=f"{(field.description or '').replace('`', '')}{default}",
-            **({"callback": _numbers} if key == "learning_rate_steps" else {}),
+            callback=_numbers if key == "learning_rate_steps" else None,
         )(wrapped)
     return click.argument("config_file", metavar="[CONFIG.toml]", required=False)(wrapped)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from .data.dataset import Normalisation
 from .schedule import MicroBatch
 
 Data = NDArray[np.float32]
+Maps = Any  # Data, or None where there is timing alone
 
 
 def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
@@ -25,7 +26,7 @@ def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
 class Source(Protocol):
     """Gives the images of a micro-batch."""
 
-    def images(self, micro_batch: MicroBatch) -> Data | None:
+    def images(self, micro_batch: MicroBatch) -> Maps:
         """(samples, channels, rows, columns)"""
 
 
@@ -73,13 +74,13 @@ class Tally:
 class Head(Protocol):
     """Turns the outputs of the last layer into its errors."""
 
-    def forward(self, micro_batch: MicroBatch, outputs: Data | None) -> None:
+    def forward(self, micro_batch: MicroBatch, outputs: Maps) -> None:
         """Take the outputs of a micro-batch in training."""
 
-    def infer(self, micro_batch: MicroBatch, outputs: Data | None) -> None:
+    def infer(self, micro_batch: MicroBatch, outputs: Maps) -> None:
         """Take the outputs of a micro-batch in evaluation."""
 
-    def backward(self, micro_batch: MicroBatch) -> Data | None:
+    def backward(self, micro_batch: MicroBatch) -> Maps:
         """The errors of those outputs."""
 
     def step_done(self, step: int) -> Tally:

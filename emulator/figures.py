@@ -1,4 +1,4 @@
-"""What a run's clocks have counted, as figures for people: engines' busy shares, links' bytes and utilisation, memory."""
+"""What a run's clocks have counted, as figures for people: busy shares of engines, bytes on links, memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PHASES = ("FP", "EB", "PG")
 
 @dataclasses.dataclass(frozen=True)
 class DeviceCounts:
-    """Raw counts of one device: engine time times multipliers and multipliers, for each phase; rows sent on each path."""
+    """Raw counts of one device: busy time times multipliers, and multipliers, of FP, EB and PG; rows sent."""
 
     device: int
     busy_ps: tuple[int, int, int]

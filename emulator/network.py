@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import importlib.resources
 import pathlib
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal
 
 import pydantic
 
@@ -97,8 +97,8 @@ class Softmax(Model):
     type: Literal["softmax"]
 
 
-SfuOperation = Union[Relu, Pool, Lrn, Dropout]
-Operation = Annotated[Union[Conv, Fc, Relu, Pool, Lrn, Dropout, Softmax], pydantic.Field(discriminator="type")]
+SfuOperation = Relu | Pool | Lrn | Dropout
+Operation = Annotated[Conv | Fc | Relu | Pool | Lrn | Dropout | Softmax, pydantic.Field(discriminator="type")]
 
 
 class Description(Model):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,33 +17,34 @@ from .sfu import Sfu
 from .start import initial_weights
 
 Data = NDArray[np.float32]
+Maps = Any  # Data, or None where there is timing alone
 
 
 class Numerics(Protocol):
     """What a device asks of the numbers of a slice. Partial sums handed in are used up; all else is left as it is."""
 
-    def forward(self, micro_batch: int, x: Data | None, partial: Data | None) -> Data | None:
+    def forward(self, micro_batch: int, x: Maps, partial: Maps) -> Maps:
         """FP with what came from the left; keeps the slice's activations for PG."""
 
-    def infer(self, x: Data | None, partial: Data | None) -> Data | None:
+    def infer(self, x: Maps, partial: Maps) -> Maps:
         """FP that keeps nothing."""
 
-    def beyond(self, x: Data | None) -> Data | None:
+    def beyond(self, x: Maps) -> Maps:
         """Of the activations that came in, those for the devices to the right."""
 
-    def activate(self, micro_batch: int, y: Data | None, samples: NDArray[np.int64]) -> Data | None:
+    def activate(self, micro_batch: int, y: Maps, samples: NDArray[np.int64]) -> Maps:
         """The SFU on complete outputs."""
 
-    def activate_infer(self, y: Data | None) -> Data | None:
+    def activate_infer(self, y: Maps) -> Maps:
         """The SFU without dropout, keeping nothing."""
 
-    def deactivate(self, micro_batch: int, dz: Data | None) -> Data | None:
+    def deactivate(self, micro_batch: int, dz: Maps) -> Maps:
         """The SFU's way back."""
 
-    def before(self, dy: Data | None) -> Data | None:
+    def before(self, dy: Maps) -> Maps:
         """Of the output errors, those for the devices to the left."""
 
-    def error(self, micro_batch: int, dy: Data | None, partial: Data | None) -> Data | None:
+    def error(self, micro_batch: int, dy: Maps, partial: Maps) -> Maps:
         """EB with what came from the right; keeps the output errors for PG."""
 
     def gradient(self, micro_batch: int) -> None:
@@ -104,7 +105,7 @@ class SliceNumerics:
         return dy[:, : self.part.begin] if self.part.cut is Cut.OCP else dy
 
     def error(self, micro_batch: int, dy: Data, partial: Data | None) -> Data | None:
-        """Under ICP: this slice's input channels, then those from the right. Under OCP: all, on top of the partial sums.
+        """Under ICP: this slice's input channels, then those from the right. Under OCP: all, on top of partial sums.
 
         None for the first layer, for nobody needs the errors of the images.
         """

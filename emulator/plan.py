@@ -1,4 +1,4 @@
-"""From a configuration to all that follows from it before the first sample: network, cluster, mapping, timing, schedule."""
+"""From a configuration to all that follows from it: network, cluster, mapping, timing, schedule."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def check_data(plan: Plan, shape: tuple[int, int, int], classes: int, source: st
             f"`data` = {source!r}: images are {_size(shape)}, but network {network.name} takes {_size(network.input)}"
         )
     if classes != network.classes:
-        raise InputError(f"`data` = {source!r}: has {classes} classes, but network {network.name} has {network.classes} outputs")
+        raise InputError(
+            f"`data` = {source!r}: has {classes} classes, but network {network.name} has {network.classes} outputs"
+        )
 
 
 def _size(shape: tuple[int, int, int]) -> str:

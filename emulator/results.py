@@ -189,9 +189,8 @@ def read(path: pathlib.Path) -> Record:
                 layer: {name: data[()] for name, data in arrays.items()} for layer, arrays in file["weights"].items()
             }
             descriptions = {name: data[()].decode() for name, data in file["descriptions"].items()}
-            return Record(
-                dict(file["config"].attrs), descriptions, dict(file["versions"].attrs), *tables, weights=weights
-            )
+            config, versions_read = dict(file["config"].attrs), dict(file["versions"].attrs)
+            return Record(config, descriptions, versions_read, tables[0], tables[1], tables[2], weights)
     except (OSError, KeyError, ValueError, RuntimeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: not a readable results file, perhaps damaged or cut off: {reason}") from None

@@ -23,7 +23,8 @@ def show_results(file: str) -> None:
         f"{config['network']} on {config['devices']} devices ({config['cluster']}), {config['schedule']}, "
         f"batch {config['batch']}, seed {config['seed']}, data {config['data']} ({config['samples']} images)"
     )
-    print("versions: " + ", ".join(f"{name} {record.versions[name]}" for name in ("emuchain", "python", "numpy", "numba")))
+    shown = ("emuchain", "python", "numpy", "numba")
+    print("versions: " + ", ".join(f"{name} {record.versions[name]}" for name in shown))
     print(f"mpi: {record.versions['mpi']}; on {record.versions['platform']}")
     _history(record)
     if record.devices:

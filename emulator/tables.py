@@ -47,11 +47,14 @@ def device_rows(figures: Figures) -> None:
                 percent(memory.share),
             ]
         )
-    columns = ["device", "board", "slices", "DSPs", *(f"{phase} busy" for phase in PHASES), "LPRAM", "Act-RAM", "memory"]
+    busy = [f"{phase} busy" for phase in PHASES]
+    columns = ["device", "board", "slices", "DSPs", *busy, "LPRAM", "Act-RAM", "memory"]
     table("Devices", columns, rows, left=("board", "slices"))
     if any(device.memory.share > 1 for device in figures.devices):
-        print("memory: LPRAM, LGB and Act-RAM over the board's on-chip memory; above 100 % it would need off-chip memory,")
-        print("which is not modelled: such devices run as if it were on chip.")
+        print(
+            "memory: LPRAM, LGB and Act-RAM over the board's on-chip memory. Above 100 % a device would need off-chip\n"
+            "memory, which is not modelled: it runs as if all were on chip."
+        )
 
 
 def link_rows(figures: Figures) -> None:

@@ -167,7 +167,7 @@ class DeviceClock:
         self.updated_ps = 0
 
     def enter(self, samples: int, rows: int, not_before_ps: int) -> Times:
-        """When samples enter the chain: one each interval, and not before the one ahead had the weights that it needs."""
+        """When samples enter the chain: one an interval, and not before the one ahead had the weights that it needs."""
         entries = self._next_entry_ps + self._interval_ps * np.arange(samples)
         entries[1:] += max(0, not_before_ps - int(entries[0]) - self._interval_ps)
         self._next_entry_ps = max(int(entries[-1]) + self._interval_ps, not_before_ps)

@@ -22,7 +22,7 @@ from .mapping import Cut, Slice
 from .numerics import SliceNumerics
 from .parameter import Sgd
 from .plan import Plan
-from .schedule import MicroBatch, Schedule, cut_samples
+from .schedule import Schedule, cut_samples
 
 _EVALUATION_MICRO_BATCH = 32
 
@@ -138,8 +138,8 @@ class _Trainer:
             nonlocal total
             if not math.isfinite(tally.loss):
                 raise InputError(
-                    f"`learning_rate` = {rate:g}: training diverged, the loss is {tally.mean_loss} in epoch {number + 1},"
-                    f" step {step + 1}; a smaller learning rate would help"
+                    f"`learning_rate` = {rate:g}: training diverged, the loss is {tally.mean_loss}"
+                    f" in epoch {number + 1}, step {step + 1}; try a smaller one, such as {rate / 10:g}"
                 )
             total += tally
             self.ranks.tell(StepResult(number, step, tally, virtual_time_ps))

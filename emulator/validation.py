@@ -1,4 +1,4 @@
-"""TOML files and flags become validated, frozen models here, once; every complaint is one line with file, key and value."""
+"""TOML files and flags become validated, frozen models here, once; a complaint is one line with file, key and value."""
 
 from __future__ import annotations
 

@@ -46,9 +46,8 @@ SHORT = 4  # shorter runs of numbers side by side are not worth a transposition
 # The accumulators of a whole tile need 32 registers of WIDTH floats; elsewhere a tile is one vector wide.
 WIDE = "+avx512f" in (config.CPU_FEATURES or binding.get_host_cpu_features().flatten())
 
-_FLOAT, _INDEX, _INT, _BIT = ir.FloatType(), ir.IntType(64), ir.IntType(32), ir.IntType(1)
-_VECTOR, _MASK = ir.VectorType(_FLOAT, WIDTH), ir.VectorType(_BIT, WIDTH)
-_UNDEFINED = ir.Constant(_VECTOR, ir.Undefined)
+_INDEX, _INT = ir.IntType(64), ir.IntType(32)
+_VECTOR = ir.VectorType(ir.FloatType(), WIDTH)
 
 
 def _index(value: int) -> ir.Value:
@@ -354,7 +353,7 @@ def contract(
     """
     pixels, lanes, depth = c_pixel.size, c_lane.size, a_k.size
     c_places, c_lanes, b_lanes, b_steps = _with_runs(c_pixel), _with_runs(c_lane), _with_runs(b_lane), _with_runs(b_k)
-    block = min(SCRATCH, (pixels + PIXELS - 1) // PIXELS * PIXELS)
+    block = min(SCRATCH, max(1, (pixels + PIXELS - 1) // PIXELS) * PIXELS)
     scratch = np.zeros((block + WIDTH) * LANES, np.float32)
     panel = np.zeros((min(PANEL, depth) + WIDTH) * LANES, np.float32)
     sources = np.empty(block, np.int64)

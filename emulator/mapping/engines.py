@@ -53,7 +53,7 @@ class _Demand:
 
 
 def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines, ...]:
-    """Give the board's multipliers to the engines of the device's slices so that the slowest engine is as fast as may be.
+    """Give the board's multipliers to the engines of the device's slices so that the slowest is as fast as may be.
 
     Every engine gets its share by multiply-accumulates, in whole tiles, one at the least; what is left over goes to the
     slowest engine, as long as that makes it faster.

@@ -110,9 +110,8 @@ def partition(network: Network, cluster: Cluster, devices: int) -> Mapping:
             " and each device needs one"
         )
     per_channel = [layer.macs // count for layer, count in zip(network.layers, units, strict=True)]
-    edges = list(
-        itertools.accumulate((macs for macs, count in zip(per_channel, units, strict=True) for _ in range(count)), initial=0)
-    )
+    channels = (macs for macs, count in zip(per_channel, units, strict=True) for _ in range(count))
+    edges = list(itertools.accumulate(channels, initial=0))
     capacity = [cluster.board(d).dsp / cluster.board(d).period_ps for d in range(devices)]
     ends = _cut(edges, list(itertools.accumulate(capacity)))
     first = list(itertools.accumulate(units, initial=0))

@@ -85,8 +85,9 @@ class _Device:
             self._fail(action, f"comes before F{index}")
         if kind is Kind.GRADIENT and index not in self.done[Kind.BACKWARD]:
             self._fail(action, f"comes before B{index}")
-        if kind is Kind.GRADIENT and self.schedule.micro_batches[index].step != self.version:
-            self._fail(action, f"is of step {self.schedule.micro_batches[index].step}, but {self.version} updates are done")
+        step = self.schedule.micro_batches[index].step if kind is Kind.GRADIENT else self.version
+        if step != self.version:
+            self._fail(action, f"is of step {step}, but {self.version} updates are done")
         if kind is Kind.UPDATE:
             self._check_update(action)
         elif kind is not Kind.GRADIENT and action.version != self.version:

@@ -56,7 +56,7 @@ def fpdeep(lags: list[Lags], samples: int, batch: int, micro_batch: int) -> Sche
 
 
 def cut_samples(samples: int, batch: int, micro_batch: int, also_at: set[int]) -> list[MicroBatch]:
-    """Micro-batches of at most `micro_batch` samples, cut at mini-batches and at `also_at` (samples of a mini-batch)."""
+    """Micro-batches of at most `micro_batch` samples, cut at mini-batches and, within them, at `also_at`."""
     cuts = sorted({*range(0, batch, micro_batch), *also_at, batch})
     found: list[MicroBatch] = []
     for step, first in enumerate(range(0, samples, batch)):
@@ -120,7 +120,8 @@ class _Device:
         if self.w < self.b and self.steps[self.w] == self.version:
             self.w += 1
             return Action(Kind.GRADIENT, self.w - 1)
-        step_done = self.w > 0 and self.steps[self.w - 1] == self.version and self._due(self.steps, self.w) > self.version
+        in_step = self.w > 0 and self.steps[self.w - 1] == self.version
+        step_done = in_step and self._due(self.steps, self.w) > self.version
         f_due = self._due(self.forward, self.f) == self.version
         b_due = self._due(self.backward, self.b) == self.version
         if step_done and not f_due and not b_due:

@@ -109,6 +109,7 @@ connected = Case(3, (130, 70), (7, 5), (7, 5), (1, 1), (0, 0))
 corner = Case(2, (3, 65), (1, 1), (11, 11), (4, 4), (10, 10))
 sparse = Case(2, (17, 33), (9, 9), (1, 1), (3, 4), (0, 0))
 deep = Case(2, (67, 129), (5, 5), (3, 3), (1, 1), (1, 1))
+broad = Case(3, (3, 5), (40, 30), (3, 3), (1, 1), (1, 1))
 
 
 @relaxed
@@ -117,6 +118,7 @@ deep = Case(2, (67, 129), (5, 5), (3, 3), (1, 1), (1, 1))
 @example(corner)
 @example(sparse)
 @example(deep)
+@example(broad)
 def test_every_value_takes_its_products_in_the_stated_order(case: Case) -> None:
     x, w, dy = case.arrays()
     rng = np.random.default_rng(case.seed + 1)
@@ -242,6 +244,16 @@ def test_arguments_stay_as_they_are_whatever_their_layout() -> None:
     partial = np.ones_like(expected[0])
     conv.forward(plain[0], plain[1], **case.window, partial=partial)
     assert np.all(partial == 1)
+
+
+def test_slices_of_nothing_add_nothing() -> None:
+    x, w, dy = Case(2, (3, 4), (5, 6), (3, 3), (1, 1), (1, 1)).arrays()
+    window: dict[str, Any] = {"stride": 1, "pad": 1}
+    assert same_bits(conv.forward(x[:, :0], w[:, :0], **window, partial=dy), dy)
+    assert same_bits(conv.error(dy[:, :0], w[:0], x.shape, **window, partial=x), x)
+    assert same_bits(conv.gradient(x[:0], dy[:0], w.shape, **window, accumulate=w), w)
+    assert conv.forward(x, w[:0], **window).shape == (2, 0, 5, 6)
+    assert conv.forward(x[:0], w, **window).shape == (0, 4, 5, 6)
 
 
 def test_in_place_forms_add() -> None:
