@@ -200,7 +200,8 @@ def _whole_map(x_shape: tuple[int, ...], w_shape: tuple[int, ...], pad: tuple[in
 
 def _as_pixels(array: Floats) -> Floats:
     """Turn each map value into a channel of its own; order and results of a whole-map kernel stay the same."""
-    return array.reshape(array.shape[0], -1, 1, 1)
+    n, channels, h, w = array.shape
+    return array.reshape(n, channels * h * w, 1, 1)
 
 
 def _offsets(*axes: tuple[int, int], start: int = 0) -> NDArray[np.int64]:

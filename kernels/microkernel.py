@@ -19,7 +19,8 @@ Tile and transposition are written as LLVM IR, since only so is it sure what sta
 splits the vectors where the processor has shorter ones; the bits are the same.
 
 Numba's cache on disk notices changes to the file of a compiled function, but not to other files that
-it takes code from. So all compiled code of the contraction is in this file.
+it takes code from. So all compiled code of the contraction is in this file, but for the one
+instruction that `fma.py` gives.
 """
 
 from collections.abc import Callable

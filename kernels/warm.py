@@ -24,3 +24,7 @@ def compile_all() -> None:
     bias.add_bias_gradient(b, errors.reshape(1, 2, 1, 1))
     dw = conv.gradient(x, y, w.shape, stride=1, pad=1)
     sgd.update(w, dw, np.zeros_like(w), count=1, learning_rate=0.1, momentum=0.9, weight_decay=1e-4)
+
+
+if __name__ == "__main__":
+    compile_all()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hypothesis
+import numpy as np
 import psutil
 import pytest
 
@@ -210,3 +211,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "mpiexec" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.mpi)
+
+
+@pytest.fixture(scope="session")
+def small_cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in CIFAR-10's binary layout with 330 training and 40 test images of the built-in set."""
+    from emuchain.emulator.data import shapes
+
+    drawn = shapes.draw(train=330, test=40)
+    folder = tmp_path_factory.mktemp("data") / "cifar-10-batches-bin"
+    folder.mkdir()
+
+    def records(images: np.ndarray, labels: np.ndarray) -> bytes:
+        return np.concatenate([labels[:, None].astype(np.uint8), images.reshape(len(images), -1)], axis=1).tobytes()
+
+    for batch in range(5):
+        part = slice(batch * 66, (batch + 1) * 66)
+        content = records(drawn.train_images[part], drawn.train_labels[part])
+        (folder / f"data_batch_{batch + 1}.bin").write_bytes(content)
+    (folder / "test_batch.bin").write_bytes(records(drawn.test_images, drawn.test_labels))
+    return folder.parent

@@ -1,0 +1,5 @@
+"""`python -m emuchain` is `emuchain`."""
+
+from .emulator.cli import main
+
+main()

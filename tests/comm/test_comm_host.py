@@ -1,0 +1,175 @@
+"""Hosts: who is resumed when, what stalls, and how long pumps are looked after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emuchain.comm.host import Mailbox, StalledError, run
+from emuchain.comm.message import Message
+
+
+def message(index: int) -> Message:
+    """A message that is known by its number."""
+    return Message(index, np.zeros((1, 1), np.int64), None)
+
+
+class LatePump:
+    """Leaves one message after so many calls."""
+
+    def __init__(self, mailbox: Mailbox, index: int, after: int) -> None:
+        self.mailbox, self.index, self.left = mailbox, index, after
+        self.calls = 0
+
+    def poll(self) -> bool:
+        """Count down; whether the message was left."""
+        self.calls += 1
+        self.left -= 1
+        if self.left == 0:
+            self.mailbox.put(message(self.index))
+        return self.left == 0
+
+
+async def read(mailbox: Mailbox, count: int, into: list[int]) -> None:
+    """Take so many messages."""
+    for _ in range(count):
+        into.append((await mailbox.get()).micro_batch)
+
+
+def test_no_devices() -> None:
+    run([])
+
+
+def test_a_mailbox_is_true_when_it_holds_something() -> None:
+    mailbox = Mailbox()
+    assert not mailbox
+    mailbox.put(message(1))
+    assert mailbox
+    run([read(mailbox, 1, [])])
+    assert not mailbox
+
+
+@given(st.lists(st.integers(0, 99)), st.integers(0, 20))
+def test_messages_keep_their_order(indices: list[int], before: int) -> None:
+    """Some are there before the reader starts, the others come while it waits."""
+    mailbox, found = Mailbox(), []
+    for index in indices[:before]:
+        mailbox.put(message(index))
+    if indices[before:]:
+
+        async def write() -> None:
+            for index in indices[before:]:
+                mailbox.put(message(index))
+
+        run([read(mailbox, len(indices), found), write()])
+    else:
+        run([read(mailbox, len(indices), found)])
+    assert found == indices
+
+
+@given(st.integers(1, 12).flatmap(lambda devices: st.permutations(range(devices))), st.integers(1, 6))
+def test_a_chain_of_devices_in_any_order(order: list[int], messages: int) -> None:
+    """Each adds one to what its left neighbour sends; who is started first does not matter."""
+    devices = len(order)
+    mailboxes = [Mailbox() for _ in range(devices + 1)]
+
+    async def device(number: int) -> None:
+        for _ in range(messages):
+            got = await mailboxes[number].get()
+            mailboxes[number + 1].put(message(got.micro_batch + 1))
+
+    for index in range(messages):
+        mailboxes[0].put(message(10 * index))
+    found: list[int] = []
+    run([*(device(number) for number in order), read(mailboxes[-1], messages, found)])
+    assert found == [10 * index + devices for index in range(messages)]
+
+
+def test_ping_pong() -> None:
+    there, back = Mailbox(), Mailbox()
+    log: list[str] = []
+
+    async def first() -> None:
+        for index in range(3):
+            there.put(message(index))
+            log.append(f"back {(await back.get()).micro_batch}")
+
+    async def second() -> None:
+        for _ in range(3):
+            got = await there.get()
+            log.append(f"there {got.micro_batch}")
+            back.put(got)
+
+    run([first(), second()])
+    assert log == ["there 0", "back 0", "there 1", "back 1", "there 2", "back 2"]
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_stall(devices: int) -> None:
+    coroutines = [read(Mailbox(), 1, []) for _ in range(devices)]
+    with pytest.raises(StalledError, match=f"^{devices} devices wait"):
+        run(coroutines)
+
+
+def test_stall_of_those_that_are_left() -> None:
+    """One device has all its messages and ends, the other misses its second."""
+    here, there = Mailbox(), Mailbox()
+    for mailbox in (here, there):
+        mailbox.put(message(0))
+    found: list[int] = []
+    with pytest.raises(StalledError, match="^1 devices wait"):
+        run([read(here, 1, found), read(there, 2, found)])
+    assert found == [0, 0]
+
+
+@pytest.mark.parametrize("after", [1, 2, 50])
+def test_with_a_pump_devices_wait(after: int) -> None:
+    mailbox, found = Mailbox(), []
+    pump = LatePump(mailbox, 7, after)
+    run([read(mailbox, 1, found)], [pump])
+    assert found == [7]
+    assert pump.calls >= after
+
+
+def test_all_pumps_are_polled() -> None:
+    mailboxes, found = [Mailbox(), Mailbox()], []
+    pumps = [LatePump(mailboxes[0], 1, 3), LatePump(mailboxes[1], 2, 5)]
+    run([read(mailboxes[1], 1, found), read(mailboxes[0], 1, found)], pumps)
+    assert sorted(found) == [1, 2]
+
+
+def test_pumps_are_looked_after_until_all_is_settled() -> None:
+    pump = LatePump(Mailbox(), 0, 1000)
+    log: list[int] = []
+
+    def settling() -> Callable[[], bool]:
+        log.append(pump.calls)
+        return lambda: pump.calls >= 25
+
+    async def nothing() -> None:
+        assert not log  # nobody asks before the devices have ended
+
+    run([nothing()], [pump], settling)
+    assert len(log) == 1
+    assert pump.calls >= 25
+
+
+def test_a_devices_error_is_not_swallowed() -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError("of the device")
+
+    with pytest.raises(ZeroDivisionError, match="of the device"):
+        run([broken()])
+
+
+def test_a_pumps_error_is_not_swallowed() -> None:
+    class Broken:
+        def poll(self) -> bool:
+            raise ZeroDivisionError("of the pump")
+
+    with pytest.raises(ZeroDivisionError, match="of the pump"):
+        run([read(Mailbox(), 1, [])], [Broken()])

@@ -1,0 +1,41 @@
+"""`--throttle wall`: a run that its links hold back takes bytes / bandwidth."""
+
+from pathlib import Path
+
+import pytest
+from emuchain.emulator.mapping import DataPath
+from emuchain.emulator.results import read
+
+CLUSTER = """
+name = "slow"
+[[boards]]
+name = "any"
+clock_mhz = 200
+dsp = 3600
+on_chip_memory_kbit = 52920
+[links]
+bandwidth_gbps = 0.004
+latency_ns = 1000
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_transfer_bound_run_takes_bytes_over_bandwidth(
+    mpiexec, small_cifar: Path, tmp_path: Path, ranks: int  # type: ignore[no-untyped-def]  # a fixture
+) -> None:
+    cluster, out = tmp_path / "slow.toml", tmp_path / "run.h5"
+    cluster.write_text(CLUSTER)
+    arguments = ["--network", "lenet-cifar.toml", "--devices", "2", "--data", str(small_cifar), "--samples", "96"]
+    arguments += ["--batch", "96", "--micro-batch", "2", "--cluster", str(cluster), "--throttle", "wall"]
+    (tmp_path / "lenet-cifar.toml").write_text(
+        'name = "small"\ninput = [3, 32, 32]\nlayers = [{ type = "conv", channels = 16, kernel = 5, stride = 2 },'
+        ' { type = "relu" }, { type = "fc", features = 10 }, { type = "softmax" }]\n'
+    )
+    mpiexec(ranks, ["-m", "emuchain", "train", *arguments, "--out", str(out)], timeout=120, cwd=tmp_path)
+    record = read(out)
+    bits = [8 * sum(record.links[f"path{path.value}_bytes"][row] for path in DataPath) for row in range(2)]
+    # The test images cross the link to the right once more.
+    test_bits = bits[0] * 40 // 96
+    expected_s = (max(bits) + test_bits) / 0.004e9
+    assert expected_s > 4
+    assert record.history["host_time_s"][-1] == pytest.approx(expected_s, rel=0.1)

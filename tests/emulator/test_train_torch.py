@@ -1,0 +1,150 @@
+"""PyTorch is the peer: the same start and the same order of samples give the same training, to fp32 rounding."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emuchain.comm.ranks import Alone
+from emuchain.emulator.config import load_config
+from emuchain.emulator.data.dataset import Dataset
+from emuchain.emulator.data.load import load
+from emuchain.emulator.ends import epoch_order
+from emuchain.emulator.network import Lrn, Network, Pool, Relu, load_network
+from emuchain.emulator.plan import make_plan
+from emuchain.emulator.start import initial_weights
+from emuchain.emulator.train import StepResult, Weights, train
+
+torch = pytest.importorskip("torch", reason="PyTorch, the peer of these tests, is not installed")
+
+BATCH = 8
+RATE, MOMENTUM, DECAY = 0.002, 0.9, 0.0005
+
+NETWORK = """
+name = "everything"
+input = [3, 32, 32]
+start = "xavier"
+layers = [
+  { type = "conv", channels = 20, kernel = 5, stride = 2, pad = 2, name = "a" },
+  { type = "relu" },
+  { type = "lrn", size = 5 },
+  { type = "max-pool", kernel = 3, stride = 2, pad = 1 },
+  { type = "conv", channels = 33, kernel = [3, 1], pad = [1, 0], bias = false, name = "b" },
+  { type = "relu" },
+  { type = "average-pool", kernel = 3, stride = 2 },
+  { type = "conv", channels = 17, kernel = 1, name = "c" },
+  { type = "relu" },
+  { type = "fc", features = 21, name = "d" },
+  { type = "relu" },
+  { type = "fc", features = 10, name = "e" },
+  { type = "softmax" },
+]
+"""
+
+
+def torch_loss(network: Network, parameters: dict, x, labels):  # type: ignore[no-untyped-def]  # torch is optional
+    """The mean cross-entropy of a network, written with PyTorch's functions."""
+    f = torch.nn.functional
+    for layer in network.layers:
+        p = parameters[layer.name]
+        x = f.conv2d(x, p["weight"], p.get("bias"), stride=layer.stride, padding=layer.pad)
+        for step in layer.sfu:
+            op = step.operation
+            if isinstance(op, Relu):
+                x = f.relu(x)
+            elif isinstance(op, Lrn):
+                x = f.local_response_norm(x, op.size, op.alpha, op.beta, op.k)
+            elif isinstance(op, Pool) and op.type == "max-pool":
+                x = f.max_pool2d(x, op.kernel, op.step, op.pad)
+            elif isinstance(op, Pool):
+                x = f.avg_pool2d(x, op.kernel, op.step, op.pad)
+            else:
+                raise AssertionError(f"{op} is not compared here")
+    return f.cross_entropy(x.flatten(1), labels)
+
+
+def torch_training(network: Network, data: Dataset, seed: int) -> tuple[list[float], Weights]:
+    """Losses and weights after an epoch of plain PyTorch."""
+    parameters = {}
+    for layer in network.layers:
+        oc, ic, *_ = layer.weight_shape
+        weight = initial_weights(layer, network.start, seed, range(ic), range(oc))
+        parameters[layer.name] = {"weight": torch.tensor(weight, requires_grad=True)}
+        if layer.bias:
+            parameters[layer.name]["bias"] = torch.zeros(oc, requires_grad=True)
+    flat = [p for layer in parameters.values() for p in layer.values()]
+    optimiser = torch.optim.SGD(flat, lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+    order = epoch_order(seed, 0, data.n_train)
+    normalisation = data.normalisation()
+    losses = []
+    for first in range(0, data.n_train, BATCH):
+        chosen = order[first : first + BATCH]
+        images = torch.from_numpy(normalisation.apply(data.train_images[chosen]))
+        optimiser.zero_grad()
+        loss = torch_loss(network, parameters, images, torch.from_numpy(data.train_labels[chosen]))
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss))
+    weights = {
+        name: {kind: p.detach().numpy() for kind, p in layer.items()} for name, layer in parameters.items()
+    }
+    return losses, weights
+
+
+def emuchain_training(network: str, data: Dataset, seed: int, devices: int) -> tuple[list[float], Weights]:
+    """Losses and weights after an epoch on the chain."""
+    flags = {"network": network, "batch": BATCH, "micro_batch": 3, "devices": devices, "seed": seed}
+    flags |= {"schedule": "sync", "learning_rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY}
+    losses: list[float] = []
+    weights: Weights = {}
+
+    def on_step(result: StepResult) -> None:
+        losses.append(result.tally.mean_loss)
+
+    config = load_config(None, flags)
+    train(make_plan(config, 1), data, Alone(), on_step, lambda _, w: weights.update(w), gather_weights=True)
+    return losses, weights
+
+
+def first_samples(folder: Path, samples: int) -> Dataset:
+    data = load(str(folder)).first(samples)
+    return dataclasses.replace(data, test_images=data.test_images[:1], test_labels=data.test_labels[:1])
+
+
+@pytest.fixture
+def networks(tmp_path: Path) -> dict[str, str]:
+    path = tmp_path / "everything.toml"
+    path.write_text(NETWORK)
+    vgg = tmp_path / "vgg.toml"
+    description = (Path(__file__).parents[2] / "emulator" / "zoo" / "vgg11-cifar.toml").read_text()
+    vgg.write_text("\n".join(line for line in description.splitlines() if "dropout" not in line))
+    return {"everything": str(path), "vgg11 without dropout": str(vgg), "quick-cifar": "quick-cifar"}
+
+
+@pytest.mark.parametrize("name", ["everything", "vgg11 without dropout", "quick-cifar"])
+def test_one_step_agrees_to_rounding(networks: dict[str, str], small_cifar: Path, name: str) -> None:
+    data = first_samples(small_cifar, BATCH)
+    expected_losses, expected = torch_training(load_network(networks[name]), data, seed=5)
+    losses, found = emuchain_training(networks[name], data, seed=5, devices=3)
+    assert losses == pytest.approx(expected_losses, rel=1e-5)
+    for layer, arrays in expected.items():
+        for kind, array in arrays.items():
+            # A step moves a weight by at most about the rate times its gradient; errors are those of fp32 sums in
+            # another order, relative to the largest move in the layer.
+            start = np.zeros_like(array)
+            if kind == "weight":
+                resolved = next(n for n in load_network(networks[name]).layers if n.name == layer)
+                oc, ic, *_ = resolved.weight_shape
+                start = initial_weights(resolved, load_network(networks[name]).start, 5, range(ic), range(oc))
+            moved, moved_here = array - start, found[layer][kind] - start
+            assert np.abs(moved).max() > 0, f"{layer}/{kind} did not move"
+            assert np.abs(moved_here - moved).max() <= 1e-3 * np.abs(moved).max() + 1e-7, f"{layer}/{kind}"
+
+
+def test_losses_follow_over_twenty_steps(networks: dict[str, str], small_cifar: Path) -> None:
+    data = first_samples(small_cifar, 20 * BATCH)
+    for name in ("everything", "vgg11 without dropout"):
+        expected, _ = torch_training(load_network(networks[name]), data, seed=6)
+        found, _ = emuchain_training(networks[name], data, seed=6, devices=4)
+        assert len(found) == 20
+        assert found == pytest.approx(expected, rel=1e-3)
