@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import pydantic
 
+from .errors import InputError
 from .network import Positive
 from .validation import Model, read_toml, validate
 
@@ -56,6 +60,27 @@ class Config(Model):
     def rate_in(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
         return self.learning_rate * self.learning_rate_factor ** sum(epoch >= step for step in self.learning_rate_steps)
+
+
+@contextlib.contextmanager
+def blaming(file: str | None, flags: dict[str, Any]) -> Iterator[None]:
+    """Let errors about a key say that it stands in `file`, unless a flag gave its value."""
+    try:
+        yield
+    except InputError as error:
+        key = re.match(r"`(\w+)` = ", str(error))
+        if file is not None and key is not None and key[1] not in flags:
+            raise InputError(f"{file}: {error}") from None
+        raise
+
+
+@contextlib.contextmanager
+def about_data(config: Config) -> Iterator[None]:
+    """Let errors of a data set say by which key it was asked for."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"`data` = {config.data!r}: {error}") from None
 
 
 def load_config(file: str | None, flags: dict[str, Any]) -> Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from .config import load_config
+from .config import blaming, load_config
 from .errors import InputError
 from .plan import make_plan
 from .schedule import dry_run, parse, to_text
@@ -17,8 +17,9 @@ def print_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -
     Raises:
         InputError: the configuration does not hold.
     """
-    config = load_config(config_file, flags)
-    plan = make_plan(config, 1)
+    with blaming(config_file, flags):
+        config = load_config(config_file, flags)
+        plan = make_plan(config, 1)
     print(to_text(plan.schedule(steps * config.batch)), end="")
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-from .config import load_config
+from .config import about_data, blaming, load_config
 from .data.load import describe
 from .figures import Figures
 from .plan import Plan, check_data, make_plan
@@ -21,12 +21,14 @@ def run_simulation(config_file: str | None, flags: dict[str, Any], as_json: bool
     Raises:
         InputError: the configuration does not hold.
     """
-    config = load_config(config_file, flags)
-    plan = make_plan(config, 1)
-    samples = config.samples
-    if samples is None:
-        samples, _, shape, classes = describe(config.data)
-        check_data(plan, shape, classes, config.data)
+    with blaming(config_file, flags):
+        config = load_config(config_file, flags)
+        plan = make_plan(config, 1)
+        samples = config.samples
+        if samples is None:
+            with about_data(config):
+                samples, _, shape, classes = describe(config.data)
+            check_data(plan, shape, classes, config.data)
     simulation = simulate(plan, samples)
     if as_json:
         print(json.dumps(_as_json(plan, samples, simulation), indent=2))

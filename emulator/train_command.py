@@ -8,7 +8,7 @@ from typing import Any
 from ..comm import clock
 from ..comm.ranks import Ranks
 from ..kernels.warm import compile_all
-from .config import load_config
+from .config import about_data, blaming, load_config
 from .data.dataset import Dataset
 from .data.load import load
 from .errors import InputError
@@ -45,14 +45,16 @@ def _agree(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -> tupl
     """Plan and data on this rank; if any rank fails, all fail with the same line."""
     problem, plan, data = None, None, None
     try:
-        config = load_config(config_file, flags)
-        plan = make_plan(config, ranks.size)
-        data = load(config.data)
-        check_data(plan, data.shape, data.n_classes, config.data)
-        if config.samples is not None:
-            data = data.first(config.samples)
-        if config.out is not None and ranks.rank == 0:
-            check_writable(config.out)
+        with blaming(config_file, flags):
+            config = load_config(config_file, flags)
+            plan = make_plan(config, ranks.size)
+            if config.out is not None and ranks.rank == 0:
+                check_writable(config.out)
+            with about_data(config):
+                data = load(config.data)
+            check_data(plan, data.shape, data.n_classes, config.data)
+            if config.samples is not None:
+                data = data.first(config.samples)
     except InputError as error:
         problem = str(error)
     problems = [found for found in ranks.share(problem) if found is not None]

@@ -56,7 +56,7 @@ class Dataset:
         """
         if not 1 <= samples <= self.n_train:
             raise InputError(
-                f"samples: {samples} asked for, but {self.name} has {self.n_train} training images;"
+                f"`samples` = {samples}: but {self.name} has {self.n_train} training images;"
                 f" give a number from 1 to {self.n_train}"
             )
         return dataclasses.replace(

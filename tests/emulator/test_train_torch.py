@@ -84,7 +84,7 @@ def torch_training(network: Network, data: Dataset, seed: int) -> tuple[list[flo
         loss = torch_loss(network, parameters, images, torch.from_numpy(data.train_labels[chosen]))
         loss.backward()
         optimiser.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     weights = {
         name: {kind: p.detach().numpy() for kind, p in layer.items()} for name, layer in parameters.items()
     }

@@ -29,7 +29,7 @@ def test_first():
 
 @pytest.mark.parametrize("samples", [0, -1, 13])
 def test_first_out_of_range(samples):
-    with pytest.raises(InputError, match=f"samples: {samples} asked for, but small has 12 .* from 1 to 12"):
+    with pytest.raises(InputError, match=f"`samples` = {samples}: but small has 12 .* from 1 to 12"):
         small().first(samples)
 
 
