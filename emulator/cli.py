@@ -178,7 +178,7 @@ def train(session: _Session, config_file: str | None, flags: dict[str, Any]) -> 
 
     Every key of CONFIG.toml has its flag, and a flag overrides the file.
     """
-    from .train_command import run_training
+    from .commands.train import run_training
 
     run_training(session.join(), config_file, flags)
 
@@ -191,7 +191,7 @@ def simulate(config_file: str | None, flags: dict[str, Any], as_json: bool) -> N
 
     Takes the keys and flags of `train`; gives the same figures to the picosecond.
     """
-    from .simulate_command import run_simulation
+    from .commands.simulate import run_simulation
 
     run_simulation(config_file, flags, as_json)
 
@@ -200,7 +200,7 @@ def simulate(config_file: str | None, flags: dict[str, Any], as_json: bool) -> N
 @click.argument("file", metavar="RUN.h5")
 def show(file: str) -> None:
     """Print a results file for people."""
-    from .show_command import show_results
+    from .commands.show import show_results
 
     show_results(file)
 
@@ -211,7 +211,7 @@ def show(file: str) -> None:
 @click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")
 def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: str | None) -> None:
     """Print a run's schedule, or check one: every device's actions in order."""
-    from .schedule_command import check_schedule, print_schedule
+    from .commands.schedule import check_schedule, print_schedule
 
     if check is not None:
         check_schedule(check)
@@ -223,7 +223,7 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
 @click.argument("name", required=False)
 def network(name: str | None) -> None:
     """Describe a network, or list those that come with emuchain."""
-    from .network_command import show_network
+    from .commands.network import show_network
 
     show_network(name)
 

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import psutil
 import pytest
+
 from emuchain.emulator.network import load_network
 from emuchain.emulator.results import read
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.results import read
 

@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 from click.testing import CliRunner
+
 from emuchain.emulator.cli import commands
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.results import read

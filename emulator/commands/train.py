@@ -5,19 +5,28 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from ..comm import clock
-from ..comm.ranks import Ranks
-from ..kernels.warm import compile_all
-from .config import about_data, blaming, load_config
-from .data.dataset import Dataset
-from .data.load import load
-from .errors import InputError
-from .plan import Plan, check_data, make_plan
-from .progress import EpochRow, Progress, SilentProgress, make_progress
-from .results import Record, check_writable, config_attributes, device_table, history_table, link_table, versions, write
-from .tables import device_rows, link_rows
-from .train import EpochResult, StepResult, Weights, train
-from .units import format_time_ps
+from ...comm import clock
+from ...comm.ranks import Ranks
+from ...kernels.warm import compile_all
+from ..config import about_data, blaming, load_config
+from ..data.dataset import Dataset
+from ..data.load import load
+from ..errors import InputError
+from ..plan import Plan, check_data, make_plan
+from ..progress import EpochRow, Progress, SilentProgress, make_progress
+from ..results import (
+    Record,
+    check_writable,
+    config_attributes,
+    device_table,
+    history_table,
+    link_table,
+    versions,
+    write,
+)
+from ..tables import device_rows, link_rows
+from ..train import EpochResult, StepResult, Weights, train
+from ..units import format_time_ps
 
 
 def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -> None:

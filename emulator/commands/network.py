@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .network import load_network, zoo
-from .tables import layer_rows, table
+from ..network import load_network, zoo
+from ..tables import layer_rows, table
 
 
 def show_network(name: str | None) -> None:

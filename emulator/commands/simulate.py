@@ -6,13 +6,13 @@ import dataclasses
 import json
 from typing import Any
 
-from .config import about_data, blaming, load_config
-from .data.load import describe
-from .figures import Figures
-from .plan import Plan, check_data, make_plan
-from .simulate import Simulation, simulate
-from .tables import device_rows, link_rows, time_and_ps
-from .units import format_time_ps
+from ..config import about_data, blaming, load_config
+from ..data.load import describe
+from ..figures import Figures
+from ..plan import Plan, check_data, make_plan
+from ..simulate import Simulation, simulate
+from ..tables import device_rows, link_rows, time_and_ps
+from ..units import format_time_ps
 
 
 def run_simulation(config_file: str | None, flags: dict[str, Any], as_json: bool) -> None:

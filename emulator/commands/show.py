@@ -6,9 +6,9 @@ import pathlib
 
 import numpy as np
 
-from .results import Record, read
-from .tables import percent, table
-from .units import format_bytes, format_time_ps
+from ..results import Record, read
+from ..tables import percent, table
+from ..units import format_bytes, format_time_ps
 
 
 def show_results(file: str) -> None:

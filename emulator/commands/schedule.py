@@ -5,10 +5,10 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from .config import blaming, load_config
-from .errors import InputError
-from .plan import make_plan
-from .schedule import dry_run, parse, to_text
+from ..config import blaming, load_config
+from ..errors import InputError
+from ..plan import make_plan
+from ..schedule import dry_run, parse, to_text
 
 
 def print_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> None:

@@ -1,0 +1,1 @@
+"""The edge between emuchain and people: one module for each command of `emuchain.emulator.cli`."""

@@ -1,0 +1,45 @@
+"""What a device keeps does not grow with the number of samples."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from emuchain.comm.ranks import Alone
+from emuchain.emulator.config import load_config
+from emuchain.emulator.data.load import load
+from emuchain.emulator.numerics import SliceNumerics
+from emuchain.emulator.plan import make_plan
+from emuchain.emulator.train import train
+
+DEVICES = 4
+
+
+def most_held(monkeypatch: pytest.MonkeyPatch, folder: Path, schedule: str, samples: int) -> dict[str, int]:
+    """For each slice, the most micro-batches that its Act-RAM held at once during an epoch."""
+    held: dict[str, int] = {}
+    free = SliceNumerics.gradient
+
+    def counting(self: SliceNumerics, micro_batch: int) -> None:
+        held[str(self.part)] = max(held.get(str(self.part), 0), len(self._act_ram))
+        free(self, micro_batch)
+
+    data = load(str(folder)).first(samples)
+    data = dataclasses.replace(data, test_images=data.test_images[:1], test_labels=data.test_labels[:1])
+    flags = {"devices": DEVICES, "batch": 32, "micro_batch": 2, "schedule": schedule}
+    with monkeypatch.context() as patch:
+        patch.setattr(SliceNumerics, "gradient", counting)
+        config = load_config(None, flags)
+        train(make_plan(config, 1), data, Alone(), lambda _: None, lambda *_: None, gather_weights=False)
+    return held
+
+
+@pytest.mark.parametrize("schedule", ["sync", "fpdeep"])
+def test_act_ram_holds_as_much_for_many_samples_as_for_few(
+    monkeypatch: pytest.MonkeyPatch, small_cifar: Path, schedule: str
+) -> None:
+    few = most_held(monkeypatch, small_cifar, schedule, 96)
+    many = most_held(monkeypatch, small_cifar, schedule, 320)
+    assert few == many
+    assert max(many.values()) <= 2 * DEVICES + 1 + 16  # in flight, and those that go ahead of an update
+    assert all(count >= 1 for count in many.values())
