@@ -7,20 +7,11 @@ is taken when it is ready and the one before it is done, and is done a fixed tim
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ..kernels.serve import serve
+
 Times = NDArray[np.int64]
-
-
-@njit(cache=True, nogil=True)
-def _serve(ready: Times, row_ps: int, free_ps: int) -> Times:  # pragma: no cover - compiled
-    done = np.empty_like(ready)
-    for sample in range(ready.shape[0]):
-        for row in range(ready.shape[1]):
-            free_ps = max(free_ps, ready[sample, row]) + row_ps
-            done[sample, row] = free_ps
-    return done
 
 
 class Server:
@@ -36,7 +27,7 @@ class Server:
         """When each row of `ready` (samples, rows) arrives."""
         if ready.size == 0:
             return ready
-        done = _serve(np.ascontiguousarray(ready), self.row_ps, self.free_ps)
+        done = serve(np.ascontiguousarray(ready), self.row_ps, self.free_ps)
         self.free_ps = int(done[-1, -1])
         self.served_rows += ready.size
         return done + self.latency_ps if self.latency_ps else done
@@ -45,8 +36,3 @@ class Server:
     def busy_ps(self) -> int:
         """Time spent on rows so far."""
         return self.served_rows * self.row_ps
-
-
-def compile_all() -> None:
-    """Fill the cache of compiled code."""
-    _serve(np.zeros((1, 1), np.int64), 1, 0)

@@ -7,6 +7,9 @@ import os
 from .mpi import launcher_rank, world
 from .ranks import Alone, MpiRanks, Ranks
 
+_NOT_OF_ONE_KIND = (
+    "mpiexec and mpi4py's MPI library are not of one kind; use the mpiexec in this environment's bin folder"
+)
 _SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 
@@ -23,6 +26,7 @@ def join() -> Ranks:
     rank = launcher_rank()
     if rank is None:
         return Alone()
+    _check_kind()
     try:
         ranks = MpiRanks(world())
     except ImportError as error:
@@ -32,8 +36,21 @@ def join() -> Ranks:
         ) from None
     expected = max((int(os.environ[name]) for name in _SIZE_VARIABLES if os.environ.get(name, "").isdigit()), default=1)
     if expected > 1 and ranks.size == 1:
-        raise LaunchError(
-            f"the launcher started {expected} ranks, but each finds itself alone: mpiexec and mpi4py's MPI library are"
-            " not of one kind; use the mpiexec in this environment's bin folder"
-        )
+        raise LaunchError(f"the launcher started {expected} ranks, but each finds itself alone: {_NOT_OF_ONE_KIND}")
     return ranks
+
+
+def _check_kind() -> None:
+    """MPICH would abort under Open MPI's launcher before anything could be said."""
+    if "OMPI_COMM_WORLD_SIZE" in os.environ and _installed("mpich") and not _installed("openmpi"):
+        raise LaunchError(f"started by Open MPI's mpiexec, but MPICH is installed here: {_NOT_OF_ONE_KIND}")
+
+
+def _installed(name: str) -> bool:
+    import importlib.metadata
+
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -27,12 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit; the console script `emuchain`."""
     if (launcher_rank() or 0) > 0 and not os.environ.get("EMUCHAIN_DEBUG"):
         _be_silent()
-    session = _Session()
+    session = Session()
     try:
         status = commands.main(arguments, prog_name="emuchain", standalone_mode=False, obj=session)
         session.end(status if isinstance(status, int) else 0)
     except InputError as error:
         session.fail(f"emuchain: error: {error}", _INPUT_STATUS)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        session.end(_INPUT_STATUS)
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f" (see `{context.command_path} --help`)" if context else ""
@@ -48,8 +51,8 @@ def _be_silent() -> None:
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - stays open until the process ends
 
 
-class _Session:
-    """The ranks, once a command has joined them, and how to leave them."""
+class Session:
+    """The ranks of this process, once a command has joined them, and how to leave them."""
 
     def __init__(self) -> None:
         self._ranks: Ranks | None = None
@@ -109,8 +112,22 @@ class _Session:
         os._exit(status)
 
 
-def _with_config_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command one flag for each key of the configuration; those that were set arrive as a dictionary."""
+def _all_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """One flag for each key of the configuration."""
+    from .config import Config
+
+    return _config_flags(command, list(Config.model_fields))
+
+
+def _planning_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags that matter where nothing is trained."""
+    from .config import RUN_ONLY_KEYS, Config
+
+    return _config_flags(command, [key for key in Config.model_fields if key not in RUN_ONLY_KEYS])
+
+
+def _config_flags(command: Callable[..., Any], keys: Sequence[str]) -> Callable[..., Any]:
+    """Give a command a flag for each of these keys of the configuration; those that are set arrive as a dictionary."""
     import functools
     import typing
 
@@ -118,11 +135,12 @@ def _with_config_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def wrapped(config_file: str | None, **flags: Any) -> Any:
-        given = {key: flags.pop(key) for key in Config.model_fields}
+        given = {key: flags.pop(key) for key in keys}
         chosen = {key: value for key, value in given.items() if value is not None and value != ()}
         return command(config_file=config_file, flags=chosen, **flags)
 
-    for key, field in reversed(Config.model_fields.items()):
+    for key in reversed(keys):
+        field = Config.model_fields[key]
         kind = _flag_type(typing.get_type_hints(Config, include_extras=False)[key])
         default = "" if field.default in (None, ()) else f"  [default: {field.default}]"
         wrapped = click.option(
@@ -171,9 +189,9 @@ def commands() -> None:
 
 
 @commands.command()
-@_with_config_flags
+@_all_flags
 @click.pass_obj
-def train(session: _Session, config_file: str | None, flags: dict[str, Any]) -> None:
+def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> None:
     """Train a network on the chain: real numbers, virtual time.
 
     Every key of CONFIG.toml has its flag, and a flag overrides the file.
@@ -184,12 +202,12 @@ def train(session: _Session, config_file: str | None, flags: dict[str, Any]) -> 
 
 
 @commands.command()
-@_with_config_flags
+@_planning_flags
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def simulate(config_file: str | None, flags: dict[str, Any], as_json: bool) -> None:
     """The virtual time and figures of a run, without its numerics.
 
-    Takes the keys and flags of `train`; gives the same figures to the picosecond.
+    Takes the keys of `train`; gives the same figures to the picosecond. With --samples, no data is needed.
     """
     from .commands.simulate import run_simulation
 
@@ -206,7 +224,7 @@ def show(file: str) -> None:
 
 
 @commands.command()
-@_with_config_flags
+@_planning_flags
 @click.option("--steps", type=click.IntRange(min=1), default=2, help="How many mini-batches to print.  [default: 2]")
 @click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")
 def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: str | None) -> None:

@@ -26,24 +26,27 @@ from .errors import InputError
 from .network import Positive
 from .validation import Model, read_toml, validate
 
-PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False, strict=False)]
+Megahertz = Annotated[float, pydantic.Field(ge=0.001, le=1e6, allow_inf_nan=False)]
+Gbps = Annotated[float, pydantic.Field(ge=0.001, le=1e6, allow_inf_nan=False)]
+Nanoseconds = Annotated[float, pydantic.Field(ge=0, le=1e12, allow_inf_nan=False)]
+Boards = Annotated[int, pydantic.Field(ge=1, le=100_000)]
 
 
 class BoardDescription(Model):
     """A `[[boards]]` table."""
 
     name: str
-    clock_mhz: PositiveNumber
+    clock_mhz: Megahertz
     dsp: Positive
     on_chip_memory_kbit: Positive
-    count: Positive = 1
+    count: Boards = 1
 
 
 class LinksDescription(Model):
     """The `[links]` table: every link of the chain, each direction for itself."""
 
-    bandwidth_gbps: PositiveNumber
-    latency_ns: Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False, strict=False)]
+    bandwidth_gbps: Gbps
+    latency_ns: Nanoseconds
 
 
 class ClusterDescription(Model):
@@ -88,6 +91,7 @@ class Cluster:
     name: str
     boards: tuple[Board, ...]
     link: Link
+    text: str = dataclasses.field(default="", repr=False, compare=False)
 
     def board(self, device: int) -> Board:
         """The board of a device."""
@@ -111,7 +115,8 @@ def load_cluster(name: str) -> Cluster:
     elif name.endswith(".toml"):
         path = pathlib.Path(name)
     else:
-        close = difflib.get_close_matches(name, clusters(), n=1)
+        beside = pathlib.Path(f"{name}.toml").is_file()
+        close = [f"{name}.toml"] if beside else difflib.get_close_matches(name, clusters(), 1)
         hint = f"did you mean `{close[0]}`? " if close else ""
         raise InputError(f"`cluster` = {name!r}: {hint}known: {', '.join(clusters())}; or the path of a .toml file")
     said = validate(ClusterDescription, read_toml(path), str(path))
@@ -121,4 +126,4 @@ def load_cluster(name: str) -> Cluster:
         for _ in range(b.count)
     )
     link = Link(max(1, round(said.links.bandwidth_gbps * 1000)), round(said.links.latency_ns * 1000))
-    return Cluster(said.name, boards, link)
+    return Cluster(said.name, boards, link, path.read_text(encoding="utf-8"))

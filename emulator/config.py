@@ -14,8 +14,12 @@ from .errors import InputError
 from .network import Positive
 from .validation import Model, read_toml, validate
 
-NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False, strict=False)]
-PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False, strict=False)]
+NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
+PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
+
+
+RUN_ONLY_KEYS = ("test_samples", "throttle", "out", "progress")
+"""Keys that matter only where something is trained."""
 
 
 class Config(Model):
@@ -24,10 +28,11 @@ class Config(Model):
     network: str = pydantic.Field("quick-cifar", description="a network of the zoo, or a TOML file")
     data: str = pydantic.Field("shapes", description="`shapes` (built in), or a folder with CIFAR-10 or MNIST")
     samples: Positive | None = pydantic.Field(None, description="use the first N training images only")
+    test_samples: Positive | None = pydantic.Field(None, description="evaluate on the first N test images only")
     epochs: Positive = pydantic.Field(1, description="passes over the training images")
     batch: Positive = pydantic.Field(64, description="samples of a mini-batch, after which weights are updated")
     micro_batch: Positive = pydantic.Field(
-        16, description="samples computed in one block; changes neither the numbers nor the virtual time of `sync`"
+        16, description="samples computed in one block; changes neither the numbers nor the virtual time"
     )
     devices: Positive | None = pydantic.Field(None, description="emulated FPGAs; default: one for each rank")
     schedule: Literal["sync", "fpdeep"] = pydantic.Field(

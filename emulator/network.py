@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import importlib.resources
 import pathlib
+import re
 from typing import Annotated, Literal
 
 import pydantic
@@ -19,6 +20,8 @@ from .errors import InputError
 from .validation import Model, read_toml, validate
 
 Positive = Annotated[int, pydantic.Field(ge=1)]
+Channels = Annotated[int, pydantic.Field(ge=1, le=1 << 20)]
+Finite = Annotated[float, pydantic.Field(allow_inf_nan=False)]
 NotNegative = Annotated[int, pydantic.Field(ge=0)]
 Pair = tuple[int, int]
 Shape = tuple[int, int, int]
@@ -37,7 +40,7 @@ class Conv(Model):
     """A convolution with `channels` output channels; `kernel`, `stride`, `pad`: a number, or [rows, columns]."""
 
     type: Literal["conv"]
-    channels: Positive
+    channels: Channels
     kernel: PositivePair
     stride: PositivePair = (1, 1)
     pad: NotNegativePair = (0, 0)
@@ -49,7 +52,7 @@ class Fc(Model):
     """A fully connected layer with `features` outputs: a convolution whose kernel is the whole map."""
 
     type: Literal["fc"]
-    features: Positive
+    features: Channels
     bias: bool = True
     name: str | None = None
 
@@ -79,9 +82,9 @@ class Lrn(Model):
 
     type: Literal["lrn"]
     size: Positive = 5
-    alpha: float = 1e-4
-    beta: float = 0.75
-    k: float = 2.0
+    alpha: Finite = 1e-4
+    beta: Finite = 0.75
+    k: Annotated[Finite, pydantic.Field(gt=0)] = 2.0
 
 
 class Dropout(Model):
@@ -168,12 +171,13 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network with all shapes worked out; `start` is the rule of the initial weights."""
+    """A network with all shapes worked out; `start` is the rule of the initial weights, `text` its description."""
 
     name: str
     input: Shape
     start: Literal["he", "xavier"]
     layers: tuple[Layer, ...]
+    text: str = dataclasses.field(default="", repr=False, compare=False)
 
     @property
     def classes(self) -> int:
@@ -212,10 +216,12 @@ def load_network(name: str) -> Network:
     elif name.endswith(".toml"):
         path = pathlib.Path(name)
     else:
-        close = difflib.get_close_matches(name, zoo(), n=1)
+        beside = pathlib.Path(f"{name}.toml").is_file()
+        close = [f"{name}.toml"] if beside else difflib.get_close_matches(name, zoo(), 1)
         hint = f"did you mean `{close[0]}`? " if close else ""
         raise InputError(f"`network` = {name!r}: {hint}known: {', '.join(zoo())}; or the path of a .toml file")
-    return resolve(validate(Description, read_toml(path), str(path)), str(path))
+    network = resolve(validate(Description, read_toml(path), str(path)), str(path))
+    return dataclasses.replace(network, text=path.read_text(encoding="utf-8"))
 
 
 def resolve(description: Description, source: str) -> Network:
@@ -235,8 +241,8 @@ def resolve(description: Description, source: str) -> Network:
         elif isinstance(operation, (Conv, Fc)):
             counts[operation.type] += 1
             name = operation.name or f"{operation.type}{counts[operation.type]}"
-            if any(layer.name == name for layer in layers) or "/" in name:
-                raise InputError(f"{where}: `name` = {name!r}: layer names must differ and hold no slash")
+            if any(layer.name == name for layer in layers) or not re.fullmatch(r"[\w-]+", name):
+                raise InputError(f"{where}: `name` = {name!r}: layer names differ, and hold letters, digits, _ and -")
             layers.append(_open_layer(operation, len(layers), name, shape))
             _check_window(where, shape, layers[-1].kernel, layers[-1].pad)
             shape = layers[-1].output

@@ -26,7 +26,7 @@ import numpy as np
 from .. import __version__
 from .config import Config
 from .errors import InputError
-from .figures import PHASES, Figures
+from .figures import PHASES, DeviceFigures, Figures, LinkFigures, Memory
 from .mapping import DataPath
 from .train import EpochResult, Weights
 
@@ -88,12 +88,13 @@ def device_table(figures: Figures | None) -> dict[str, np.ndarray]:
     rows = figures.devices
     table: dict[str, Any] = {
         "device": np.array([row.device for row in rows], np.int64),
-        "board": [row.board for row in rows],
-        "slices": [", ".join(row.slices) for row in rows],
+        "board": np.array([row.board for row in rows], np.str_),
+        "slices": np.array([", ".join(row.slices) for row in rows], np.str_),
         "multipliers": np.array([row.multipliers for row in rows], np.int64),
     }
     for phase in PHASES:
-        busy = np.array([row.busy.get(phase, 0.0) for row in rows])
+        # Not a number where a device has no such engine: the first layer needs no EB.
+        busy = np.array([row.busy.get(phase, np.nan) for row in rows])
         table[f"{phase.lower()}_busy"], table[f"{phase.lower()}_idle"] = busy, 1 - busy
     for name in ("lpram", "lgb", "act_ram"):
         table[f"{name}_bytes"] = np.array([getattr(row.memory, name) for row in rows], np.int64)
@@ -116,6 +117,34 @@ def link_table(figures: Figures | None) -> dict[str, np.ndarray]:
     return table
 
 
+def figures_of(record: Record) -> Figures | None:
+    """The figures that a record's tables hold; None before the first epoch."""
+    if not len(record.history.get("epoch", ())) or not record.devices:
+        return None
+    d, li = record.devices, record.links
+    devices = [
+        DeviceFigures(
+            int(d["device"][i]),
+            str(d["board"][i]),
+            tuple(str(d["slices"][i]).split(", ")),
+            {p: float(d[f"{p.lower()}_busy"][i]) for p in PHASES if not np.isnan(d[f"{p.lower()}_busy"][i])},
+            int(d["multipliers"][i]),
+            Memory(*(int(d[f"{name}_bytes"][i]) for name in ("lpram", "lgb", "act_ram", "board_memory"))),
+        )
+        for i in range(len(d["device"]))
+    ]
+    links = [
+        LinkFigures(
+            int(li["sender"][i]),
+            int(li["receiver"][i]),
+            {path: int(li[f"path{path.value}_bytes"][i]) for path in DataPath if li[f"path{path.value}_bytes"][i]},
+            float(li["utilisation"][i]),
+        )
+        for i in range(len(li["sender"]))
+    ]
+    return Figures(int(record.history["virtual_time_ps"][-1]), tuple(devices), tuple(links))
+
+
 def check_writable(out: str) -> pathlib.Path:
     """The path of the results file, where it can be written.
 
@@ -123,18 +152,21 @@ def check_writable(out: str) -> pathlib.Path:
         InputError: its folder does not exist or cannot be written to, or the path is a folder.
     """
     path = pathlib.Path(out)
-    if path.is_dir():
-        raise InputError(f"`out` = {out!r}: is a folder; give the name of a file, such as {path / 'run.h5'}")
-    if not path.parent.is_dir():
-        raise InputError(f"`out` = {out!r}: the folder {path.parent} does not exist; create it, or give another path")
     try:
+        if path.is_dir():
+            raise InputError(f"`out` = {out!r}: is a folder; give the name of a file, such as {path / 'run.h5'}")
+        if not path.parent.is_dir():
+            raise InputError(
+                f"`out` = {out!r}: the folder {path.parent} does not exist; create it, or give another path"
+            )
         trial = _partial(path)
         trial.touch()
         trial.unlink()
         if path.exists():
             os.close(os.open(path, os.O_WRONLY))
-    except OSError as error:
-        raise InputError(f"`out` = {out!r}: cannot be written: {error.strerror}; give a path that can") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"`out` = {out!r}: cannot be written: {reason}; give a path that can") from None
     return path
 
 
@@ -153,11 +185,12 @@ def write(path: pathlib.Path, record: Record) -> None:
             _attributes(file.create_group("config"), record.config)
             _attributes(file.create_group("versions"), record.versions)
             for name, text in record.descriptions.items():
-                file[f"descriptions/{name}"] = text
+                file[f"descriptions/{name}"] = np.bytes_(text.encode())
             for group, table in (("history", record.history), ("devices", record.devices), ("links", record.links)):
                 file.create_group(group)
                 for name, column in table.items():
-                    file[f"{group}/{name}"] = column
+                    # Strings of fixed length: HDF5 may hang on a damaged heap of others.
+                    file[f"{group}/{name}"] = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
             file.create_group("weights")
             for layer, arrays in record.weights.items():
                 for name, array in arrays.items():
@@ -191,7 +224,7 @@ def read(path: pathlib.Path) -> Record:
             descriptions = {name: data[()].decode() for name, data in file["descriptions"].items()}
             config, versions_read = dict(file["config"].attrs), dict(file["versions"].attrs)
             return Record(config, descriptions, versions_read, tables[0], tables[1], tables[2], weights)
-    except (OSError, KeyError, ValueError, RuntimeError, AttributeError) as error:
+    except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: not a readable results file, perhaps damaged or cut off: {reason}") from None
 
@@ -203,7 +236,7 @@ def config_attributes(config: Config, devices: int, samples: int) -> dict[str, A
 
 def _column(data: Any) -> np.ndarray:
     values = data[()]
-    return np.array([value.decode() for value in values]) if values.dtype == object else values
+    return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
 
 
 def _attributes(group: Any, values: dict[str, Any]) -> None:

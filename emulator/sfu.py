@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import assert_never
 
 from ..kernels import bias, dropout, lrn, pool, relu
 from .network import Dropout, Layer, Lrn, Pool, Relu, SfuStep
@@ -97,7 +98,11 @@ def _unit(step: SfuStep, seed: int, layer: int) -> _Unit:
         return _LrnUnit(operation)
     if isinstance(operation, Dropout):
         return _DropoutUnit(operation.rate, seed, layer)
-    return _MaxPoolUnit(step, operation) if operation.type == "max-pool" else _AveragePoolUnit(step, operation)
+    if operation.type == "max-pool":
+        return _MaxPoolUnit(step, operation)
+    if operation.type == "average-pool":
+        return _AveragePoolUnit(step, operation)
+    assert_never(operation)
 
 
 class Sfu:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ..comm.host import run
 from .chain import Placement, Wiring, build
 from .device import Epoch, Trace
 from .parameter import Sgd
-from .schedule import Action, Lags, sync
+from .schedule import Action, Kind, Lags, cut_samples
 from .timing import Timing
 
 _MOST_STEPS = 64
@@ -43,20 +44,24 @@ def find_steady(timing: Timing, batch: int) -> Steady:
 
 def _free_run(timing: Timing, batch: int, steps: int) -> list[Trace]:
     devices = len(timing.mapping.devices)
-    schedule = sync(devices, batch * steps, batch, batch)
+    micro_batches = cut_samples(batch * steps, batch, batch, set())
     wiring = Wiring(Placement(devices, 1), 0, None, throttled=False, most_samples=batch, with_data=False)
     chain = build(timing, wiring, None)
-    epoch = Epoch(schedule.micro_batches, [batch] * steps, np.zeros(0, np.int64), Sgd(0, 0, 0))
-    programs = schedule.programs(range(devices))
+    epoch = Epoch(micro_batches, [batch] * steps, np.zeros(0, np.int64), Sgd(0, 0, 0))
     traces = []
-    coroutines = []
     for device in chain.devices:
         device.trace = Trace()
         traces.append(device.trace)
-        free_running = (Action(action.kind, action.index, None) for action in programs[device.number])
-        coroutines.append(device.train(free_running, epoch, None))
-    run(coroutines)
+    run([device.train(_free_running(steps), epoch, None) for device in chain.devices])
     return traces
+
+
+def _free_running(steps: int) -> Iterator[Action]:
+    """Mini-batch after mini-batch as one micro-batch, without versions: nobody waits for weights."""
+    for step in range(steps):
+        for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
+            yield Action(kind, step)
+        yield Action(Kind.UPDATE, step + 1)
 
 
 def _lags(trace: Trace, step: int, batch: int) -> Lags:

@@ -22,6 +22,10 @@ class Model(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+def _shown(path: pathlib.Path) -> str:
+    return str(path) if str(path).isprintable() else repr(str(path))
+
+
 ModelT = TypeVar("ModelT", bound=Model)
 
 
@@ -35,8 +39,10 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path}: not a TOML file: nested too deeply") from None
+    except ValueError as error:  # not TOML, not UTF-8, or a path that no file can have
+        raise InputError(f"{_shown(path)}: not a TOML file: {error}") from None
 
 
 def validate(model: type[ModelT], values: dict[str, Any], source: str) -> ModelT:
@@ -48,7 +54,7 @@ def validate(model: type[ModelT], values: dict[str, Any], source: str) -> ModelT
     try:
         return model.model_validate(values)
     except pydantic.ValidationError as error:
-        raise InputError(f"{source}: {_first_problem(model, error)}") from None
+        raise InputError(" ".join(f"{source}: {_first_problem(model, error)}".split())) from None
 
 
 def _first_problem(model: type[Model], error: pydantic.ValidationError) -> str:
@@ -74,7 +80,7 @@ def _place(location: tuple[int | str, ...]) -> str:
             words += f"[{part}]"
         elif isinstance(before, int) and len(location) > location.index(before) + 2:
             continue  # the tag of a discriminated union stands between an index and a key
-        elif part.startswith(("function-", "union", "int", "tuple", "list[", "constrained")):
+        elif part.startswith(("function-before[", "tagged-union[", "tuple[", "constrained-")):
             continue  # a branch of a union, no key of the file
         else:
             words += f".{part}" if words else part

@@ -83,6 +83,7 @@ def run_shell(commands: str, folder: Path, binaries: Path) -> subprocess.Complet
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 @pytest.mark.parametrize("page", ["README.md", "docs/time-model.md", "docs/configuration.md"])
 def test_commands_run_as_shown(mpiexec, tmp_path: Path, page: str) -> None:  # type: ignore[no-untyped-def]  # a fixture
@@ -101,7 +102,10 @@ def test_commands_run_as_shown(mpiexec, tmp_path: Path, page: str) -> None:  # t
             assert line in finished.stdout.splitlines(), f"{line!r} is not printed: {told}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+PAGES = sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#\s]+)", text):

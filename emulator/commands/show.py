@@ -6,9 +6,9 @@ import pathlib
 
 import numpy as np
 
-from ..results import Record, read
-from ..tables import percent, table
-from ..units import format_bytes, format_time_ps
+from ..results import Record, figures_of, read
+from ..tables import device_rows, link_rows, percent, table
+from ..units import format_time_ps
 
 
 def show_results(file: str) -> None:
@@ -19,18 +19,21 @@ def show_results(file: str) -> None:
     """
     record = read(pathlib.Path(file))
     config = record.config
+    plural = "s" * (config["devices"] != 1)
     print(
-        f"{config['network']} on {config['devices']} devices ({config['cluster']}), {config['schedule']}, "
-        f"batch {config['batch']}, seed {config['seed']}, data {config['data']} ({config['samples']} images)"
+        f"{config['network']} on {config['devices']} device{plural} ({config['cluster']}), "
+        f"{config['schedule']}, batch {config['batch']}, seed {config['seed']}, "
+        f"data {config['data']} ({config['samples']} images)"
     )
     shown = ("emuchain", "python", "numpy", "numba")
     print("versions: " + ", ".join(f"{name} {record.versions[name]}" for name in shown))
     print(f"mpi: {record.versions['mpi']}; on {record.versions['platform']}")
     _history(record)
-    if record.devices:
-        _devices(record)
-    if len(record.links.get("sender", ())):
-        _links(record)
+    figures = figures_of(record)
+    if figures is not None:
+        device_rows(figures)
+        if figures.links:
+            link_rows(figures)
     if record.weights:
         _weights(record)
 
@@ -52,37 +55,6 @@ def _history(record: Record) -> None:
     ]
     columns = ["epoch", "rate", "loss", "accuracy", "test loss", "test accuracy", "virtual time", "host time"]
     table("History" if rows else "History: no epoch was finished", columns, rows)
-
-
-def _devices(record: Record) -> None:
-    d = record.devices
-    rows = [
-        [
-            str(d["device"][i]),
-            str(d["board"][i]),
-            str(d["slices"][i]),
-            *(percent(d[f"{phase}_busy"][i]) for phase in ("fp", "eb", "pg")),
-            format_bytes(int(d["lpram_bytes"][i])),
-            format_bytes(int(d["act_ram_bytes"][i])),
-        ]
-        for i in range(len(d["device"]))
-    ]
-    columns = ["device", "board", "slices", "FP busy", "EB busy", "PG busy", "LPRAM", "Act-RAM"]
-    table("Devices", columns, rows, left=("board", "slices"))
-
-
-def _links(record: Record) -> None:
-    links = record.links
-    used = [n for n in range(1, 7) if links[f"path{n}_bytes"].any()]
-    rows = [
-        [
-            f"{links['sender'][i]} -> {links['receiver'][i]}",
-            *(format_bytes(int(links[f"path{n}_bytes"][i])) for n in used),
-            percent(links["utilisation"][i]),
-        ]
-        for i in range(len(links["sender"]))
-    ]
-    table("Links", ["link", *(f"path {n}" for n in used), "utilisation"], rows)
 
 
 def _weights(record: Record) -> None:

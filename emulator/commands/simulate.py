@@ -8,6 +8,7 @@ from typing import Any
 
 from ..config import about_data, blaming, load_config
 from ..data.load import describe
+from ..errors import InputError
 from ..figures import Figures
 from ..plan import Plan, check_data, make_plan
 from ..simulate import Simulation, simulate
@@ -24,11 +25,7 @@ def run_simulation(config_file: str | None, flags: dict[str, Any], as_json: bool
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         plan = make_plan(config, 1)
-        samples = config.samples
-        if samples is None:
-            with about_data(config):
-                samples, _, shape, classes = describe(config.data)
-            check_data(plan, shape, classes, config.data)
+        samples = _samples(plan)
     simulation = simulate(plan, samples)
     if as_json:
         print(json.dumps(_as_json(plan, samples, simulation), indent=2))
@@ -36,11 +33,31 @@ def run_simulation(config_file: str | None, flags: dict[str, Any], as_json: bool
         _print(plan, samples, simulation)
 
 
+def _samples(plan: Plan) -> int:
+    """The samples of an epoch: those asked for, which need no data set unless one is named, or the data set's."""
+    config = plan.config
+    if config.samples is not None and "data" not in config.model_fields_set:
+        return config.samples
+    with about_data(config):
+        available, _, shape, classes = describe(config.data)
+    try:
+        check_data(plan, shape, classes, config.data)
+    except InputError as error:
+        raise InputError(f"{error}; with `samples` and without `data`, a run can be planned without images") from None
+    if config.samples is not None and config.samples > available:
+        raise InputError(f"`samples` = {config.samples}: but {config.data} has {available} training images")
+    return config.samples or available
+
+
 def _print(plan: Plan, samples: int, simulation: Simulation) -> None:
+    config = plan.config
+    print(
+        f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name}, {config.schedule}, "
+        f"batch {config.batch}, {samples} images an epoch, timing alone"
+    )
     device_rows(simulation.figures)
     if simulation.figures.links:
         link_rows(simulation.figures)
-    config = plan.config
     stale = [sum(lag > 0 for lag in lags.forward) for lags in plan.steady.lags]
     for epoch, end_ps in enumerate(simulation.epoch_ends_ps, 1):
         print(f"epoch {epoch}: virtual time {time_and_ps(end_ps)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from ...comm import clock
 from ...comm.ranks import Ranks
 from ...kernels.warm import compile_all
 from ..config import about_data, blaming, load_config
@@ -43,8 +42,6 @@ def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
         recorder = _Recorder(plan, data, ranks.describe(), progress)
-        if ranks.rank == 0:
-            recorder.write({})
         train(plan, data, ranks, recorder.step, recorder.epoch, gather_weights=config.out is not None)
     if ranks.rank == 0:
         recorder.summary()
@@ -64,6 +61,8 @@ def _agree(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -> tupl
             check_data(plan, data.shape, data.n_classes, config.data)
             if config.samples is not None:
                 data = data.first(config.samples)
+            if config.test_samples is not None:
+                data = data.test_first(config.test_samples)
     except InputError as error:
         problem = str(error)
     problems = [found for found in ranks.share(problem) if found is not None]
@@ -77,7 +76,6 @@ def _compile(ranks: Ranks) -> None:
     for turn in (ranks.rank == 0, ranks.rank > 0):
         if turn:
             compile_all()
-            clock.compile_all()
         ranks.share(None)
 
 
@@ -128,11 +126,8 @@ class _Recorder:
         mapping = "\n".join(
             f"device {d}: " + ", ".join(map(str, slices)) for d, slices in enumerate(self._plan.mapping.devices)
         )
-        descriptions = {
-            "network": repr(self._plan.network),
-            "cluster": repr(self._plan.cluster),
-            "mapping": mapping,
-        }
+        plan = self._plan
+        descriptions = {"network.toml": plan.network.text, "cluster.toml": plan.cluster.text, "mapping": mapping}
         config = config_attributes(self._plan.config, self._plan.devices, self._data.n_train)
         tables = history_table(self._history), device_table(figures), link_table(figures)
         write(self._out, Record(config, descriptions, self._versions, *tables, weights=weights))

@@ -63,6 +63,12 @@ class Dataset:
             self, train_images=self.train_images[:samples], train_labels=self.train_labels[:samples]
         )
 
+    def test_first(self, samples: int) -> "Dataset":
+        """The same set with only its first `samples` test images, or all if it has fewer (a view)."""
+        return dataclasses.replace(
+            self, test_images=self.test_images[:samples], test_labels=self.test_labels[:samples]
+        )
+
     def normalisation(self) -> "Normalisation":
         """The normalisation of the training images."""
         return Normalisation.of(self.train_images)

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from ..errors import InputError
 from .action import Action, Kind, MicroBatch, Schedule
 
-_HEAD = re.compile(r"schedule (\S+), (\d+) devices?")
-_ACTION = re.compile(r"(\d+)([FBWU])(\d+)(?:v(\d+))?")
+_HEAD = re.compile(r"schedule (\S+), ([1-9]\d{0,8}) devices?")
+_ACTION = re.compile(r"(\d{1,9})(?:([FB])(\d{1,9})v(\d{1,9})|([WU])(\d{1,9}))")
 
 
 def to_text(schedule: Schedule) -> str:
@@ -52,7 +52,7 @@ def _micro_batches(spans: str, source: str) -> Iterator[MicroBatch]:
     index = position = 0
     for step, group in enumerate(spans.split("|")):
         for span in group.split():
-            match = re.fullmatch(r"(\d+):(\d+)", span)
+            match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", span)
             if match is None or int(match[1]) != position or int(match[2]) <= position:
                 raise InputError(f"{source}: micro-batch {index} is {span!r}; expected {position}:END with END larger")
             position = int(match[2])
@@ -65,7 +65,7 @@ def _actions(line: str, device: int, micro_batches: int, source: str) -> Iterato
         match = _ACTION.fullmatch(word)
         if match is None or int(match[1]) != device:
             raise InputError(f"{source}: device {device}: {word!r} is not an action such as {device}F0v0, {device}W0")
-        kind, index = Kind(match[2]), int(match[3])
+        kind, index = Kind(match[2] or match[5]), int(match[3] or match[6])
         if kind is not Kind.UPDATE and index >= micro_batches:
             raise InputError(f"{source}: device {device}: {word!r}: there are only {micro_batches} micro-batches")
         yield Action(kind, index, None if match[4] is None else int(match[4]))

@@ -34,7 +34,7 @@ So a sample enters every 210.
 First sample:
     left   conv1 FP      30  60  90 120 150 180
            pooled        60 120 180                         rows 1, 3, 5
-           conv2 FP     160 220 260                         row 0 starts when pooled row 1 is there, 120; rows 1, 2: row 2
+           conv2 FP     160 220 260                         row 0 waits for pooled row 1, 120; rows 1, 2 for row 2
     path 1  leaves      130 200 270    arrives  630  700  770
     path 2  leaves      230 300 370    arrives  730  800  870
     right  conv2 FP     732 802 834                         starts at 700, 770, 802
@@ -311,7 +311,7 @@ def test_first_sample(plan_of: MakePlan, chain: str, schedule: str) -> None:
 
 @pytest.mark.parametrize("chain", CHAINS)
 def test_second_sample_in_sync_waits_for_the_first_devices_new_weights(plan_of: MakePlan, chain: str) -> None:
-    """With one sample a mini-batch the chain drains, so the second sample is the first, as late as device 0's update."""
+    """With one sample a mini-batch the chain drains, so the second is the first, as late as device 0's update."""
     wait = UPDATED[chain][0]
     heard = record(plan_of(chain, "sync", 1), 2)
     assert heard.engines == {name: [rows, later(rows, wait)] for name, rows in FIRST_ENGINES[chain].items()}
@@ -371,8 +371,8 @@ def test_lags_of_chain_a_two_samples_a_mini_batch(plan_of: MakePlan) -> None:
     """New weights come every 420, on device 0 at 1990, 1570, 1150, 730, 310 before the present mini-batch's zero.
 
     Written so that the present mini-batch starts at 0 and 210, updates are at 1990 - 420·j after j mini-batches: those
-    of j = 1 … 4 come after FP of both samples (310 > 210), that of j = 5 before; EB starts at 1510 and 1720, j = 1 is at
-    1570. On device 1, updates at 1304 - 420·j: 884 is after FP (700) and EB (870) of the first sample, and before FP
+    of j = 1 … 4 come after FP of both samples (310 > 210), that of j = 5 before; EB starts at 1510 and 1720, j = 1 is
+    at 1570. On device 1, updates at 1304 - 420·j: 884 is after FP (700) and EB (870) of the first sample, and before FP
     (910) and EB (1080) of the second.
     """
     lags = plan_of("A", "fpdeep", 2).steady.lags

@@ -131,7 +131,6 @@ def test_a_missing_file_and_a_misspelt_name(tmp_path: Path) -> None:
     assert "vc709-10g" in one_line(error)
 
 
-@pytest.mark.xfail(strict=True, reason="numbers that need not be whole are converted from words and bools")
 @pytest.mark.parametrize(("board", "links"), [({"clock_mhz": '"200"'}, {}), ({}, {"latency_ns": "true"})])
 def test_words_and_bools_are_no_numbers(tmp_path: Path, board: dict[str, str], links: dict[str, str]) -> None:
     path = tmp_path / "bad.toml"
@@ -143,11 +142,11 @@ def test_words_and_bools_are_no_numbers(tmp_path: Path, board: dict[str, str], l
 @pytest.mark.parametrize(
     ("board", "links"),
     [
-        pytest.param({"clock_mhz": "1e-310"}, {}, marks=pytest.mark.xfail(strict=True, raises=OverflowError)),
-        pytest.param({}, {"latency_ns": "1e306"}, marks=pytest.mark.xfail(strict=True, raises=OverflowError)),
-        pytest.param({}, {"bandwidth_gbps": "1e306"}, marks=pytest.mark.xfail(strict=True, raises=OverflowError)),
-        pytest.param({"clock_mhz": "1e-30"}, {}, marks=pytest.mark.xfail(strict=True, reason="a period beyond int64")),
-        pytest.param({}, {"latency_ns": "1e30"}, marks=pytest.mark.xfail(strict=True, reason="a latency beyond int64")),
+        ({"clock_mhz": "1e-310"}, {}),
+        ({}, {"latency_ns": "1e306"}),
+        ({}, {"bandwidth_gbps": "1e306"}),
+        ({"clock_mhz": "1e-30"}, {}),
+        ({}, {"latency_ns": "1e30"}),
     ],
 )
 def test_figures_beyond_all_reason(tmp_path: Path, board: dict[str, str], links: dict[str, str]) -> None:

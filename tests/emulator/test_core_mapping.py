@@ -112,7 +112,7 @@ def test_partition(found: Network, boards: list[Board], data: st.DataObject) -> 
 
 @given(st.integers(1, 30), st.lists(st.integers(50, 5000), min_size=1, max_size=4))
 def test_shares_are_as_the_boards_to_within_a_channel(devices: int, dsps: list[int]) -> None:
-    """Many small channels, so that no device is left with the one it must have: both its cuts are half a channel off."""
+    """Many small channels, so no device is left with the one that it must have: each cut is half a channel off."""
     found = network((2000, 1, 1), fc(2))
     mapping = partition(found, cluster(*map(board, dsps)), devices)
     able = [dsps[min(device, len(dsps) - 1)] for device in range(devices)]
@@ -305,8 +305,8 @@ def test_engines_of_two_layers_by_hand() -> None:
     """Both 1x1 on 1x3: 2 to 2 channels, 12 MACs (no EB), and 2 to 4, 24 MACs: 2·12 + 3·24 = 96 in all.
 
     9 multipliers, one for each of 5 engines, 4 to share: 4·12/96 = 0 more, 4·24/96 = 1 more. The last goes to the
-    slowest. One multiplier: FP of the first 3·2·2 = 12 cycles, PG 12. Two: FP of the second 3·4 = 12, EB 12 (2 channels,
-    so P = 1), PG 24 / 2 = 12. All are alike, so the first has it: FP 3·2 = 6.
+    slowest. One multiplier: FP of the first 3·2·2 = 12 cycles, PG 12. Two: FP of the second 3·4 = 12, EB 12 (with 2
+    channels P = 1), PG 24 / 2 = 12. All are alike, so the first has it: FP 3·2 = 6.
     """
     found = network((2, 1, 3), conv(2), conv(4), Pool(type="max-pool", kernel=(1, 3)))
     assert [layer.macs for layer in found.layers] == [12, 24]

@@ -129,7 +129,8 @@ def test_a_users_network(tmp_path: Path) -> None:
     assert (one.name, one.output, one.feeds, one.weight_shape) == ("one", (4, 5, 6), (4, 3, 2), (4, 3, 3, 2))
     assert [step.output for step in one.sfu] == [(4, 5, 6), (4, 5, 6), (4, 6, 7), (4, 3, 2), (4, 3, 2)]
     assert [step.input for step in one.sfu[1:]] == [step.output for step in one.sfu[:-1]]
-    assert (fc.name, fc.is_fc, fc.input, fc.output, fc.weight_shape) == ("fc1", True, (4, 3, 2), (5, 1, 1), (5, 4, 3, 2))
+    assert (fc.name, fc.is_fc, fc.input) == ("fc1", True, (4, 3, 2))
+    assert (fc.output, fc.weight_shape) == ((5, 1, 1), (5, 4, 3, 2))
     assert (one.macs, fc.macs) == (4 * 3 * 6 * 30, 5 * 24)
     assert network.macs == 4 * 3 * 6 * 30 + 5 * 24
     assert network.parameters == 4 * 3 * 6 + 5 * 24 + 5  # no bias in the first
@@ -144,24 +145,26 @@ CONV = 'type = "conv", channels = 4, kernel = 3'
 FC = 'type = "fc", features = 10'
 SOFTMAX = 'type = "softmax"'
 
+SIZED = 'type = "conv", channels = 4'  # without a kernel
+
 BAD = {
     "unknown key": (described(CONV, FC, SOFTMAX) + "foo = 1\n", ["`foo`", "unknown key"]),
     "unknown key of a layer": (described(CONV + ", kernal = 3", FC, SOFTMAX), ["`layers[0].kernal`", "unknown key"]),
-    "missing key": (described('type = "conv", channels = 4', FC, SOFTMAX), ["`layers[0].kernel`", "missing"]),
+    "missing key": (described(SIZED, FC, SOFTMAX), ["`layers[0].kernel`", "missing"]),
     "no layers": ('name = "n"\ninput = [3, 8, 8]\n', ["`layers`", "missing"]),
     "empty layers": (described(), ["`layers`"]),
     "softmax alone": (described(SOFTMAX), ["`layers`"]),
     "layers are no list": ('name = "n"\ninput = [3, 8, 8]\nlayers = 3\n', ["`layers` = 3"]),
     "a layer is no table": ('name = "n"\ninput = [3, 8, 8]\nlayers = [1]\n', ["`layers[0]`"]),
     "a layer without type": (described("channels = 3", FC, SOFTMAX), ["`layers[0]", "type"]),
-    "string for number": (described('type = "conv", channels = "4", kernel = 3', FC, SOFTMAX), ["`layers[0].channels`"]),
-    "float for number": (described('type = "conv", channels = 4.0, kernel = 3', FC, SOFTMAX), ["`layers[0].channels`"]),
-    "bool for number": (described('type = "conv", channels = true, kernel = 3', FC, SOFTMAX), ["`layers[0].channels`"]),
+    "string for number": (described('type = "fc", features = "4"', FC, SOFTMAX), ["`layers[0].features`"]),
+    "float for number": (described('type = "fc", features = 4.0', FC, SOFTMAX), ["`layers[0].features`"]),
+    "bool for number": (described('type = "fc", features = true', FC, SOFTMAX), ["`layers[0].features`"]),
     "number for bool": (described(CONV + ", bias = 1", FC, SOFTMAX), ["`layers[0].bias`"]),
     "number for name": (described(CONV + ", name = 1", FC, SOFTMAX), ["`layers[0].name`"]),
-    "three kernel sizes": (described('type = "conv", channels = 4, kernel = [3, 3, 3]', FC, SOFTMAX), ["`layers[0].kernel"]),
-    "string kernel": (described('type = "conv", channels = 4, kernel = "3"', FC, SOFTMAX), ["`layers[0].kernel"]),
-    "zero kernel": (described('type = "conv", channels = 4, kernel = 0', FC, SOFTMAX), ["`layers[0].kernel"]),
+    "three kernel sizes": (described(SIZED + ", kernel = [3, 3, 3]", FC, SOFTMAX), ["`layers[0].kernel"]),
+    "string kernel": (described(SIZED + ', kernel = "3"', FC, SOFTMAX), ["`layers[0].kernel"]),
+    "zero kernel": (described(SIZED + ", kernel = 0", FC, SOFTMAX), ["`layers[0].kernel"]),
     "zero stride": (described(CONV + ", stride = [1, 0]", FC, SOFTMAX), ["`layers[0].stride"]),
     "zero channels": (described('type = "conv", channels = 0, kernel = 3', FC, SOFTMAX), ["`layers[0].channels` = 0"]),
     "negative pad": (described(CONV + ", pad = -1", FC, SOFTMAX), ["`layers[0].pad"]),
@@ -179,14 +182,14 @@ BAD = {
     "same name": (described(CONV + ', name = "a"', FC + ', name = "a"', SOFTMAX), ["layers[1]", "`name` = 'a'"]),
     "same name as one given": (described(CONV + ', name = "fc1"', FC, SOFTMAX), ["layers[1]", "`name` = 'fc1'"]),
     "slash in a name": (described(FC + ', name = "a/b"', SOFTMAX), ["layers[0]", "`name` = 'a/b'"]),
-    "kernel too large": (described('type = "conv", channels = 4, kernel = 9', FC, SOFTMAX), ["layers[0]", "`kernel` = 9"]),
+    "kernel too large": (described(SIZED + ", kernel = 9", FC, SOFTMAX), ["layers[0]", "`kernel` = 9"]),
     "columns too few": (
-        described('type = "conv", channels = 4, kernel = [1, 11], pad = [0, 1]', FC, SOFTMAX),
+        described(SIZED + ", kernel = [1, 11], pad = [0, 1]", FC, SOFTMAX),
         ["layers[0]", "`kernel` = 11"],
     ),
     "pool too large": (described(CONV, 'type = "max-pool", kernel = 7', FC, SOFTMAX), ["layers[1]", "`kernel` = 7"]),
     "pad of a kernel": (described(CONV + ", pad = 3", FC, SOFTMAX), ["layers[0]", "`pad` = 3"]),
-    "pad of a pool": (described(CONV, 'type = "max-pool", kernel = 2, pad = 2', FC, SOFTMAX), ["layers[1]", "`pad` = 2"]),
+    "pad of a pool": (described(FC, 'type = "max-pool", kernel = 2, pad = 2', SOFTMAX), ["layers[1]", "`pad` = 2"]),
     "maps at the end": (described(CONV, SOFTMAX), ["softmax", "6x6"]),
     "not TOML": ("name = \n", ["not a TOML file", "line 1"]),
     "a key twice": ('name = "a"\nname = "b"\n', ["not a TOML file"]),
@@ -333,14 +336,12 @@ def test_any_text_is_read_or_refused_in_one_line(tmp_path_factory: pytest.TempPa
         assert len(str(error).splitlines()) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the unknown key is put into the message as it is, with its line break")
 def test_a_key_with_a_line_break() -> None:
     with pytest.raises(InputError) as error:
         validate(Description, {"name": "n", "input": [1, 1, 1], "layers": [], "a\nb": 1}, "some.toml")
     one_line(error)
 
 
-@pytest.mark.xfail(strict=True, reason="a key that begins like pydantic's name of a branch is left out of the message")
 @pytest.mark.parametrize("key", ["interval", "unions", "tuple_size"])
 def test_an_unknown_key_is_named_whatever_it_begins_with(key: str) -> None:
     with pytest.raises(InputError) as error:
@@ -348,13 +349,11 @@ def test_an_unknown_key_is_named_whatever_it_begins_with(key: str) -> None:
     assert f"`{key}`" in one_line(error)
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="open() refuses a NUL with ValueError, which is not caught")
 def test_a_file_name_with_a_nul() -> None:
     with pytest.raises(InputError):
         load_network("a\0b.toml")
 
 
-@pytest.mark.xfail(strict=True, reason="LRN takes numbers that are not finite")
 @pytest.mark.parametrize("key", ["alpha", "beta", "k"])
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_lrn_wants_finite_numbers(tmp_path: Path, key: str, value: str) -> None:
@@ -364,7 +363,6 @@ def test_lrn_wants_finite_numbers(tmp_path: Path, key: str, value: str) -> None:
         load_network(str(path))
 
 
-@pytest.mark.xfail(strict=True, raises=RecursionError, reason="nested too deep for the TOML reader, which is not caught")
 def test_a_deeply_nested_file(tmp_path: Path) -> None:
     path = tmp_path / "deep.toml"
     path.write_text("a = " + "[" * 20_000)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from emuchain.emulator.config import Config
 from emuchain.emulator.ends import Tally
@@ -79,7 +79,7 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
             assert_same(found[name], values)
         else:
             assert np.asarray(found[name]).dtype.kind == np.asarray(values).dtype.kind
-            assert np.array_equal(found[name], values)
+            assert np.asarray(found[name]).tobytes() == np.asarray(values).tobytes()
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 3])
@@ -107,9 +107,10 @@ def test_columns() -> None:
     assert table["test_accuracy"].tolist() == [0.5, 0.5]
     assert table["virtual_time_ps"].tolist() == [0, 100]
     devices = device_table(FIGURES)
-    assert devices["board"] == ["left", "right"]
-    assert devices["slices"] == ["conv1[0:2] OCP, conv2[0:1] ICP", "conv2[1:2] ICP"]
-    assert devices["eb_busy"].tolist() == [0, 0.2]
+    assert devices["board"].tolist() == ["left", "right"]
+    assert devices["slices"].tolist() == ["conv1[0:2] OCP, conv2[0:1] ICP", "conv2[1:2] ICP"]
+    assert np.isnan(devices["eb_busy"][0])  # the first layer needs no EB
+    assert devices["eb_busy"][1] == 0.2
     assert devices["fp_idle"].tolist() == [0.75, 0.9]
     assert [devices[f"{name}_bytes"].tolist() for name in ("lpram", "lgb", "act_ram")] == [[1, 5], [2, 6], [3, 7]]
     links = link_table(FIGURES)
@@ -189,7 +190,6 @@ def test_a_table_for_a_group(tmp_path: Path, place: str) -> None:
     assert "not a readable results file" in refused(path)
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="h5py refuses to read a group with TypeError; not caught")
 @pytest.mark.parametrize("place", ["history/epoch", "weights/conv1/weight", "descriptions/network"])
 def test_a_group_for_a_table(tmp_path: Path, place: str) -> None:
     path = tmp_path / "run.h5"
@@ -198,21 +198,6 @@ def test_a_group_for_a_table(tmp_path: Path, place: str) -> None:
         del file[place]
         file.create_group(place)
     refused(path)
-
-
-def damaged(tmp_path_factory: pytest.TempPathFactory, change: Any) -> None:
-    """Read a file after `change` (bytearray) had its way; whatever comes is an InputError of one line, or a record."""
-    folder = tmp_path_factory.getbasetemp()
-    good, bad = folder / "good.h5", folder / "bad.h5"
-    if not good.exists():
-        write(good, record(1))
-    content = bytearray(good.read_bytes())
-    change(content)
-    bad.write_bytes(content)
-    try:
-        assert isinstance(read(bad), Record)
-    except InputError as error:
-        assert len(str(error).splitlines()) == 1
 
 
 @pytest.mark.parametrize("part", [0, 1, 7, 8, 9, 50, 96, 511, 512, 2048, 10**4, -10**4, -4096, -100, -8, -1])
@@ -225,27 +210,35 @@ def test_a_file_that_was_cut_off(tmp_path: Path, part: int) -> None:
     refused(path)
 
 
-@settings(max_examples=60)
-@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=16)), min_size=1, max_size=6))
-def test_a_file_with_damaged_places(
-    tmp_path_factory: pytest.TempPathFactory, places: list[tuple[float, bytes]]
-) -> None:
-    def change(content: bytearray) -> None:
-        for place, new in places:
-            begin = int(place * len(content))
-            content[begin : begin + len(new)] = new[: len(content) - begin]
-
-    damaged(tmp_path_factory, change)
+NODES = {"tree": b"TREE", "names": b"HEAP", "symbols": b"SNOD"}
 
 
-@settings(max_examples=20)
-@given(st.floats(0, 1), st.integers(1, 5000))
-def test_a_file_with_a_hole(tmp_path_factory: pytest.TempPathFactory, place: float, length: int) -> None:
-    def change(content: bytearray) -> None:
-        begin = int(place * (len(content) - length))
-        content[begin : begin + length] = bytes(length)
+@pytest.mark.parametrize("node", NODES)
+def test_damaged_nodes(tmp_path: Path, node: str) -> None:
+    """Each node of the tree of groups is overwritten at some places, one after the other: a record or one line.
 
-    damaged(tmp_path_factory, change)
+    Not at random places: where a string's reference or the heap of strings is hit, the HDF5 library may never return.
+    """
+    good, bad = tmp_path / "good.h5", tmp_path / "bad.h5"
+    write(good, record(1))
+    content = good.read_bytes()
+    begins = [match.start() for match in re.finditer(NODES[node], content)]
+    assert len(begins) > 5
+    outcomes = set()
+    places = [(0, 4), (4, 2), (6, 2), (8, 8), (16, 8), (24, 8), (32, 8), (0, 40)]
+    for begin, (offset, length) in itertools.product(begins, places):
+        damaged = bytearray(content)
+        damaged[begin + offset : begin + offset + length] = b"\xff" * length
+        bad.write_bytes(damaged)
+        try:
+            found = read(bad)
+        except InputError as error:
+            assert len(str(error).splitlines()) == 1
+            outcomes.add("refused")
+        else:
+            assert isinstance(found, Record)
+            outcomes.add("read")
+    assert "refused" in outcomes
 
 
 def unwritable(out: str) -> str:
@@ -288,7 +281,6 @@ def test_read_only(tmp_path: Path) -> None:
         tmp_path.chmod(stat.S_IRWXU)
 
 
-@pytest.mark.xfail(strict=True, raises=(OSError, ValueError), reason="not within the part where errors are caught")
 @pytest.mark.parametrize("name", ["a" * 300, "a\0b"])
 def test_names_that_no_file_can_have(tmp_path: Path, name: str) -> None:
     unwritable(str(tmp_path / name))

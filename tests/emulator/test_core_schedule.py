@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,7 @@ def lags_of(late_forward: int, late_backward: int, batch: int) -> Lags:
 
 @st.composite
 def chain_lags(draw: st.DrawFn, batch: int) -> list[Lags]:
-    """Lags of a chain: FP is the later the nearer to the chain's end, so it lags less there; EB lags by 0 or 1 sample."""
+    """Lags of a chain: FP is later nearer to the chain's end, and so lags less there; EB is late by 0 or 1 sample."""
     late = sorted(draw(st.lists(st.integers(0, 3 * batch + 2), min_size=1, max_size=6)), reverse=True)
     return [lags_of(k, min(k, draw(st.integers(0, 1))), batch) for k in late]
 
@@ -86,7 +87,9 @@ def test_one_devices_program_does_not_depend_on_who_else_is_asked_for(schedule: 
 
 
 @given(SMALL, st.integers(1, 60), SMALL, st.data())
-def test_versions_are_those_that_the_lags_ask_for(batch: int, samples: int, micro_batch: int, data: st.DataObject) -> None:
+def test_versions_are_those_that_the_lags_ask_for(
+    batch: int, samples: int, micro_batch: int, data: st.DataObject
+) -> None:
     lags = data.draw(chain_lags(batch))
     schedule = fpdeep(lags, samples, batch, micro_batch)
     for device, actions in enumerate(actions_of(schedule)):
@@ -102,7 +105,8 @@ def test_versions_are_those_that_the_lags_ask_for(batch: int, samples: int, micr
 @given(SMALL, st.integers(1, 60), SMALL, st.integers(1, 5))
 def test_without_lags_fpdeep_is_sync(batch: int, samples: int, micro_batch: int, devices: int) -> None:
     none = [lags_of(0, 0, batch)] * devices
-    assert actions_of(fpdeep(none, samples, batch, micro_batch)) == actions_of(sync(devices, samples, batch, micro_batch))
+    found = fpdeep(none, samples, batch, micro_batch)
+    assert actions_of(found) == actions_of(sync(devices, samples, batch, micro_batch))
 
 
 @given(schedules())
@@ -128,7 +132,7 @@ def check_micro_batches(
         assert 1 <= mb.samples <= micro_batch
         assert {n // batch for n in range(mb.begin, mb.end)} == {mb.step}
         assert not {n % batch for n in range(mb.begin + 1, mb.end)} & also_at
-    for before, after in zip(found, found[1:], strict=False):
+    for before, after in itertools.pairwise(found):
         start = after.begin % batch
         assert start == 0 or start in also_at or start % micro_batch == 0
         assert before.end == after.begin
@@ -248,7 +252,6 @@ TAMPERED = {
     "U too many": ("1U2", "1U2 1U3", ["device 1", "3 updates of 2"]),
     "F with a version to come": ("0F1v0", "0F1v1", ["device 0", "F1v1", "version 1", "has 0"]),
     "B with an old version": ("1B2v1", "1B2v0", ["device 1", "B2v0", "version 0", "has 1"]),
-    "F without a version": ("0F1v0", "0F1", ["device 0", "F1", "version"]),
     "W of the next step": ("0U1 0F2v1 0B2v1 0W2 0U2", "0F2v0 0B2v0 0W2 0U1 0U2", ["device 0", "W2", "of step 1"]),
     "messages in another order to the right": ("0F0v0 0F1v0", "0F1v0 0F0v0", ["device 1", "F0v0", "of micro-batch 1"]),
     "messages in another order to the left": (
@@ -290,7 +293,7 @@ def test_what_the_dry_run_finds(name: str) -> None:
 
 @pytest.mark.parametrize("kind", "FBW")
 def test_a_sample_that_nobody_trains_on(kind: str) -> None:
-    """All actions of the last micro-batch are gone, on all devices, and the update that would miss them, too; or its W."""
+    """All actions of the last micro-batch are gone, on all devices, and the update that would miss them."""
     text = VALID
     for word in ("F2v1 ", "B2v1 ", "W2 ", "U2")["FBW".index(kind) :]:
         for device in "01":
@@ -366,14 +369,12 @@ def test_garbage_is_refused(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="int() refuses numbers of thousands of digits; not caught")
 @pytest.mark.parametrize("old", ["2 devices", "0:2", "0W0"])
 def test_endless_numbers(old: str) -> None:
     with pytest.raises(InputError):
         parse(VALID.replace(old, old[0] + "0" * 5000 + old[1:] if old == "2 devices" else old + "0" * 5000))
 
 
-@pytest.mark.xfail(strict=True, reason="a schedule without devices is said to be complete")
 def test_no_devices() -> None:
     with pytest.raises(InputError):
         dry_run(parse("schedule mine, 0 devices\nmicro-batches 0:2\n"))

@@ -95,8 +95,8 @@ def test_row_maps_of_a_fully_connected_layer() -> None:
     assert maps.sfu.tolist() == maps.sfu_back.tolist() == [0]
 
 
-def slice_clock(device: int = 0) -> SliceClock:
-    """conv2 of two layers, 1x1, on a board with one tile for each engine: 3 pixels · 2 · 1 = 6 cycles of 10 ps a row."""
+def slice_clock() -> SliceClock:
+    """conv2, 1x1, 16 to 2 channels, one tile for each engine: 3 pixels · 2 · 16 cycles of 10 ps a row."""
     found = network(
         (16, 4, 3), Conv(type="conv", channels=16, kernel=(1, 1)), Conv(type="conv", channels=2, kernel=(1, 1))
     )
@@ -240,7 +240,7 @@ def test_each_device_sends_on_the_paths_of_its_links(timing: Timing) -> None:
 @pytest.mark.parametrize("device", [0, 1])
 def test_a_devices_weights_are_new_when_its_last_slice_is_through(device: int) -> None:
     cluster = Cluster("c", (Board("b", 10, 1000, 1000),), Link(1000, 0))
-    found = network((16, 3, 3), Conv(type="conv", channels=4, kernel=(1, 1)), Conv(type="conv", channels=7, kernel=(1, 1)))
+    found = network((16, 3, 3), *(Conv(type="conv", channels=channels, kernel=(1, 1)) for channels in (4, 7)))
     clock = Timing.of(partition(found, cluster, 2), cluster).clock(device)
     for number, part in enumerate(clock.slices):
         part.gradient(np.full((1, len(part.maps.sfu_back)), 1000 * (number + 1)))
