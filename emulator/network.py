@@ -20,7 +20,7 @@ from .errors import InputError
 from .validation import Model, read_toml, validate
 
 Positive = Annotated[int, pydantic.Field(ge=1)]
-Channels = Annotated[int, pydantic.Field(ge=1, le=1 << 20)]
+Channels = Annotated[int, pydantic.Field(ge=1, le=1_000_000)]
 Finite = Annotated[float, pydantic.Field(allow_inf_nan=False)]
 NotNegative = Annotated[int, pydantic.Field(ge=0)]
 Pair = tuple[int, int]
