@@ -64,7 +64,8 @@ def _print(plan: Plan, samples: int, simulation: Simulation) -> None:
     rate = samples * config.epochs / (simulation.figures.virtual_time_ps * 1e-12)
     print(f"{rate:.1f} images/s; a sample enters every {format_time_ps(plan.timing.interval_ps)}")
     if config.schedule == "fpdeep":
-        print(f"of {config.batch} samples in a mini-batch, see old weights (on each device): {stale}")
+        shown = stale if len(stale) <= 16 else f"{stale[0]} on the first to {stale[-1]} on the last"
+        print(f"of {config.batch} samples in a mini-batch, see old weights (on each device): {shown}")
 
 
 def _as_json(plan: Plan, samples: int, simulation: Simulation) -> dict[str, Any]:
