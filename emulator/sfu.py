@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import assert_never
 
 from ..kernels import bias, dropout, lrn, pool, relu
 from .network import Dropout, Layer, Lrn, Pool, Relu, SfuStep
@@ -102,7 +101,7 @@ def _unit(step: SfuStep, seed: int, layer: int) -> _Unit:
         return _MaxPoolUnit(step, operation)
     if operation.type == "average-pool":
         return _AveragePoolUnit(step, operation)
-    assert_never(operation)
+    raise NotImplementedError(f"the SFU has no unit for {operation.type}")
 
 
 class Sfu:

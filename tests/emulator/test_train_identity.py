@@ -3,7 +3,6 @@
 The images are CIFAR-shaped and built in; EMUCHAIN_TEST_CIFAR10=DIR takes CIFAR-10 instead.
 """
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from emuchain.emulator.train import Weights, train
 BATCH, STEPS = 4, 20
 # With mini-batches this small, a larger rate would let VGG-11 diverge.
 FLAGS = {"network": "vgg11-cifar", "batch": BATCH, "samples": BATCH * STEPS, "schedule": "sync", "seed": 3}
-FLAGS |= {"learning_rate": 0.001}
+FLAGS |= {"learning_rate": 0.001, "test_samples": 8}
 
 
 def data_folder(small_cifar: Path) -> str:
@@ -30,8 +29,7 @@ def data_folder(small_cifar: Path) -> str:
 def trained(small_cifar: Path, **flags: object) -> Weights:
     """The weights after an epoch in this process."""
     config = load_config(None, {**FLAGS, **flags})
-    data = load(data_folder(small_cifar)).first(BATCH * STEPS)
-    data = dataclasses.replace(data, test_images=data.test_images[:8], test_labels=data.test_labels[:8])
+    data = load(data_folder(small_cifar)).first(BATCH * STEPS).test_first(8)
     found: Weights = {}
     train(make_plan(config, 1), data, Alone(), lambda _: None, lambda _, w: found.update(w), gather_weights=True)
     return found

@@ -1,6 +1,5 @@
 """What a device keeps does not grow with the number of samples."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,7 @@ def most_held(monkeypatch: pytest.MonkeyPatch, folder: Path, schedule: str, samp
         held[str(self.part)] = max(held.get(str(self.part), 0), len(self._act_ram))
         free(self, micro_batch)
 
-    data = load(str(folder)).first(samples)
-    data = dataclasses.replace(data, test_images=data.test_images[:1], test_labels=data.test_labels[:1])
+    data = load(str(folder)).first(samples).test_first(1)
     flags = {"devices": DEVICES, "batch": 32, "micro_batch": 2, "schedule": schedule}
     with monkeypatch.context() as patch:
         patch.setattr(SliceNumerics, "gradient", counting)
