@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import rich.progress
     from typing_extensions import Self
 
+# The columns that the words beside a bar take, and the bar's own; on a narrow terminal the bar is what gives way.
+_WORDS_WIDTH, _SHORTEST_BAR, _LONGEST_BAR = 82, 4, 40
+
 ProgressMode = Literal["auto", "bar", "plain", "none"]
 
 
@@ -138,13 +141,12 @@ class LiveProgress(Progress):
         # Redrawn in `step`, not by a thread: a rank has one core and computes on it.
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
-            progress.BarColumn(bar_width=None),
+            progress.BarColumn(bar_width=max(_SHORTEST_BAR, min(_LONGEST_BAR, self._console.width - _WORDS_WIDTH))),
             progress.TextColumn("{task.percentage:>3.0f} %"),
             progress.TextColumn("{task.fields[figures]}"),
             progress.TimeRemainingColumn(compact=True),
             console=self._console,
             auto_refresh=False,
-            expand=True,
             get_time=self._clock,
         )
         self._task = self._bar.add_task(f"epoch 1/{epochs}", total=total_samples, figures="")
