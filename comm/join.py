@@ -25,6 +25,9 @@ def join() -> Ranks:
     """
     rank = launcher_rank()
     if rank is None:
+        tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+        if tasks != "1":
+            raise LaunchError(f"srun started {tasks} tasks without MPI, each would run alone: try `srun --mpi=pmi2`")
         return Alone()
     _check_kind()
     try:
