@@ -1,6 +1,7 @@
 """Joining ranks: whoever starts processes that cannot find one another is told so."""
 
 import pytest
+
 from emuchain.comm.join import LaunchError, join
 from emuchain.comm.mpi import launcher_rank
 from emuchain.comm.ranks import Alone
