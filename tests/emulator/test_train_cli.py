@@ -11,6 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
+from emuchain.emulator.cli import main
 from emuchain.emulator.network import load_network
 from emuchain.emulator.results import read
 
@@ -29,30 +30,30 @@ def one_line(stderr: str) -> str:
     return lines[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--devices", "0"], ["`devices`", "0"]),
-        (["--devices", "385"], ["`devices`", "385", "384", "quick-cifar"]),
-        (["--epochs", "two"], ["--epochs", "two"]),
-        (["--network", "vgg61-cifar"], ["`network`", "vgg61-cifar", "vgg16-cifar"]),
-        (["--data", "nowhere"], ["`data`", "nowhere"]),
-        (["--out", "nowhere/run.h5"], ["`out`", "nowhere/run.h5", "does not exist"]),
-        (["--out", "."], ["`out`", "folder"]),
-        (["--netwrok", "x"], ["--netwrok", "--network"]),
-        (["--samples", "10001"], ["`samples`", "10001", "10000"]),
-        (["--cluster", "vc700"], ["`cluster`", "vc700", "vc709"]),
-        (["--learning-rate", "nan"], ["`learning_rate`", "nan"]),
-        (["unknown.toml"], ["unknown.toml", "batches", "batch"]),
-        (["wrong.toml"], ["wrong.toml", "`epochs`", "'two'", "integer"]),
-        (["many.toml"], ["many.toml", "`devices`", "999", "384"]),
-        (["cut.toml"], ["cut.toml", "not a TOML file"]),
-        (["missing.toml"], ["missing.toml", "cannot be read"]),
-        (["--data", "cut"], ["`data`", "data_batch_3.bin", "3073"]),
-    ],
-)
-@pytest.mark.parametrize("ranks", [3])
-def test_bad_input(mpiexec, tmp_path: Path, small_cifar: Path, ranks: int, arguments: list, words: list) -> None:  # type: ignore[no-untyped-def]  # a fixture
+BAD_INPUT = [
+    (["--devices", "0"], ["`devices`", "0"]),
+    (["--devices", "385"], ["`devices`", "385", "384", "quick-cifar"]),
+    (["--epochs", "two"], ["--epochs", "two"]),
+    (["--network", "vgg61-cifar"], ["`network`", "vgg61-cifar", "vgg16-cifar"]),
+    (["--data", "nowhere"], ["`data`", "nowhere"]),
+    (["--out", "nowhere/run.h5"], ["`out`", "nowhere/run.h5", "does not exist"]),
+    (["--out", "."], ["`out`", "folder"]),
+    (["--netwrok", "x"], ["--netwrok", "--network"]),
+    (["--samples", "10001"], ["`samples`", "10001", "10000"]),
+    (["--cluster", "vc700"], ["`cluster`", "vc700", "vc709"]),
+    (["--learning-rate", "nan"], ["`learning_rate`", "nan"]),
+    (["unknown.toml"], ["unknown.toml", "batches", "batch"]),
+    (["wrong.toml"], ["wrong.toml", "`epochs`", "'two'", "integer"]),
+    (["many.toml"], ["many.toml", "`devices`", "999", "384"]),
+    (["cut.toml"], ["cut.toml", "not a TOML file"]),
+    (["missing.toml"], ["missing.toml", "cannot be read"]),
+    (["--data", "cut"], ["`data`", "data_batch_3.bin", "3073"]),
+]
+
+
+@pytest.fixture
+def bad_files(tmp_path: Path, small_cifar: Path) -> Path:
+    """A folder with the files that `BAD_INPUT` names."""
     (tmp_path / "unknown.toml").write_text(CONFIG + "batches = 3\n")
     (tmp_path / "wrong.toml").write_text('epochs = "two"\n')
     (tmp_path / "many.toml").write_text(CONFIG + "devices = 999\n")
@@ -61,7 +62,33 @@ def test_bad_input(mpiexec, tmp_path: Path, small_cifar: Path, ranks: int, argum
     for file in (small_cifar / "cifar-10-batches-bin").iterdir():
         content = file.read_bytes()
         (tmp_path / "cut" / file.name).write_bytes(content[:-100] if file.name == "data_batch_3.bin" else content)
-    finished = mpiexec(ranks, ["-m", "emuchain", "train", *arguments], status=2, cwd=tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD_INPUT)
+def test_bad_input(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    bad_files: Path,
+    arguments: list[str],
+    words: list[str],
+) -> None:
+    monkeypatch.chdir(bad_files)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", *arguments])
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    line = one_line(said.err)
+    for word in words:
+        assert word in line
+    assert said.out == ""
+
+
+@pytest.mark.parametrize("case", [0, 6, 11, len(BAD_INPUT) - 1])
+def test_bad_input_on_ranks(mpiexec, bad_files: Path, case: int) -> None:  # type: ignore[no-untyped-def]  # a fixture
+    """Rank 0 says it, and every rank ends."""
+    arguments, words = BAD_INPUT[case]
+    finished = mpiexec(3, ["-m", "emuchain", "train", *arguments], status=2, cwd=bad_files)
     line = one_line(finished.stderr)
     for word in words:
         assert word in line
