@@ -222,8 +222,8 @@ def read(path: pathlib.Path) -> Record:
                 layer: {name: data[()] for name, data in arrays.items()} for layer, arrays in file["weights"].items()
             }
             descriptions = {name: data[()].decode() for name, data in file["descriptions"].items()}
-            config, versions_read = dict(file["config"].attrs), dict(file["versions"].attrs)
-            return Record(config, descriptions, versions_read, tables[0], tables[1], tables[2], weights)
+            attributes = {name: _plain(value) for name, value in file["config"].attrs.items()}
+            return Record(attributes, descriptions, dict(file["versions"].attrs), tables[0], tables[1], tables[2], weights)
     except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: not a readable results file, perhaps damaged or cut off: {reason}") from None
@@ -232,6 +232,11 @@ def read(path: pathlib.Path) -> Record:
 def config_attributes(config: Config, devices: int, samples: int) -> dict[str, Any]:
     """The full configuration, with what was left open filled in."""
     return {**config.model_dump(), "devices": devices, "samples": samples}
+
+
+def _plain(value: Any) -> Any:
+    """Python's own number for NumPy's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _column(data: Any) -> np.ndarray:
