@@ -217,13 +217,14 @@ def read(path: pathlib.Path) -> Record:
         with h5py.File(path, "r") as file:
             if file.attrs.get("format") != FORMAT:
                 raise InputError(f"{path}: an HDF5 file, but not a results file of emuchain (format {FORMAT})")
+            said_versions = dict(file["versions"].attrs)
             tables = [{name: _column(data) for name, data in file[g].items()} for g in ("history", "devices", "links")]
             weights = {
                 layer: {name: data[()] for name, data in arrays.items()} for layer, arrays in file["weights"].items()
             }
             descriptions = {name: data[()].decode() for name, data in file["descriptions"].items()}
             attributes = {name: _plain(value) for name, value in file["config"].attrs.items()}
-            return Record(attributes, descriptions, dict(file["versions"].attrs), tables[0], tables[1], tables[2], weights)
+            return Record(attributes, descriptions, said_versions, tables[0], tables[1], tables[2], weights)
     except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: not a readable results file, perhaps damaged or cut off: {reason}") from None
