@@ -18,7 +18,8 @@ from emuchain.emulator.train import StepResult, Weights, train
 torch = pytest.importorskip("torch", reason="PyTorch, the peer of these tests, is not installed")
 
 BATCH = 8
-RATE, MOMENTUM, DECAY = 0.002, 0.9, 0.0005
+# A rate at which VGG-11 trains steadily with mini-batches this small: where losses leap, rounding grows with them.
+RATE, MOMENTUM, DECAY = 0.0005, 0.9, 0.0005
 
 NETWORK = """
 name = "everything"
@@ -140,10 +141,14 @@ def test_one_step_agrees_to_rounding(networks: dict[str, str], small_cifar: Path
             assert np.abs(moved_here - moved).max() <= 1e-3 * np.abs(moved).max() + 1e-7, f"{layer}/{kind}"
 
 
-def test_losses_follow_over_twenty_steps(networks: dict[str, str], small_cifar: Path) -> None:
+@pytest.mark.parametrize("name", ["everything", "vgg11 without dropout"])
+def test_losses_follow_over_twenty_steps(networks: dict[str, str], small_cifar: Path, name: str) -> None:
+    """First to rounding. Later an activation next to zero may fall on the other side of a ReLU, or another of two equal
+    maxima win, which moves a loss by 1e-5 to 1e-4: PyTorch in float32 strays so from itself in float64.
+    """
     data = first_samples(small_cifar, 20 * BATCH)
-    for name in ("everything", "vgg11 without dropout"):
-        expected, _ = torch_training(load_network(networks[name]), data, seed=6)
-        found, _ = emuchain_training(networks[name], data, seed=6, devices=4)
-        assert len(found) == 20
-        assert found == pytest.approx(expected, rel=1e-3)
+    expected, _ = torch_training(load_network(networks[name]), data, seed=6)
+    found, _ = emuchain_training(networks[name], data, seed=6, devices=4)
+    assert len(found) == 20
+    assert found[:10] == pytest.approx(expected[:10], rel=1e-5)
+    assert found == pytest.approx(expected, rel=1e-3)
