@@ -37,6 +37,7 @@ class Alone:
     rank = 0
     size = 1
     comm: Any = None
+    running = False  # whether devices run, so that a rank may fail while others do not
 
     def __init__(self) -> None:
         self.on_object: Callable[[Any], None] = lambda _: None
@@ -67,6 +68,9 @@ class Alone:
     def stop_others(self) -> None:
         """There are none."""
 
+    def leave_together(self) -> None:
+        """Nobody else leaves."""
+
     def describe(self) -> str:
         """For the results file."""
         return "none"
@@ -80,6 +84,7 @@ class MpiRanks:
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         self.on_object: Callable[[Any], None] = lambda _: None
+        self.running = False
         self._side = comm.Clone()
         self._pending: list[Any] = []
 
@@ -151,6 +156,13 @@ class MpiRanks:
         give_up_s = time.monotonic() + _STOP_TIMEOUT_S
         while requests and time.monotonic() < give_up_s:
             requests = [request for request in requests if not request.test()[0]]
+            time.sleep(1e-3)
+
+    def leave_together(self) -> None:
+        """Wait until all ranks leave, or for some seconds: launchers kill whoever is left when the first one ends."""
+        everybody = self._side.Ibarrier()
+        give_up_s = time.monotonic() + _STOP_TIMEOUT_S
+        while not everybody.Test() and time.monotonic() < give_up_s:
             time.sleep(1e-3)
 
     def describe(self) -> str:

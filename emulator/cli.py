@@ -29,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _be_silent()
     session = Session()
     try:
+        if launcher_rank() is not None:
+            session.join()
         status = commands.main(arguments, prog_name="emuchain", standalone_mode=False, obj=session)
         session.end(status if isinstance(status, int) else 0)
     except InputError as error:
@@ -61,6 +63,8 @@ class Session:
         """The ranks of this run: those of the launcher that started this process, or this process alone."""
         from ..comm.join import LaunchError, join
 
+        if self._ranks is not None:
+            return self._ranks
         try:
             self._ranks = join()
         except LaunchError as error:
@@ -72,10 +76,17 @@ class Session:
         sys.exit(status)
 
     def fail(self, line: str, status: int) -> NoReturn:
-        """Say why, on rank 0, and end every rank."""
-        if self._ranks is None or self._ranks.size == 1:
+        """Say why, on rank 0, and end every rank.
+
+        Before a run all ranks fail alike, and leave MPI in order. In a run one rank fails, and stops the others.
+        """
+        if self._ranks is None or not self._ranks.running:
             print(line, file=sys.stderr, flush=True)
             sys.exit(status)
+        self._fail_alone(line, status)
+
+    def _fail_alone(self, line: str, status: int) -> NoReturn:
+        assert self._ranks is not None
         from ..comm.ranks import Stopped, Trouble
 
         try:
@@ -103,10 +114,15 @@ class Session:
         if os.environ.get("EMUCHAIN_DEBUG"):
             traceback.print_exc()
         what = f"{type(error).__name__}: {error}".splitlines()[0]
-        self.fail(f"emuchain: internal error: {what} (EMUCHAIN_DEBUG=1 shows where; please report it)", _BUG_STATUS)
+        line = f"emuchain: internal error: {what} (EMUCHAIN_DEBUG=1 shows where; please report it)"
+        if self._ranks is not None and self._ranks.size > 1:
+            self._fail_alone(line, _BUG_STATUS)
+        self.fail(line, _BUG_STATUS)
 
     def _leave(self, status: int) -> NoReturn:
-        """Without MPI_Finalize, which would wait for messages that nobody will take any more."""
+        """Together, but without MPI_Finalize, which would wait for messages that nobody will take any more."""
+        assert self._ranks is not None
+        self._ranks.leave_together()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

@@ -69,6 +69,7 @@ def train(
     ranks.on_object = on_step
     trainer = _Trainer(plan, data, ranks)
     history = []
+    ranks.running = ranks.size > 1
     try:
         for epoch in range(plan.config.epochs):
             result = trainer.epoch(epoch)
@@ -78,6 +79,7 @@ def train(
                 on_epoch(result, weights)
     finally:
         ranks.on_object = lambda _: None
+    ranks.running = False
     trainer.chain.close()
     return history
 
