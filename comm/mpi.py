@@ -61,11 +61,6 @@ class Sender:
             moved = True
         return moved
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether everything has been sent."""
-        return not self._pending
-
 
 class Receiver:
     """Keeps receives posted for a stream and puts what arrives into a mailbox."""

@@ -57,7 +57,6 @@ class Chain:
     devices: list[Device]
     pumps: list[Pump]
     receivers: list[Receiver]
-    senders: list[Sender]
 
     def attach(self, source: Source, head: Head) -> None:
         """Set what the chain's first and last device work with, where they live here."""
@@ -85,7 +84,7 @@ class _ThrottledOutlet:
 
 def build(timing: Timing, wiring: Wiring, numerics: MakeNumerics | None) -> Chain:
     """Make this rank's devices and connect them; without `numerics`, which makes a device's, for timing alone."""
-    chain = Chain([], [], [], [])
+    chain = Chain([], [], [])
     hosted = wiring.placement.hosted(wiring.rank)
     inlets: dict[int, dict[DataPath, Mailbox]] = {device: {} for device in hosted}
     outlets: dict[int, dict[DataPath, Outlet]] = {device: {} for device in hosted}
@@ -142,6 +141,5 @@ def _connect(
         chain.pumps.append(inlet)
         return None
     outlet = Sender(wiring.comm, to_rank, int(stream.path), form)
-    chain.senders.append(outlet)
     chain.pumps.append(outlet)
     return outlet

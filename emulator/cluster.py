@@ -15,14 +15,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import importlib.resources
-import pathlib
 from typing import Annotated
 
 import pydantic
 
-from .errors import InputError
+from . import shelf
 from .network import Positive
 from .validation import Model, read_toml, validate
 
@@ -100,8 +97,7 @@ class Cluster:
 
 def clusters() -> list[str]:
     """The names of the clusters that come with emuchain."""
-    folder = importlib.resources.files(__package__) / "clusters"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return shelf.names("clusters")
 
 
 def load_cluster(name: str) -> Cluster:
@@ -110,15 +106,7 @@ def load_cluster(name: str) -> Cluster:
     Raises:
         InputError: no such name or file, or a key of it is wrong.
     """
-    if name in clusters():
-        path = pathlib.Path(str(importlib.resources.files(__package__) / "clusters" / f"{name}.toml"))
-    elif name.endswith(".toml"):
-        path = pathlib.Path(name)
-    else:
-        beside = pathlib.Path(f"{name}.toml").is_file()
-        close = [f"{name}.toml"] if beside else difflib.get_close_matches(name, clusters(), 1)
-        hint = f"did you mean `{close[0]}`? " if close else ""
-        raise InputError(f"`cluster` = {name!r}: {hint}known: {', '.join(clusters())}; or the path of a .toml file")
+    path = shelf.find("cluster", name, "clusters")
     said = validate(ClusterDescription, read_toml(path), str(path))
     boards = tuple(
         Board(b.name, max(1, round(1e6 / b.clock_mhz)), b.dsp, b.on_chip_memory_kbit * 1000 // 8)

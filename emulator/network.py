@@ -8,14 +8,12 @@ complete outputs. So a `Layer` is what the mapping cuts: weights, bias and an SF
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import importlib.resources
-import pathlib
 import re
 from typing import Annotated, Literal
 
 import pydantic
 
+from . import shelf
 from .errors import InputError
 from .validation import Model, read_toml, validate
 
@@ -201,8 +199,7 @@ class Network:
 
 def zoo() -> list[str]:
     """The names of the networks that come with emuchain."""
-    folder = importlib.resources.files(__package__) / "zoo"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return shelf.names("zoo")
 
 
 def load_network(name: str) -> Network:
@@ -211,15 +208,7 @@ def load_network(name: str) -> Network:
     Raises:
         InputError: no such name or file, or the description does not hold together.
     """
-    if name in zoo():
-        path = pathlib.Path(str(importlib.resources.files(__package__) / "zoo" / f"{name}.toml"))
-    elif name.endswith(".toml"):
-        path = pathlib.Path(name)
-    else:
-        beside = pathlib.Path(f"{name}.toml").is_file()
-        close = [f"{name}.toml"] if beside else difflib.get_close_matches(name, zoo(), 1)
-        hint = f"did you mean `{close[0]}`? " if close else ""
-        raise InputError(f"`network` = {name!r}: {hint}known: {', '.join(zoo())}; or the path of a .toml file")
+    path = shelf.find("network", name, "zoo")
     network = resolve(validate(Description, read_toml(path), str(path)), str(path))
     return dataclasses.replace(network, text=path.read_text(encoding="utf-8"))
 

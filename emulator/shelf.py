@@ -1,0 +1,32 @@
+"""What comes with emuchain as TOML files, found by name; a user's own is found by its path."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.resources
+import pathlib
+
+from .errors import InputError
+
+
+def names(folder: str) -> list[str]:
+    """The names on a shelf: the TOML files in a folder of this package."""
+    files = importlib.resources.files(__package__) / folder
+    return sorted(entry.name.removesuffix(".toml") for entry in files.iterdir() if entry.name.endswith(".toml"))
+
+
+def find(key: str, name: str, folder: str) -> pathlib.Path:
+    """The file of that name on a shelf, or the path that `name` is if it ends in .toml.
+
+    Raises:
+        InputError: neither; it says what `key` may be.
+    """
+    known = names(folder)
+    if name in known:
+        return pathlib.Path(str(importlib.resources.files(__package__) / folder / f"{name}.toml"))
+    if name.endswith(".toml"):
+        return pathlib.Path(name)
+    beside = pathlib.Path(f"{name}.toml").is_file()
+    close = [f"{name}.toml"] if beside else difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean `{close[0]}`? " if close else ""
+    raise InputError(f"`{key}` = {name!r}: {hint}known: {', '.join(known)}; or the path of a .toml file")
