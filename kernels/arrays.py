@@ -1,13 +1,18 @@
-"""Arrays in the one form that compiled code is made for: float32, C-contiguous, aligned, writeable.
+"""Arrays in the forms that compiled code is made for.
 
-Numba compiles a function anew for every other layout, and for read-only arrays; one form means one
-compilation, which the cache on disk then holds.
+Numba compiles a function anew for every other layout, and for read-only arrays; one form means one compilation, which
+the cache on disk then holds. So kernels take flat arrays: float32, C-contiguous, aligned, writeable.
+
+Maps are channels last, (n, rows, columns, channels), with the channels side by side. From pixel to pixel there is one
+step throughout, the *pitch*: as many floats as there are channels, or more where the maps are some channels of wider
+ones. Kernels take them as a flat array, from the first float on, and their *extent*: shape and pitch.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Extent = tuple[int, int, int, int, int]  # n, rows, columns, channels, pitch
 
 
 def of_float32(array: Floats, name: str) -> Floats:
@@ -24,13 +29,71 @@ def dense(array: Floats, name: str) -> Floats:
 
 def in_place(array: Floats, name: str) -> Floats:
     """Return the array itself, which is to be changed. Raise TypeError or ValueError where that cannot be."""
-    of_float32(array, name)
-    if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
+    if not of_float32(array, name).flags.carray:
         raise ValueError(f"{name} is changed in place: it must be C-contiguous, aligned and writeable")
     return array
+
+
+def source(maps: Floats, name: str) -> tuple[Floats, Extent]:
+    """Return maps that are only read as (flat, extent); flat is a copy where the layout is another.
+
+    Raise ValueError if they are not 4-d, TypeError if they are not of float32.
+    """
+    return _flat(maps, name) or _whole(dense(maps, name))
+
+
+def target(maps: Floats, name: str) -> tuple[Floats, Extent]:
+    """Return maps that are written as (flat, extent); flat is a view of them.
+
+    Raise ValueError if they are not 4-d or their layout is another, TypeError if they are not of float32.
+    """
+    found = _flat(maps, name)
+    if found is None:
+        raise ValueError(
+            f"{name} is written in place: it must be aligned, writeable, and channels last, or some channels of such "
+            f"maps; not of shape {maps.shape} and strides {maps.strides}"
+        )
+    return found
+
+
+def pitch(maps: Floats) -> int:
+    """Return the floats from pixel to pixel of maps (n, rows, columns, channels); 0 where they lie in another way."""
+    (n, rows, columns, channels), (by_sample, by_row, by_column, by_channel) = maps.shape, maps.strides
+    if columns > 1:
+        step = by_column
+    elif rows > 1:
+        step = by_row
+    else:
+        step = by_sample if n > 1 else maps.itemsize * channels
+    regular = (
+        (channels == 1 or by_channel == maps.itemsize)
+        and (rows == 1 or by_row == columns * step)
+        and (n == 1 or by_sample == rows * columns * step)
+    )
+    return step // maps.itemsize if regular and step >= maps.itemsize * channels and step % maps.itemsize == 0 else 0
 
 
 def same_shape(a: Floats, b: Floats, names: str) -> None:
     """Raise ValueError if the two arrays differ in shape; `names` says what they are."""
     if a.shape != b.shape:
         raise ValueError(f"{names} must have one shape, not {a.shape} and {b.shape}")
+
+
+def _flat(maps: Floats, name: str) -> tuple[Floats, Extent] | None:
+    """The maps as (flat, extent), without a copy; None where that cannot be."""
+    if of_float32(maps, name).ndim != 4:
+        raise ValueError(f"{name} must be maps (n, rows, columns, channels), not {maps.shape}")
+    flags = maps.flags
+    if flags.carray:
+        return _whole(maps)
+    step = pitch(maps)
+    if not step or not flags.behaved:
+        return None
+    n, rows, columns, channels = maps.shape
+    floats = (n * rows * columns - 1) * step + channels
+    return np.lib.stride_tricks.as_strided(maps, (floats,), (maps.itemsize,)), (n, rows, columns, channels, step)
+
+
+def _whole(maps: Floats) -> tuple[Floats, Extent]:
+    n, rows, columns, channels = maps.shape
+    return maps.reshape(-1), (n, rows, columns, channels, channels)

@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from .arrays import Floats, dense
+from .compiled import compiled
 
 
 def softmax_cross_entropy(logits: Floats, labels: NDArray[np.integer[Any]]) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -23,7 +23,7 @@ def softmax_cross_entropy(logits: Floats, labels: NDArray[np.integer[Any]]) -> t
     return _softmax_cross_entropy(dense(logits, "logits"), targets)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _softmax_cross_entropy(logits: Any, labels: Any) -> Any:
     n, classes = logits.shape
     losses, errors, correct = np.empty(n, np.float32), np.empty_like(logits), np.empty(n, np.bool_)

@@ -1,11 +1,12 @@
 """Rows through a server that takes them in order: the recurrence under all virtual times."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from .compiled import compiled
 
-@njit(cache=True, nogil=True)
+
+@compiled
 def serve(ready: NDArray[np.int64], row_ps: int, free_ps: int) -> NDArray[np.int64]:
     """When each row is done, of `ready` (samples, rows) in ps, C-contiguous, if the server is free at `free_ps`.
 

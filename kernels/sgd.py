@@ -3,13 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .arrays import Floats, in_place, same_shape
+from .compiled import compiled
 
 
 def update(
-    w: Floats,
+    value: Floats,
     gradient: Floats,
     velocity: Floats,
     *,
@@ -18,20 +18,21 @@ def update(
     momentum: float,
     weight_decay: float,
 ) -> None:
-    """Update w and velocity in place from the sum of the gradients of `count` samples, and set gradient to zero.
+    """Update value and velocity in place from the gradient, which is the sum of those of `count` samples.
 
-        g = gradient / count + weight_decay * w
+        g = gradient / count + weight_decay * value
         velocity = momentum * velocity + g
-        w = w - learning_rate * velocity
+        value = value - learning_rate * velocity
 
-    Each array is C-contiguous, all of one shape. Raise ValueError where they are not, or count is below 1.
+    The arrays are C-contiguous, all of one shape, whatever it is; the gradient stays as it is. Raise ValueError
+    where they are not, or count is below 1.
     """
-    same_shape(w, gradient, "weights and their gradients")
-    same_shape(w, velocity, "weights and their velocities")
+    same_shape(value, gradient, "values and their gradients")
+    same_shape(value, velocity, "values and their velocities")
     if count < 1:
         raise ValueError(f"a gradient sums at least one sample, not {count}")
     _update(
-        in_place(w, "w").reshape(-1),
+        in_place(value, "value").reshape(-1),
         in_place(gradient, "gradient").reshape(-1),
         in_place(velocity, "velocity").reshape(-1),
         np.float32(1 / count),
@@ -41,9 +42,10 @@ def update(
     )
 
 
-@njit(cache=True, nogil=True)
-def _update(w: Any, gradient: Any, velocity: Any, share: Any, learning_rate: Any, momentum: Any, decay: Any) -> None:
-    for i in range(w.size):
-        velocity[i] = momentum * velocity[i] + (gradient[i] * share + decay * w[i])
-        w[i] -= learning_rate * velocity[i]
-        gradient[i] = 0
+@compiled
+def _update(
+    value: Any, gradient: Any, velocity: Any, share: Any, learning_rate: Any, momentum: Any, decay: Any
+) -> None:
+    for i in range(value.size):
+        velocity[i] = momentum * velocity[i] + (gradient[i] * share + decay * value[i])
+        value[i] -= learning_rate * velocity[i]

@@ -1,31 +1,57 @@
 """Fill Numba's cache on disk, once, so that the processes of a run only load compiled code."""
 
+from typing import Any
+
 import numpy as np
 
 from . import bias, conv, dropout, loss, lrn, pool, relu, sgd
+from .memory import address_of
 from .serve import serve
 
 
 def compile_all() -> None:
     """Call every kernel once on tiny arrays, as training calls it. Takes about a second where the cache is full."""
-    x = np.ones((1, 2, 3, 3), np.float32)
-    w = np.ones((2, 2, 3, 3), np.float32)
-    b = np.ones(2, np.float32)
-    y = conv.forward(x, w, stride=1, pad=1)
+    x = np.ones((1, 3, 3, 2), np.float32)
+    for array in (x, x[..., :1], x.reshape(-1)):
+        address_of(array)
+        array.flags.writeable = False
+        address_of(array)
+    x = np.ones_like(x)
+    _convolve(x)
+    _convolve(np.ones((1, 3, 3, 4), np.float32)[..., :2])
+    y, b, window = np.ones_like(x), np.ones(2, np.float32), {"kernel": 2, "stride": 1, "pad": 0}
     bias.add_bias(y, b)
-    relu.error(relu.forward(y), y)
-    normal, scale = lrn.forward(y, size=3, alpha=1e-4, beta=0.75, k=2.0)
-    lrn.error(y, normal, scale, y, size=3, alpha=1e-4, beta=0.75, k=2.0)
-    top, argmax = pool.max_forward(y, kernel=2, stride=1, pad=0)
-    pool.max_error(top, argmax, y.shape, kernel=2, stride=1, pad=0)
-    mean = pool.average_forward(y, kernel=2, stride=1, pad=0)
-    pool.average_error(mean, y.shape, kernel=2, stride=1, pad=0)
-    dropout.mask((1, 2, 3, 3), rate=0.5, seed=0, layer=0, samples=np.zeros(1, np.int64))
-    _, errors, _ = loss.softmax_cross_entropy(np.ones((1, 2), np.float32), np.zeros(1, np.int64))
-    bias.add_bias_gradient(b, errors.reshape(1, 2, 1, 1))
-    dw = conv.gradient(x, y, w.shape, stride=1, pad=1)
+    relu.forward(y)
+    relu.forward_with_bias(y, b)
+    relu.error(y, np.ones_like(y))
+    bias.add_bias_gradient(b, y, fresh=True)
+    normal: dict[str, Any] = {"size": 3, "alpha": 1e-4, "beta": 0.75, "k": 2.0}
+    scaled, scale, errors = np.empty_like(y), np.empty_like(y), np.empty_like(y)
+    lrn.forward(y, scaled, scale, **normal)
+    lrn.error(y, scaled, scale, scaled, errors, **normal)
+    top = np.empty((1, 2, 2, 2), np.float32)
+    places = np.empty(top.shape, np.uint8)
+    pool.max_forward(y, top, places, **window)
+    pool.max_error(top, places, errors, **window)
+    pool.average_forward(y, top, **window)
+    pool.average_error(top, errors, **window)
+    dropout.mask(y, rate=0.5, seed=0, layer=0, samples=np.zeros(1, np.int64))
+    loss.softmax_cross_entropy(np.ones((1, 2), np.float32), np.zeros(1, np.int64))
     serve(np.zeros((1, 1), np.int64), 1, 0)
-    sgd.update(w, dw, np.zeros_like(w), count=1, learning_rate=0.1, momentum=0.9, weight_decay=1e-4)
+    sgd.update(b, b, b, count=1, learning_rate=0.1, momentum=0.9, weight_decay=1e-4)
+
+
+def _convolve(x: conv.Floats) -> None:
+    of = conv.Convolution(2, 2, (3, 3), (3, 3), (1, 1), (1, 1))
+    packed, frame = of.pack(np.ones((2, 2, 3, 3), np.float32)), np.empty(of.frame_shape(1), np.float32)
+    turned, y = np.empty(of.turned_size, np.float32), np.empty_like(x)
+    of.turn(packed, turned)
+    of.frame(x, frame)
+    of.forward(y, frame, packed, fresh=True)
+    of.error_frame(y, np.empty(of.error_frame_shape(1), np.float32))
+    of.error(y, np.empty(of.error_frame_shape(1), np.float32), turned, fresh=True)
+    of.gradient(packed, frame, y, fresh=True)
+    of.unpack(packed)
 
 
 if __name__ == "__main__":

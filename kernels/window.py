@@ -7,21 +7,19 @@ Pair = int | tuple[int, int]
 
 def pair(value: Pair) -> tuple[int, int]:
     """Return the pair (rows, columns) that an int, or a pair, stands for."""
-    if isinstance(value, Sequence):
+    if isinstance(value, (tuple, list)):
         rows, columns = value
         return int(rows), int(columns)
     return int(value), int(value)
 
 
 def output_size(size: Sequence[int], kernel: Pair, *, stride: Pair, pad: Pair) -> tuple[int, int]:
-    """Return how many windows fit in a map of size (h, w), down and across.
+    """Return how many windows fit in a map of so many (rows, columns), down and across.
 
     Raise ValueError where the window, stride or pad is not possible or not one window fits.
     """
-    down, across = (
-        _fit(*numbers) for numbers in zip(size, pair(kernel), pair(stride), pair(pad), ("rows", "columns"), strict=True)
-    )
-    return down, across
+    (h, w), (kh, kw), (sh, sw), (ph, pw) = size, pair(kernel), pair(stride), pair(pad)
+    return _fit(h, kh, sh, ph, "rows"), _fit(w, kw, sw, pw, "columns")
 
 
 def _fit(size: int, kernel: int, stride: int, pad: int, name: str) -> int:

@@ -1,5 +1,8 @@
 """Convolution: its order of accumulation bit for bit, its independence of any cut, its values against PyTorch."""
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +14,7 @@ from numba import njit
 
 from emuchain.kernels import conv
 from emuchain.kernels.fma import fma
+from emuchain.kernels.form import FORMS, SETTING, chosen_form, host_form
 
 relaxed = settings(deadline=None, max_examples=40)
 
@@ -257,20 +261,102 @@ def test_slices_of_nothing_add_nothing(size: tuple[int, int], pad: tuple[int, in
     assert conv.forward(x[:0], w, **window).shape == dy[:0].shape
 
 
-def test_in_place_forms_add() -> None:
-    x, w, dy = Case(2, (6, 7), (5, 6), (3, 2), (1, 2), (1, 0), seed=2).arrays()
-    window: dict[str, Any] = {"stride": (1, 2), "pad": (1, 0)}
-    starts = [np.full_like(a, 0.1) for a in (dy, x, w)]
-    expected = (
-        conv.forward(x, w, **window, partial=starts[0]),
-        conv.error(dy, w, x.shape, **window, partial=starts[1]),
-        conv.gradient(x, dy, w.shape, **window, accumulate=starts[2]),
+@relaxed
+@given(cases(), st.integers(0, 3), st.integers(0, 3))
+@example(connected, 1, 2)
+@example(sparse, 0, 1)
+def test_maps_may_be_slices_of_wider_ones(case: Case, before: int, after: int) -> None:
+    """As training calls it: channels last, weights packed once, results written between other channels."""
+    x, w, dy = case.arrays()
+    of = conv.Convolution(*case.channels, case.size, case.kernel, case.stride, case.pad)
+
+    def wide(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        whole = np.full((*maps.shape[:1], *maps.shape[2:], before + maps.shape[1] + after), np.float32(7))
+        part = whole[..., before : before + maps.shape[1]]
+        part[...] = maps.transpose(0, 2, 3, 1)
+        return whole, part
+
+    def narrow(whole: np.ndarray, part: np.ndarray) -> np.ndarray:
+        assert np.all(whole[..., :before] == 7)
+        assert np.all(whole[..., before + part.shape[-1] :] == 7)
+        return part.transpose(0, 3, 1, 2)
+
+    packed = of.pack(w)
+    turned, gradient = np.full(of.turned_size, np.nan, np.float32), np.full(of.packed_size, np.nan, np.float32)
+    frame = np.full(of.frame_shape(case.n), np.nan, np.float32)
+    error_frame = np.full(of.error_frame_shape(case.n), np.nan, np.float32)
+    y, dx = wide(np.full_like(dy, np.nan)), wide(np.full_like(x, np.nan))
+    of.turn(packed, turned)
+    of.frame(wide(x)[1], frame)
+    of.error_frame(wide(dy)[1], error_frame)
+    of.forward(y[1], frame, packed, fresh=True)
+    of.error(dx[1], error_frame, turned, fresh=True)
+    of.gradient(gradient, frame, wide(dy)[1], fresh=True)
+    assert same_bits(of.unpack(packed), w)
+    assert same_bits(narrow(*y), conv.forward(x, w, **case.window))
+    assert same_bits(narrow(*dx), conv.error(dy, w, x.shape, **case.window))
+    assert same_bits(of.unpack(gradient), conv.gradient(x, dy, w.shape, **case.window))
+    lanes = of.pack(np.ones_like(w))
+    assert not np.any(gradient[lanes == 0])  # spare lanes stay 0, so that they never meddle with an update
+    of.gradient(gradient, frame, wide(dy)[1], fresh=False)
+    twice = conv.gradient(x, dy, w.shape, **case.window, accumulate=conv.gradient(x, dy, w.shape, **case.window))
+    assert same_bits(of.unpack(gradient), twice)
+
+
+_DIGEST = """
+import hashlib
+import numpy as np
+from emuchain.kernels import conv
+from emuchain.kernels.form import FORM
+rng, digest = np.random.default_rng(1), hashlib.sha256()
+for n, ic, oc, size, kernel, stride, pad in (
+    (1, 3, 21, 19, 11, 4, 2), (2, 21, 100, 6, 3, 1, 1), (3, 5, 1, 9, 5, 2, 2), (5, 64, 64, 2, 3, 1, 1),
+    (1, 1, 64, 13, 1, 3, 0), (2, 40, 70, 3, 3, 1, 0), (7, 100, 3, 1, 1, 1, 0), (1, 130, 80, 4, 3, 1, 1),
+):
+    x = rng.standard_normal((n, ic, size, size), np.float32)
+    w = rng.standard_normal((oc, ic, kernel, kernel), np.float32)
+    y = conv.forward(x, w, stride=stride, pad=pad)
+    partial = rng.standard_normal(x.shape, np.float32)
+    for found in (y, conv.error(y, w, x.shape, stride=stride, pad=pad, partial=partial),
+                  conv.gradient(x, y, w.shape, stride=stride, pad=pad)):
+        digest.update(found.tobytes())
+print(FORM.name, digest.hexdigest())
+"""
+
+
+def _digest(form: str) -> tuple[str, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", _DIGEST], env={**os.environ, SETTING: form}, capture_output=True, text=True, check=True
     )
-    conv.add_forward(starts[0], x, w, **window)
-    conv.add_error(starts[1], dy, w, **window)
-    conv.add_gradient(starts[2], x, dy, **window)
-    for found, right in zip(starts, expected, strict=True):
-        assert same_bits(found, right)
+    name, digest = done.stdout.split()
+    return name, digest
+
+
+@pytest.mark.slow
+def test_every_form_gives_the_same_bits() -> None:
+    found = dict(_digest(form) for form in FORMS)
+    assert list(found) == list(FORMS)
+    assert len(set(found.values())) == 1
+
+
+@pytest.mark.parametrize(
+    "features, name",
+    [
+        ("+sse2,+avx2,+avx512f", "avx512"),
+        ("+sse2,+avx2,-avx512f", "avx2"),
+        ("+neon,+fp-armv8", "neon"),
+        ("+sse2", "portable"),
+        ("", "portable"),
+    ],
+)
+def test_the_form_follows_from_the_host(features: str, name: str) -> None:
+    assert host_form(features).name == name
+
+
+def test_an_unknown_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SETTING, "avx1024")
+    with pytest.raises(ValueError, match="'avx1024': there is no such form; it may be avx512, avx2, neon, portable"):
+        chosen_form()
 
 
 def test_one_rounding_for_each_product() -> None:
@@ -312,8 +398,14 @@ def test_outputs_that_do_not_fit_are_refused() -> None:
         conv.gradient(x, short, w.shape, stride=1, pad=1)
     with pytest.raises(ValueError, match="partial has shape"):
         conv.forward(x, w, stride=1, pad=1, partial=short)
-    with pytest.raises(ValueError, match="C-contiguous"):
-        conv.add_forward(np.zeros((2, 8, 8, 8), np.float32)[:, ::2], x, w, stride=1, pad=1)
+    of = conv.Convolution(3, 4, (8, 8), (3, 3), (1, 1), (1, 1))
+    frame, packed = np.zeros(of.frame_shape(2), np.float32), of.pack(w)
+    with pytest.raises(ValueError, match="channels last"):
+        of.forward(np.zeros((2, 8, 16, 4), np.float32)[:, :, :8], frame, packed, fresh=True)
+    with pytest.raises(ValueError, match="channels last"):
+        of.forward(np.zeros((2, 4, 8, 8), np.float32).transpose(0, 2, 3, 1), frame, packed, fresh=True)
+    with pytest.raises(ValueError, match="contiguous float32"):
+        of.forward(np.zeros((2, 8, 8, 4), np.float32), frame[:, :, ::2], packed, fresh=True)
     with pytest.raises(TypeError, match="x must be float32"):
         conv.forward(x.astype(np.float64), w, stride=1, pad=1)
     with pytest.raises(TypeError, match="w must be float32"):

@@ -80,8 +80,9 @@ def test_update_is_that_of_pytorch(
         tw.grad = torch.tensor(gradient, dtype=torch.float64) / count
         optimizer.step()
         size += learning_rate * 3 * (abs(gradient) / count + size)  # no part of the sums so far is larger
+        before = gradient.copy()
         sgd.update(w, gradient, velocity, count=count, **keys)
-        assert not gradient.any()
+        assert np.array_equal(gradient, before)  # the first gradient after it starts afresh
     # each step rounds each part a few times, and 1 / count, the rate, the momentum, the decay once each
     assert np.all(abs(w - tw.detach().numpy()) <= 3 * 12 * ROUNDING * size)
 
@@ -89,7 +90,7 @@ def test_update_is_that_of_pytorch(
 def test_update_by_hand() -> None:
     w, gradient, velocity = (np.array([value], np.float32) for value in (8, 12, 4))
     sgd.update(w, gradient, velocity, count=4, learning_rate=0.5, momentum=0.25, weight_decay=0.125)
-    assert (w.item(), gradient.item(), velocity.item()) == (8 - 0.5 * 5, 0, 0.25 * 4 + 12 / 4 + 0.125 * 8)
+    assert (w.item(), gradient.item(), velocity.item()) == (8 - 0.5 * 5, 12, 0.25 * 4 + 12 / 4 + 0.125 * 8)
 
 
 def test_update_refuses_what_does_not_fit() -> None:
@@ -99,6 +100,10 @@ def test_update_refuses_what_does_not_fit() -> None:
         sgd.update(a, b, a, count=1, **keys)
     with pytest.raises(ValueError, match="at least one sample"):
         sgd.update(a, a.copy(), a.copy(), count=0, **keys)
+    with pytest.raises(ValueError, match="velocity is changed in place"):
+        sgd.update(a, a.copy(), np.zeros(4, np.float32)[::2], count=1, **keys)
+    with pytest.raises(TypeError, match="value must be float32"):
+        sgd.update(np.zeros(2), a.copy(), a.copy(), count=1, **keys)  # type: ignore[arg-type]
 
 
 def run(program: str, cache: Path, **variables: str) -> str:
@@ -119,19 +124,29 @@ print(len(recorder.buffer))
 
 OTHER_CALLS = """
     import numpy as np
-    from emuchain.kernels import conv, dropout, lrn, pool, relu, sgd
+    from emuchain.kernels import bias, conv, dropout, lrn, pool, relu, sgd
     x, w = np.zeros((4, 6, 7, 9), np.float32)[::2, 1::2], np.zeros((5, 3, 2, 1), np.float32)
     w.flags.writeable = False
     window = dict(stride=(2, np.int64(1)), pad=[1, 0])
     y = conv.forward(x, w, **window)
     dw = conv.gradient(x, y, w.shape, accumulate=w, **window)
     conv.error(np.asfortranarray(y), w, list(x.shape), partial=x, **window)
-    relu.error(y[:, ::2], relu.forward(y[:, ::2]))
-    top, place = pool.max_forward(x, kernel=[2, 3], stride=1, pad=np.int32(0))
-    pool.max_error(top, np.asfortranarray(place), list(x.shape), kernel=(2, 3), stride=(1, 1), pad=0)
-    dropout.mask((2, 3, 1, 1), rate=0, seed=3, layer=np.int64(4), samples=np.arange(4, dtype=np.int32)[::2])
-    lrn.forward(x, size=3, alpha=1, beta=1, k=1)
     sgd.update(dw, dw.copy(), dw.copy(), count=3, learning_rate=1, momentum=0, weight_decay=0)
+    wide = np.zeros((2, 6, 7, 12), np.float32)
+    maps, other, scale = wide[..., 3:7], np.asfortranarray(wide[..., 4:8]), wide[..., 8:]
+    bias.add_bias_gradient(np.zeros(4, np.float32), other, fresh=np.bool_(False))
+    relu.forward_with_bias(maps, np.zeros(8, np.float32)[::2])
+    relu.error(other, maps)
+    top, place = np.zeros((2, 5, 5, 4), np.float32), np.zeros((2, 5, 5, 4), np.uint8)
+    pool.max_forward(other, top, place, kernel=[2, 3], stride=1, pad=np.int32(0))
+    pool.max_error(top, place, maps, kernel=(2, 3), stride=(1, 1), pad=0)
+    pool.average_error(np.broadcast_to(top[:1], top.shape), maps, kernel=(2, np.int64(3)), stride=[1, 1], pad=0)
+    dropout.mask(maps, rate=0, seed=3, layer=np.int64(4), samples=np.arange(4, dtype=np.int32)[::2])
+    lrn.forward(maps, other.copy(), scale, size=np.int32(3), alpha=1, beta=1, k=1)
+    wide.flags.writeable = False
+    of = conv.Convolution(12, 4, (6, 7), (3, 3), (1, 1), (1, 1))
+    of.frame(wide, np.empty(of.frame_shape(2), np.float32))
+    relu.error(wide, np.zeros(wide.shape, np.float32))
 """
 
 
@@ -142,7 +157,8 @@ def test_warm_start_compiles_nothing(tmp_path: Path) -> None:
     assert indexes
     assert int(run(COMPILE_AND_COUNT.format(more=OTHER_CALLS), tmp_path)) == 0
     assert {path.name: path.read_bytes() for path in tmp_path.rglob("*.nbi")} == indexes
-    assert len(list(tmp_path.rglob("*.nbc"))) == len(indexes), "a kernel was compiled for more than one layout"
+    compiled = [path.name for path in tmp_path.rglob("*.nbc") if "address_of" not in path.name]  # made for any layout
+    assert len(compiled) == len(indexes) - 1, "a kernel was compiled for more than one layout"
 
 
 CONVOLVE = """

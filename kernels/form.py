@@ -1,0 +1,71 @@
+"""The form of the micro-kernel: how wide its vectors are, and how many accumulators a tile keeps in registers.
+
+Each form is cut to a kind of processor. All give the same bits, and all run on every processor: what its registers
+cannot hold, the compiler splits or spills. The environment variable EMUCHAIN_KERNEL_FORM forces one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from llvmlite import binding
+from numba.core import config
+
+SETTING = "EMUCHAIN_KERNEL_FORM"
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """Vectors of `width` floats; a tile of v vectors by up to `pixels[v - 1]` pixels."""
+
+    name: str
+    width: int
+    pixels: tuple[int, ...]
+
+    @property
+    def vectors(self) -> int:
+        """The most vectors side by side."""
+        return len(self.pixels)
+
+    @property
+    def lanes(self) -> int:
+        """The floats of the widest tile's row."""
+        return self.width * self.vectors
+
+
+FORMS = {
+    form.name: form
+    for form in (
+        Form("avx512", 16, (12, 12, 8, 6)),  # 32 registers: at most 24 accumulators, 4 weights, 1 number in all lanes
+        Form("avx2", 8, (10, 6)),  # 16 registers
+        Form("neon", 4, (12, 12, 8, 6)),  # 32 registers
+        Form("portable", 4, (8, 4)),  # 16 registers
+    )
+}
+
+
+def host_form(features: str) -> Form:
+    """The form for a processor with such features, as LLVM lists them: "+avx2,-avx512f" and so on."""
+    have = features.split(",")
+    for feature, name in (("+avx512f", "avx512"), ("+avx2", "avx2"), ("+neon", "neon")):
+        if feature in have:
+            return FORMS[name]
+    return FORMS["portable"]
+
+
+def chosen_form() -> Form:
+    """The form that the environment asks for, or the host's.
+
+    Raises:
+        ValueError: there is no form of that name.
+    """
+    name = os.environ.get(SETTING, "")
+    if not name:
+        return host_form(config.CPU_FEATURES or binding.get_host_cpu_features().flatten())
+    if name not in FORMS:
+        raise ValueError(f"{SETTING} = {name!r}: there is no such form; it may be {', '.join(FORMS)}")
+    return FORMS[name]
+
+
+FORM = chosen_form()
