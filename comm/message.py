@@ -11,16 +11,17 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.arena import ALIGNMENT, Arena
 from .clock import Times
 
-_HEADER_BYTES = 8
+_HEADER_BYTES = 16  # the micro-batch and its samples, both int64
 _TIME_BYTES = 8
 _VALUE_BYTES = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """Rows of a micro-batch: `times` int64 (samples, rows) in ps, `data` float32 (samples, channels, rows, columns)."""
+    """Rows of a micro-batch: `times` int64 (samples, rows) in ps, `data` float32 (samples, rows, columns, channels)."""
 
     micro_batch: int
     times: Times
@@ -43,28 +44,28 @@ class Format:
 
     def bytes_of(self, samples: int) -> int:
         """The size of the packed message."""
-        return _HEADER_BYTES + samples * (_TIME_BYTES * self.rows + self.with_data * self.payload_bytes)
+        return self._payload_begin(samples) + samples * self.with_data * self.payload_bytes
 
-    def pack(self, message: Message) -> NDArray[np.uint8]:
-        """Header, times, payload, in one buffer."""
-        samples = message.times.shape[0]
-        buffer = np.empty(self.bytes_of(samples), np.uint8)
-        buffer[:_HEADER_BYTES].view(np.int64)[0] = message.micro_batch
-        times = buffer[_HEADER_BYTES : _HEADER_BYTES + samples * self.rows * _TIME_BYTES]
-        times.view(np.int64).reshape(samples, self.rows)[...] = message.times
-        if message.data is not None:
-            shape = (samples, self.channels, self.rows, self.columns)
-            buffer[_HEADER_BYTES + times.size :].view(np.float32).reshape(shape)[...] = message.data
+    def _payload_begin(self, samples: int) -> int:
+        """Header and times, up to the next cache line, so that kernels may work on the payload where it is."""
+        return -(-(_HEADER_BYTES + samples * _TIME_BYTES * self.rows) // ALIGNMENT) * ALIGNMENT
+
+    def pack(self, message: Message, arena: Arena) -> NDArray[np.uint8]:
+        """Header, times, payload, in one buffer from the arena."""
+        buffer = arena.take((self.bytes_of(len(message.times)),), np.uint8)
+        buffer[:_HEADER_BYTES].view(np.int64)[:] = message.micro_batch, len(message.times)
+        packed = self.unpack(buffer)
+        packed.times[...] = message.times
+        if packed.data is not None:
+            packed.data[...] = message.data
         return buffer
 
-    def unpack(self, buffer: NDArray[np.uint8], size: int) -> Message:
-        """The message in the first `size` bytes of a buffer, without a copy."""
-        samples = (size - _HEADER_BYTES) // (self.bytes_of(1) - _HEADER_BYTES)
-        micro_batch = int(buffer[:_HEADER_BYTES].view(np.int64)[0])
-        middle = _HEADER_BYTES + samples * self.rows * _TIME_BYTES
-        times = buffer[_HEADER_BYTES:middle].view(np.int64).reshape(samples, self.rows)
+    def unpack(self, buffer: NDArray[np.uint8]) -> Message:
+        """The message at the beginning of a buffer; its arrays are views of the buffer."""
+        micro_batch, samples = buffer[:_HEADER_BYTES].view(np.int64).tolist()
+        times = buffer[_HEADER_BYTES : _HEADER_BYTES + samples * _TIME_BYTES * self.rows].view(np.int64)
         data = None
         if self.with_data:
-            shape = (samples, self.channels, self.rows, self.columns)
-            data = buffer[middle:size].view(np.float32).reshape(shape)
-        return Message(micro_batch, times, data)
+            payload = buffer[self._payload_begin(samples) : self.bytes_of(samples)].view(np.float32)
+            data = payload.reshape(samples, self.rows, self.columns, self.channels)
+        return Message(micro_batch, times.reshape(samples, self.rows), data)

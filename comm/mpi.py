@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.arena import Arena
 from .host import Mailbox
 from .message import Format, Message
 
@@ -44,13 +45,13 @@ def library_version() -> str:
 class Sender:
     """Packs messages and sends them to another rank; keeps each buffer until MPI has done with it."""
 
-    def __init__(self, comm: Any, rank: int, tag: int, form: Format) -> None:
-        self._comm, self._rank, self._tag, self._form = comm, rank, tag, form
+    def __init__(self, comm: Any, rank: int, tag: int, form: Format, arena: Arena) -> None:
+        self._comm, self._rank, self._tag, self._form, self._arena = comm, rank, tag, form, arena
         self._pending: collections.deque[tuple[Any, NDArray[np.uint8]]] = collections.deque()
 
     def put(self, message: Message) -> None:
         """Send a message without waiting."""
-        buffer = self._form.pack(message)
+        buffer = self._form.pack(message, self._arena)
         self._pending.append((self._comm.Isend(buffer, self._rank, self._tag), buffer))
 
     def poll(self) -> bool:
@@ -65,8 +66,10 @@ class Sender:
 class Receiver:
     """Keeps receives posted for a stream and puts what arrives into a mailbox."""
 
-    def __init__(self, comm: Any, rank: int, tag: int, form: Format, most_samples: int, mailbox: Mailbox) -> None:
-        self._comm, self._rank, self._tag, self._form = comm, rank, tag, form
+    def __init__(
+        self, comm: Any, rank: int, tag: int, form: Format, most_samples: int, mailbox: Mailbox, arena: Arena
+    ) -> None:
+        self._comm, self._rank, self._tag, self._form, self._arena = comm, rank, tag, form, arena
         self._bytes = form.bytes_of(most_samples)
         self._mailbox = mailbox
         self._posted: collections.deque[tuple[Any, NDArray[np.uint8]]] = collections.deque()
@@ -74,18 +77,15 @@ class Receiver:
             self._post()
 
     def _post(self) -> None:
-        buffer = np.empty(self._bytes, np.uint8)
+        buffer = self._arena.take((self._bytes,), np.uint8)
         self._posted.append((self._comm.Irecv(buffer, self._rank, self._tag), buffer))
 
     def poll(self) -> bool:
         """Hand over what has arrived, in order, and post anew."""
-        from mpi4py import MPI
-
         moved = False
-        status = MPI.Status()
-        while self._posted[0][0].Test(status):
+        while self._posted[0][0].Test():
             _, buffer = self._posted.popleft()
-            self._mailbox.put(self._form.unpack(buffer, status.Get_count(MPI.BYTE)))
+            self._mailbox.put(self._form.unpack(buffer))
             self._post()
             moved = True
         return moved

@@ -10,13 +10,14 @@ from ..comm.host import Mailbox, Pump
 from ..comm.message import Format, Message
 from ..comm.mpi import Receiver, Sender
 from ..comm.throttle import Gate
+from ..kernels.arena import Arena
 from .device import Device, Outlet
 from .ends import Head, NoHead, NoImages, Source
 from .mapping import DataPath, Stream
 from .numerics import NoNumerics, Numerics
 from .timing import Timing
 
-MakeNumerics = Callable[[int], Sequence[Numerics]]
+MakeNumerics = Callable[[int, Arena], Sequence[Numerics]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +53,25 @@ class Wiring:
 
 @dataclasses.dataclass
 class Chain:
-    """The devices of this rank, in the order of the chain, and what moves their messages."""
+    """The devices of this rank, in the order of the chain, and what moves their messages.
 
-    devices: list[Device]
-    pumps: list[Pump]
-    receivers: list[Receiver]
+    All that is made for a micro-batch, maps and messages, comes from the arena.
+    """
+
+    devices: list[Device] = dataclasses.field(default_factory=list)
+    pumps: list[Pump] = dataclasses.field(default_factory=list)
+    receivers: list[Receiver] = dataclasses.field(default_factory=list)
+    arena: Arena = dataclasses.field(default_factory=Arena)
+
+    @property
+    def starts_here(self) -> bool:
+        """Whether the chain's first device is one of these."""
+        return any(device.is_chain_start for device in self.devices)
+
+    @property
+    def ends_here(self) -> bool:
+        """Whether the chain's last device is one of these."""
+        return any(device.is_chain_end for device in self.devices)
 
     def attach(self, source: Source, head: Head) -> None:
         """Set what the chain's first and last device work with, where they live here."""
@@ -84,7 +99,7 @@ class _ThrottledOutlet:
 
 def build(timing: Timing, wiring: Wiring, numerics: MakeNumerics | None) -> Chain:
     """Make this rank's devices and connect them; without `numerics`, which makes a device's, for timing alone."""
-    chain = Chain([], [], [])
+    chain = Chain()
     hosted = wiring.placement.hosted(wiring.rank)
     inlets: dict[int, dict[DataPath, Mailbox]] = {device: {} for device in hosted}
     outlets: dict[int, dict[DataPath, Outlet]] = {device: {} for device in hosted}
@@ -106,7 +121,7 @@ def build(timing: Timing, wiring: Wiring, numerics: MakeNumerics | None) -> Chai
             Device(
                 number,
                 slices,
-                numerics(number) if numerics else [NoNumerics() for _ in slices],
+                numerics(number, chain.arena) if numerics else [NoNumerics() for _ in slices],
                 timing.clock(number),
                 inlets[number],
                 outlets[number],
@@ -136,10 +151,10 @@ def _connect(
     if from_rank == to_rank:
         return mailbox
     if wiring.rank == to_rank:
-        inlet = Receiver(wiring.comm, from_rank, int(stream.path), form, wiring.most_samples, mailbox)
+        inlet = Receiver(wiring.comm, from_rank, int(stream.path), form, wiring.most_samples, mailbox, chain.arena)
         chain.receivers.append(inlet)
         chain.pumps.append(inlet)
         return None
-    outlet = Sender(wiring.comm, to_rank, int(stream.path), form)
+    outlet = Sender(wiring.comm, to_rank, int(stream.path), form, chain.arena)
     chain.pumps.append(outlet)
     return outlet

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import loss
+from ..kernels.arena import Arena
 from .data.dataset import Normalisation
 from .schedule import MicroBatch
 
@@ -24,26 +25,37 @@ def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
 
 
 class Source(Protocol):
-    """Gives the images of a micro-batch."""
+    """Gives the images of a micro-batch, in the order that was set."""
+
+    order: NDArray[np.int64]
 
     def images(self, micro_batch: MicroBatch) -> Maps:
-        """(samples, channels, rows, columns)"""
+        """(samples, rows, columns, channels)"""
 
 
 class ImageSource:
-    """Normalised images in the order that was set."""
+    """Normalised images, from images (N, channels, rows, columns)."""
 
-    def __init__(self, images: NDArray[np.uint8], normalisation: Normalisation) -> None:
-        self._images, self._normalisation = images, normalisation
+    def __init__(self, images: NDArray[np.uint8], normalisation: Normalisation, arena: Arena) -> None:
+        self._images, self._normalisation, self._arena = images, normalisation, arena
         self.order: NDArray[np.int64] = np.arange(len(images))
 
     def images(self, micro_batch: MicroBatch) -> Data:
         """The images of a micro-batch."""
-        return self._normalisation.apply(self._images[self.order[micro_batch.begin : micro_batch.end]])
+        channels, *size = self._images.shape[1:]
+        pixels = self._arena.take((micro_batch.samples, channels, *size), np.uint8)
+        # `clip` lets NumPy write to `out` at once; there is nothing to clip.
+        np.take(self._images, self.order[micro_batch.begin : micro_batch.end], axis=0, out=pixels, mode="clip")
+        maps = self._arena.take((micro_batch.samples, *size, channels))
+        self._normalisation.apply_channels_last(pixels, maps)
+        return maps
 
 
 class NoImages:
     """For timing alone, and for devices that are not the first."""
+
+    def __init__(self) -> None:
+        self.order: NDArray[np.int64] = np.arange(0)
 
     def images(self, micro_batch: MicroBatch) -> None:
         """None."""
@@ -72,7 +84,9 @@ class Tally:
 
 
 class Head(Protocol):
-    """Turns the outputs of the last layer into its errors."""
+    """Turns the outputs of the last layer into its errors, by the labels in the order that was set."""
+
+    order: NDArray[np.int64]
 
     def forward(self, micro_batch: MicroBatch, outputs: Maps) -> None:
         """Take the outputs of a micro-batch in training."""
@@ -127,6 +141,9 @@ class SoftmaxHead:
 
 class NoHead:
     """For timing alone, and for devices that are not the last."""
+
+    def __init__(self) -> None:
+        self.order: NDArray[np.int64] = np.arange(0)
 
     def forward(self, micro_batch: MicroBatch, outputs: None) -> None:
         """Nothing."""

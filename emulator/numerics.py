@@ -1,5 +1,8 @@
 """The numbers of one slice: its weights (LPRAM), their gradients (LGB) and the stored activations (Act-RAM).
 
+Maps are (samples, rows, columns, channels). A message within a process is not copied: what has been sent belongs to the
+receiver. So maps are changed in place only where the sender lets go of them: partial sums, and errors of inputs.
+
 `SliceNumerics` computes; `NoNumerics` answers to the same calls and computes nothing, for timing alone.
 """
 
@@ -10,7 +13,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import conv
+from ..kernels.arena import Arena, aligned
+from ..kernels.conv import Convolution
 from .mapping import Cut, Slice
 from .parameter import Parameter, Sgd
 from .sfu import Sfu
@@ -21,7 +25,10 @@ Maps = Any  # Data, or None where there is timing alone
 
 
 class Numerics(Protocol):
-    """What a device asks of the numbers of a slice. Partial sums handed in are used up; all else is left as it is."""
+    """What a device asks of the numbers of a slice.
+
+    Partial sums, and the maps that the SFU is given, are used up; all else is left as it is.
+    """
 
     def forward(self, micro_batch: int, x: Maps, partial: Maps) -> Maps:
         """FP with what came from the left; keeps the slice's activations for PG."""
@@ -55,35 +62,56 @@ class Numerics(Protocol):
 
 
 class SliceNumerics:
-    """What a device computes for one slice of a layer."""
+    """What a device computes for one slice of a layer; its maps come from an arena."""
 
-    def __init__(self, part: Slice, start: Literal["he", "xavier"], seed: int) -> None:
+    def __init__(self, part: Slice, start: Literal["he", "xavier"], seed: int, arena: Arena) -> None:
+        layer = part.layer
         self.part = part
-        self.weight = Parameter(initial_weights(part.layer, start, seed, part.in_channels, part.out_channels))
-        self.sfu = Sfu(part.layer, seed) if part.is_last else None
+        self._cut = part.cut
+        self._arena = arena
+        self._convolution = Convolution(
+            len(part.in_channels), len(part.out_channels), layer.input[1:], layer.kernel, layer.stride, layer.pad
+        )
+        weights = initial_weights(layer, start, seed, part.in_channels, part.out_channels)
+        self.weight = Parameter(self._convolution.pack(weights))
+        self._turned = aligned(4 * self._convolution.turned_size).view(np.float32) if layer.index > 0 else None
+        self._turn()
+        self.sfu = Sfu(layer, seed, arena) if part.is_last else None
         self._act_ram: dict[int, Data] = {}
         self._output_errors: dict[int, Data] = {}
 
+    def weights(self) -> Data:
+        """The weights as (its output channels, its input channels, kh, kw)."""
+        return self._convolution.unpack(self.weight.value)
+
     def forward(self, micro_batch: int, x: Data, partial: Data | None) -> Data:
         """Under ICP: all output channels, on top of the partial sums. Under OCP: those before, then this slice's."""
-        self._act_ram[micro_batch] = x[:, : len(self.part.in_channels)]
-        return self.infer(x, partial)
+        frame = self._act_ram[micro_batch] = self._frame(x)
+        return self._convolve(len(x), frame, partial)
 
     def infer(self, x: Data, partial: Data | None) -> Data:
         """As `forward`, keeping nothing."""
-        layer = self.part.layer
-        gathers = self.part.cut is Cut.OCP
-        if partial is None or gathers:
-            y = np.zeros((len(x), len(self.part.out_channels), *layer.output[1:]), np.float32)
-        else:
-            y = _writable(partial)
-        own = x[:, : len(self.part.in_channels)]
-        conv.add_forward(y, own, self.weight.value, stride=layer.stride, pad=layer.pad)
-        return np.concatenate([partial, y], axis=1) if gathers and partial is not None else y
+        return self._convolve(len(x), self._frame(x), partial)
+
+    def _frame(self, x: Data) -> Data:
+        frame = self._arena.take(self._convolution.frame_shape(len(x)))
+        self._convolution.frame(x[..., : self._convolution.in_channels], frame)
+        return frame
+
+    def _convolve(self, samples: int, frame: Data, partial: Data | None) -> Data:
+        if self._cut is Cut.ICP and partial is not None:
+            self._convolution.forward(partial, frame, self.weight.value, fresh=False)
+            return partial
+        before = 0 if partial is None else partial.shape[-1]
+        y = self._arena.take((samples, *self._convolution.output, before + self._convolution.out_channels))
+        if partial is not None:
+            y[..., :before] = partial
+        self._convolution.forward(y[..., before:], frame, self.weight.value, fresh=True)
+        return y
 
     def beyond(self, x: Data) -> Data:
         """Under ICP the channels after this slice's, under OCP all."""
-        return x if self.part.cut is Cut.OCP else x[:, len(self.part.in_channels) :]
+        return x if self._cut is Cut.OCP else x[..., self._convolution.in_channels :]
 
     def activate(self, micro_batch: int, y: Data, samples: NDArray[np.int64]) -> Data:
         """The SFU, on the layer's last device."""
@@ -102,43 +130,47 @@ class SliceNumerics:
 
     def before(self, dy: Data) -> Data:
         """Under ICP all output errors, under OCP those of the channels before this slice's."""
-        return dy[:, : self.part.begin] if self.part.cut is Cut.OCP else dy
+        return dy[..., : self.part.begin] if self._cut is Cut.OCP else dy
 
     def error(self, micro_batch: int, dy: Data, partial: Data | None) -> Data | None:
         """Under ICP: this slice's input channels, then those from the right. Under OCP: all, on top of partial sums.
 
         None for the first layer, for nobody needs the errors of the images.
         """
-        layer = self.part.layer
-        own = dy[:, self.part.begin :] if self.part.cut is Cut.OCP else dy
+        own = dy[..., self.part.begin :] if self._cut is Cut.OCP else dy
         self._output_errors[micro_batch] = own
-        if layer.index == 0:
+        if self._turned is None:
             return None
-        relays = self.part.cut is Cut.ICP
-        if partial is None or relays:
-            dx = np.zeros((len(dy), len(self.part.in_channels), *layer.input[1:]), np.float32)
-        else:
-            dx = _writable(partial)
-        conv.add_error(dx, own, self.weight.value, stride=layer.stride, pad=layer.pad)
-        return np.concatenate([dx, partial], axis=1) if relays and partial is not None else dx
+        frame = self._arena.take(self._convolution.error_frame_shape(len(dy)))
+        self._convolution.error_frame(own, frame)
+        if self._cut is Cut.OCP and partial is not None:
+            self._convolution.error(partial, frame, self._turned, fresh=False)
+            return partial
+        held = self._convolution.in_channels
+        beyond = 0 if partial is None else partial.shape[-1]
+        dx = self._arena.take((len(dy), *self._convolution.size, held + beyond))
+        if partial is not None:
+            dx[..., held:] = partial
+        self._convolution.error(dx[..., :held], frame, self._turned, fresh=True)
+        return dx
 
     def gradient(self, micro_batch: int) -> None:
         """Weights' gradients, and the bias's on the layer's last device."""
-        layer = self.part.layer
-        x, dy = self._act_ram.pop(micro_batch), self._output_errors.pop(micro_batch)
-        conv.add_gradient(self.weight.gradient, x, dy, stride=layer.stride, pad=layer.pad)
+        frame, dy = self._act_ram.pop(micro_batch), self._output_errors.pop(micro_batch)
+        self._convolution.gradient(self.weight.gradient, frame, dy, fresh=self.weight.begins_sum())
         if self.sfu is not None:
             self.sfu.gradient(micro_batch)
 
     def update(self, samples: int, rule: Sgd) -> None:
         """New weights, and a new bias."""
         self.weight.update(samples, rule)
+        self._turn()
         if self.sfu is not None:
             self.sfu.update(samples, rule)
 
-
-def _writable(array: Data) -> Data:
-    return array if array.flags.c_contiguous and array.flags.writeable else array.copy()
+    def _turn(self) -> None:
+        if self._turned is not None:
+            self._convolution.turn(self.weight.value, self._turned)
 
 
 class NoNumerics:

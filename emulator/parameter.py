@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import sgd
+from ..kernels.arena import aligned
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +25,19 @@ class Parameter:
 
     def __init__(self, value: NDArray[np.float32]) -> None:
         self.value = value
-        self.gradient = np.zeros_like(value)
-        self._velocity = np.zeros_like(value)
+        self.gradient = _zeros_like(value)
+        self._velocity = _zeros_like(value)
+        self._is_summed = False
+
+    def begins_sum(self) -> bool:
+        """Whether the gradient that is added next is the first since the update; what stands there is then void."""
+        begins, self._is_summed = not self._is_summed, True
+        return begins
 
     def update(self, samples: int, rule: Sgd) -> None:
         """Average the gradients over a mini-batch's samples, update, and begin a new sum (FPDeep, section 5.2.2)."""
+        if self.begins_sum():
+            self.gradient[...] = 0
         sgd.update(
             self.value,
             self.gradient,
@@ -38,3 +47,10 @@ class Parameter:
             momentum=rule.momentum,
             weight_decay=rule.weight_decay,
         )
+        self._is_summed = False
+
+
+def _zeros_like(value: NDArray[np.float32]) -> NDArray[np.float32]:
+    zeros = aligned(value.nbytes).view(np.float32).reshape(value.shape)
+    zeros[...] = 0
+    return zeros

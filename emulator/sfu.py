@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import bias, dropout, lrn, pool, relu
+from ..kernels.arena import Arena
 from .network import Dropout, Layer, Lrn, Pool, Relu, SfuStep
 from .parameter import Parameter, Sgd
 
@@ -21,94 +22,148 @@ Samples = NDArray[np.int64]
 
 class _Unit(Protocol):
     def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Any]:
-        """The result and a state; `samples` are the samples' numbers in training, None in evaluation."""
+        """The result and a state; `samples` are the samples' numbers in training, None in evaluation.
+
+        The unit before may keep x as its state.
+        """
 
     def backward(self, state: Any, dz: Data) -> Data:
-        """Errors of x from those of the result."""
+        """Errors of x from those of the result, which are used up."""
 
 
 class _ReluUnit:
+    """In place: if an LRN before keeps these maps, then it multiplies them by errors, which fall to 0 where they do."""
+
     def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Data]:
-        y = relu.forward(x)
-        return y, y
+        relu.forward(x)
+        return x, x
 
     def backward(self, state: Data, dz: Data) -> Data:
-        return relu.error(state, dz)
+        relu.error(state, dz)
+        return dz
+
+
+class _RectifiedUnit(_ReluUnit):
+    """A ReLU that comes first, and so was done with the bias, in place."""
+
+    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Data]:
+        return x, x
 
 
 class _LrnUnit:
-    def __init__(self, lrn_: Lrn) -> None:
-        self._lrn = lrn_
+    def __init__(self, lrn_: Lrn, arena: Arena) -> None:
+        self._lrn, self._arena = lrn_, arena
 
     def forward(self, x: Data, samples: Samples | None) -> tuple[Data, tuple[Data, Data, Data]]:
-        of = self._lrn
-        y, scale = lrn.forward(x, size=of.size, alpha=of.alpha, beta=of.beta, k=of.k)
+        of, y, scale = self._lrn, self._arena.take(x.shape), self._arena.take(x.shape)
+        lrn.forward(x, y, scale, size=of.size, alpha=of.alpha, beta=of.beta, k=of.k)
         return y, (x, y, scale)
 
     def backward(self, state: tuple[Data, Data, Data], dz: Data) -> Data:
-        of, (x, y, scale) = self._lrn, state
-        return lrn.error(x, y, scale, dz, size=of.size, alpha=of.alpha, beta=of.beta, k=of.k)
+        of = self._lrn
+        lrn.error(*state, dz, dz, size=of.size, alpha=of.alpha, beta=of.beta, k=of.k)
+        return dz
 
 
 class _DropoutUnit:
-    def __init__(self, rate: float, seed: int, layer: int) -> None:
-        self._rate, self._seed, self._layer = rate, seed, layer
+    def __init__(self, rate: float, seed: int, layer: int, arena: Arena) -> None:
+        self._rate, self._seed, self._layer, self._arena = rate, seed, layer, arena
 
     def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Any]:
         if samples is None:
             return x, None
-        shape = x.shape[0], x.shape[1], x.shape[2], x.shape[3]
-        mask = dropout.mask(shape, rate=self._rate, seed=self._seed, layer=self._layer, samples=samples)
-        return x * mask, mask
+        mask, y = self._arena.take(x.shape), self._arena.take(x.shape)
+        dropout.mask(mask, rate=self._rate, seed=self._seed, layer=self._layer, samples=samples)
+        np.multiply(x, mask, out=y)
+        return y, mask
 
     def backward(self, state: Data, dz: Data) -> Data:
-        return dz * state
+        dz *= state
+        return dz
 
 
-class _MaxPoolUnit:
-    def __init__(self, step: SfuStep, of: Pool) -> None:
-        self._input, self._of = step.input, of
+class _PoolUnit:
+    def __init__(self, step: SfuStep, of: Pool, arena: Arena) -> None:
+        self._arena = arena
+        self._window = {"kernel": of.kernel, "stride": of.step, "pad": of.pad}
+        channels, *size = step.input
+        self._input = (*size, channels)
+        channels, *size = step.output
+        self._output = (*size, channels)
 
+
+class _MaxPoolUnit(_PoolUnit):
     def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Any]:
-        return pool.max_forward(x, kernel=self._of.kernel, stride=self._of.step, pad=self._of.pad)
+        shape = (len(x), *self._output)
+        y, places = self._arena.take(shape), self._arena.take(shape, np.uint8)
+        pool.max_forward(x, y, places, **self._window)
+        return y, places
 
     def backward(self, state: Any, dz: Data) -> Data:
-        of, shape = self._of, (len(dz), *self._input)
-        return pool.max_error(dz, state, shape, kernel=of.kernel, stride=of.step, pad=of.pad)
+        dx = self._arena.take((len(dz), *self._input))
+        pool.max_error(dz, state, dx, **self._window)
+        return dx
 
 
-class _AveragePoolUnit:
-    def __init__(self, step: SfuStep, of: Pool) -> None:
-        self._input, self._of = step.input, of
+class _RectifiedMaxPoolUnit(_MaxPoolUnit):
+    """The first ReLU and a max-pool behind it.
 
+    Where a maximum is 0, so is all its window. So ReLU's way back goes over the maxima, before they are spread.
+    """
+
+    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Any]:
+        y, places = super().forward(x, samples)
+        return y, (y, places)
+
+    def backward(self, state: Any, dz: Data) -> Data:
+        y, places = state
+        relu.error(y, dz)
+        return super().backward(places, dz)
+
+
+class _AveragePoolUnit(_PoolUnit):
     def forward(self, x: Data, samples: Samples | None) -> tuple[Data, None]:
-        return pool.average_forward(x, kernel=self._of.kernel, stride=self._of.step, pad=self._of.pad), None
+        y = self._arena.take((len(x), *self._output))
+        pool.average_forward(x, y, **self._window)
+        return y, None
 
     def backward(self, state: None, dz: Data) -> Data:
-        of, shape = self._of, (len(dz), *self._input)
-        return pool.average_error(dz, shape, kernel=of.kernel, stride=of.step, pad=of.pad)
+        dx = self._arena.take((len(dz), *self._input))
+        pool.average_error(dz, dx, **self._window)
+        return dx
 
 
-def _unit(step: SfuStep, seed: int, layer: int) -> _Unit:
+def _unit(step: SfuStep, seed: int, layer: int, arena: Arena) -> _Unit:
     operation = step.operation
     if isinstance(operation, Relu):
         return _ReluUnit()
     if isinstance(operation, Lrn):
-        return _LrnUnit(operation)
+        return _LrnUnit(operation, arena)
     if isinstance(operation, Dropout):
-        return _DropoutUnit(operation.rate, seed, layer)
+        return _DropoutUnit(operation.rate, seed, layer, arena)
     if operation.type == "max-pool":
-        return _MaxPoolUnit(step, operation)
+        return _MaxPoolUnit(step, operation, arena)
     if operation.type == "average-pool":
-        return _AveragePoolUnit(step, operation)
+        return _AveragePoolUnit(step, operation, arena)
     raise NotImplementedError(f"the SFU has no unit for {operation.type}")
 
 
-class Sfu:
-    """One layer's SFU and its bias."""
+def _units_after_relu(steps: tuple[SfuStep, ...], seed: int, layer: int, arena: Arena) -> list[_Unit]:
+    if steps and isinstance(steps[0].operation, Pool) and steps[0].operation.type == "max-pool":
+        first: _Unit = _RectifiedMaxPoolUnit(steps[0], steps[0].operation, arena)
+        return [first, *(_unit(step, seed, layer, arena) for step in steps[1:])]
+    return [_RectifiedUnit(), *(_unit(step, seed, layer, arena) for step in steps)]
 
-    def __init__(self, layer: Layer, seed: int) -> None:
-        self._units = [_unit(step, seed, layer.index) for step in layer.sfu]
+
+class Sfu:
+    """One layer's SFU and its bias; its maps come from an arena."""
+
+    def __init__(self, layer: Layer, seed: int, arena: Arena) -> None:
+        self._rectifies = bool(layer.sfu) and isinstance(layer.sfu[0].operation, Relu)
+        if self._rectifies:
+            self._units = _units_after_relu(layer.sfu[1:], seed, layer.index, arena)
+        else:
+            self._units = [_unit(step, seed, layer.index, arena) for step in layer.sfu]
         self.bias = Parameter(np.zeros(layer.channels, np.float32)) if layer.bias else None
         self._states: dict[int, list[Any]] = {}
         self._output_errors: dict[int, Data] = {}
@@ -126,8 +181,12 @@ class Sfu:
         return self._apply(y, None)[0]
 
     def _apply(self, y: Data, samples: Samples | None) -> tuple[Data, list[Any]]:
-        if self.bias is not None:
+        if self.bias is not None and self._rectifies:
+            relu.forward_with_bias(y, self.bias.value)
+        elif self.bias is not None:
             bias.add_bias(y, self.bias.value)
+        elif self._rectifies:
+            relu.forward(y)
         states = []
         for unit in self._units:
             y, state = unit.forward(y, samples)
@@ -135,17 +194,18 @@ class Sfu:
         return y, states
 
     def backward(self, micro_batch: int, dz: Data) -> Data:
-        """Errors of the complete outputs, from the errors of what the next layer received."""
+        """Errors of the complete outputs, from the errors of what the next layer received, which are used up."""
         for unit, state in zip(reversed(self._units), reversed(self._states.pop(micro_batch)), strict=True):
             dz = unit.backward(state, dz)
-        self._output_errors[micro_batch] = dz
+        if self.bias is not None:
+            self._output_errors[micro_batch] = dz
         return dz
 
     def gradient(self, micro_batch: int) -> None:
         """The bias's gradient, added to those of the samples before."""
-        dy = self._output_errors.pop(micro_batch)
         if self.bias is not None:
-            bias.add_bias_gradient(self.bias.gradient, dy)
+            dy = self._output_errors.pop(micro_batch)
+            bias.add_bias_gradient(self.bias.gradient, dy, fresh=self.bias.begins_sum())
 
     def update(self, samples: int, rule: Sgd) -> None:
         """A new bias from the gradients' mean over a mini-batch."""

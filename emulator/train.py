@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from ..comm.host import Pump, run
 from ..comm.ranks import Ranks
+from ..kernels.arena import Arena
 from .chain import Chain, Placement, Wiring, build
 from .data.dataset import Dataset
 from .device import Epoch
-from .ends import ImageSource, SoftmaxHead, Tally, epoch_order
+from .ends import Head, ImageSource, NoHead, NoImages, SoftmaxHead, Source, Tally, epoch_order
 from .errors import InputError
 from .figures import DeviceCounts, Figures, count, figures
 from .mapping import Cut, Slice
@@ -24,7 +25,7 @@ from .parameter import Sgd
 from .plan import Plan
 from .schedule import Schedule, cut_samples
 
-_EVALUATION_MICRO_BATCH = 32
+_EVALUATION_MICRO_BATCH = 16  # at least; more gain little and take memory
 
 Weights = dict[str, dict[str, NDArray[np.float32]]]
 
@@ -96,15 +97,29 @@ class _Trainer:
         wiring = Wiring(placement, ranks.rank, ranks.comm, config.throttle == "wall", most, with_data=True)
         self.chain: Chain = build(plan.timing, wiring, self._numerics)
         self.pumps: list[Pump] = [*self.chain.pumps] if ranks.comm is None else [*self.chain.pumps, ranks]
-        normalisation = data.normalisation()
-        self.training = ImageSource(data.train_images, normalisation), SoftmaxHead(data.train_labels)
-        self.test = ImageSource(data.test_images, normalisation), SoftmaxHead(data.test_labels)
+        self.train_source, self.test_source = self._sources(data)
+        self.train_head, self.test_head = self._heads(data)
         self.test_batches = cut_samples(data.n_test, max(data.n_test, 1), most, set())
+        ranks.gather(None)  # all are ready
         self.started_s = time.perf_counter()
 
-    def _numerics(self, device: int) -> list[SliceNumerics]:
+    def _numerics(self, device: int, arena: Arena) -> list[SliceNumerics]:
         start, seed = self.plan.network.start, self.plan.config.seed
-        return [SliceNumerics(part, start, seed) for part in self.plan.mapping.devices[device]]
+        return [SliceNumerics(part, start, seed, arena) for part in self.plan.mapping.devices[device]]
+
+    def _sources(self, data: Dataset) -> tuple[Source, Source]:
+        if not self.chain.starts_here:
+            return NoImages(), NoImages()
+        normalisation, arena = data.normalisation(), self.chain.arena
+        return (
+            ImageSource(data.train_images, normalisation, arena),
+            ImageSource(data.test_images, normalisation, arena),
+        )
+
+    def _heads(self, data: Dataset) -> tuple[Head, Head]:
+        if not self.chain.ends_here:
+            return NoHead(), NoHead()
+        return SoftmaxHead(data.train_labels), SoftmaxHead(data.test_labels)
 
     def epoch(self, number: int) -> EpochResult | None:
         """Train an epoch and evaluate; the result is rank 0's."""
@@ -124,7 +139,7 @@ class _Trainer:
     def _train(self, number: int, rate: float) -> Tally:
         config = self.plan.config
         schedule = self.plan.schedule(self.samples)
-        source, head = self.training
+        source, head = self.train_source, self.train_head
         source.order = head.order = epoch_order(config.seed, number, self.samples)
         self.chain.attach(source, head)
         epoch = Epoch(
@@ -157,8 +172,7 @@ class _Trainer:
         return total
 
     def _evaluate(self) -> Tally:
-        source, head = self.test
-        self.chain.attach(source, head)
+        self.chain.attach(self.test_source, self.test_head)
         if not self.test_batches:
             return Tally()
         run(
@@ -166,12 +180,12 @@ class _Trainer:
             self.pumps,
             self.ranks.settling,
         )
-        return head.step_done(0) if any(device.is_chain_end for device in self.chain.devices) else Tally()
+        return self.test_head.step_done(0)
 
     def weights(self) -> Weights:
         """All layers' weights (oc, ic, kh, kw) and biases (oc), on rank 0."""
         held = [
-            (part, numerics.weight.value, numerics.sfu.bias.value if numerics.sfu and numerics.sfu.bias else None)
+            (part, numerics.weights(), numerics.sfu.bias.value if numerics.sfu and numerics.sfu.bias else None)
             for device in self.chain.devices
             for part, numerics in zip(device.slices, device.numerics, strict=True)
             if isinstance(numerics, SliceNumerics)

@@ -109,7 +109,7 @@ def test_a_rank_that_dies_ends_the_job(mpiexec, small_cifar: Path, tmp_path: Pat
     pids = tmp_path / "pids"
     pids.mkdir()
     program = (
-        "import os, pathlib; from emuchain.comm.mpi import launcher_rank; "
+        "import os, pathlib; from emuchain.comm.join import launcher_rank; "
         f"pathlib.Path({str(pids)!r}, str(launcher_rank())).write_text(str(os.getpid())); "
         "from emuchain.emulator.cli import main; main()"
     )

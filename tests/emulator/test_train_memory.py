@@ -1,8 +1,11 @@
-"""What a device keeps does not grow with the number of samples."""
+"""What a device keeps does not grow with the number of samples, and what it takes it gives back."""
 
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emuchain.comm.ranks import Alone
 from emuchain.emulator.config import load_config
@@ -10,6 +13,7 @@ from emuchain.emulator.data.load import load
 from emuchain.emulator.numerics import SliceNumerics
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.train import train
+from emuchain.kernels import arena
 
 DEVICES = 4
 
@@ -41,3 +45,33 @@ def test_act_ram_holds_as_much_for_many_samples_as_for_few(
     assert few == many
     assert max(many.values()) <= 2 * DEVICES + 1 + 16  # in flight, and those that go ahead of an update
     assert all(count >= 1 for count in many.values())
+
+
+@pytest.mark.parametrize("schedule", ["sync", "fpdeep"])
+def test_an_epoch_like_the_one_before_takes_no_memory(
+    monkeypatch: pytest.MonkeyPatch, small_cifar: Path, schedule: str
+) -> None:
+    """All maps and messages come from the arena, and in the second epoch it has them all."""
+    aligned, taken, peaks = arena.aligned, [0], []
+
+    def counting(size: int) -> NDArray[np.uint8]:
+        taken[-1] += size
+        return aligned(size)
+
+    def after_epoch(*_: object) -> None:
+        if tracemalloc.is_tracing():
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        else:
+            tracemalloc.start()
+        taken.append(0)
+
+    data = load(str(small_cifar)).first(320).test_first(40)
+    flags = {"network": "quick-cifar", "devices": DEVICES, "batch": 32, "micro_batch": 16, "schedule": schedule}
+    monkeypatch.setattr(arena, "aligned", counting)
+    config = load_config(None, {**flags, "epochs": 2})
+    train(make_plan(config, 1), data, Alone(), lambda _: None, after_epoch, gather_weights=False)
+    maps_bytes = 4 * 32 * 32 * 32 * 16  # the first layer's outputs
+    assert taken[0] > maps_bytes
+    assert taken[1:] == [0, 0]
+    assert peaks[0] < maps_bytes / 4

@@ -34,6 +34,7 @@ layers = [
   { type = "relu" },
   { type = "average-pool", kernel = 3, stride = 2 },
   { type = "conv", channels = 17, kernel = 1, name = "c" },
+  { type = "lrn", size = 4, alpha = 0.1 },
   { type = "relu" },
   { type = "fc", features = 21, name = "d" },
   { type = "relu" },
