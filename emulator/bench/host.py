@@ -1,0 +1,56 @@
+"""What a benchmark ran on: figures mean little without it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+from typing import Any
+
+import numpy as np
+
+from ... import __version__
+
+
+def describe_host(torch_version: str | None) -> dict[str, Any]:
+    """The processor, its cores that this process may use, the micro-kernel's form, and versions."""
+    import llvmlite
+    import numba
+
+    from ...kernels.form import FORM
+
+    return {
+        "cpu": cpu_model(pathlib.Path("/proc/cpuinfo")),
+        "cores": usable_cores(),
+        "form": FORM.name,
+        "platform": platform.platform(),
+        "versions": {
+            "emuchain": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+            "llvmlite": llvmlite.__version__,
+            "torch": torch_version,
+        },
+    }
+
+
+def usable_cores() -> int:
+    """The cores that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def cpu_model(cpuinfo: pathlib.Path) -> str:
+    """The processor's name as Linux gives it, or else its kind."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name") and ":" in line]
+    return names[0] if names else platform.machine()
+
+
+def host_line(host: dict[str, Any]) -> str:
+    """The host in one line."""
+    versions = ", ".join(f"{name} {version}" for name, version in host["versions"].items() if version)
+    return f"{host['cpu']}, {host['cores']} cores, form {host['form']}; {versions}"

@@ -1,0 +1,159 @@
+"""`bench kernels`: every layer's FP, EB and PG against the multiply-add peak, and against PyTorch.
+
+One thread against one thread. A round times ours, PyTorch's and the peak, one right after the other; shares of the
+peak and ratios are taken within a round, and then the median over the rounds. Operations are counted as usual, those
+with the padding's zeros among them: both sides have the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .ours import OurLayer
+from .peer import PeerLayer
+from .shapes import LISTS, PHASES, Shape
+from .stopwatch import Pace, geometric_mean, interleaved, median_ratio
+
+_PEAK_ROUNDS = 20_000
+_ROUNDING = 1e-4  # of the largest value: far above what the order of sums can make, far below any mistake
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One phase of one layer; medians over `rounds`. None is what was not measured: there is no PyTorch."""
+
+    list: str
+    layer: str
+    network: str
+    samples: int
+    phase: str
+    flop: int
+    rounds: int
+    seconds: float
+    gflops: float
+    peak_gflops: float
+    peak_share: float
+    has_bar: bool
+    torch_seconds: float | None
+    torch_gflops: float | None
+    ratio: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """One phase of a list: ratios to PyTorch over all layers, and the share of the peak over those with a bar."""
+
+    list: str
+    phase: str
+    layers: int
+    ratio_geometric_mean: float | None
+    ratio_minimum: float | None
+    bar_layers: int
+    bar_share_minimum: float | None
+
+
+def measure(lists: Sequence[str], pace: Pace, torch: ModuleType | None) -> Iterator[Row]:
+    """Row by row, as they are done.
+
+    Raises:
+        ArithmeticError: ours and PyTorch do not compute the same.
+    """
+    from ...kernels.peak import FLOP_OF_ROUND, multiply_add
+
+    def peak() -> None:
+        multiply_add(_PEAK_ROUNDS)
+
+    for name in lists:
+        for shape in LISTS[name]:
+            arrays = _arrays(shape)
+            ours = OurLayer(shape, *arrays)
+            peer = None if torch is None else PeerLayer(torch, shape, *arrays)
+            for phase in shape.phases:
+                if peer is not None:
+                    _check(shape, phase, ours.results(phase), peer.results(phase))
+                calls = [_call(ours, phase), peak]
+                if peer is not None:
+                    calls.insert(1, _call(peer, phase))
+                timings = interleaved(calls, pace)
+                peak_s = [seconds / (_PEAK_ROUNDS * FLOP_OF_ROUND) for seconds in timings.pop()]
+                yield row_of(name, shape, phase, peak_s, *timings)
+
+
+def _arrays(shape: Shape) -> tuple[NDArray[np.float32], ...]:
+    """x, w and dy."""
+    random = np.random.Generator(np.random.Philox(key=1))
+    sizes = (
+        (shape.samples, shape.in_channels, *shape.size),
+        (shape.out_channels, shape.in_channels, *shape.kernel),
+        (shape.samples, shape.out_channels, *shape.output),
+    )
+    return tuple(random.standard_normal(size, np.float32) for size in sizes)
+
+
+def _call(layer: OurLayer | PeerLayer, phase: str) -> Callable[[], object]:
+    return {"FP": layer.forward, "EB": layer.error, "PG": layer.gradient}[phase]
+
+
+def _check(shape: Shape, phase: str, ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> None:
+    """A benchmark of wrong results is worth nothing."""
+    distance = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+    if not distance < _ROUNDING:
+        raise ArithmeticError(f"{shape.name}, {phase}: differs from PyTorch by {distance:.1e} of the largest value")
+
+
+def row_of(
+    name: str,
+    shape: Shape,
+    phase: str,
+    peak_s: Sequence[float],
+    ours_s: Sequence[float],
+    torch_s: Sequence[float] | None = None,
+) -> Row:
+    """From the seconds of each round: of one operation at the peak, and of the whole phase, ours and PyTorch's."""
+    return Row(
+        name,
+        shape.name,
+        shape.network,
+        shape.samples,
+        phase,
+        shape.flop,
+        len(ours_s),
+        statistics.median(ours_s),
+        shape.flop / statistics.median(ours_s) / 1e9,
+        1 / statistics.median(peak_s) / 1e9,
+        shape.flop * median_ratio(peak_s, ours_s),
+        shape.has_bar,
+        None if torch_s is None else statistics.median(torch_s),
+        None if torch_s is None else shape.flop / statistics.median(torch_s) / 1e9,
+        None if torch_s is None else median_ratio(torch_s, ours_s),
+    )
+
+
+def summarise(rows: Sequence[Row]) -> list[Summary]:
+    """A summary of each phase of each list."""
+    found = []
+    for name in dict.fromkeys(row.list for row in rows):
+        for phase in PHASES:
+            mine = [row for row in rows if (row.list, row.phase) == (name, phase)]
+            if not mine:
+                continue
+            ratios = [row.ratio for row in mine if row.ratio is not None]
+            shares = [row.peak_share for row in mine if row.has_bar]
+            found.append(
+                Summary(
+                    name,
+                    phase,
+                    len(mine),
+                    geometric_mean(ratios) if ratios else None,
+                    min(ratios, default=None),
+                    len(shares),
+                    min(shares, default=None),
+                )
+            )
+    return found

@@ -1,0 +1,112 @@
+"""Benchmarks as tables: for people on a terminal, or in Markdown for a page."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..tables import percent, table
+from ..units import format_bytes
+from .shapes import BAR_SHARE
+
+if TYPE_CHECKING:
+    from .chain import Comparison, Setting, Side
+    from .kernels import Row, Summary
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    """A table; its first `words` columns are words, the others numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int
+
+    def draw(self) -> None:
+        """Print it for people."""
+        table(self.title, self.columns, self.rows, left=self.columns[: self.words])
+
+    def markdown(self) -> str:
+        """It in Markdown, under its title."""
+        rule = ["---"] * self.words + ["--:"] * (len(self.columns) - self.words)
+        lines = ["| " + " | ".join(cells) + " |" for cells in (self.columns, rule, *self.rows)]
+        return "\n".join([f"**{self.title}**", "", *lines, ""])
+
+
+def kernel_sheet(name: str, rows: Sequence[Row]) -> Sheet:
+    """The rows of one list."""
+    columns = ("network", "layer", "phase", "GFLOP/s", "peak", "of peak", "bar", "PyTorch", "ratio")
+    cells = tuple(
+        (
+            row.network,
+            row.layer,
+            row.phase,
+            f"{row.gflops:.1f}",
+            f"{row.peak_gflops:.1f}",
+            percent(row.peak_share),
+            ("met" if row.peak_share >= BAR_SHARE else "missed") if row.has_bar else "-",
+            "-" if row.torch_gflops is None else f"{row.torch_gflops:.1f}",
+            _ratio(row.ratio),
+        )
+        for row in rows
+    )
+    return Sheet(f"{name}: micro-batches of {rows[0].samples}, one thread", columns, cells, 3)
+
+
+def summary_sheet(summaries: Sequence[Summary]) -> Sheet:
+    """A row for each list and phase."""
+    columns = ("list", "phase", "layers", "ratio, geometric mean", "ratio, least", "with a bar", "least of peak")
+    cells = tuple(
+        (
+            row.list,
+            row.phase,
+            str(row.layers),
+            _ratio(row.ratio_geometric_mean),
+            _ratio(row.ratio_minimum),
+            str(row.bar_layers),
+            "-" if row.bar_share_minimum is None else percent(row.bar_share_minimum),
+        )
+        for row in summaries
+    )
+    return Sheet("Summary", columns, cells, 2)
+
+
+KERNEL_NOTES = (
+    f"Peak: multiply-adds in registers, measured beside each phase. Bar: {BAR_SHARE:.0%} of the peak, for layers of 64"
+    " channels or more and 64 output pixels or more in the micro-batch. Ratio: PyTorch's time over ours, one thread"
+    " each. A network's first layer has no EB, here as in training."
+)
+NO_TORCH = "PyTorch was not measured: it is not installed (`pip install torch==2.13.0`), or --no-torch was given."
+CHAIN_NOTES = (
+    "Each side trains by turns while the other is stopped. samples/s: the median over the turns; its ratio: the median"
+    " of ours to PyTorch's, turn by turn (more is better). Memory: the most at once of the sum of PSS over all"
+    " processes; its ratio: ours to PyTorch's (less is better)."
+)
+
+
+def chain_sheet(setting: Setting, comparison: Comparison) -> Sheet:
+    """A row for each side, and their ratios."""
+    how = f"emuchain, {setting.devices} devices in {setting.ranks} rank{'s' * (setting.ranks != 1)}"
+    rows = [_side_row(how, comparison.ours)]
+    if comparison.torch is not None:
+        rows.append(_side_row(f"PyTorch, {setting.threads} thread{'s' * (setting.threads != 1)}", comparison.torch))
+        rows.append(("ratio", "", _ratio(comparison.ratio), "", _ratio(comparison.memory_ratio)))
+    title = f"{setting.network}, mini-batches of {setting.batch}, micro-batches of {setting.micro_batch}, fpdeep"
+    return Sheet(title, ("side", "turns", "samples/s", "least to most", "memory"), tuple(rows), 1)
+
+
+def _side_row(name: str, side: Side) -> tuple[str, ...]:
+    rates = [turn.rate for turn in side.turns]
+    return (
+        name,
+        str(len(rates)),
+        f"{side.samples_per_s:.1f}",
+        f"{min(rates):.1f} to {max(rates):.1f}",
+        format_bytes(side.peak_bytes),
+    )
+
+
+def _ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"

@@ -1,0 +1,89 @@
+"""The layers that are measured, in three lists: those that training meets at 32x32, and those of ImageNet's size."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+PHASES = ("FP", "EB", "PG")
+
+_BAR_CHANNELS, _BAR_PIXELS = 64, 64
+BAR_SHARE = 0.85
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A convolution of a micro-batch; sizes are (rows, columns)."""
+
+    network: str
+    samples: int
+    in_channels: int
+    out_channels: int
+    size: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int]
+    is_first: bool
+
+    @property
+    def name(self) -> str:
+        """Channels and the size of the input, with all that is not 3x3, stride 1, pad 1."""
+        (rows, columns), (down, across) = self.size, self.kernel
+        text = f"{self.in_channels}->{self.out_channels} @{rows}x{columns}"
+        if (self.kernel, self.stride, self.pad) != ((3, 3), (1, 1), (1, 1)):
+            text += f" {down}x{across} stride {self.stride[0]} pad {self.pad[0]}"
+        return text
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """The size of the output."""
+        rows, columns = (
+            (size + 2 * pad - kernel) // stride + 1
+            for size, kernel, stride, pad in zip(self.size, self.kernel, self.stride, self.pad, strict=True)
+        )
+        return rows, columns
+
+    @property
+    def flop(self) -> int:
+        """Multiplications and additions of one phase, those with the padding's zeros among them; all phases alike."""
+        (rows, columns), (down, across) = self.output, self.kernel
+        return 2 * self.samples * self.out_channels * rows * columns * self.in_channels * down * across
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """All but EB of the first layer: nobody needs the errors of images, so neither we nor PyTorch compute them."""
+        return ("FP", "PG") if self.is_first else PHASES
+
+    @property
+    def has_bar(self) -> bool:
+        """Whether it is large enough that BAR_SHARE of the peak is asked for."""
+        rows, columns = self.output
+        return (
+            min(self.in_channels, self.out_channels) >= _BAR_CHANNELS and self.samples * rows * columns >= _BAR_PIXELS
+        )
+
+
+def _vgg16(samples: int, sizes: tuple[int, int, int, int, int]) -> Iterator[Shape]:
+    """The distinct convolutions of VGG-16 (Simonyan and Zisserman, 2015) on blocks of these sizes."""
+    a, b, c, d, e = sizes
+    layers = [(3, 64, a), (64, 64, a), (64, 128, b), (128, 128, b), (128, 256, c), (256, 256, c)]
+    layers += [(256, 512, d), (512, 512, d), (512, 512, e)]
+    for ic, oc, size in layers:
+        yield Shape("vgg16", samples, ic, oc, (size, size), (3, 3), (1, 1), (1, 1), is_first=ic == 3)
+
+
+def _alexnet(samples: int) -> Iterator[Shape]:
+    """The convolutions of AlexNet (Krizhevsky et al., 2012) without channel groups."""
+    layers = [(3, 96, 227, 11, 4, 0), (96, 256, 27, 5, 1, 2)]
+    layers += [(256, 384, 13, 3, 1, 1), (384, 384, 13, 3, 1, 1), (384, 256, 13, 3, 1, 1)]
+    for ic, oc, size, kernel, stride, pad in layers:
+        yield Shape(
+            "alexnet", samples, ic, oc, (size, size), (kernel,) * 2, (stride,) * 2, (pad,) * 2, is_first=ic == 3
+        )
+
+
+LISTS: dict[str, tuple[Shape, ...]] = {
+    "vgg-cifar-1": tuple(_vgg16(1, (32, 16, 8, 4, 2))),
+    "vgg-cifar-16": tuple(_vgg16(16, (32, 16, 8, 4, 2))),
+    "imagenet-1": (*_vgg16(1, (224, 112, 56, 28, 14)), *_alexnet(1)),
+}

@@ -1,0 +1,138 @@
+"""A training run that takes turns with another one: it goes on only while it is told to.
+
+Two runs on the same cores are compared by letting one go on while the other is stopped (SIGSTOP, SIGCONT), a few
+seconds each, again and again. So a slow moment of the machine hits both, each pays for its start once, and nothing in
+them has to know of it: all that is read is the line that a run prints when a mini-batch is done. A turn begins where
+such a line ended the one before, and ends with the next such line; so it holds whole mini-batches of a steady run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import IO
+
+from ..errors import InputError
+from .family import family, memory_bytes, tell
+
+_DONE = re.compile(r"(\d+)/\d+ samples")
+_LOOK_S = 0.1  # from one look at the memory to the next
+_END_S = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """Samples trained on, and the seconds that it took."""
+
+    samples: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Samples a second."""
+        return self.samples / self.seconds
+
+
+class Run:
+    """The processes of a command that prints `N/M samples` now and then; they end with the `with` block."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.peak_bytes = 0
+        self._name = name
+        self._samples = 0
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `close`
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=dict(environment),
+            text=True,
+            start_new_session=True,  # an interrupt is for the benchmark, which then ends this
+        )
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        assert self._process.stdout is not None
+        threading.Thread(target=_read, args=(self._process.stdout, self._lines), daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started; the others are below it."""
+        return self._process.pid
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def turn(self, least_s: float, *, look_at_memory: bool = False) -> Turn:
+        """Go on until a mini-batch is done after at least `least_s`, then stop.
+
+        Looking at the memory costs time, so that a turn in which that is done is not for timing.
+
+        Raises:
+            InputError: the run has ended.
+        """
+        before = self._samples
+        started_s = time.perf_counter()
+        tell(family(self._process.pid), signal.SIGCONT)
+        while True:
+            line = self._next_line(look_at_memory)
+            done = _DONE.search(line)
+            if done is not None:
+                self._samples = int(done[1])
+                if self._samples > before and time.perf_counter() - started_s >= least_s:
+                    break
+        tell(family(self._process.pid), signal.SIGSTOP)
+        return Turn(self._samples - before, time.perf_counter() - started_s)
+
+    def close(self) -> None:
+        """End all processes of the run."""
+        members = family(self._process.pid)
+        tell(members, signal.SIGCONT)
+        if self._process.poll() is None:
+            self._process.terminate()  # launchers take their ranks with them
+            try:
+                self._process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            tell(members[1:], signal.SIGKILL)
+        self._errors.close()
+
+    def _next_line(self, look_at_memory: bool) -> str:
+        while True:
+            try:
+                line = self._lines.get(timeout=_LOOK_S)
+            except queue.Empty:
+                line = ""
+            if look_at_memory:
+                self.peak_bytes = max(self.peak_bytes, memory_bytes(family(self._process.pid)))
+            if line is None:
+                self._fail()
+            elif line:
+                return line
+
+    def _fail(self) -> None:
+        status = self._process.wait()
+        self._errors.seek(0)
+        said = [line.strip() for line in self._errors if line.strip()]
+        own = [line for line in said if line.startswith("emuchain: ")]
+        last = (own or said or ["it said nothing"])[-1].removeprefix("emuchain: ").removeprefix("error: ")
+        raise InputError(f"{self._name} ended with status {status}: {last}")
+
+
+def _read(stream: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
+    for line in stream:
+        lines.put(line)
+    lines.put(None)

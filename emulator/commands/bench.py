@@ -1,0 +1,180 @@
+"""`emuchain bench`: how fast emuchain is here, beside the machine's peak and beside PyTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...comm.join import launcher_rank
+from ..bench.shapes import LISTS
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..bench.chain import Setting
+    from ..bench.report import Sheet
+    from ..bench.stopwatch import Pace
+
+_FEWEST_RUNS = 7  # for a median that a few bad moments do not move
+_FORM = "EMUCHAIN_KERNEL_FORM"
+
+
+def _number(flag: str, text: str, default: int | None = None, least: int = 1, most: int | None = None) -> Any:
+    kind, shown = click.IntRange(least, most), default is not None
+    return click.option(flag, type=kind, default=default, show_default=shown, metavar="N", help=text)
+
+
+def _output(command: Callable[..., Any]) -> Callable[..., Any]:
+    for flag, name, text in (
+        ("--markdown", "as_markdown", "Print tables in Markdown."),
+        ("--json", "as_json", "Print one JSON object."),
+        ("--no-torch", "no_torch", "Measure emuchain alone."),
+    ):
+        command = click.option(flag, name, is_flag=True, help=text)(command)
+    return command
+
+
+@click.group("bench")
+def bench() -> None:
+    """Measure speed on this machine; beside PyTorch, where it is installed."""
+    if launcher_rank() is not None:
+        raise InputError("`emuchain bench` was started by an MPI launcher; start it alone, it starts ranks itself")
+
+
+@bench.command()
+@click.option(
+    "--list",
+    "lists",
+    multiple=True,
+    type=click.Choice(list(LISTS)),
+    help="Layers to measure; may be given several times.  [default: all lists]",
+)
+@_number("--runs", "Timings of each phase; short ones get more.", _FEWEST_RUNS, _FEWEST_RUNS)
+@click.option("--form", metavar="NAME", help=f"The micro-kernel's form, as {_FORM}.  [default: this processor's]")
+@_output
+def kernels(
+    lists: tuple[str, ...], runs: int, form: str | None, no_torch: bool, as_json: bool, as_markdown: bool
+) -> None:
+    """Speed of every layer's FP, EB and PG.
+
+    The convolutions of VGG-16 and AlexNet: GFLOP/s, share of the measured multiply-add peak, and ratio to PyTorch. One
+    thread against one thread, interleaved; medians.
+    """
+    _check_output(as_json, as_markdown)
+    if form is not None:
+        choose_form(form)
+    from ..bench.stopwatch import Pace
+
+    run_kernels(lists or tuple(LISTS), Pace(runs), not no_torch, as_json, as_markdown)
+
+
+@bench.command()
+@click.option(
+    "--network", default="vgg16-cifar", show_default=True, metavar="WORD", help="One for 3x32x32 images in ten classes."
+)
+@_number("--devices", "Emulated FPGAs.", 8)
+@_number("--ranks", "Ranks that emulate them.  [default: one for each core]")
+@_number("--batch", "Samples of a mini-batch.", 128, most=10_000)
+@_number("--micro-batch", "Samples computed in one block.", 16)
+@_number("--runs", "Timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS)
+@_number("--threads", "PyTorch's threads.  [default: one for each core]")
+@_output
+def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> None:
+    """Speed and memory of the whole chain.
+
+    `emuchain train` with the `fpdeep` schedule on the built-in data set, against plain PyTorch training of the same
+    network on the same cores, by turns; medians.
+    """
+    _check_output(as_json, as_markdown)
+    from ..bench.chain import Setting
+    from ..bench.host import usable_cores
+
+    cores = usable_cores()
+    given["ranks"] = given["ranks"] or min(cores, given["devices"])
+    given["threads"] = given["threads"] or cores
+    run_chain(Setting(**given), not no_torch, as_json, as_markdown)
+
+
+def choose_form(name: str) -> None:
+    """Set the micro-kernel's form, before any kernel is loaded.
+
+    Raises:
+        InputError: there is no such form, or another one is asked for or in use already.
+    """
+    before = os.environ.get(_FORM)
+    if before and before != name:
+        raise InputError(f"--form {name}: but {_FORM} is {before}; unset it, or leave out the flag")
+    os.environ[_FORM] = name
+    try:
+        from ...kernels.form import FORM, FORMS
+    except ValueError as error:
+        raise InputError(f"--form: {error}") from None
+    if name not in FORMS:
+        raise InputError(f"--form {name}: there is no such form; it may be {', '.join(FORMS)}")
+    if FORM.name != name:
+        raise InputError(f"--form {name}: the kernels are loaded as {FORM.name} already; start anew")
+
+
+def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
+    """Measure layers and report; tables are printed list by list, as they are done."""
+    from ..bench import peer
+    from ..bench.host import describe_host, host_line
+    from ..bench.kernels import measure, summarise
+    from ..bench.report import KERNEL_NOTES, NO_TORCH, kernel_sheet, summary_sheet
+
+    torch = peer.load() if with_torch and peer.is_installed() else None
+    host = describe_host(None if torch is None else torch.__version__)
+    if not as_json:
+        print(f"{host_line(host)}\n")
+    rows = []
+    for name, found in itertools.groupby(measure(lists, pace, torch), key=lambda row: row.list):
+        mine = list(found)
+        rows += mine
+        if not as_json:
+            _show(kernel_sheet(name, mine), as_markdown)
+    summary = summarise(rows)
+    if as_json:
+        report: dict[str, Any] = {"host": host, "threads": 1, "runs": pace.rounds}
+        report["rows"] = [dataclasses.asdict(row) for row in rows]
+        report["summary"] = [dataclasses.asdict(row) for row in summary]
+        print(json.dumps(report))
+        return
+    _show(summary_sheet(summary), as_markdown)
+    print(KERNEL_NOTES + ("" if torch else f"\n{NO_TORCH}"))
+
+
+def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
+    """Measure the chain and report."""
+    from ..bench import peer
+    from ..bench.chain import compare, ours_command, torch_command
+    from ..bench.host import describe_host, host_line
+    from ..bench.report import CHAIN_NOTES, NO_TORCH, chain_sheet
+
+    with_torch = with_torch and peer.is_installed()
+    comparison = compare(setting, with_torch)
+    host = describe_host(peer.version() if with_torch else None)
+    if as_json:
+        commands = {"command": ours_command(setting), "torch_command": torch_command(setting) if with_torch else None}
+        report = {"host": host, **commands, **dataclasses.asdict(setting), **dataclasses.asdict(comparison)}
+        print(json.dumps(report))
+        return
+    print(f"{host_line(host)}\n")
+    _show(chain_sheet(setting, comparison), as_markdown)
+    print(CHAIN_NOTES + ("" if with_torch else f"\n{NO_TORCH}"))
+
+
+def _check_output(as_json: bool, as_markdown: bool) -> None:
+    if as_json and as_markdown:
+        raise InputError("--json and --markdown: give one of them")
+
+
+def _show(sheet: Sheet, as_markdown: bool) -> None:
+    if as_markdown:
+        print(sheet.markdown())
+    else:
+        sheet.draw()
