@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
+from ..kernels.window import MOST_PLACES
 from . import shelf
 from .errors import InputError
 from .validation import Model, read_toml, validate
@@ -68,6 +69,15 @@ class Pool(Model):
     kernel: PositivePair
     stride: PositivePair | None = None
     pad: NotNegativePair = (0, 0)
+
+    @pydantic.model_validator(mode="after")
+    def _places_fit_a_byte(self) -> Pool:
+        if self.type == "max-pool" and self.kernel[0] * self.kernel[1] > MOST_PLACES:
+            size = "x".join(map(str, self.kernel))
+            raise ValueError(
+                f"a max-pool's window has at most {MOST_PLACES} places, not {size}; take smaller ones in turn"
+            )
+        return self
 
     @property
     def step(self) -> Pair:

@@ -12,37 +12,48 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
+_Held = tuple[NDArray[np.uint8], int]  # memory, and its address, which takes long to ask for
+
+
 class _Lease:
-    """Owns the memory of one array; numpy keeps it alive as the array's base."""
+    """Owns the memory of one array; NumPy keeps it alive as the array's base."""
 
-    __slots__ = ("__array_interface__", "_memory", "_shelf")
+    __slots__ = ("__array_interface__", "_held", "_shelf")
 
-    def __init__(self, memory: NDArray[np.uint8], shelf: list[NDArray[np.uint8]], form: dict[str, object]) -> None:
-        self._memory, self._shelf, self.__array_interface__ = memory, shelf, form
+    def __init__(self, held: _Held, shelf: list[_Held], form: dict[str, object]) -> None:
+        self._held, self._shelf, self.__array_interface__ = held, shelf, form
 
     def __del__(self) -> None:
-        self._shelf.append(self._memory)
+        self._shelf.append(self._held)
 
 
 class Arena:
     """Hands out arrays; their contents are whatever was there before."""
 
     def __init__(self) -> None:
-        self._shelves: dict[int, list[NDArray[np.uint8]]] = collections.defaultdict(list)
+        self._shelves: dict[int, list[_Held]] = collections.defaultdict(list)
+        self._kinds: dict[tuple[tuple[int, ...], Any], tuple[int, str]] = {}
 
-    def take(self, shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray[Any]:
+    def take(self, shape: tuple[int, ...], dtype: Any = np.float32) -> NDArray[Any]:
         """A C-contiguous array that starts on a cache line."""
-        kind = np.dtype(dtype)
-        size = max(1, math.prod(shape)) * kind.itemsize
+        if (shape, dtype) not in self._kinds:
+            kind = np.dtype(dtype)
+            self._kinds[shape, dtype] = max(1, math.prod(shape)) * kind.itemsize, kind.str
+        size, name = self._kinds[shape, dtype]
         shelf = self._shelves[size]
-        memory = shelf.pop() if shelf else aligned(size)
-        form = {"version": 3, "typestr": kind.str, "shape": shape, "data": (memory.ctypes.data, False)}
-        return np.asarray(_Lease(memory, shelf, form))
+        held = shelf.pop() if shelf else _hold(aligned(size))
+        return np.asarray(
+            _Lease(held, shelf, {"version": 3, "typestr": name, "shape": shape, "data": (held[1], False)})
+        )
+
+
+def _hold(memory: NDArray[np.uint8]) -> _Held:
+    return memory, memory.ctypes.data
 
 
 def aligned(size: int) -> NDArray[np.uint8]:

@@ -46,10 +46,19 @@ def entry_of(builder: ir.IRBuilder, table: ir.Value, place: ir.Value) -> ir.Valu
     return builder.load(builder.inttoptr(at, INDEX.as_pointer()), align=INDEX_BYTES)
 
 
+def lane_bits(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
+    """An integer whose first `count` bits are set."""
+    return builder.sub(builder.shl(index(1), count), index(1))
+
+
+def bits_to_mask(builder: ir.IRBuilder, bits: ir.Value, width: int) -> ir.Value:
+    """The mask of the lanes whose bits are set."""
+    return builder.bitcast(builder.trunc(bits, ir.IntType(width)), ir.VectorType(BIT, width))
+
+
 def first_lanes(builder: ir.IRBuilder, count: ir.Value, width: int) -> ir.Value:
     """The mask of the first `count` lanes."""
-    bits = builder.sub(builder.shl(index(1), count), index(1))
-    return builder.bitcast(builder.trunc(bits, ir.IntType(width)), ir.VectorType(BIT, width))
+    return bits_to_mask(builder, lane_bits(builder, count), width)
 
 
 def masked_load(builder: ir.IRBuilder, pointer: ir.Value, mask: ir.Value, width: int) -> ir.Value:

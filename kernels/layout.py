@@ -98,19 +98,16 @@ def turn(packed: Any, oc: Any, ic: Any, kernel: Any, phase: Any, stride: Any, ou
         while channel < oc:
             panel_row = vectors_of(oc - channel) * WIDTH
             channels = min(panel_row, oc - channel)
-            for i in range(down):
-                for j in range(across):
-                    tap = (phase[0] + i * stride[0]) * kw + phase[1] + j * stride[1]
-                    come = panel + FLOAT_BYTES * (lane * taps + tap) * panel_row
-                    to = _row_of(target, row, (oc - 1 - channel) * down * across + i * across + j)
-                    _transpose(come, taps * panel_row, width, channels, to, -down * across * row)
+            for some in range(0, width, SIDE):  # in this order memory is read along
+                come_from, put_to = panel + FLOAT_BYTES * (lane + some) * taps * panel_row, target + FLOAT_BYTES * some
+                for i in range(down):
+                    for j in range(across):
+                        tap = (phase[0] + i * stride[0]) * kw + phase[1] + j * stride[1]
+                        come = come_from + FLOAT_BYTES * tap * panel_row
+                        k = ((oc - 1 - channel) * down + i) * across + j
+                        to, step = put_to + FLOAT_BYTES * k * row, -down * across * row
+                        _transpose(come, taps * panel_row, min(SIDE, width - some), channels, to, step)
             panel += FLOAT_BYTES * depth * panel_row
             channel += panel_row
         target += FLOAT_BYTES * oc * down * across * row
         lane += row
-
-
-@compiled
-def _row_of(panel: Any, row: Any, k: Any) -> Any:
-    """The address of a panel's row."""
-    return panel + FLOAT_BYTES * k * row

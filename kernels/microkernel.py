@@ -27,20 +27,24 @@ from .tile import run_tiles
 
 WIDTH, MOST_VECTORS = FORM.width, FORM.vectors
 _PIXELS = np.array(FORM.pixels)
-_STEPS = 256  # of k at a time: the panel stays in the caches while all pixels of a block pass by it
-_BLOCK = 768  # pixels at a time: a block's sums stay in the second cache while all steps pass by them
+_STEPS = (
+    72  # of k at a time, in FP and EB: a panel of them stays in the first cache while all pixels of a block pass by
+)
+_BLOCK = 384  # pixels at a time: their sums stay in the second cache while all steps pass by
+_ROW_STEPS = 384  # of k at a time, in PG: its panel is read in order, and its sums, the gradients, are far away
+
+
+@compiled
+def even_share(total: Any, most: Any) -> Any:
+    """The size of the next of as few parts as may be, none larger than `most`, nor much smaller than the others."""
+    parts = (total + most - 1) // most
+    return (total + parts - 1) // parts
 
 
 @compiled
 def vectors_of(lanes: Any) -> Any:
-    """How many vectors the next block of lanes takes, where so many lanes are left.
-
-    One vector too many is shared out, for narrow tiles are slow.
-    """
-    left = (lanes + WIDTH - 1) // WIDTH
-    if left <= MOST_VECTORS:
-        return left
-    return (left + 1) // 2 if left == MOST_VECTORS + 1 and MOST_VECTORS > 2 else MOST_VECTORS
+    """How many vectors the next block of lanes takes, where so many lanes are left."""
+    return even_share((lanes + WIDTH - 1) // WIDTH, MOST_VECTORS)
 
 
 @compiled
@@ -80,7 +84,7 @@ def _run(
             size, tiles = left, 1
         c_q, a_q = c_pixel + INDEX_BYTES * done, a_pixel + INDEX_BYTES * done
         run_tiles(vectors, size, c, c_q, c_step, a, a_q, a_k, b, b_step, steps, tiles, lanes, fresh, ahead, ahead_end)
-        ahead = min(ahead + LINE_BYTES * steps * tiles, ahead_end)
+        ahead += LINE_BYTES * steps * tiles
         done += size * tiles
 
 
@@ -108,13 +112,15 @@ def contract(
             row = vectors * WIDTH
             width = min(row, lanes - lane)
             target = c + FLOAT_BYTES * lane
-            for k in range(0, depth, _STEPS):
-                steps, begin = min(_STEPS, depth - k), 1 if fresh and k == 0 else 0
+            k = 0
+            while k < depth:
+                steps, begin = even_share(depth - k, _STEPS), 1 if fresh and k == 0 else 0
                 part = panel + FLOAT_BYTES * k * row
                 a_ks = a_k + INDEX_BYTES * k
                 after = part + FLOAT_BYTES * steps * row
                 end = after + FLOAT_BYTES * _STEPS * row
                 _run(vectors, target, c_q, c_step, a, a_q, a_ks, part, row, steps, count, width, begin, after, end)
+                k += steps
             panel += FLOAT_BYTES * depth * row
             lane += row
 
@@ -134,15 +140,15 @@ def contract_rows(
     fresh: Any,
 ) -> None:
     """PG: c packed in panels of padded lanes, c_pixel counts its rows; b[k * b_step + l]."""
-    space = np.empty((min(_STEPS, depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32)
+    space = np.empty((min(_ROW_STEPS, depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32)
     panel = (space.ctypes.data + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
     target, lane = c, 0
     while lane < lanes:
         vectors = vectors_of(lanes - lane)
         row = vectors * WIDTH
         width = min(row, lanes - lane)
-        for k in range(0, depth, _STEPS):
-            steps, begin = min(_STEPS, depth - k), 1 if fresh and k == 0 else 0
+        for k in range(0, depth, _ROW_STEPS):
+            steps, begin = min(_ROW_STEPS, depth - k), 1 if fresh and k == 0 else 0
             for step in range(steps):
                 place = panel + FLOAT_BYTES * step * row
                 copy(place, b + FLOAT_BYTES * ((k + step) * b_step + lane), width)

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from .arrays import Floats, source, target
 from .compiled import compiled
-from .window import Pair, output_size, pair
+from .window import MOST_PLACES, Pair, output_size, pair
 
 Places = NDArray[np.uint8]
 _Window = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
-
-MOST_PLACES = 255  # in a window: a place is a byte
 
 
 def max_forward(x: Floats, y: Floats, places: Places, *, kernel: Pair, stride: Pair, pad: Pair) -> None:

@@ -7,7 +7,18 @@ from typing import Any
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from .emit import address, first_lanes, index, masked_load, masked_store, numbers_only, shuffle, vector
+from .emit import (
+    FLOAT_BYTES,
+    address,
+    bits_to_mask,
+    index,
+    lane_bits,
+    masked_load,
+    masked_store,
+    numbers_only,
+    shuffle,
+    vector,
+)
 
 SIDE = 16  # of a block
 
@@ -37,6 +48,24 @@ def _transposed(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
     return result
 
 
+def _lines(builder: ir.IRBuilder, base: ir.Value, step: ir.Value) -> list[ir.Value]:
+    """The address of each line of a block."""
+    return [address(builder, base, builder.mul(index(number), step), vector(SIDE)) for number in range(SIDE)]
+
+
+def _some_lines(
+    builder: ir.IRBuilder, base: ir.Value, step: ir.Value, count: ir.Value, run: ir.Value
+) -> list[tuple[ir.Value, ir.Value]]:
+    """Address and mask of each line; a line beyond the count stands for the last one, with an empty mask."""
+    found, offset, full = [], index(0), lane_bits(builder, run)
+    for number in range(SIDE):
+        known = builder.icmp_signed("<", index(number), count)
+        offset = builder.add(offset, builder.select(known, step, index(0))) if number else offset
+        mask = bits_to_mask(builder, builder.select(known, full, index(0)), SIDE)
+        found.append((address(builder, base, offset, vector(SIDE)), mask))
+    return found
+
+
 @intrinsic
 def transpose_block(
     context: Any, source: Any, source_step: Any, rows: Any, columns: Any, out: Any, out_step: Any
@@ -48,19 +77,19 @@ def transpose_block(
 
     def generate(builder: ir.IRBuilder, *values: ir.Value) -> None:
         source, source_step, rows, columns, out, out_step = values
-
-        def lines(base: ir.Value, step: ir.Value, count: ir.Value, run: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
-            """Address and mask of each line; a line beyond the count stands for the last one, with an empty mask."""
-            found = []
-            for number in range(SIDE):
-                known = builder.icmp_signed("<", index(number), count)
-                line = builder.select(known, index(number), builder.sub(count, index(1)))
-                place = address(builder, base, builder.mul(line, step), vector(SIDE))
-                found.append((place, first_lanes(builder, builder.select(known, run, index(0)), SIDE)))
-            return found
-
-        taken = [masked_load(builder, place, mask, SIDE) for place, mask in lines(source, source_step, rows, columns)]
-        for row, (place, mask) in zip(_transposed(builder, taken), lines(out, out_step, columns, rows), strict=True):
-            masked_store(builder, row, place, mask, SIDE)
+        is_whole = builder.icmp_signed("==", builder.add(rows, columns), index(2 * SIDE))
+        with builder.if_else(is_whole) as (whole, part):
+            with whole:
+                taken = [builder.load(place, align=FLOAT_BYTES) for place in _lines(builder, source, source_step)]
+                for row, place in zip(_transposed(builder, taken), _lines(builder, out, out_step), strict=True):
+                    builder.store(row, place, align=FLOAT_BYTES)
+            with part:
+                taken = [
+                    masked_load(builder, place, mask, SIDE)
+                    for place, mask in _some_lines(builder, source, source_step, rows, columns)
+                ]
+                lines = _some_lines(builder, out, out_step, columns, rows)
+                for row, (place, mask) in zip(_transposed(builder, taken), lines, strict=True):
+                    masked_store(builder, row, place, mask, SIDE)
 
     return numbers_only(6, generate)

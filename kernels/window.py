@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 Pair = int | tuple[int, int]
+MOST_PLACES = 255  # in the window of a max-pool, for a place is a byte
 
 
 def pair(value: Pair) -> tuple[int, int]:

@@ -187,6 +187,10 @@ BAD = {
         described(SIZED + ", kernel = [1, 11], pad = [0, 1]", FC, SOFTMAX),
         ["layers[0]", "`kernel` = 11"],
     ),
+    "pool of too many places": (
+        described(CONV, 'type = "max-pool", kernel = [5, 52]', FC, SOFTMAX),
+        ["layers[1]", "at most 255", "5x52"],
+    ),
     "pool too large": (described(CONV, 'type = "max-pool", kernel = 7', FC, SOFTMAX), ["layers[1]", "`kernel` = 7"]),
     "pad of a kernel": (described(CONV + ", pad = 3", FC, SOFTMAX), ["layers[0]", "`pad` = 3"]),
     "pad of a pool": (described(FC, 'type = "max-pool", kernel = 2, pad = 2', SOFTMAX), ["layers[1]", "`pad` = 2"]),
