@@ -1,5 +1,7 @@
 """What a device keeps does not grow with the number of samples, and what it takes it gives back."""
 
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -75,3 +77,29 @@ def test_an_epoch_like_the_one_before_takes_no_memory(
     assert taken[0] > maps_bytes
     assert taken[1:] == [0, 0]
     assert peaks[0] < maps_bytes / 4
+
+
+_PEAKS = """
+import resource, sys
+from emuchain.comm.ranks import Alone
+from emuchain.emulator.config import load_config
+from emuchain.emulator.data.load import load
+from emuchain.emulator.plan import make_plan
+from emuchain.emulator.train import train
+
+def on_step(result):
+    if result.step + 1 in (10, 1000):
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+flags = {"devices": 4, "batch": 4, "micro_batch": 2, "schedule": "fpdeep", "learning_rate": 0.001}
+data = load("shapes").first(4000).test_first(1)
+train(make_plan(load_config(None, flags), 1), data, Alone(), on_step, lambda *_: None, gather_weights=False)
+"""
+
+
+@pytest.mark.slow
+def test_peak_memory_is_flat_from_step_10_to_step_1000() -> None:
+    """The process's own peak; what little it grows by are the losses and times that are kept of each step."""
+    done = subprocess.run([sys.executable, "-c", _PEAKS], capture_output=True, text=True, check=True, timeout=500)
+    early_kib, late_kib = map(int, done.stdout.split())
+    assert late_kib - early_kib < 1024, f"{early_kib} KiB at step 10, {late_kib} KiB at step 1000"
