@@ -90,9 +90,10 @@ def numbers_only(arguments: int, generate: Callable[..., None]) -> Any:
     return types.void(*[types.int64] * arguments), emit
 
 
-def prefetch(builder: ir.IRBuilder, place: ir.Value) -> None:
-    """Ask for the cache line of an address, for reading, into the second cache; any address will do."""
+def prefetch(builder: ir.IRBuilder, place: ir.Value, *, to_write: bool = False) -> None:
+    """Ask for the cache line of an address: to read, from the second cache on, or to write. Any address will do."""
+    hints = (1, 3, 1) if to_write else (0, 2, 1)
     name, byte = "llvm.prefetch.p0", ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    builder.call(function, [builder.inttoptr(place, byte), *(ir.Constant(INT, value) for value in (0, 2, 1))])
+    builder.call(function, [builder.inttoptr(place, byte), *(ir.Constant(INT, value) for value in hints)])

@@ -42,15 +42,17 @@ def frame(maps: Any, pitch: Any, samples: Any, channels: Any, size: Any, before:
             else:
                 _transpose(come, pitch, h * w, channels, begin, h * w)
             continue
-        for channel in range(channels):
-            plane = begin + FLOAT_BYTES * channel * hp * wp
-            clear(plane, top)
-            for row in range(h - 1):
-                clear(plane + FLOAT_BYTES * (top + row * wp + w), gap)
-            clear(plane + FLOAT_BYTES * (top + (h - 1) * wp + w), bottom)
-        for row in range(h):
-            to = begin + FLOAT_BYTES * (top + row * wp)
-            _transpose(come + FLOAT_BYTES * row * w * pitch, pitch, w, channels, to, hp * wp)
+        for channel in range(0, channels, SIDE):  # some planes at a time, each from its beginning to its end
+            some = min(SIDE, channels - channel)
+            for number in range(some):
+                plane = begin + FLOAT_BYTES * (channel + number) * hp * wp
+                clear(plane, top)
+                for row in range(h - 1):
+                    clear(plane + FLOAT_BYTES * (top + row * wp + w), gap)
+                clear(plane + FLOAT_BYTES * (top + (h - 1) * wp + w), bottom)
+            for row in range(h):
+                to = begin + FLOAT_BYTES * (channel * hp * wp + top + row * wp)
+                _transpose(come + FLOAT_BYTES * (row * w * pitch + channel), pitch, w, some, to, hp * wp)
 
 
 @compiled

@@ -9,6 +9,8 @@ from numba.extending import intrinsic
 
 from .emit import (
     FLOAT_BYTES,
+    INDEX,
+    LINE_BYTES,
     address,
     bits_to_mask,
     index,
@@ -16,6 +18,7 @@ from .emit import (
     masked_load,
     masked_store,
     numbers_only,
+    prefetch,
     shuffle,
     vector,
 )
@@ -83,6 +86,8 @@ def transpose_block(
                 taken = [builder.load(place, align=FLOAT_BYTES) for place in _lines(builder, source, source_step)]
                 for row, place in zip(_transposed(builder, taken), _lines(builder, out, out_step), strict=True):
                     builder.store(row, place, align=FLOAT_BYTES)
+                    further = builder.add(builder.ptrtoint(place, INDEX), index(2 * LINE_BYTES))
+                    prefetch(builder, further, to_write=True)
             with part:
                 taken = [
                     masked_load(builder, place, mask, SIDE)

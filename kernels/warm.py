@@ -17,8 +17,9 @@ def compile_all() -> None:
         array.flags.writeable = False
         address_of(array)
     x = np.ones_like(x)
-    _convolve(x)
-    _convolve(np.ones((1, 3, 3, 4), np.float32)[..., :2])
+    _convolve(x, padding=1)
+    _convolve(np.ones((1, 3, 3, 4), np.float32)[..., :2], padding=1)
+    _convolve(x, padding=0)  # the whole map, as in a fully connected layer
     y, b, window = np.ones_like(x), np.ones(2, np.float32), {"kernel": 2, "stride": 1, "pad": 0}
     bias.add_bias(y, b)
     relu.forward(y)
@@ -41,15 +42,15 @@ def compile_all() -> None:
     sgd.update(b, b, b, count=1, learning_rate=0.1, momentum=0.9, weight_decay=1e-4)
 
 
-def _convolve(x: conv.Floats) -> None:
-    of = conv.Convolution(2, 2, (3, 3), (3, 3), (1, 1), (1, 1))
+def _convolve(x: conv.Floats, padding: int) -> None:
+    of = conv.Convolution(2, 2, (3, 3), (3, 3), (1, 1), (padding, padding))
     packed, frame = of.pack(np.ones((2, 2, 3, 3), np.float32)), np.empty(of.frame_shape(1), np.float32)
-    turned, y = np.empty(of.turned_size, np.float32), np.empty_like(x)
+    turned, y, dx = np.empty(of.turned_size, np.float32), np.empty((1, *of.output, 2), np.float32), np.empty_like(x)
     of.turn(packed, turned)
     of.frame(x, frame)
     of.forward(y, frame, packed, fresh=True)
     of.error_frame(y, np.empty(of.error_frame_shape(1), np.float32))
-    of.error(y, np.empty(of.error_frame_shape(1), np.float32), turned, fresh=True)
+    of.error(dx, np.empty(of.error_frame_shape(1), np.float32), turned, fresh=True)
     of.gradient(packed, frame, y, fresh=True)
     of.unpack(packed)
 
