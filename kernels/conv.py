@@ -198,7 +198,7 @@ class Convolution:
         target = _whole(out, self.frame_shape(samples), "out")
         pad = self._geometry.pad
         if out.size:
-            layout.frame(place, pitch, samples, self.in_channels, self.size, pad, pad, target)
+            layout.frame(place, pitch, samples, self.in_channels, self.size, pad, pad, False, target)
 
     def error_frame(self, dy: Floats, out: Floats) -> None:
         """Put the output errors dy (n, ho, wo, oc) into the frame that `error` reads."""
@@ -206,7 +206,7 @@ class Convolution:
         place, pitch = _place(dy, (samples, *self.output, self.out_channels), "dy")
         target = _whole(out, self.error_frame_shape(samples), "out")
         if out.size:
-            layout.frame(place, pitch, samples, g.oc, g.output, g.error_before, g.error_after, target)
+            layout.frame(place, pitch, samples, g.oc, g.output, g.error_before, g.error_after, True, target)
 
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
         """FP: add to y (n, ho, wo, oc) in place; or put it there, where `fresh`."""
@@ -265,7 +265,7 @@ class Convolution:
         samples, g = len(dx), self._geometry
         lanes = np.empty((samples, g.ic), np.float32)
         if not fresh:
-            layout.frame(place, pitch, samples, self.in_channels, self.size, (0, 0), (0, 0), lanes.ctypes.data)
+            layout.frame(place, pitch, samples, self.in_channels, self.size, (0, 0), (0, 0), False, lanes.ctypes.data)
         pixel, a_pixel, a_k = self._error_tables(samples)[0].places
         contract(lanes.ctypes.data, pixel, g.ic, samples, g.ic, source, a_pixel, a_k, g.oc, weights, fresh)
         layout.unframe(lanes.ctypes.data, samples, self.in_channels, self.size[0] * self.size[1], place, pitch)
@@ -294,23 +294,28 @@ class Convolution:
 
         Rows fall into as many classes as the stride says: kernel row u meets those rows r only where r + pad - u is a
         multiple of the stride, and then output row (r + pad - u) / stride. So the errors need no holes between them.
+        Products go down the channels, and up each map, as u and v rise. The frame is flipped and pixels are taken from
+        the last to the first, so that all reading goes forward, which processors are quicker at.
         """
         key = "error", samples
         if key not in self._tables:
             g = self._geometry
             hp, wp = g.error_framed
-            (h, w), (sh, sw), before = g.size, g.stride, g.error_before
+            (h, w), (sh, sw), before, size = g.size, g.stride, g.error_before, g.oc * hp * wp
             found = []
             for phase in self._phases:
                 rows, columns = phase.rows, phase.columns
                 down = before[0] + (rows.start + g.pad[0] - phase.first[0]) // sh
                 right = before[1] + (columns.start + g.pad[1] - phase.first[1]) // sw
+                begin = hp * wp - 1 - (down * wp + right)  # in the plane of the last channel, which comes first
                 found.append(
                     _Tables.of(
-                        _offsets((samples, h * w), (len(rows), sh * w), (len(columns), sw))
-                        + (rows.start * w + columns.start),
-                        _offsets((samples, g.oc * hp * wp), (len(rows), wp), (len(columns), 1)) + (down * wp + right),
-                        _offsets((g.oc, -hp * wp), (phase.down, -wp), (phase.across, -1)) + (g.oc - 1) * hp * wp,
+                        _backwards(
+                            _offsets((samples, h * w), (len(rows), sh * w), (len(columns), sw))
+                            + (rows.start * w + columns.start)
+                        ),
+                        _backwards(_offsets((samples, size), (len(rows), -wp), (len(columns), -1)) + begin),
+                        _offsets((g.oc, hp * wp), (phase.down, wp), (phase.across, 1)),
                     )
                 )
             self._tables[key] = found
@@ -345,6 +350,10 @@ def _add_nothing(target: Floats, fresh: bool) -> None:
 
 def _new(size: int) -> Floats:
     return aligned(FLOAT_BYTES * size).view(np.float32)
+
+
+def _backwards(offsets: Offsets) -> Offsets:
+    return np.ascontiguousarray(offsets[::-1])
 
 
 def _place(maps: Floats, shape: tuple[int, ...], name: str) -> tuple[int, int]:

@@ -28,31 +28,43 @@ def _transpose(source: Any, source_step: Any, rows: Any, columns: Any, out: Any,
 
 
 @compiled
-def frame(maps: Any, pitch: Any, samples: Any, channels: Any, size: Any, before: Any, after: Any, out: Any) -> None:
-    """Put maps into their frame; before and after are the (rows, columns) of zeros on either side."""
+def frame(
+    maps: Any, pitch: Any, samples: Any, channels: Any, size: Any, before: Any, after: Any, flipped: Any, out: Any
+) -> None:
+    """Put maps into their frame; before and after are the (rows, columns) of zeros on either side.
+
+    Flipped, each sample's frame is turned round as a whole, its last number first.
+    """
     h, w = size
     hp, wp = before[0] + h + after[0], before[1] + w + after[1]
     top, gap, bottom = before[0] * wp + before[1], before[1] + after[1], after[1] + after[0] * wp
+    way, area, first = 1, hp * wp, 0
+    if flipped:
+        top, bottom = bottom, top
+        way, first = -1, channels - 1
     for sample in range(samples):
-        begin = out + FLOAT_BYTES * sample * channels * hp * wp
+        begin = out + FLOAT_BYTES * sample * channels * area
         come = maps + FLOAT_BYTES * sample * h * w * pitch
         if top + gap + bottom == 0:
-            if h * w == 1:
+            if h * w == 1 and not flipped:
                 copy(begin, come, channels)
             else:
-                _transpose(come, pitch, h * w, channels, begin, h * w)
+                pixel = h * w - 1 if flipped else 0
+                to = begin + FLOAT_BYTES * first * area
+                _transpose(come + FLOAT_BYTES * pixel * pitch, way * pitch, h * w, channels, to, way * area)
             continue
         for channel in range(0, channels, SIDE):  # some planes at a time, each from its beginning to its end
             some = min(SIDE, channels - channel)
-            for number in range(some):
-                plane = begin + FLOAT_BYTES * (channel + number) * hp * wp
+            for number in range(channel, channel + some):
+                plane = begin + FLOAT_BYTES * (first + way * number) * area
                 clear(plane, top)
                 for row in range(h - 1):
                     clear(plane + FLOAT_BYTES * (top + row * wp + w), gap)
                 clear(plane + FLOAT_BYTES * (top + (h - 1) * wp + w), bottom)
             for row in range(h):
-                to = begin + FLOAT_BYTES * (channel * hp * wp + top + row * wp)
-                _transpose(come + FLOAT_BYTES * (row * w * pitch + channel), pitch, w, some, to, hp * wp)
+                pixel = (h - 1 - row) * w + w - 1 if flipped else row * w
+                to = begin + FLOAT_BYTES * ((first + way * channel) * area + top + row * wp)
+                _transpose(come + FLOAT_BYTES * (pixel * pitch + channel), way * pitch, w, some, to, way * area)
 
 
 @compiled
