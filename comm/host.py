@@ -12,9 +12,10 @@ import os
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .message import Message
+if TYPE_CHECKING:
+    from .message import Message
 
 _SPINS_BEFORE_SLEEP = 10
 _SHORTEST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 1e-3
@@ -78,7 +79,8 @@ def run(
                 waiting.append((device.send(None), device))
             except StopIteration:
                 pass
-            _poll(pumps)
+            if runnable:  # messages move on while others compute
+                _poll(pumps)
         moved = _poll(pumps)
         runnable.extend(device for mailbox, device in waiting if mailbox)
         if runnable:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from .mpi import launcher_rank, world
 from .ranks import Alone, MpiRanks, Ranks
 
+_LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+_SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 _NOT_OF_ONE_KIND = (
     "mpiexec and mpi4py's MPI library are not of one kind; use the mpiexec in this environment's bin folder"
 )
-_SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 
 class LaunchError(Exception):
     """The launcher and the MPI library of this environment do not go together; `str` is a line for the user."""
+
+
+def launcher_rank() -> int | None:
+    """This process's rank as mpiexec, srun or the like set it; None if it was started without."""
+    for name in _LAUNCHER_VARIABLES:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
 
 
 def join() -> Ranks:
@@ -23,15 +32,14 @@ def join() -> Ranks:
     Raises:
         LaunchError: mpi4py is missing, or the launcher is another MPI's.
     """
-    rank = launcher_rank()
-    if rank is None:
+    if launcher_rank() is None:
         tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
         if tasks != "1":
             raise LaunchError(f"srun started {tasks} tasks without MPI, each would run alone: try `srun --mpi=pmi2`")
         return Alone()
     _check_kind()
     try:
-        ranks = MpiRanks(world())
+        ranks = MpiRanks(_world())
     except ImportError as error:
         raise LaunchError(
             f"started by an MPI launcher, but mpi4py does not load ({error}); install `emuchain[mpi-mpich]`"
@@ -41,6 +49,13 @@ def join() -> Ranks:
     if expected > 1 and ranks.size == 1:
         raise LaunchError(f"the launcher started {expected} ranks, but each finds itself alone: {_NOT_OF_ONE_KIND}")
     return ranks
+
+
+def _world() -> Any:
+    """A clone of the world's communicator; importing MPI starts it."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.Clone()
 
 
 def _check_kind() -> None:

@@ -1,12 +1,11 @@
 """MPI as a transport: streams between neighbouring ranks, non-blocking, with receives posted ahead.
 
-The only file that imports mpi4py. Everything goes through a communicator that is a clone of the one handed in.
+Everything goes through a communicator that is a clone of the one handed in.
 """
 
 from __future__ import annotations
 
 import collections
-import os
 from typing import Any
 
 import numpy as np
@@ -17,29 +16,6 @@ from .host import Mailbox
 from .message import Format, Message
 
 _POSTED_AHEAD = 2
-_LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-
-
-def launcher_rank() -> int | None:
-    """This process's rank as mpiexec, srun or the like set it; None if it was started without."""
-    for name in _LAUNCHER_VARIABLES:
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    return None
-
-
-def world() -> Any:
-    """A clone of the world's communicator; importing MPI starts it."""
-    from mpi4py import MPI
-
-    return MPI.COMM_WORLD.Clone()
-
-
-def library_version() -> str:
-    """The MPI library's name and version in one line."""
-    from mpi4py import MPI
-
-    return " ".join(MPI.Get_library_version().split("\n")[0].split()[:4]).strip(" ,")
 
 
 class Sender:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import Any
 
 from ...comm.ranks import Ranks
-from ...kernels.warm import compile_all
 from ..config import about_data, blaming, load_config
 from ..data.dataset import Dataset
 from ..data.load import load
-from ..errors import InputError
 from ..plan import Plan, check_data, make_plan
-from ..progress import EpochRow, Progress, SilentProgress, make_progress
+from ..progress import EpochRow, Progress, make_progress
 from ..results import (
     Record,
     check_writable,
@@ -26,57 +25,42 @@ from ..results import (
 from ..tables import device_rows, link_rows
 from ..train import EpochResult, StepResult, Weights, train
 from ..units import format_time_ps
+from . import part
+from .kernels import load as load_kernels
 
 
 def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -> None:
-    """Train as configured; rank 0 shows progress and writes results.
+    """On rank 0: train as configured on all ranks, show progress and write results.
 
     Raises:
-        InputError: on every rank alike, whatever rank found it.
+        InputError: the configuration does not hold, or the data.
     """
-    plan, data = _agree(ranks, config_file, flags)
-    config = plan.config
-    progress = make_progress(config.progress) if ranks.rank == 0 else SilentProgress()
-    with progress:
-        _compile(ranks)
+    with blaming(config_file, flags):
+        config = load_config(config_file, flags)
+        if config.out is not None:
+            check_writable(config.out)
+    with make_progress(config.progress) as progress:
+        ranks.in_turn(functools.partial(load_kernels, progress.note))
+        with blaming(config_file, flags):
+            plan = make_plan(config, ranks.size)
+            data = _load(plan)
+        ranks.start(functools.partial(part.take, plan, part.Gist.of(data)))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
         recorder = _Recorder(plan, data, ranks.describe(), progress)
         train(plan, data, ranks, recorder.step, recorder.epoch, gather_weights=config.out is not None)
-    if ranks.rank == 0:
-        recorder.summary()
+    recorder.summary()
 
 
-def _agree(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -> tuple[Plan, Dataset]:
-    """Plan and data on this rank; if any rank fails, all fail with the same line."""
-    problem, plan, data = None, None, None
-    try:
-        with blaming(config_file, flags):
-            config = load_config(config_file, flags)
-            plan = make_plan(config, ranks.size)
-            if config.out is not None and ranks.rank == 0:
-                check_writable(config.out)
-            with about_data(config):
-                data = load(config.data)
-            check_data(plan, data.shape, data.n_classes, config.data)
-            if config.samples is not None:
-                data = data.first(config.samples)
-            if config.test_samples is not None:
-                data = data.test_first(config.test_samples)
-    except InputError as error:
-        problem = str(error)
-    problems = [found for found in ranks.share(problem) if found is not None]
-    if problems or plan is None or data is None:
-        raise InputError(problems[0])
-    return plan, data
-
-
-def _compile(ranks: Ranks) -> None:
-    """Compile on rank 0, so that the others find everything in the cache."""
-    for turn in (ranks.rank == 0, ranks.rank > 0):
-        if turn:
-            compile_all()
-        ranks.share(None)
+def _load(plan: Plan) -> Dataset:
+    """The data that the configuration asks for, if the network takes it."""
+    config = plan.config
+    with about_data(config):
+        data = load(config.data)
+    check_data(plan, data.shape, data.n_classes, config.data)
+    if config.samples is not None:
+        data = data.first(config.samples)
+    return data if config.test_samples is None else data.test_first(config.test_samples)
 
 
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from emuchain.comm.join import LaunchError, join
-from emuchain.comm.mpi import launcher_rank
+from emuchain.comm.join import LaunchError, join, launcher_rank
 from emuchain.comm.ranks import Alone
 
 VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -46,3 +45,68 @@ def test_a_crowd_without_the_other_side(mpiexec) -> None:  # type: ignore[no-unt
         "print('heard') if ranks.rank == 0 else None"
     )
     assert mpiexec(3, ["-c", program]).stdout.strip() == "heard"
+
+
+TASKS = """
+import functools, sys
+from emuchain.comm import ranks as module
+from emuchain.comm.join import join
+ranks = join()
+done = []
+
+def work(word, ranks):
+    everybody = ranks.share(word)
+    done.append((word, everybody == [word] * ranks.size, ranks.running))
+
+if ranks.rank == 0:
+    for word in ("dig", "fill"):
+        ranks.start(functools.partial(work, word))
+        work(word, ranks)
+        ranks.running = False
+    ranks.dismiss(7)
+    status = 7
+else:
+    try:
+        ranks.follow()
+    except module.Dismissed as dismissed:
+        status = dismissed.status
+assert done == [("dig", True, True), ("fill", True, True)], done
+assert not ranks.running
+sys.exit(status)
+"""
+
+
+def test_ranks_do_the_tasks_of_rank_0_until_it_dismisses_them(mpiexec) -> None:  # type: ignore[no-untyped-def]  # a fixture
+    """And then all have the status that it names."""
+    mpiexec(4, ["-c", TASKS], status=7)
+
+
+IN_TURN = """
+import sys, time
+from pathlib import Path
+from emuchain.comm.join import join
+ranks, mark = join(), Path(sys.argv[1], "done")
+seen = []
+
+def task():
+    seen.append(mark.exists())
+    time.sleep(0.3 * (ranks.rank == 0))
+    mark.touch()
+
+ranks.in_turn(task)
+assert seen == [ranks.rank > 0], (ranks.rank, seen)
+ranks.share(None)
+"""
+
+
+def test_the_first_rank_of_a_machine_goes_first(mpiexec, tmp_path) -> None:  # type: ignore[no-untyped-def]  # fixtures
+    mpiexec(4, ["-c", IN_TURN, tmp_path])
+
+
+def test_alone_nobody_else_has_tasks() -> None:
+    ranks, done = Alone(), []
+    ranks.start(done.append)
+    ranks.in_turn(lambda: done.append("turn"))
+    ranks.dismiss(1)
+    assert done == ["turn"]
+    assert not ranks.running

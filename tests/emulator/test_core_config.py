@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import click
 import click.testing
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.cli import Session, commands
+from emuchain.emulator.command_line import commands
 from emuchain.emulator.commands import train as train_command
 from emuchain.emulator.config import RUN_ONLY_KEYS, Config, load_config
 from emuchain.emulator.errors import InputError
+from emuchain.emulator.session import Session
 
 # A value other than the default for each key, as a flag, as TOML, and as Python has it.
 OTHERS: dict[str, tuple[str, str, Any]] = {
@@ -54,7 +56,8 @@ def test_this_test_knows_every_key() -> None:
 
 @pytest.mark.parametrize("command", ["train", "simulate", "schedule"])
 def test_every_key_has_a_flag_with_a_line_of_help(command: str) -> None:
-    flags = {flag for parameter in commands.commands[command].params for flag in parameter.opts}
+    found = commands.commands[command]
+    flags = {flag for parameter in found.get_params(click.Context(found)) for flag in parameter.opts}
     keys = {key: field for key, field in Config.model_fields.items() if command == "train" or key not in RUN_ONLY_KEYS}
     assert {"--" + key.replace("_", "-") for key in keys} <= flags
     shown = click.testing.CliRunner().invoke(commands, [command, "--help"], terminal_width=200)

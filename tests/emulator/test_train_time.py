@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from emuchain.emulator.cli import commands
+from emuchain.emulator.command_line import commands
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.results import read
 

@@ -1,0 +1,110 @@
+"""The commands with their arguments and flags. What a command needs is imported when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from .. import __version__
+from .commands.bench import bench
+from .commands.kernels import settle
+from .data.cli import data
+from .errors import InputError
+from .flags import ConfiguredCommand, PlanningCommand
+from .session import Session
+
+
+def run(arguments: Sequence[str], session: Session) -> int:
+    """Run the command that the arguments name; return the exit status.
+
+    Raises:
+        InputError: they name none, or one that cannot do what they say.
+    """
+    try:
+        status = commands.main(list(arguments), prog_name="emuchain", standalone_mode=False, obj=session)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        return 2
+    except click.ClickException as error:
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f" (see `{context.command_path} --help`)" if context else ""
+        raise InputError(f"{' '.join(error.format_message().split())}{hint}") from None
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    return status if isinstance(status, int) else 0
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="emuchain")
+def commands() -> None:
+    """An emulator of FPGA clusters that train neural networks.
+
+    Run it alone, or under mpiexec with one emulated FPGA on each rank.
+    """
+
+
+@commands.command(cls=ConfiguredCommand)
+@click.pass_obj
+def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> None:
+    """Train a network on the chain: real numbers, virtual time.
+
+    Every key of CONFIG.toml has its flag, and a flag overrides the file.
+    """
+    ranks = session.join()
+    settle()
+    from .commands.train import run_training
+
+    run_training(ranks, config_file, flags)
+
+
+@commands.command(cls=PlanningCommand)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def simulate(config_file: str | None, flags: dict[str, Any], as_json: bool) -> None:
+    """The virtual time and figures of a run, without its numerics.
+
+    Takes the keys of `train`; gives the same figures to the picosecond. With --samples, no data is needed.
+    """
+    settle()
+    from .commands.simulate import run_simulation
+
+    run_simulation(config_file, flags, as_json)
+
+
+@commands.command()
+@click.argument("file", metavar="RUN.h5")
+def show(file: str) -> None:
+    """Print a results file for people."""
+    settle()
+    from .commands.show import show_results
+
+    show_results(file)
+
+
+@commands.command(cls=PlanningCommand)
+@click.option("--steps", type=click.IntRange(min=1), default=2, help="How many mini-batches to print.  [default: 2]")
+@click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")
+def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: str | None) -> None:
+    """Print a run's schedule, or check one: every device's actions in order."""
+    settle()
+    from .commands.schedule import check_schedule, print_schedule
+
+    if check is not None:
+        check_schedule(check)
+    else:
+        print_schedule(config_file, flags, steps)
+
+
+@commands.command()
+@click.argument("name", required=False)
+def network(name: str | None) -> None:
+    """Describe a network, or list those that come with emuchain."""
+    settle()
+    from .commands.network import show_network
+
+    show_network(name)
+
+
+commands.add_command(bench)
+commands.add_command(data)

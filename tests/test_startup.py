@@ -1,0 +1,271 @@
+"""Start-up: who imports, reads and compiles what; a cold cache, no cache, and a setting that is wrong."""
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emuchain.emulator.commands.part import Gist
+from emuchain.emulator.data import shapes
+
+ROOT = Path(__file__).resolve().parent.parent
+COMPILING = "compiling kernels, once for this machine"
+SHORT = ["train", "--samples", "16", "--test-samples", "4", "--batch", "16"]
+
+
+def python(*arguments: str, status: int | None = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with some environment variables set, and this package in reach."""
+    environment = {**os.environ, **variables}
+    done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=300)
+    assert status is None or done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+def one_line(stderr: str) -> str:
+    """The line that emuchain printed; launchers may say more after it."""
+    assert "Traceback" not in stderr
+    [line] = [line for line in stderr.splitlines() if line.startswith("emuchain: ")]
+    return line
+
+
+# What is imported
+
+MODULES = """
+import sys
+from emuchain.emulator.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    print("imported:", *sorted(sys.modules))
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["data", "--help"], ["bench", "--help"]])
+def test_help_is_quick(arguments: list[str]) -> None:
+    _, _, imported = python("-c", MODULES, *arguments).stdout.partition("imported: ")
+    assert "click" in imported.split()
+    assert not {"numba", "llvmlite", "numpy", "pydantic", "mpi4py", "h5py"} & set(imported.split())
+
+
+# A rank leaves what it did in a file, in the directory that the first argument names.
+REPORTING = """
+import atexit, json, os, sys, time
+from pathlib import Path
+from emuchain.comm.join import launcher_rank
+import emuchain.emulator.data.load as data
+from numba.core import event
+seen = {"loads": 0}
+load = data.load
+def counting(where):
+    seen["loads"] += 1
+    return load(where)
+data.load = counting
+compiled = event.RecordingListener()
+event.register("numba:compile", compiled)
+def report():
+    seen["modules"], seen["compiled"] = sorted(sys.modules), len(compiled.buffer)
+    Path(sys.argv[0], f"{launcher_rank()}.json").write_text(json.dumps(seen))
+atexit.register(report)
+sys.argv = sys.argv[1:]
+from emuchain.emulator.cli import main
+main(sys.argv[1:])
+"""
+
+
+def reported(folder: Path) -> list[dict]:
+    """What each rank left."""
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(len(list(folder.glob("*.json"))))]
+
+
+def test_other_ranks_import_and_read_no_more_than_they_need(mpiexec, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
+    mpiexec(3, ["-c", REPORTING, tmp_path, *SHORT, "--out", tmp_path / "run.h5"])
+    first, *others = reported(tmp_path)
+    assert first["loads"] == 1
+    assert {"h5py", "click"} <= set(first["modules"])
+    assert len(others) == 2
+    for rank in others:
+        assert rank["loads"] == 0
+        assert not {"h5py", "rich", "click", "requests"} & set(rank["modules"])
+
+
+def test_a_gist_is_small_and_makes_a_data_set() -> None:
+    data = shapes.draw(train=200, test=30).first(150)
+    gist = Gist.of(data)
+    assert len(pickle.dumps(gist)) < 8 * (150 + 30) + 1000
+    again = gist.dataset()
+    assert (again.name, again.classes, again.shape) == (data.name, data.classes, data.shape)
+    assert (again.n_train, again.n_test) == (150, 30)
+    assert np.array_equal(again.train_labels, data.train_labels)
+    assert np.array_equal(again.test_labels, data.test_labels)
+    assert not any(again.train_images.strides)
+
+
+# A setting that is wrong
+
+NEEDS_KERNELS = [["train"], ["simulate"], ["schedule"], ["show", "run.h5"], ["network"]]
+
+
+@pytest.mark.parametrize("arguments", NEEDS_KERNELS)
+def test_a_form_that_there_is_not(arguments: list[str]) -> None:
+    done = python("-m", "emuchain", *arguments, status=2, EMUCHAIN_KERNEL_FORM="avx3")
+    line = one_line(done.stderr)
+    for word in ("EMUCHAIN_KERNEL_FORM", "avx3", "avx2", "portable"):
+        assert word in line
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["data", "info"]])
+def test_where_no_kernel_is_needed_forms_do_not_matter(arguments: list[str]) -> None:
+    assert python("-m", "emuchain", *arguments, EMUCHAIN_KERNEL_FORM="avx3").stderr == ""
+
+
+def test_a_form_that_there_is_not_on_ranks(mpiexec) -> None:  # type: ignore[no-untyped-def]  # a fixture
+    finished = mpiexec(4, ["-m", "emuchain", "train"], status=2, env={"EMUCHAIN_KERNEL_FORM": "avx3"})
+    assert "EMUCHAIN_KERNEL_FORM = 'avx3'" in one_line(finished.stderr)
+    assert finished.stdout == ""
+
+
+# Ranks that fail before the run
+
+FAILING = """
+import sys
+from emuchain.comm.join import launcher_rank
+import emuchain.emulator.commands.kernels as kernels
+def load(say):
+    raise ValueError("so it goes")
+if launcher_rank() == int(sys.argv[1]):
+    kernels.load = load
+from emuchain.emulator.cli import main
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_rank_that_fails_on_its_way_ends_all(mpiexec, victim: int) -> None:  # type: ignore[no-untyped-def]  # a fixture
+    finished = mpiexec(3, ["-c", FAILING, str(victim), *SHORT], status=1)
+    assert "internal error: ValueError: so it goes" in one_line(finished.stderr)
+
+
+def test_help_on_ranks(mpiexec) -> None:  # type: ignore[no-untyped-def]  # a fixture
+    finished = mpiexec(3, ["-m", "emuchain", "train", "--help"])
+    assert finished.stdout.count("Usage: ") == 1
+    assert finished.stderr == ""
+
+
+# Compiled code
+
+SERVE = """
+import sys
+import numpy as np
+from numba.core import event
+from emuchain.kernels.serve import serve
+with event.install_recorder("numba:compile") as recorder:
+    done = serve(np.array([[0, 5], [7, 30]]), 10, 3)
+print(done.ravel().tolist(), len(recorder.buffer) > 0)
+"""
+
+
+def test_processes_that_start_together_with_an_empty_cache(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", SERVE]
+    started = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    ended = [process.communicate(timeout=300) for process in started]
+    assert all(out.startswith("[13, 23, 33, 43] ") and not err for out, err in ended), ended
+    assert any(out.endswith("True\n") for out, _ in ended), "the cache was not empty"
+    assert python("-c", SERVE, NUMBA_CACHE_DIR=str(tmp_path)).stdout == "[13, 23, 33, 43] False\n"
+
+
+@pytest.mark.slow
+def test_a_cold_cache_is_filled_once_and_people_are_told(mpiexec, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for run, compiles in (("cold", True), ("warm", False)):
+        folder = tmp_path / run
+        folder.mkdir()
+        finished = mpiexec(8, ["-c", REPORTING, folder, *SHORT], timeout=400, env=cache)
+        first, *others = reported(folder)
+        assert finished.stdout.count(COMPILING) == compiles
+        assert (first["compiled"] > 0) == compiles
+        assert [rank["compiled"] for rank in others] == [0] * 7
+
+
+# A package that cannot be written to. For root, permissions mean nothing as long as it may override them.
+WITHOUT_POWERS = """
+import os, sys
+powers = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+arguments = [*powers, sys.executable, *sys.argv[1:]]
+os.execvp(arguments[0], arguments)
+"""
+
+
+@pytest.fixture
+def read_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mapping[str, str]:
+    """The environment for a copy of the package, and a home, that cannot be written to; and its own `tmp`."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("root, and no setpriv to give up its power over files")
+    package, home, temporary = tmp_path / "place" / "emuchain", tmp_path / "home", tmp_path / "tmp"
+    for part in ("comm", "emulator", "kernels"):
+        shutil.copytree(ROOT / part, package / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ROOT.glob("__*__.py"):
+        shutil.copy(file, package)
+    home.mkdir()
+    temporary.mkdir()
+    for folder in (home, package, *(path for path in package.rglob("*") if path.is_dir())):
+        folder.chmod(0o555)
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return {"PYTHONPATH": str(package.parent), "HOME": str(home), "TMPDIR": str(temporary)}
+
+
+SIMULATE = ["-m", "emuchain", "simulate", "--samples", "64", "--json"]
+
+
+def test_a_package_that_cannot_be_written_to(read_only: Mapping[str, str], tmp_path: Path) -> None:
+    """Compiled code goes into the user's cache."""
+    (tmp_path / "home").chmod(0o755)
+    done = python("-c", WITHOUT_POWERS, *SIMULATE, **read_only)
+    assert json.loads(done.stdout)["virtual_time_ps"] > 0
+    assert done.stderr == ""
+    assert any((tmp_path / "home" / ".cache").rglob("*serve*"))
+    assert not any((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("named", [None, "/proc/nowhere"])
+def test_where_nothing_can_be_written_to(read_only: Mapping[str, str], tmp_path: Path, named: str | None) -> None:
+    """Compiled code goes among the temporary files, in a place that is the user's alone."""
+    variables = {**read_only, **({"NUMBA_CACHE_DIR": named} if named else {})}
+    done = python("-c", WITHOUT_POWERS, *SIMULATE, **variables)
+    assert json.loads(done.stdout)["virtual_time_ps"] > 0
+    [place] = (tmp_path / "tmp").iterdir()
+    assert str(place) in one_line(done.stderr)
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert any(place.rglob("*serve*"))
+
+
+def test_where_temporary_files_are_not_safe(read_only: Mapping[str, str], tmp_path: Path) -> None:
+    """A directory that others can write to might hold their code."""
+    place = tmp_path / "tmp" / f"emuchain-{os.getuid()}"
+    place.mkdir()
+    place.chmod(0o777)
+    done = python("-c", WITHOUT_POWERS, *SIMULATE, status=2, **read_only)
+    assert str(place) in one_line(done.stderr)
+    assert done.stdout == ""
+    assert not any(place.iterdir())
+
+
+@pytest.mark.slow
+def test_ranks_share_temporary_files(mpiexec, read_only: Mapping[str, str], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
+    finished = mpiexec(4, ["-c", WITHOUT_POWERS, "-m", "emuchain", *SHORT], timeout=400, env=read_only)
+    assert finished.stdout.count(COMPILING) == 1
+    [place] = (tmp_path / "tmp").glob("emuchain-*")
+    assert str(place) in one_line(finished.stderr)
+    assert any(place.rglob("*contract*"))
