@@ -132,7 +132,9 @@ class MpiRanks:
             Dismissed: there are no more.
         """
         while True:
-            self._wait_for(0, _TASK_TAG)(self)
+            task = self._wait_for(0, _TASK_TAG)
+            self.running = True
+            task(self)
             self.running = False
 
     def in_turn(self, task: Callable[[], None]) -> None:

@@ -37,13 +37,12 @@ def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -
     """
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
+        plan = make_plan(config, ranks.size)
         if config.out is not None:
             check_writable(config.out)
+        data = _load(plan)
     with make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
-        with blaming(config_file, flags):
-            plan = make_plan(config, ranks.size)
-            data = _load(plan)
         ranks.start(functools.partial(part.take, plan, part.Gist.of(data)))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
