@@ -19,7 +19,7 @@ SHAPE = (3, 32, 32)
 N_TRAIN, N_TEST = 10_000, 2_000
 
 _SIDE = 32
-_BLOCK = 500  # images drawn at once: large enough for NumPy, small enough for the cache
+_BLOCK = 100  # images drawn at once: large enough for NumPy, small enough for the cache
 _HALF_SIZE = 14, 26  # of the shape, in half pixels
 _BACKGROUND = 64, 192
 _CONTRAST = 32, 104  # of the shape against its background; the sign is random
@@ -70,10 +70,11 @@ def splitmix64(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def _images(start: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images number `start` up to `start + count`, and their labels."""
     labels = _labels(start, count)
-    images = np.empty((count, *SHAPE), np.uint8)
+    images, noise = np.empty((count, *SHAPE), np.uint8), _Noise()
     for first in range(0, count, _BLOCK):
         block = slice(first, min(first + _BLOCK, count))
-        images[block] = _block(splitmix64(np.arange(start + first, start + block.stop, dtype=np.uint64)), labels[block])
+        keys = splitmix64(np.arange(start + first, start + block.stop, dtype=np.uint64))
+        _draw_block(keys, labels[block], noise, images[block])
     return images, labels
 
 
@@ -90,25 +91,58 @@ def _uniform(keys: NDArray[np.uint64], number: int, low: int, high: int) -> Ints
     return ((bits * np.uint64(high - low + 1)) >> np.uint64(32)).astype(np.int64)[:, None, None] + low
 
 
-def _block(keys: NDArray[np.uint64], labels: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """The images of the given keys and labels, (n, 3, 32, 32)."""
+class _Noise:
+    """The noise of a block's pixels, in the same memory for each block: to ask for new memory takes longer."""
+
+    def __init__(self) -> None:
+        self._bits = np.empty((_BLOCK, _SIDE * _SIDE), np.uint64)
+        self._spare = np.empty_like(self._bits)
+
+    def draw(self, keys: NDArray[np.uint64]) -> None:
+        """64 random bits for each pixel of the images of these keys, as from `splitmix64`."""
+        pixels = np.arange(_NOISE_START, _NOISE_START + _SIDE * _SIDE, dtype=np.uint64)
+        bits, spare = self._bits[: len(keys)], self._spare[: len(keys)]
+        np.add(keys[:, None], pixels + np.uint64(1), out=bits)
+        bits *= np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+            np.right_shift(bits, np.uint64(shift), out=spare)
+            bits ^= spare
+            bits *= np.uint64(factor)
+
+    def grain(self, channel: int, count: int) -> NDArray[np.int16]:
+        """What a channel's pixels depart from their colour, (count, 32, 32): the remainder of the channel's bits."""
+        bits, spare = self._bits[:count], self._spare[:count]
+        np.right_shift(bits, np.uint64(16 * channel), out=spare)
+        quotients = spare // np.uint64(2 * _NOISE + 1)  # there is vector code for this, and none for the remainder
+        quotients *= np.uint64(2 * _NOISE + 1)
+        spare -= quotients
+        return spare.astype(np.int16).reshape(count, _SIDE, _SIDE) - np.int16(_NOISE)
+
+
+def _draw_block(
+    keys: NDArray[np.uint64], labels: NDArray[np.int64], noise: _Noise, images: NDArray[np.uint8]
+) -> None:
+    """Draw the images of the given keys and labels, (n, 3, 32, 32)."""
     r = _uniform(keys, 0, *_HALF_SIZE)
-    grid = np.arange(1, 2 * _SIDE, 2, dtype=np.int64)  # pixel centres, in half pixels
-    x = grid[None, None, :] - (r + _uniform(keys, 1, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16))
-    y = grid[None, :, None] - (r + _uniform(keys, 2, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16))
-    mask = np.empty((len(keys), _SIDE, _SIDE), np.bool_)
+    grid = np.arange(1, 2 * _SIDE, 2, dtype=np.int32)  # pixel centres, in half pixels
+    x = grid[None, None, :] - (r + _uniform(keys, 1, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16)).astype(np.int32)
+    y = grid[None, :, None] - (r + _uniform(keys, 2, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16)).astype(np.int32)
+    r = r.astype(np.int32)
+    mask = np.empty((len(keys), _SIDE, _SIDE), np.int16)
     for k, (_, shape) in enumerate(_DRAW):
         of_class = labels == k
         mask[of_class] = shape(x[of_class], y[of_class], r[of_class])
 
     slope_x, slope_y = _uniform(keys, 3, -_SLOPE, _SLOPE), _uniform(keys, 4, -_SLOPE, _SLOPE)
     gradient = (slope_x * (grid[None, None, :] - _SIDE) + slope_y * (grid[None, :, None] - _SIDE)) // _SIDE
-    pixels = np.arange(_NOISE_START, _NOISE_START + _SIDE * _SIDE, dtype=np.uint64)
-    noise = splitmix64(keys[:, None] + pixels).reshape(mask.shape)
-    images = np.empty((len(keys), *SHAPE), np.uint8)
+    gradient = gradient.astype(np.int16)
+    noise.draw(keys)
     for c in range(3):
         background = _uniform(keys, 5 + c, *_BACKGROUND)
         contrast = _uniform(keys, 8 + c, *_CONTRAST) * (2 * _uniform(keys, 11 + c, 0, 1) - 1)
-        grain = ((noise >> np.uint64(16 * c)) % np.uint64(2 * _NOISE + 1)).astype(np.int64) - _NOISE
-        images[:, c] = np.clip(background + gradient + grain + contrast * mask, 0, 255)
-    return images
+        values = mask * contrast.astype(np.int16)
+        values += gradient
+        values += noise.grain(c, len(keys))
+        values += background.astype(np.int16)
+        np.clip(values, 0, 255, out=values)
+        images[:, c] = values
