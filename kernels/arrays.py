@@ -8,11 +8,25 @@ step throughout, the *pitch*: as many floats as there are channels, or more wher
 ones. Kernels take them as a flat array, from the first float on, and their *extent*: shape and pitch.
 """
 
+import ctypes
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+FLOAT_BYTES = 4
+
+_in_buffer: Any = ctypes.c_char.from_buffer
+
 Floats = NDArray[np.float32]
 Extent = tuple[int, int, int, int, int]  # n, rows, columns, channels, pitch
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Return the address of the array's first number."""
+    if array.size and array.flags.carray:
+        return ctypes.addressof(_in_buffer(array))  # the quickest way there is
+    return int(array.ctypes.data)
 
 
 def of_float32(array: Floats, name: str) -> Floats:

@@ -41,7 +41,8 @@ def widened(b: Any, pitch: Any) -> Any:
     block = max(1, 512 // channels) if pitch == channels else 1
     wide = np.empty(block * channels, np.float32)
     for first in range(0, wide.size, channels):
-        wide[first : first + channels] = b
+        for c in range(channels):
+            wide[first + c] = b[c]
     return wide, block
 
 

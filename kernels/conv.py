@@ -33,13 +33,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from . import layout
 from .arena import aligned
-from .arrays import Floats, of_float32
-from .emit import FLOAT_BYTES
-from .memory import address_of
-from .microkernel import contract, contract_rows, padded_lanes
+from .arrays import FLOAT_BYTES, Floats, address_of, of_float32
+from .compiled import Kernels
 from .window import Pair, output_size, pair
+
+layout, microkernel = Kernels("layout"), Kernels("microkernel")
+contract, contract_rows, padded_lanes = microkernel.contract, microkernel.contract_rows, microkernel.padded_lanes
 
 Offsets = NDArray[np.int64]
 

@@ -8,8 +8,10 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
+from .arrays import FLOAT_BYTES as FLOAT_BYTES
+
 INDEX, INT, BIT, FLOAT = ir.IntType(64), ir.IntType(32), ir.IntType(1), ir.FloatType()
-FLOAT_BYTES, INDEX_BYTES, LINE_BYTES = 4, 8, 64
+INDEX_BYTES, LINE_BYTES = 8, 64
 
 
 def vector(width: int) -> ir.VectorType:

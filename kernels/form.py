@@ -10,7 +10,6 @@ import dataclasses
 import os
 
 from llvmlite import binding
-from numba.core import config
 
 SETTING = "EMUCHAIN_KERNEL_FORM"
 
@@ -62,7 +61,7 @@ def chosen_form() -> Form:
     """
     name = os.environ.get(SETTING, "")
     if not name:
-        return host_form(config.CPU_FEATURES or binding.get_host_cpu_features().flatten())
+        return host_form(os.environ.get("NUMBA_CPU_FEATURES") or binding.get_host_cpu_features().flatten())
     if name not in FORMS:
         raise ValueError(f"{SETTING} = {name!r}: there is no such form; it may be {', '.join(FORMS)}")
     return FORMS[name]

@@ -20,13 +20,15 @@ def softmax_cross_entropy(logits: Floats, labels: NDArray[np.integer[Any]]) -> t
     targets = np.require(labels, dtype=np.int64, requirements=["C", "A", "W"])
     if targets.size and not 0 <= targets.min() <= targets.max() < logits.shape[1]:
         raise ValueError(f"labels from {targets.min()} to {targets.max()} do not fit {logits.shape[1]} classes")
-    return _softmax_cross_entropy(dense(logits, "logits"), targets)
+    losses, errors = np.empty(len(logits), np.float32), np.empty(logits.shape, np.float32)
+    correct = np.empty(len(logits), np.bool_)
+    _softmax_cross_entropy(dense(logits, "logits"), targets, losses, errors, correct)
+    return losses, errors, correct
 
 
 @compiled
-def _softmax_cross_entropy(logits: Any, labels: Any) -> Any:
+def _softmax_cross_entropy(logits: Any, labels: Any, losses: Any, errors: Any, correct: Any) -> None:
     n, classes = logits.shape
-    losses, errors, correct = np.empty(n, np.float32), np.empty_like(logits), np.empty(n, np.bool_)
     powers = np.empty(classes, np.float64)
     for sample in range(n):
         best = 0
@@ -41,4 +43,3 @@ def _softmax_cross_entropy(logits: Any, labels: Any) -> Any:
             errors[sample, c] = powers[c] / total - (1.0 if c == labels[sample] else 0.0)
         losses[sample] = np.log(total) - (logits[sample, labels[sample]] - top)
         correct[sample] = best == labels[sample]
-    return losses, errors, correct

@@ -14,12 +14,6 @@ from .emit import FLOAT, FLOAT_BYTES, address, index, numbers_only
 _FEW = 32  # zeros that are put one by one
 
 
-@compiled
-def address_of(array: Any) -> Any:
-    """Where an array begins; quicker than asking NumPy."""
-    return array.ctypes.data
-
-
 @intrinsic
 def copy(context: Any, out: Any, source: Any, count: Any) -> Any:
     """Copy `count` floats from one address to another."""

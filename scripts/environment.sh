@@ -71,16 +71,14 @@ make_environment() {
     done
 }
 
-# Two reasons to compile before any rank runs. Ranks that compile different signatures of one kernel at the same time can
-# give both the same cache file. And Numba sees a kernel's own file change, but not a file that it calls into: hence the
-# cache goes whenever any kernel changed.
+# Ahead of the tests, whose limits of time allow for no compilation. Compiled code of other sources is of no use any more.
 compile_kernels() {
     local venv=$1 cache=${NUMBA_CACHE_DIR:-kernels/__pycache__} now
     now=$(fingerprint "$venv" kernels/*.py)
     if [ "$(cat "$cache/emuchain-kernels" 2>/dev/null)" != "$now" ]; then
         say "compiling the kernels"
         mkdir -p "$cache"
-        find "$cache" -path '*kernels*' \( -name '*.nbi' -o -name '*.nbc' \) -delete
+        find "$cache" -name '*.code' -delete
     fi
     "$venv/bin/python" -m emuchain.kernels.warm
     printf '%s\n' "$now" > "$cache/emuchain-kernels"

@@ -1,0 +1,176 @@
+"""Machine code as functions of Python: linked by LLVM, called through ctypes.
+
+A kernel gets its arguments in one block of memory, eight bytes each: numbers as they are, tuples member by member, and
+arrays as their address and shape. So a call costs a microsecond or two, however many arguments there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import store
+
+Kind = str | list[Any]
+"""A number's name; "float32 1", an array's item type and dimensions; or a list, for a tuple."""
+
+_FORMATS = {"int64": "q", "float32": "f4x", "float64": "d", "bool": "?7x"}
+_RESULTS: dict[str, Any] = {"none": ctypes.c_void_p, "int64": ctypes.c_int64, "bool": ctypes.c_bool}
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """A kernel's machine code: an object file, its function's name, and the kinds of arguments and result.
+
+    The function is compiled by Numba from one of the block's address: it takes that, after the addresses of the result
+    and of what went wrong, and returns 0 where nothing did.
+    """
+
+    symbol: str
+    arguments: list[Kind]
+    result: str
+    image: bytes
+
+
+def kinds_of(arguments: tuple[Any, ...]) -> list[Kind]:
+    """The kinds of some arguments. Raises TypeError where no kernel takes such a one."""
+    return [_kind(argument) for argument in arguments]
+
+
+def _kind(argument: Any) -> Kind:
+    if isinstance(argument, tuple):
+        return kinds_of(argument)
+    if isinstance(argument, np.ndarray):
+        return f"{argument.dtype} {argument.ndim}"
+    kinds = (("bool", (bool, np.bool_)), ("int64", (int, np.int64)), ("float32", np.float32), ("float64", float))
+    for name, types in kinds:
+        if isinstance(argument, types):
+            return name
+    raise TypeError(f"a kernel takes arrays, numbers, and tuples of these, not {type(argument)}")
+
+
+def entry(name: str, code: Code) -> Callable[..., Any]:
+    """A function of Python that calls a kernel's code. It raises TypeError where an argument is of another kind."""
+    formats: list[str] = []
+    scope: dict[str, Any] = {"address": _address, "fail": functools.partial(_fail, name)}
+    flat = [_flatten(kind, f"a{number}", formats, scope) for number, kind in enumerate(code.arguments)]
+    native = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+    scope |= {
+        "native": native(_link(name, code)),
+        "pack": struct.Struct("=" + "".join(formats)).pack,
+        "new": _RESULTS[code.result],
+        "byref": ctypes.byref,
+        "nothing": ctypes.byref(ctypes.c_void_p()),
+        "trouble": ctypes.byref(ctypes.c_void_p()),
+    }
+    names = ", ".join(f"a{number}" for number in range(len(flat)))
+    call = f"native(%s, trouble, pack({', '.join(flat)}))"
+    if code.result == "none":
+        text = f"def call({names}):\n if {call % 'nothing'}: fail()"
+    else:
+        text = f"def call({names}):\n result = new()\n if {call % 'byref(result)'}: fail()\n return result.value"
+    exec(text, scope)
+    return scope["call"]
+
+
+def _flatten(kind: Kind, place: str, formats: list[str], scope: dict[str, Any]) -> str:
+    """The text of an argument's numbers; `formats` gets theirs, `scope` what the text names."""
+    if isinstance(kind, list):
+        return ", ".join(_flatten(member, f"{place}[{number}]", formats, scope) for number, member in enumerate(kind))
+    if kind in _FORMATS:
+        formats.append(_FORMATS[kind])
+        return place
+    item, dimensions = kind.split()
+    scope[item] = np.dtype(item)
+    formats += ["q"] * (1 + int(dimensions))
+    return f"address({place}, {item}, {dimensions}), *{place}.shape"
+
+
+_in_buffer, _addressof = ctypes.c_char.from_buffer, ctypes.addressof
+
+
+def _address(array: Any, item: Any, dimensions: int) -> int:
+    if array.dtype != item or array.ndim != dimensions or not array.flags.carray:
+        raise TypeError(
+            f"a kernel takes {item} in {dimensions} dimensions, C-contiguous, aligned and writeable, "
+            f"not {array.dtype} {array.shape} of strides {array.strides}"
+        )
+    return _addressof(_in_buffer(array)) if array.size else 0
+
+
+def _fail(name: str) -> None:
+    raise RuntimeError(f"the kernel {name} failed")
+
+
+@functools.cache
+def _linker() -> Any:
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding.create_lljit_compiler()
+
+
+_linked: dict[str, Any] = {}
+
+
+def _link(name: str, code: Code) -> int:
+    """The address of a kernel's function; its code stays in memory."""
+    from llvmlite import binding
+
+    library = binding.JITLibraryBuilder().add_object_img(code.image).add_object_img(_memory())
+    library.add_current_process().export_symbol(code.symbol)
+    _linked[name] = library.link(_linker(), name)
+    return int(_linked[name][code.symbol])
+
+
+@functools.cache
+def _memory() -> bytes:
+    """The object file with what kernels need to have arrays of their own."""
+    code = store.find("memory")
+    if code is None:
+        code = Code("", [], "none", _compile_memory())
+        with contextlib.suppress(OSError):
+            store.keep("memory", code)
+    return code.image
+
+
+def _compile_memory() -> bytes:
+    from llvmlite import binding
+
+    _linker()
+    machine = binding.Target.from_default_triple().create_target_machine(reloc="pic")
+    return bytes(machine.emit_object(binding.parse_assembly(_MEMORY)))
+
+
+# What Numba's compiled functions call for their arrays: memory with a header of 48 bytes, in which are how often it is
+# referred to, and where the data is. The data begins on a cache line.
+_MEMORY = """
+declare ptr @malloc(i64)
+declare void @free(ptr)
+
+define ptr @NRT_MemInfo_alloc_aligned(i64 %size, i32 %alignment) {
+  %whole = add i64 %size, 112
+  %header = call ptr @malloc(i64 %whole)
+  %begin = ptrtoint ptr %header to i64
+  %beyond = add i64 %begin, 111
+  %line = and i64 %beyond, -64
+  %data = inttoptr i64 %line to ptr
+  store [6 x i64] [i64 1, i64 0, i64 0, i64 0, i64 0, i64 0], ptr %header
+  %place = getelementptr i64, ptr %header, i64 3
+  store ptr %data, ptr %place
+  ret ptr %header
+}
+
+define void @NRT_MemInfo_call_dtor(ptr %header) {
+  call void @free(ptr %header)
+  ret void
+}
+"""
