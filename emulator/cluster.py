@@ -14,12 +14,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
 import pydantic
 
 from . import shelf
+from .boards import Board, Cluster, Link
 from .network import Positive
 from .validation import Model, read_toml, validate
 
@@ -56,43 +56,6 @@ class ClusterDescription(Model):
         pydantic.BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
     ]
     links: LinksDescription
-
-
-@dataclasses.dataclass(frozen=True)
-class Board:
-    """An FPGA board; its clock period is a whole number of picoseconds."""
-
-    name: str
-    period_ps: int
-    dsp: int
-    on_chip_memory_bytes: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Link:
-    """One direction of the connection of two neighbours."""
-
-    bandwidth_mbps: int
-    latency_ps: int
-
-    @property
-    def bandwidth_gbps(self) -> float:
-        """For people."""
-        return self.bandwidth_mbps / 1000
-
-
-@dataclasses.dataclass(frozen=True)
-class Cluster:
-    """Boards in the order of the chain; the last one stands for all further devices."""
-
-    name: str
-    boards: tuple[Board, ...]
-    link: Link
-    text: str = dataclasses.field(default="", repr=False, compare=False)
-
-    def board(self, device: int) -> Board:
-        """The board of a device."""
-        return self.boards[min(device, len(self.boards) - 1)]
 
 
 def clusters() -> list[str]:

@@ -12,6 +12,7 @@ import pydantic
 
 from .errors import InputError
 from .network import Positive
+from .settings import Settings
 from .validation import Model, read_toml, validate
 
 NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
@@ -62,9 +63,11 @@ class Config(Model):
     def _list(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
 
-    def rate_in(self, epoch: int) -> float:
-        """The learning rate of an epoch, counted from 0."""
-        return self.learning_rate * self.learning_rate_factor ** sum(epoch >= step for step in self.learning_rate_steps)
+    rate_in = Settings.rate_in
+
+    def __reduce__(self) -> tuple[type[Settings], tuple[()], dict[str, object]]:
+        """Other ranks get the values alone, so that they need not import pydantic."""
+        return Settings, (), self.model_dump()
 
 
 @contextlib.contextmanager

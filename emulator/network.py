@@ -14,16 +14,16 @@ from typing import Annotated, Literal
 import pydantic
 
 from ..kernels.window import MOST_PLACES
+from . import layers as resolved
 from . import shelf
 from .errors import InputError
+from .layers import Layer, Network, Pair, SfuStep, Shape
 from .validation import Model, read_toml, validate
 
 Positive = Annotated[int, pydantic.Field(ge=1)]
 Channels = Annotated[int, pydantic.Field(ge=1, le=1_000_000)]
 Finite = Annotated[float, pydantic.Field(allow_inf_nan=False)]
 NotNegative = Annotated[int, pydantic.Field(ge=0)]
-Pair = tuple[int, int]
-Shape = tuple[int, int, int]
 
 
 def _as_pair(value: object) -> object:
@@ -108,7 +108,6 @@ class Softmax(Model):
     type: Literal["softmax"]
 
 
-SfuOperation = Relu | Pool | Lrn | Dropout
 Operation = Annotated[Conv | Fc | Relu | Pool | Lrn | Dropout | Softmax, pydantic.Field(discriminator="type")]
 
 
@@ -124,87 +123,6 @@ class Description(Model):
     @classmethod
     def _lists(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
-
-
-@dataclasses.dataclass(frozen=True)
-class SfuStep:
-    """One operation of a special function unit; shapes are (channels, rows, columns)."""
-
-    operation: SfuOperation
-    input: Shape
-    output: Shape
-
-
-@dataclasses.dataclass(frozen=True)
-class Layer:
-    """A convolution or fully connected layer with its SFU; shapes are (channels, rows, columns)."""
-
-    index: int
-    name: str
-    input: Shape
-    channels: int
-    kernel: Pair
-    stride: Pair
-    pad: Pair
-    bias: bool
-    is_fc: bool
-    sfu: tuple[SfuStep, ...]
-
-    @property
-    def output(self) -> Shape:
-        """What the convolution gives, before the SFU."""
-        rows, columns = (
-            (size + 2 * pad - kernel) // stride + 1
-            for size, kernel, stride, pad in zip(self.input[1:], self.kernel, self.stride, self.pad, strict=True)
-        )
-        return self.channels, rows, columns
-
-    @property
-    def feeds(self) -> Shape:
-        """What the SFU gives to the next layer."""
-        return self.sfu[-1].output if self.sfu else self.output
-
-    @property
-    def weight_shape(self) -> tuple[int, int, int, int]:
-        """(oc, ic, kh, kw)"""
-        return self.channels, self.input[0], *self.kernel
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of one sample's forward propagation; EB and PG take as many each."""
-        oc, ic, kh, kw = self.weight_shape
-        _, rows, columns = self.output
-        return oc * ic * kh * kw * rows * columns
-
-
-@dataclasses.dataclass(frozen=True)
-class Network:
-    """A network with all shapes worked out; `start` is the rule of the initial weights, `text` its description."""
-
-    name: str
-    input: Shape
-    start: Literal["he", "xavier"]
-    layers: tuple[Layer, ...]
-    text: str = dataclasses.field(default="", repr=False, compare=False)
-
-    @property
-    def classes(self) -> int:
-        """The number of outputs."""
-        return self.layers[-1].feeds[0]
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of one sample's forward propagation."""
-        return sum(layer.macs for layer in self.layers)
-
-    @property
-    def parameters(self) -> int:
-        """Weights and biases."""
-        total = 0
-        for layer in self.layers:
-            oc, ic, kh, kw = layer.weight_shape
-            total += oc * ic * kh * kw + layer.bias * oc
-        return total
 
 
 def zoo() -> list[str]:
@@ -249,7 +167,8 @@ def resolve(description: Description, source: str) -> Network:
             raise InputError(f"{where}: a network begins with conv or fc, for it is a layer's SFU that does the rest")
         else:
             output = _sfu_output(where, operation, shape)
-            layers[-1] = dataclasses.replace(layers[-1], sfu=(*layers[-1].sfu, SfuStep(operation, shape, output)))
+            step = SfuStep(_resolved(operation), shape, output)
+            layers[-1] = dataclasses.replace(layers[-1], sfu=(*layers[-1].sfu, step))
             shape = output
     if not description.layers or not isinstance(description.layers[-1], Softmax):
         raise InputError(f'{source}: the last of `layers` must be {{type = "softmax"}}')
@@ -258,6 +177,11 @@ def resolve(description: Description, source: str) -> Network:
     if shape[1:] != (1, 1):
         raise InputError(f"{source}: softmax needs one value a class, found maps of {shape[1]}x{shape[2]}; end with fc")
     return Network(description.name, description.input, description.start, tuple(layers))
+
+
+def _resolved(operation: Relu | Pool | Lrn | Dropout) -> resolved.SfuOperation:
+    kind = getattr(resolved, type(operation).__name__)
+    return kind(**operation.model_dump())
 
 
 def _open_layer(operation: Conv | Fc, index: int, name: str, shape: Shape) -> Layer:
@@ -289,7 +213,7 @@ def _check_window(where: str, shape: Shape, kernel: Pair, pad: Pair) -> None:
             )
 
 
-def _sfu_output(where: str, operation: SfuOperation, shape: Shape) -> Shape:
+def _sfu_output(where: str, operation: Relu | Pool | Lrn | Dropout, shape: Shape) -> Shape:
     if not isinstance(operation, Pool):
         return shape
     _check_window(where, shape, operation.kernel, operation.pad)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
-from .cluster import Cluster, load_cluster
-from .config import Config
+from .boards import Cluster
 from .errors import InputError
+from .layers import Network
 from .mapping import Mapping, partition
-from .network import Network, load_network
 from .schedule import Schedule, dry_run, fpdeep, sync
 from .steady import Steady, find_steady
 from .timing import Timing
+
+if TYPE_CHECKING:
+    from .config import Config
 
 _DRY_RUN_STEPS = 6
 
@@ -47,6 +50,9 @@ def make_plan(config: Config, ranks: int) -> Plan:
     Raises:
         InputError: something does not fit.
     """
+    from .cluster import load_cluster
+    from .network import load_network
+
     network = load_network(config.network)
     cluster = load_cluster(config.cluster)
     mapping = partition(network, cluster, config.devices or ranks)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..kernels import bias, dropout, lrn, pool, relu
 from ..kernels.arena import Arena
-from .network import Dropout, Layer, Lrn, Pool, Relu, SfuStep
+from .layers import Dropout, Layer, Lrn, Pool, Relu, SfuStep
 from .parameter import Parameter, Sgd
 
 Data = NDArray[np.float32]

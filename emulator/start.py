@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .network import Layer, Relu
+from .layers import Layer, Relu
 
 
 def initial_weights(

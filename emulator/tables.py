@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from .figures import PHASES, Figures
+from .layers import Network
 from .mapping import DataPath
-from .network import Network
 from .terminal import is_terminal, terminal_width
 from .units import format_bytes, format_time_ps
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.clock import Server, Times
-from .cluster import Board, Cluster, Link
+from .boards import Board, Cluster, Link
+from .layers import Layer, Pool
 from .mapping import DataPath, Engines, Mapping, Slice, SliceEngines, Stream, allocate, streams
-from .network import Layer, Pool
 
 RowMap = NDArray[np.int64]
 

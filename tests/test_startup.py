@@ -14,6 +14,7 @@ import pytest
 
 from emuchain.emulator.commands.part import Gist
 from emuchain.emulator.data import shapes
+from emuchain.kernels import warm
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPILING = "compiling kernels, once for this machine"
@@ -93,6 +94,28 @@ def test_other_ranks_import_and_read_no_more_than_they_need(mpiexec, tmp_path: P
     for rank in others:
         assert rank["loads"] == 0
         assert not {"h5py", "rich", "click", "requests"} & set(rank["modules"])
+
+
+LISTING = """
+import atexit, sys
+from pathlib import Path
+from emuchain.comm.join import launcher_rank
+atexit.register(lambda: Path(sys.argv[0], f"{launcher_rank()}.txt").write_text(" ".join(sys.modules)))
+sys.argv = sys.argv[1:]
+from emuchain.emulator.cli import main
+main(sys.argv[1:])
+"""
+
+
+def test_a_warm_start_does_without_numba_and_other_ranks_without_pydantic(mpiexec, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
+    warm.compile_all()
+    mpiexec(3, ["-c", LISTING, tmp_path, *SHORT])
+    first, *others = (set((tmp_path / f"{rank}.txt").read_text().split()) for rank in range(3))
+    assert "pydantic" in first
+    assert "numba" not in first
+    for modules in others:
+        assert "numpy" in modules
+        assert not {"numba", "pydantic"} & modules
 
 
 def test_a_gist_is_small_and_makes_a_data_set() -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..data.load import load
-from ..network import Dropout, Layer, Lrn, Network, Pool, Relu, SfuStep, load_network
+from ..layers import Dropout, Layer, Lrn, Network, Pool, Relu, SfuStep
+from ..network import load_network
 
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.001, 0.9, 0.0005
 

@@ -13,7 +13,7 @@ import dataclasses
 import heapq
 from collections.abc import Callable
 
-from ..cluster import Board
+from ..boards import Board
 from ..errors import InputError
 from .partition import Mapping, Slice
 

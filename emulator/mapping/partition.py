@@ -13,9 +13,9 @@ import enum
 import itertools
 from collections.abc import Sequence
 
-from ..cluster import Cluster
+from ..boards import Cluster
 from ..errors import InputError
-from ..network import Layer, Network
+from ..layers import Layer, Network
 
 ICP_FROM_CHANNELS = 16
 """Layers with fewer input channels are cut by output channels: "OCP is only used when the number of the input channel

@@ -17,7 +17,7 @@ from emuchain.comm.ranks import Alone
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data.load import load
 from emuchain.emulator.ends import ImageSource, epoch_order
-from emuchain.emulator.network import Layer, Pool, Relu, SfuStep
+from emuchain.emulator.layers import Layer, Pool, Relu, SfuStep
 from emuchain.emulator.parameter import Parameter, Sgd
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.schedule import MicroBatch

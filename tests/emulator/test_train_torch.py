@@ -10,7 +10,8 @@ from emuchain.emulator.config import load_config
 from emuchain.emulator.data.dataset import Dataset
 from emuchain.emulator.data.load import load
 from emuchain.emulator.ends import epoch_order
-from emuchain.emulator.network import Lrn, Network, Pool, Relu, load_network
+from emuchain.emulator.layers import Lrn, Network, Pool, Relu
+from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.start import initial_weights
 from emuchain.emulator.train import StepResult, Weights, train
