@@ -8,7 +8,10 @@ Everything is integer arithmetic on a counter-based hash (splitmix64): image i i
 same under every NumPy version and on every machine, and a smaller set is the beginning of a larger one.
 """
 
+import collections
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,7 @@ SHAPE = (3, 32, 32)
 N_TRAIN, N_TEST = 10_000, 2_000
 
 _SIDE = 32
+_THREADS = 2  # all ranks wait for the images
 _BLOCK = 100  # images drawn at once: large enough for NumPy, small enough for the cache
 _HALF_SIZE = 14, 26  # of the shape, in half pixels
 _BACKGROUND = 64, 192
@@ -70,11 +74,17 @@ def splitmix64(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def _images(start: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images number `start` up to `start + count`, and their labels."""
     labels = _labels(start, count)
-    images, noise = np.empty((count, *SHAPE), np.uint8), _Noise()
-    for first in range(0, count, _BLOCK):
+    images, memory = np.empty((count, *SHAPE), np.uint8), threading.local()
+
+    def draw(first: int) -> None:
+        if not hasattr(memory, "noise"):
+            memory.noise = _Noise()
         block = slice(first, min(first + _BLOCK, count))
         keys = splitmix64(np.arange(start + first, start + block.stop, dtype=np.uint64))
-        _draw_block(keys, labels[block], noise, images[block])
+        _draw_block(keys, labels[block], memory.noise, images[block])
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        collections.deque(threads.map(draw, range(0, count, _BLOCK)), maxlen=0)
     return images, labels
 
 
