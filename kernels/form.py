@@ -16,7 +16,10 @@ SETTING = "EMUCHAIN_KERNEL_FORM"
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """Vectors of `width` floats; a tile of v vectors by up to `pixels[v - 1]` pixels."""
+    """Vectors of `width` floats; a tile of v vectors by up to `pixels[v - 1]` pixels.
+
+    Each pixel takes v accumulators, and the address of its numbers, for which there are fewer registers.
+    """
 
     name: str
     width: int
@@ -36,8 +39,8 @@ class Form:
 FORMS = {
     form.name: form
     for form in (
-        Form("avx512", 16, (12, 12, 8, 6)),  # 32 registers: at most 24 accumulators, 4 weights, 1 number in all lanes
-        Form("avx2", 8, (10, 6)),  # 16 registers
+        Form("avx512", 16, (12, 10, 8, 6)),  # 32 registers: at most 24 accumulators, 4 weights, 1 number in all lanes
+        Form("avx2", 8, (9, 6)),  # 16 registers
         Form("neon", 4, (12, 12, 8, 6)),  # 32 registers
         Form("portable", 4, (8, 4)),  # 16 registers
     )
