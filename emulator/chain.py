@@ -125,6 +125,7 @@ def build(timing: Timing, wiring: Wiring, numerics: MakeNumerics | None) -> Chai
                 timing.clock(number),
                 inlets[number],
                 outlets[number],
+                chain.arena,
             )
         )
     return chain

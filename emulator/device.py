@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from ..comm.clock import Times
 from ..comm.host import Mailbox
-from ..comm.message import Message
+from ..comm.message import Message, join, split
+from ..kernels.arena import Arena
+from .act_ram import ActRam
 from .ends import Head, NoHead, NoImages, Source, Tally
 from .mapping import DataPath, Slice
 from .numerics import Numerics
 from .parameter import Sgd
-from .schedule import Action, Kind, MicroBatch
+from .schedule import Action, Kind, MicroBatch, Portion
 from .timing import DeviceClock
 
 Data = NDArray[np.float32]
@@ -73,6 +75,7 @@ class Device:
         clock: DeviceClock,
         inlets: Mapping[DataPath, Mailbox],
         outlets: Mapping[DataPath, Outlet],
+        arena: Arena,
     ) -> None:
         self.number = number
         self.slices = slices
@@ -83,7 +86,9 @@ class Device:
         self.trace: Trace | None = None
         self._inlets = inlets
         self._outlets = outlets
-        self._errors: dict[int, Times] = {}
+        self._rest: dict[DataPath, Message] = {}
+        self._arena = arena
+        self._ends, self._output_error_times = ActRam(arena), ActRam(arena)
 
     @property
     def is_chain_start(self) -> bool:
@@ -100,87 +105,86 @@ class Device:
         self, program: Iterator[Action], epoch: Epoch, on_step: Callable[[int, Tally, int], None] | None
     ) -> None:
         """Carry out an epoch's actions; `on_step` (step, tally, virtual time) is called after each update."""
-        output_error_times: dict[int, list[Times]] = {}
         for action in program:
             if action.kind is Kind.UPDATE:
                 self._update(action.index - 1, epoch, on_step)
                 continue
-            micro_batch = epoch.micro_batches[action.index]
+            portion = epoch.micro_batches[action.index].portion(action)
             not_before_ps = 0 if action.version is None else self.clock.updated_ps
             if action.kind is Kind.FORWARD:
-                await self._forward(micro_batch, epoch, not_before_ps)
+                await self._forward(portion, epoch, not_before_ps)
             elif action.kind is Kind.BACKWARD:
-                output_error_times[action.index] = await self._backward(micro_batch, not_before_ps)
+                await self._backward(portion, not_before_ps)
             else:
-                self._gradient(action.index, output_error_times.pop(action.index))
+                self._gradient(portion)
 
-    async def _forward(self, micro_batch: MicroBatch, epoch: Epoch, not_before_ps: int) -> None:
-        index = micro_batch.index
-        rows = await self._enter(micro_batch, not_before_ps)
+    async def _forward(self, portion: Portion, epoch: Epoch, not_before_ps: int) -> None:
+        rows = await self._enter(portion, not_before_ps)
         for part, numerics, clock in zip(self.slices, self.numerics, self.clock.slices, strict=True):
             if not part.is_last:
-                self._send(DataPath.ACTIVATIONS, index, rows.times, numerics.beyond(rows.data))
-            partial = await self._partial(DataPath.PARTIAL_ACTIVATIONS, index, expected=not part.is_first)
-            y = numerics.forward(index, rows.data, partial.data if partial else None)
+                self._send(DataPath.ACTIVATIONS, portion, rows.times, numerics.beyond(rows.data))
+            partial = await self._partial(DataPath.PARTIAL_ACTIVATIONS, portion, expected=not part.is_first)
+            y = numerics.forward(portion, rows.data, partial.data if partial else None)
             times = clock.forward(rows.times, partial.times if partial else None, not_before_ps)
             if part.is_last:
-                samples = epoch.sample_numbers[micro_batch.begin : micro_batch.end]
-                rows = _Rows(times[:, clock.maps.sfu], numerics.activate(index, y, samples))
+                samples = epoch.sample_numbers[portion.slice]
+                rows = _Rows(times[:, clock.maps.sfu], numerics.activate(portion, y, samples))
             else:
-                self._send(DataPath.PARTIAL_ACTIVATIONS, index, times, y)
+                self._send(DataPath.PARTIAL_ACTIVATIONS, portion, times, y)
         if self.trace is not None:
             self.trace.forward_ps.extend(self.clock.slices[0].fp_start_ps.tolist())
         if self.is_chain_end:
-            self.head.forward(micro_batch, rows.data)
-            self._errors[index] = rows.times
+            self.head.forward(portion, rows.data)
+            self._ends.put(portion, rows.times)
         elif self.slices[-1].is_last:
-            self._send(DataPath.ACTIVATIONS, index, rows.times, rows.data)
+            self._send(DataPath.ACTIVATIONS, portion, rows.times, rows.data)
 
-    async def _enter(self, micro_batch: MicroBatch, not_before_ps: int) -> _Rows:
+    async def _enter(self, portion: Portion, not_before_ps: int) -> _Rows:
         """What the device's first slice takes in: images from the source, or activations from the left."""
         if self.is_chain_start:
             rows = self.slices[0].layer.input[1]
-            return _Rows(self.clock.enter(micro_batch.samples, rows, not_before_ps), self.source.images(micro_batch))
-        return await self._receive(DataPath.ACTIVATIONS, micro_batch.index)
+            return _Rows(self.clock.enter(portion.samples, rows, not_before_ps), self.source.images(portion))
+        return await self._receive(DataPath.ACTIVATIONS, portion)
 
-    async def _backward(self, micro_batch: MicroBatch, not_before_ps: int) -> list[Times]:
-        """EB of all slices, the last one first; returns the times of their output errors, for PG."""
-        index = micro_batch.index
-        all_times = []
+    async def _backward(self, portion: Portion, not_before_ps: int) -> None:
+        """EB of all slices, the last one first; keeps the times of their output errors, for PG."""
+        output_error_times = []
         errors: _Rows | None = None
         for part, numerics, clock in zip(
             reversed(self.slices), reversed(self.numerics), reversed(self.clock.slices), strict=True
         ):
             if part.is_last:
                 if errors is None:
-                    errors = await self._errors_of_outputs(micro_batch)
-                dy = _Rows(errors.times[:, clock.maps.sfu_back], numerics.deactivate(index, errors.data))
+                    errors = await self._errors_of_outputs(portion)
+                dy = _Rows(errors.times[:, clock.maps.sfu_back], numerics.deactivate(portion, errors.data))
             else:
-                dy = await self._receive(DataPath.OUTPUT_ERRORS, index)
+                dy = await self._receive(DataPath.OUTPUT_ERRORS, portion)
             if not part.is_first:
-                self._send(DataPath.OUTPUT_ERRORS, index, dy.times, numerics.before(dy.data))
+                self._send(DataPath.OUTPUT_ERRORS, portion, dy.times, numerics.before(dy.data))
             partial = await self._partial(
-                DataPath.INPUT_ERRORS, index, expected=not part.is_last and part.layer.index > 0
+                DataPath.INPUT_ERRORS, portion, expected=not part.is_last and part.layer.index > 0
             )
-            dx = numerics.error(index, dy.data, partial.data if partial else None)
+            dx = numerics.error(portion, dy.data, partial.data if partial else None)
             times = clock.error(dy.times, partial.times if partial else None, not_before_ps)
-            all_times.append(dy.times)
+            output_error_times.append(dy.times)
             errors = _Rows(times, dx)
         if self.trace is not None:
             self.trace.backward_ps.extend(self.clock.slices[-1].eb_start_ps.tolist())
         if self.slices[0].layer.index > 0 and errors is not None:
-            self._send(DataPath.INPUT_ERRORS, index, errors.times, errors.data)
-        return all_times[::-1]
+            self._send(DataPath.INPUT_ERRORS, portion, errors.times, errors.data)
+        self._output_error_times.put(portion, *reversed(output_error_times))
 
-    async def _errors_of_outputs(self, micro_batch: MicroBatch) -> _Rows:
+    async def _errors_of_outputs(self, portion: Portion) -> _Rows:
         """Errors of what the device's last slice gave: from the loss, or from the right."""
         if self.is_chain_end:
-            return _Rows(self._errors.pop(micro_batch.index), self.head.backward(micro_batch))
-        return await self._receive(DataPath.INPUT_ERRORS, micro_batch.index)
+            [times] = self._ends.read(portion)
+            return _Rows(times, self.head.backward(portion))
+        return await self._receive(DataPath.INPUT_ERRORS, portion)
 
-    def _gradient(self, index: int, output_error_times: list[Times]) -> None:
-        for numerics, clock, times in zip(self.numerics, self.clock.slices, output_error_times, strict=True):
-            numerics.gradient(index)
+    def _gradient(self, whole: Portion) -> None:
+        all_times = self._output_error_times.read(whole)
+        for numerics, clock, times in zip(self.numerics, self.clock.slices, all_times, strict=True):
+            numerics.gradient(whole)
             clock.gradient(times)
         if self.trace is not None:
             ends = [clock.pg_end_ps for clock in self.clock.slices]
@@ -197,39 +201,46 @@ class Device:
 
     async def evaluate(self, micro_batches: Sequence[MicroBatch]) -> None:
         """Forward propagation only, outside virtual time, with the weights as they are."""
-        for micro_batch in micro_batches:
-            index = micro_batch.index
+        for whole in (micro_batch.whole for micro_batch in micro_batches):
             if self.is_chain_start:
-                x = self.source.images(micro_batch)
+                x = self.source.images(whole)
             else:
-                x = (await self._receive(DataPath.ACTIVATIONS, index)).data
+                x = (await self._receive(DataPath.ACTIVATIONS, whole)).data
             for part, numerics in zip(self.slices, self.numerics, strict=True):
                 if not part.is_last:
-                    self._pass_on(DataPath.ACTIVATIONS, micro_batch, part.layer.input[1], numerics.beyond(x))
-                partial = await self._partial(DataPath.PARTIAL_ACTIVATIONS, index, expected=not part.is_first)
+                    self._pass_on(DataPath.ACTIVATIONS, whole, part.layer.input[1], numerics.beyond(x))
+                partial = await self._partial(DataPath.PARTIAL_ACTIVATIONS, whole, expected=not part.is_first)
                 y = numerics.infer(x, partial.data if partial else None)
                 if part.is_last:
                     x = numerics.activate_infer(y)
                 else:
-                    self._pass_on(DataPath.PARTIAL_ACTIVATIONS, micro_batch, part.layer.output[1], y)
+                    self._pass_on(DataPath.PARTIAL_ACTIVATIONS, whole, part.layer.output[1], y)
             if self.is_chain_end:
-                self.head.infer(micro_batch, x)
+                self.head.infer(whole, x)
             elif self.slices[-1].is_last:
-                self._pass_on(DataPath.ACTIVATIONS, micro_batch, self.slices[-1].layer.feeds[1], x)
+                self._pass_on(DataPath.ACTIVATIONS, whole, self.slices[-1].layer.feeds[1], x)
 
-    def _send(self, path: DataPath, index: int, ready: Times, data: Data | None) -> None:
+    def _send(self, path: DataPath, portion: Portion, ready: Times, data: Data | None) -> None:
         """Send rows as they become ready; the message says when they arrive."""
-        self._outlets[path].put(Message(index, self.clock.paths[path].serve(ready), data))
+        self._outlets[path].put(Message(portion.first, self.clock.paths[path].serve(ready), data))
 
-    def _pass_on(self, path: DataPath, micro_batch: MicroBatch, rows: int, data: Data | None) -> None:
+    def _pass_on(self, path: DataPath, whole: Portion, rows: int, data: Data | None) -> None:
         """Send outside virtual time."""
-        self._outlets[path].put(Message(micro_batch.index, np.zeros((micro_batch.samples, rows), np.int64), data))
+        self._outlets[path].put(Message(whole.first, np.zeros((whole.samples, rows), np.int64), data))
 
-    async def _receive(self, path: DataPath, index: int) -> _Rows:
-        message = await self._inlets[path].get()
-        if message.micro_batch != index:
-            raise RuntimeError(f"device {self.number}: {path.name} of {message.micro_batch} came, {index} was due")
-        return _Rows(message.times, message.data)
+    async def _receive(self, path: DataPath, portion: Portion) -> _Rows:
+        """A portion's samples, which may come in several messages, and more with them."""
+        got = self._rest.pop(path, None) or await self._inlets[path].get()
+        if got.first != portion.first:
+            raise RuntimeError(f"device {self.number}: {path.name} of sample {got.first} came, {portion.first} was due")
+        if len(got.times) < portion.samples:
+            parts = [got]
+            while sum(len(part.times) for part in parts) < portion.samples:
+                parts.append(await self._inlets[path].get())
+            got = join(parts, self._arena)
+        if len(got.times) > portion.samples:
+            got, self._rest[path] = split(got, portion.samples)
+        return _Rows(got.times, got.data)
 
-    async def _partial(self, path: DataPath, index: int, *, expected: bool) -> _Rows | None:
-        return await self._receive(path, index) if expected else None
+    async def _partial(self, path: DataPath, portion: Portion, *, expected: bool) -> _Rows | None:
+        return await self._receive(path, portion) if expected else None

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from ..kernels import loss
 from ..kernels.arena import Arena
+from .act_ram import ActRam
 from .data.dataset import Normalisation
-from .schedule import MicroBatch
+from .schedule import Portion
 
 Data = NDArray[np.float32]
 Maps = Any  # Data, or None where there is timing alone
@@ -25,11 +26,11 @@ def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
 
 
 class Source(Protocol):
-    """Gives the images of a micro-batch, in the order that was set."""
+    """Gives the images of a portion of a micro-batch, in the order that was set."""
 
     order: NDArray[np.int64]
 
-    def images(self, micro_batch: MicroBatch) -> Maps:
+    def images(self, portion: Portion) -> Maps:
         """(samples, rows, columns, channels)"""
 
 
@@ -40,13 +41,13 @@ class ImageSource:
         self._images, self._normalisation, self._arena = images, normalisation, arena
         self.order: NDArray[np.int64] = np.arange(len(images))
 
-    def images(self, micro_batch: MicroBatch) -> Data:
+    def images(self, portion: Portion) -> Data:
         """The images of a micro-batch."""
         channels, *size = self._images.shape[1:]
-        pixels = self._arena.take((micro_batch.samples, channels, *size), np.uint8)
+        pixels = self._arena.take((portion.samples, channels, *size), np.uint8)
         # `clip` lets NumPy write to `out` at once; there is nothing to clip.
-        np.take(self._images, self.order[micro_batch.begin : micro_batch.end], axis=0, out=pixels, mode="clip")
-        maps = self._arena.take((micro_batch.samples, *size, channels))
+        np.take(self._images, self.order[portion.slice], axis=0, out=pixels, mode="clip")
+        maps = self._arena.take((portion.samples, *size, channels))
         self._normalisation.apply_channels_last(pixels, maps)
         return maps
 
@@ -57,7 +58,7 @@ class NoImages:
     def __init__(self) -> None:
         self.order: NDArray[np.int64] = np.arange(0)
 
-    def images(self, micro_batch: MicroBatch) -> None:
+    def images(self, portion: Portion) -> None:
         """None."""
 
 
@@ -88,13 +89,13 @@ class Head(Protocol):
 
     order: NDArray[np.int64]
 
-    def forward(self, micro_batch: MicroBatch, outputs: Maps) -> None:
+    def forward(self, portion: Portion, outputs: Maps) -> None:
         """Take the outputs of a micro-batch in training."""
 
-    def infer(self, micro_batch: MicroBatch, outputs: Maps) -> None:
+    def infer(self, portion: Portion, outputs: Maps) -> None:
         """Take the outputs of a micro-batch in evaluation."""
 
-    def backward(self, micro_batch: MicroBatch) -> Maps:
+    def backward(self, portion: Portion) -> Maps:
         """The errors of those outputs."""
 
     def step_done(self, step: int) -> Tally:
@@ -107,32 +108,33 @@ class SoftmaxHead:
     def __init__(self, labels: NDArray[np.int64]) -> None:
         self._labels = labels
         self.order: NDArray[np.int64] = np.arange(len(labels))
-        self._errors: dict[int, Data] = {}
+        self._errors = ActRam(Arena())
         self._tallies: dict[int, Tally] = collections.defaultdict(Tally)
 
-    def forward(self, micro_batch: MicroBatch, outputs: Data) -> None:
+    def forward(self, portion: Portion, outputs: Data) -> None:
         """Compute losses, and keep the errors for `backward`."""
-        self._errors[micro_batch.index] = self._judge(micro_batch, outputs)
+        self._errors.put(portion, self._judge(portion, outputs))
 
-    def infer(self, micro_batch: MicroBatch, outputs: Data) -> None:
+    def infer(self, portion: Portion, outputs: Data) -> None:
         """Compute losses."""
-        self._judge(micro_batch, outputs)
+        self._judge(portion, outputs)
 
-    def _judge(self, micro_batch: MicroBatch, outputs: Data) -> Data:
-        labels = self._labels[self.order[micro_batch.begin : micro_batch.end]]
+    def _judge(self, portion: Portion, outputs: Data) -> Data:
+        labels = self._labels[self.order[portion.slice]]
         logits = outputs.reshape(len(outputs), -1)
         losses, errors, correct = loss.softmax_cross_entropy(logits, labels)
-        before = self._tallies[micro_batch.step]
+        before = self._tallies[portion.of.step]
         total = before.loss
         for value in losses.tolist():  # one by one, so that the sum does not depend on the micro-batches
             total += value
         counted = before.samples + len(labels), total, before.correct + int(correct.sum())
-        self._tallies[micro_batch.step] = Tally(*counted)
+        self._tallies[portion.of.step] = Tally(*counted)
         return errors.reshape(outputs.shape)
 
-    def backward(self, micro_batch: MicroBatch) -> Data:
+    def backward(self, portion: Portion) -> Data:
         """Softmax minus one-hot, for each sample."""
-        return self._errors.pop(micro_batch.index)
+        [errors] = self._errors.read(portion)
+        return errors
 
     def step_done(self, step: int) -> Tally:
         """Loss and hits of a mini-batch that is through."""
@@ -145,13 +147,13 @@ class NoHead:
     def __init__(self) -> None:
         self.order: NDArray[np.int64] = np.arange(0)
 
-    def forward(self, micro_batch: MicroBatch, outputs: None) -> None:
+    def forward(self, portion: Portion, outputs: None) -> None:
         """Nothing."""
 
-    def infer(self, micro_batch: MicroBatch, outputs: None) -> None:
+    def infer(self, portion: Portion, outputs: None) -> None:
         """Nothing."""
 
-    def backward(self, micro_batch: MicroBatch) -> None:
+    def backward(self, portion: Portion) -> None:
         """Nothing."""
 
     def step_done(self, step: int) -> Tally:

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from ..kernels.arena import Arena, aligned
 from ..kernels.conv import Convolution
+from .act_ram import ActRam
 from .mapping import Cut, Slice
 from .parameter import Parameter, Sgd
+from .schedule import Portion
 from .sfu import Sfu
 from .start import initial_weights
 
@@ -30,7 +32,7 @@ class Numerics(Protocol):
     Partial sums, and the maps that the SFU is given, are used up; all else is left as it is.
     """
 
-    def forward(self, micro_batch: int, x: Maps, partial: Maps) -> Maps:
+    def forward(self, portion: Portion, x: Maps, partial: Maps) -> Maps:
         """FP with what came from the left; keeps the slice's activations for PG."""
 
     def infer(self, x: Maps, partial: Maps) -> Maps:
@@ -39,23 +41,23 @@ class Numerics(Protocol):
     def beyond(self, x: Maps) -> Maps:
         """Of the activations that came in, those for the devices to the right."""
 
-    def activate(self, micro_batch: int, y: Maps, samples: NDArray[np.int64]) -> Maps:
+    def activate(self, portion: Portion, y: Maps, samples: NDArray[np.int64]) -> Maps:
         """The SFU on complete outputs."""
 
     def activate_infer(self, y: Maps) -> Maps:
         """The SFU without dropout, keeping nothing."""
 
-    def deactivate(self, micro_batch: int, dz: Maps) -> Maps:
+    def deactivate(self, portion: Portion, dz: Maps) -> Maps:
         """The SFU's way back."""
 
     def before(self, dy: Maps) -> Maps:
         """Of the output errors, those for the devices to the left."""
 
-    def error(self, micro_batch: int, dy: Maps, partial: Maps) -> Maps:
+    def error(self, portion: Portion, dy: Maps, partial: Maps) -> Maps:
         """EB with what came from the right; keeps the output errors for PG."""
 
-    def gradient(self, micro_batch: int) -> None:
-        """PG; frees Act-RAM."""
+    def gradient(self, whole: Portion) -> None:
+        """PG of a micro-batch; frees Act-RAM."""
 
     def update(self, samples: int, rule: Sgd) -> None:
         """New parameters from the gradients' mean over so many samples."""
@@ -77,26 +79,23 @@ class SliceNumerics:
         self._turned = aligned(4 * self._convolution.turned_size).view(np.float32) if layer.index > 0 else None
         self._turn()
         self.sfu = Sfu(layer, seed, arena) if part.is_last else None
-        self._act_ram: dict[int, Data] = {}
-        self._output_errors: dict[int, Data] = {}
+        self._act_ram, self._output_errors = ActRam(arena), ActRam(arena)
 
     def weights(self) -> Data:
         """The weights as (its output channels, its input channels, kh, kw)."""
         return self._convolution.unpack(self.weight.value)
 
-    def forward(self, micro_batch: int, x: Data, partial: Data | None) -> Data:
+    def forward(self, portion: Portion, x: Data, partial: Data | None) -> Data:
         """Under ICP: all output channels, on top of the partial sums. Under OCP: those before, then this slice's."""
-        frame = self._act_ram[micro_batch] = self._frame(x)
+        frame = self._act_ram.room(portion, self._convolution.frame_shape(len(x))[1:])
+        self._convolution.frame(x[..., : self._convolution.in_channels], frame)
         return self._convolve(len(x), frame, partial)
 
     def infer(self, x: Data, partial: Data | None) -> Data:
         """As `forward`, keeping nothing."""
-        return self._convolve(len(x), self._frame(x), partial)
-
-    def _frame(self, x: Data) -> Data:
         frame = self._arena.take(self._convolution.frame_shape(len(x)))
         self._convolution.frame(x[..., : self._convolution.in_channels], frame)
-        return frame
+        return self._convolve(len(x), frame, partial)
 
     def _convolve(self, samples: int, frame: Data, partial: Data | None) -> Data:
         if self._cut is Cut.ICP and partial is not None:
@@ -113,32 +112,32 @@ class SliceNumerics:
         """Under ICP the channels after this slice's, under OCP all."""
         return x if self._cut is Cut.OCP else x[..., self._convolution.in_channels :]
 
-    def activate(self, micro_batch: int, y: Data, samples: NDArray[np.int64]) -> Data:
+    def activate(self, portion: Portion, y: Data, samples: NDArray[np.int64]) -> Data:
         """The SFU, on the layer's last device."""
         assert self.sfu is not None
-        return self.sfu.forward(micro_batch, y, samples)
+        return self.sfu.forward(portion, y, samples)
 
     def activate_infer(self, y: Data) -> Data:
         """The SFU without dropout."""
         assert self.sfu is not None
         return self.sfu.infer(y)
 
-    def deactivate(self, micro_batch: int, dz: Data) -> Data:
+    def deactivate(self, portion: Portion, dz: Data) -> Data:
         """The SFU's way back."""
         assert self.sfu is not None
-        return self.sfu.backward(micro_batch, dz)
+        return self.sfu.backward(portion, dz)
 
     def before(self, dy: Data) -> Data:
         """Under ICP all output errors, under OCP those of the channels before this slice's."""
         return dy[..., : self.part.begin] if self._cut is Cut.OCP else dy
 
-    def error(self, micro_batch: int, dy: Data, partial: Data | None) -> Data | None:
+    def error(self, portion: Portion, dy: Data, partial: Data | None) -> Data | None:
         """Under ICP: this slice's input channels, then those from the right. Under OCP: all, on top of partial sums.
 
         None for the first layer, for nobody needs the errors of the images.
         """
         own = dy[..., self.part.begin :] if self._cut is Cut.OCP else dy
-        self._output_errors[micro_batch] = own
+        self._output_errors.put(portion, own)
         if self._turned is None:
             return None
         frame = self._arena.take(self._convolution.error_frame_shape(len(dy)))
@@ -154,12 +153,12 @@ class SliceNumerics:
         self._convolution.error(dx[..., :held], frame, self._turned, fresh=True)
         return dx
 
-    def gradient(self, micro_batch: int) -> None:
+    def gradient(self, whole: Portion) -> None:
         """Weights' gradients, and the bias's on the layer's last device."""
-        frame, dy = self._act_ram.pop(micro_batch), self._output_errors.pop(micro_batch)
+        [frame], [dy] = self._act_ram.read(whole), self._output_errors.read(whole)
         self._convolution.gradient(self.weight.gradient, frame, dy, fresh=self.weight.begins_sum())
         if self.sfu is not None:
-            self.sfu.gradient(micro_batch)
+            self.sfu.gradient(whole)
 
     def update(self, samples: int, rule: Sgd) -> None:
         """New weights, and a new bias."""
@@ -176,7 +175,7 @@ class SliceNumerics:
 class NoNumerics:
     """Nothing is computed: every map is None."""
 
-    def forward(self, micro_batch: int, x: None, partial: None) -> None:
+    def forward(self, portion: Portion, x: None, partial: None) -> None:
         """See `Numerics`."""
 
     def infer(self, x: None, partial: None) -> None:
@@ -185,22 +184,22 @@ class NoNumerics:
     def beyond(self, x: None) -> None:
         """See `Numerics`."""
 
-    def activate(self, micro_batch: int, y: None, samples: NDArray[np.int64]) -> None:
+    def activate(self, portion: Portion, y: None, samples: NDArray[np.int64]) -> None:
         """See `Numerics`."""
 
     def activate_infer(self, y: None) -> None:
         """See `Numerics`."""
 
-    def deactivate(self, micro_batch: int, dz: None) -> None:
+    def deactivate(self, portion: Portion, dz: None) -> None:
         """See `Numerics`."""
 
     def before(self, dy: None) -> None:
         """See `Numerics`."""
 
-    def error(self, micro_batch: int, dy: None, partial: None) -> None:
+    def error(self, portion: Portion, dy: None, partial: None) -> None:
         """See `Numerics`."""
 
-    def gradient(self, micro_batch: int) -> None:
+    def gradient(self, whole: Portion) -> None:
         """See `Numerics`."""
 
     def update(self, samples: int, rule: Sgd) -> None:

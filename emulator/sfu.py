@@ -13,55 +13,59 @@ from numpy.typing import NDArray
 
 from ..kernels import bias, dropout, lrn, pool, relu
 from ..kernels.arena import Arena
+from .act_ram import ActRam
 from .layers import Dropout, Layer, Lrn, Pool, Relu, SfuStep
 from .parameter import Parameter, Sgd
+from .schedule import Portion
 
 Data = NDArray[np.float32]
 Samples = NDArray[np.int64]
+State = tuple[NDArray[Any], ...]
 
 
 class _Unit(Protocol):
-    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Any]:
-        """The result and a state; `samples` are the samples' numbers in training, None in evaluation.
+    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, State]:
+        """The result and a state, of arrays (samples, …).
 
-        The unit before may keep x as its state.
+        `samples` are the samples' numbers in training, None in evaluation. The unit before may keep x as its state.
         """
 
-    def backward(self, state: Any, dz: Data) -> Data:
+    def backward(self, state: State, dz: Data) -> Data:
         """Errors of x from those of the result, which are used up."""
 
 
 class _ReluUnit:
     """In place: if an LRN before keeps these maps, then it multiplies them by errors, which fall to 0 where they do."""
 
-    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Data]:
+    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, State]:
         relu.forward(x)
-        return x, x
+        return x, (x,)
 
-    def backward(self, state: Data, dz: Data) -> Data:
-        relu.error(state, dz)
+    def backward(self, state: State, dz: Data) -> Data:
+        relu.error(state[0], dz)
         return dz
 
 
 class _RectifiedUnit(_ReluUnit):
     """A ReLU that comes first, and so was done with the bias, in place."""
 
-    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Data]:
-        return x, x
+    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, State]:
+        return x, (x,)
 
 
 class _LrnUnit:
     def __init__(self, lrn_: Lrn, arena: Arena) -> None:
         self._lrn, self._arena = lrn_, arena
 
-    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, tuple[Data, Data, Data]]:
+    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, State]:
         of, y, scale = self._lrn, self._arena.take(x.shape), self._arena.take(x.shape)
         lrn.forward(x, y, scale, size=of.size, alpha=of.alpha, beta=of.beta, k=of.k)
         return y, (x, y, scale)
 
-    def backward(self, state: tuple[Data, Data, Data], dz: Data) -> Data:
+    def backward(self, state: State, dz: Data) -> Data:
         of = self._lrn
-        lrn.error(*state, dz, dz, size=of.size, alpha=of.alpha, beta=of.beta, k=of.k)
+        x, y, scale = state
+        lrn.error(x, y, scale, dz, dz, size=of.size, alpha=of.alpha, beta=of.beta, k=of.k)
         return dz
 
 
@@ -69,16 +73,16 @@ class _DropoutUnit:
     def __init__(self, rate: float, seed: int, layer: int, arena: Arena) -> None:
         self._rate, self._seed, self._layer, self._arena = rate, seed, layer, arena
 
-    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Any]:
+    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, State]:
         if samples is None:
-            return x, None
+            return x, ()
         mask, y = self._arena.take(x.shape), self._arena.take(x.shape)
         dropout.mask(mask, rate=self._rate, seed=self._seed, layer=self._layer, samples=samples)
         np.multiply(x, mask, out=y)
-        return y, mask
+        return y, (mask,)
 
-    def backward(self, state: Data, dz: Data) -> Data:
-        dz *= state
+    def backward(self, state: State, dz: Data) -> Data:
+        dz *= state[0]
         return dz
 
 
@@ -93,15 +97,15 @@ class _PoolUnit:
 
 
 class _MaxPoolUnit(_PoolUnit):
-    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Any]:
+    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, State]:
         shape = (len(x), *self._output)
         y, places = self._arena.take(shape), self._arena.take(shape, np.uint8)
         pool.max_forward(x, y, places, **self._window)
-        return y, places
+        return y, (places,)
 
-    def backward(self, state: Any, dz: Data) -> Data:
+    def backward(self, state: State, dz: Data) -> Data:
         dx = self._arena.take((len(dz), *self._input))
-        pool.max_error(dz, state, dx, **self._window)
+        pool.max_error(dz, state[0], dx, **self._window)
         return dx
 
 
@@ -111,23 +115,23 @@ class _RectifiedMaxPoolUnit(_MaxPoolUnit):
     Where a maximum is 0, so is all its window. So ReLU's way back goes over the maxima, before they are spread.
     """
 
-    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, Any]:
+    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, State]:
         y, places = super().forward(x, samples)
-        return y, (y, places)
+        return y, (y, *places)
 
-    def backward(self, state: Any, dz: Data) -> Data:
-        y, places = state
+    def backward(self, state: State, dz: Data) -> Data:
+        y, *places = state
         relu.error(y, dz)
-        return super().backward(places, dz)
+        return super().backward(tuple(places), dz)
 
 
 class _AveragePoolUnit(_PoolUnit):
-    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, None]:
+    def forward(self, x: Data, samples: Samples | None) -> tuple[Data, State]:
         y = self._arena.take((len(x), *self._output))
         pool.average_forward(x, y, **self._window)
-        return y, None
+        return y, ()
 
-    def backward(self, state: None, dz: Data) -> Data:
+    def backward(self, state: State, dz: Data) -> Data:
         dx = self._arena.take((len(dz), *self._input))
         pool.average_error(dz, dx, **self._window)
         return dx
@@ -165,22 +169,24 @@ class Sfu:
         else:
             self._units = [_unit(step, seed, layer.index, arena) for step in layer.sfu]
         self.bias = Parameter(np.zeros(layer.channels, np.float32)) if layer.bias else None
-        self._states: dict[int, list[Any]] = {}
-        self._output_errors: dict[int, Data] = {}
+        self._states = [ActRam(arena) for _ in self._units]
+        self._output_errors = ActRam(arena)
 
-    def forward(self, micro_batch: int, y: Data, samples: Samples) -> Data:
+    def forward(self, portion: Portion, y: Data, samples: Samples) -> Data:
         """Training: what the next layer receives, from complete outputs `y`, which are used up.
 
         `samples` (n,) are the samples' numbers since the start of training, on which dropout depends.
         """
-        y, self._states[micro_batch] = self._apply(y, samples)
+        y, states = self._apply(y, samples)
+        for kept, state in zip(self._states, states, strict=True):
+            kept.put(portion, *state)
         return y
 
     def infer(self, y: Data) -> Data:
         """The same without dropout, keeping nothing."""
         return self._apply(y, None)[0]
 
-    def _apply(self, y: Data, samples: Samples | None) -> tuple[Data, list[Any]]:
+    def _apply(self, y: Data, samples: Samples | None) -> tuple[Data, list[State]]:
         if self.bias is not None and self._rectifies:
             relu.forward_with_bias(y, self.bias.value)
         elif self.bias is not None:
@@ -193,18 +199,18 @@ class Sfu:
             states.append(state)
         return y, states
 
-    def backward(self, micro_batch: int, dz: Data) -> Data:
+    def backward(self, portion: Portion, dz: Data) -> Data:
         """Errors of the complete outputs, from the errors of what the next layer received, which are used up."""
-        for unit, state in zip(reversed(self._units), reversed(self._states.pop(micro_batch)), strict=True):
-            dz = unit.backward(state, dz)
+        for unit, kept in zip(reversed(self._units), reversed(self._states), strict=True):
+            dz = unit.backward(tuple(kept.read(portion)), dz)
         if self.bias is not None:
-            self._output_errors[micro_batch] = dz
+            self._output_errors.put(portion, dz)
         return dz
 
-    def gradient(self, micro_batch: int) -> None:
+    def gradient(self, whole: Portion) -> None:
         """The bias's gradient, added to those of the samples before."""
         if self.bias is not None:
-            dy = self._output_errors.pop(micro_batch)
+            [dy] = self._output_errors.read(whole)
             bias.add_bias_gradient(self.bias.gradient, dy, fresh=self.bias.begins_sum())
 
     def update(self, samples: int, rule: Sgd) -> None:

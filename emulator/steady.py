@@ -44,7 +44,7 @@ def find_steady(timing: Timing, batch: int) -> Steady:
 
 def _free_run(timing: Timing, batch: int, steps: int) -> list[Trace]:
     devices = len(timing.mapping.devices)
-    micro_batches = cut_samples(batch * steps, batch, batch, set())
+    micro_batches = cut_samples(batch * steps, batch, batch)
     wiring = Wiring(Placement(devices, 1), 0, None, throttled=False, most_samples=batch, with_data=False)
     chain = build(timing, wiring, None)
     epoch = Epoch(micro_batches, [batch] * steps, np.zeros(0, np.int64), Sgd(0, 0, 0))

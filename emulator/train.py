@@ -99,7 +99,7 @@ class _Trainer:
         self.pumps: list[Pump] = [*self.chain.pumps] if ranks.comm is None else [*self.chain.pumps, ranks]
         self.train_source, self.test_source = self._sources(data)
         self.train_head, self.test_head = self._heads(data)
-        self.test_batches = cut_samples(data.n_test, max(data.n_test, 1), most, set())
+        self.test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         ranks.gather(None)  # all are ready
         self.started_s = time.perf_counter()
 

@@ -1,6 +1,6 @@
 """Schedules as data: made by pure functions, printed, parsed, and dry-run before anything starts."""
 
-from .action import Action, Kind, MicroBatch, Schedule
+from .action import Action, Kind, MicroBatch, Portion, Schedule
 from .dry_run import dry_run
 from .pipeline import Lags, cut_samples, fpdeep, sync
 from .text import parse, to_text
@@ -10,6 +10,7 @@ __all__ = [
     "Kind",
     "Lags",
     "MicroBatch",
+    "Portion",
     "Schedule",
     "cut_samples",
     "dry_run",

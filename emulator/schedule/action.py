@@ -2,7 +2,8 @@
 
 Written `0F3v1`: device 0 does the forward propagation (F) of micro-batch 3 with version 1 of its weights. B is error
 back-propagation (EB), W the parameter gradients (PG), U the update that makes the next version of the weights, after
-all W of a mini-batch: `0W3`, `0U1`.
+all W of a mini-batch: `0W3`, `0U1`. F and B may do a micro-batch in portions, with different weights: `0F3[0:5]v0` and
+`0F3[5:16]v1` are its first 5 samples and the others.
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ class Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """One action; `index` is a micro-batch for F, B and W, and the version made for U. `version` matters to F and B."""
+    """One action; `index` is a micro-batch for F, B and W, and the version made for U. `version` matters to F and B.
+
+    `span` says which samples of the micro-batch, from the first up to another, where these are not all.
+    """
 
     kind: Kind
     index: int
     version: int | None = None
+    span: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        return f"{self.kind.value}{self.index}" + ("" if self.version is None else f"v{self.version}")
+        span = "" if self.span is None else f"[{self.span[0]}:{self.span[1]}]"
+        return f"{self.kind.value}{self.index}{span}" + ("" if self.version is None else f"v{self.version}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +52,49 @@ class MicroBatch:
     def samples(self) -> int:
         """How many samples it holds."""
         return self.end - self.begin
+
+    def portion(self, action: Action) -> Portion:
+        """What an action does of it."""
+        return Portion(self, *(action.span or (0, self.samples)))
+
+    @property
+    def whole(self) -> Portion:
+        """All of it."""
+        return Portion(self, 0, self.samples)
+
+
+@dataclasses.dataclass(frozen=True)
+class Portion:
+    """Samples begin … end-1 of a micro-batch, counted from its first."""
+
+    of: MicroBatch
+    begin: int
+    end: int
+
+    @property
+    def samples(self) -> int:
+        """How many samples it holds."""
+        return self.end - self.begin
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is all of the micro-batch."""
+        return self.samples == self.of.samples
+
+    @property
+    def ends(self) -> bool:
+        """Whether nothing of the micro-batch comes after it."""
+        return self.end == self.of.samples
+
+    @property
+    def first(self) -> int:
+        """Its first sample's place in the epoch."""
+        return self.of.begin + self.begin
+
+    @property
+    def slice(self) -> slice:
+        """Its samples among those of the epoch."""
+        return slice(self.first, self.of.begin + self.end)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import collections
 from collections.abc import Iterator
 
 from ..errors import InputError
-from .action import Action, Kind, Schedule
+from .action import Action, Kind, Portion, Schedule
 
 
 def dry_run(schedule: Schedule) -> None:
@@ -35,14 +35,14 @@ def dry_run(schedule: Schedule) -> None:
 
 
 class _Device:
-    """A device's position in its list, and the tokens that its neighbours have left for it."""
+    """A device's position in its list, and the tokens that its neighbours have left for it: portions."""
 
     def __init__(self, schedule: Schedule, number: int, program: Iterator[Action]) -> None:
         self.schedule = schedule
         self.number = number
-        self.from_left: collections.deque[int] = collections.deque()
-        self.from_right: collections.deque[int] = collections.deque()
-        self.done: dict[Kind, set[int]] = {kind: set() for kind in Kind}
+        self.from_left: collections.deque[Portion] = collections.deque()
+        self.from_right: collections.deque[Portion] = collections.deque()
+        self.done: dict[tuple[Kind, int], int] = collections.defaultdict(int)  # samples of a micro-batch
         self.version = 0
         self._actions = program
         self.current = next(self._actions, None)
@@ -52,53 +52,65 @@ class _Device:
         action = self.current
         if action is None:
             return False
-        left = devices[self.number - 1] if self.number else None
-        right = devices[self.number + 1] if self.number + 1 < len(devices) else None
-        if action.kind is Kind.FORWARD:
-            if left is not None and not self._take(self.from_left, action):
+        if action.kind is Kind.UPDATE:
+            self._update(action)
+        else:
+            portion = self.schedule.micro_batches[action.index].portion(action)
+            forward, backward = action.kind is Kind.FORWARD, action.kind is Kind.BACKWARD
+            left = devices[self.number - 1] if self.number else None
+            right = devices[self.number + 1] if self.number + 1 < len(devices) else None
+            if forward and left is not None and not self._take(self.from_left, action, portion):
                 return False
-            if right is not None:
-                right.from_left.append(action.index)
-        elif action.kind is Kind.BACKWARD:
-            if right is not None and not self._take(self.from_right, action):
+            if backward and right is not None and not self._take(self.from_right, action, portion):
                 return False
-            if left is not None:
-                left.from_right.append(action.index)
-        self._check(action)
-        self.done[action.kind].add(action.index)
+            if forward and right is not None:
+                right.from_left.append(portion)
+            if backward and left is not None:
+                left.from_right.append(portion)
+            self._compute(action, portion)
         self.current = next(self._actions, None)
         return True
 
-    def _take(self, tokens: collections.deque[int], action: Action) -> bool:
-        if not tokens:
-            return False
-        if tokens[0] != action.index:
-            self._fail(action, f"the neighbour's next message is of micro-batch {tokens[0]}")
-        tokens.popleft()
-        return True
+    def _take(self, tokens: collections.deque[Portion], action: Action, portion: Portion) -> bool:
+        """Take as many samples as the action needs, if they are there, in order."""
+        first = portion.begin
+        for taken, token in enumerate(tokens):
+            if (token.of, token.begin) != (portion.of, first):
+                where = "" if token.is_whole else f", from its sample {token.begin}"
+                self._fail(action, f"the neighbour's next message is of micro-batch {token.of.index}{where}")
+            first = token.end
+            if first >= portion.end:
+                for _ in range(taken + 1):
+                    tokens.popleft()
+                if first > portion.end:
+                    tokens.appendleft(Portion(portion.of, portion.end, first))
+                return True
+        return False
 
-    def _check(self, action: Action) -> None:
+    def _compute(self, action: Action, portion: Portion) -> None:
         kind, index = action.kind, action.index
-        if index in self.done[kind]:
+        if self.done[kind, index] > portion.begin:
             self._fail(action, "was done before")
-        if kind is Kind.BACKWARD and index not in self.done[Kind.FORWARD]:
-            self._fail(action, f"comes before F{index}")
-        if kind is Kind.GRADIENT and index not in self.done[Kind.BACKWARD]:
-            self._fail(action, f"comes before B{index}")
-        step = self.schedule.micro_batches[index].step if kind is Kind.GRADIENT else self.version
+        if self.done[kind, index] < portion.begin:
+            self._fail(action, f"leaves out samples from {self.done[kind, index]} on")
+        before = {Kind.BACKWARD: Kind.FORWARD, Kind.GRADIENT: Kind.BACKWARD}.get(kind)
+        if before is not None and self.done[before, index] < portion.end:
+            self._fail(action, f"comes before {before.value}{index}")
+        step = portion.of.step if kind is Kind.GRADIENT else self.version
         if step != self.version:
             self._fail(action, f"is of step {step}, but {self.version} updates are done")
-        if kind is Kind.UPDATE:
-            self._check_update(action)
-        elif kind is not Kind.GRADIENT and action.version != self.version:
+        if kind is not Kind.GRADIENT and action.version != self.version:
             self._fail(action, f"needs version {action.version} of the weights; the device has {self.version}")
+        self.done[kind, index] = portion.end
 
-    def _check_update(self, action: Action) -> None:
+    def _update(self, action: Action) -> None:
         missing = [
             mb.index
             for mb in self.schedule.micro_batches
-            if mb.step == self.version and mb.index not in self.done[Kind.GRADIENT]
+            if mb.step == self.version and not self.done[Kind.GRADIENT, mb.index]
         ]
+        if action.index <= self.version:
+            self._fail(action, "was done before")
         if action.index != self.version + 1:
             self._fail(action, f"must be U{self.version + 1}")
         if missing:
@@ -109,7 +121,7 @@ class _Device:
         """Every micro-batch forward, backward and in a gradient, every step updated."""
         for mb in self.schedule.micro_batches:
             for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
-                if mb.index not in self.done[kind]:
+                if self.done[kind, mb.index] < mb.samples:
                     raise InputError(f"{self._name()} never does {kind.value}{mb.index}")
         if self.version != self.schedule.steps:
             raise InputError(f"{self._name()} makes {self.version} updates of {self.schedule.steps}")

@@ -34,15 +34,6 @@ class Lags:
             if grows or lags[0] > lags[-1] + 1 or lags[-1] < 0:
                 raise ValueError(f"lags {lags} would take weights back to an older version")
 
-    def changes(self) -> set[int]:
-        """The samples at which a lag differs from the sample's before."""
-        return {
-            sample
-            for lags in (self.forward, self.backward)
-            for sample, (before, now) in enumerate(itertools.pairwise(lags), 1)
-            if before != now
-        }
-
 
 def sync(devices: int, samples: int, batch: int, micro_batch: int) -> Schedule:
     """Update after each mini-batch, pipeline drained: the weights are those of mini-batch SGD, bit for bit."""
@@ -51,34 +42,35 @@ def sync(devices: int, samples: int, batch: int, micro_batch: int) -> Schedule:
 
 
 def fpdeep(lags: list[Lags], samples: int, batch: int, micro_batch: int) -> Schedule:
-    """FPDeep's continuous pipeline with slightly unaligned weights; micro-batches are cut where a version changes."""
+    """FPDeep's continuous pipeline with slightly unaligned weights.
+
+    Where a device's version changes within a micro-batch, it does that one in portions.
+    """
     return _pipeline("fpdeep", lags, samples, batch, micro_batch)
 
 
-def cut_samples(samples: int, batch: int, micro_batch: int, also_at: set[int]) -> list[MicroBatch]:
-    """Micro-batches of at most `micro_batch` samples, cut at mini-batches and, within them, at `also_at`."""
-    cuts = sorted({*range(0, batch, micro_batch), *also_at, batch})
+def cut_samples(samples: int, batch: int, micro_batch: int) -> list[MicroBatch]:
+    """Micro-batches of at most `micro_batch` samples, cut at mini-batches."""
     found: list[MicroBatch] = []
     for step, first in enumerate(range(0, samples, batch)):
-        for low, high in itertools.pairwise(cuts):
-            if first + low < samples:
-                found.append(MicroBatch(len(found), step, first + low, min(first + high, samples)))
+        last = min(first + batch, samples)
+        for begin in range(first, last, micro_batch):
+            found.append(MicroBatch(len(found), step, begin, min(begin + micro_batch, last)))
     return found
 
 
 def _pipeline(name: str, lags: list[Lags], samples: int, batch: int, micro_batch: int) -> Schedule:
-    cuts = set().union(*(device_lags.changes() for device_lags in lags))
-    micro_batches = cut_samples(samples, batch, micro_batch, cuts)
+    micro_batches = cut_samples(samples, batch, micro_batch)
 
     def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
         chain = [
-            _Device(device_lags, micro_batches, batch, in_flight=2 * (len(lags) - device) + 1)
+            _Device(device_lags, micro_batches, in_flight=2 * (len(lags) - device) + 1)
             for device, device_lags in enumerate(lags)
         ]
         buffers: dict[int, collections.deque[Action]] = {device: collections.deque() for device in devices}
 
         def program(device: int) -> Iterator[Action]:
-            while buffers[device] or _advance(chain, buffers):
+            while buffers[device] or _advance(chain, buffers, samples):
                 if buffers[device]:
                     yield buffers[device].popleft()
 
@@ -87,12 +79,12 @@ def _pipeline(name: str, lags: list[Lags], samples: int, batch: int, micro_batch
     return Schedule(name, len(lags), micro_batches, programs)
 
 
-def _advance(chain: list[_Device], buffers: dict[int, collections.deque[Action]]) -> bool:
+def _advance(chain: list[_Device], buffers: dict[int, collections.deque[Action]], samples: int) -> bool:
     """Let every device do one action, if there is one that it can do; whether any did."""
     moved = False
     for number, device in enumerate(chain):
-        f_here = chain[number - 1].f if number else len(device.forward)
-        b_here = chain[number + 1].b if number + 1 < len(chain) else device.f
+        f_here = chain[number - 1].f.samples if number else samples
+        b_here = chain[number + 1].b.samples if number + 1 < len(chain) else device.f.samples
         action = device.next_action(f_here, b_here)
         if action is not None:
             moved = True
@@ -101,41 +93,78 @@ def _advance(chain: list[_Device], buffers: dict[int, collections.deque[Action]]
     return moved
 
 
+class _Progress:
+    """How far a device is with F or B: samples that are through, and the first micro-batch that is not."""
+
+    def __init__(self, kind: Kind, lags: tuple[int, ...], micro_batches: list[MicroBatch]) -> None:
+        self.kind, self._lags, self._micro_batches = kind, lags, micro_batches
+        self.samples = self.micro_batch = 0
+        self._step_begin = 0
+        self._run_ends = _run_ends(lags)
+
+    @property
+    def version(self) -> int:
+        """The version of the weights that the next sample needs; when all are through, later than any."""
+        if self.micro_batch == len(self._micro_batches):
+            return len(self._micro_batches) + 1
+        return max(0, self._micro_batches[self.micro_batch].step - self._lags[self.samples - self._step_begin])
+
+    def advance(self, here: int) -> Action:
+        """Do all samples of a micro-batch that are `here` and need the same version as the next one."""
+        micro_batch, version = self._micro_batches[self.micro_batch], self.version
+        begin = self.samples
+        end = min(micro_batch.end, here)
+        if max(0, micro_batch.step - self._lags[end - 1 - self._step_begin]) != version:
+            end = self._step_begin + self._run_ends[begin - self._step_begin]
+        span = begin - micro_batch.begin, end - micro_batch.begin
+        self.samples = end
+        if end == micro_batch.end:
+            self.micro_batch += 1
+            following = self._micro_batches[self.micro_batch : self.micro_batch + 1]
+            if following and following[0].step > micro_batch.step:
+                self._step_begin = end
+        return Action(self.kind, micro_batch.index, version, None if span == (0, micro_batch.samples) else span)
+
+
+def _run_ends(lags: tuple[int, ...]) -> list[int]:
+    """For each sample of a mini-batch, the next one that lags less; if there is none, their number."""
+    ends = [len(lags)] * len(lags)
+    for sample in range(len(lags) - 2, -1, -1):
+        ends[sample] = ends[sample + 1] if lags[sample] == lags[sample + 1] else sample + 1
+    return ends
+
+
 class _Device:
-    """How far a device is: micro-batches forward (f), backward (b), in gradients (w), and its version of the weights.
+    """How far a device is: forward (f), backward (b), in gradients (w, micro-batches), and its version of the weights.
 
     Backward goes first, which frees Act-RAM; forward runs ahead by `in_flight` micro-batches. An update waits for all
     that is due with the weights that it ends, and where that is a forward, the bound on those in flight gives way.
+    Gradients are of whole micro-batches: each takes the sum so far through memory, which is as large as the weights.
     """
 
-    def __init__(self, lags: Lags, micro_batches: list[MicroBatch], batch: int, in_flight: int) -> None:
-        self.steps = [mb.step for mb in micro_batches]
-        self.forward = [max(0, mb.step - lags.forward[mb.begin - mb.step * batch]) for mb in micro_batches]
-        self.backward = [max(0, mb.step - lags.backward[mb.begin - mb.step * batch]) for mb in micro_batches]
+    def __init__(self, lags: Lags, micro_batches: list[MicroBatch], in_flight: int) -> None:
+        self.micro_batches = micro_batches
+        self.f = _Progress(Kind.FORWARD, lags.forward, micro_batches)
+        self.b = _Progress(Kind.BACKWARD, lags.backward, micro_batches)
         self.in_flight = in_flight
-        self.f = self.b = self.w = self.version = 0
+        self.w = self.version = 0
 
     def next_action(self, f_here: int, b_here: int) -> Action | None:
-        """The next action, where the messages of so many F and B are there; None if there is nothing to do yet."""
-        if self.w < self.b and self.steps[self.w] == self.version:
+        """The next action, where F and B of so many samples are done beside it; None if there is nothing to do yet."""
+        through = self.w == len(self.micro_batches)
+        step = len(self.micro_batches) if through else self.micro_batches[self.w].step
+        if step == self.version and not through and self.micro_batches[self.w].end <= self.b.samples:
             self.w += 1
             return Action(Kind.GRADIENT, self.w - 1)
-        in_step = self.w > 0 and self.steps[self.w - 1] == self.version
-        step_done = in_step and self._due(self.steps, self.w) > self.version
-        f_due = self._due(self.forward, self.f) == self.version
-        b_due = self._due(self.backward, self.b) == self.version
+        step_done = self.w > 0 and self.micro_batches[self.w - 1].step == self.version and step > self.version
+        f_due = self.f.version == self.version
+        b_due = self.b.version == self.version
         if step_done and not f_due and not b_due:
             self.version += 1
             return Action(Kind.UPDATE, self.version)
-        if b_due and self.b < min(b_here, self.f):
-            self.b += 1
-            return Action(Kind.BACKWARD, self.b - 1, self.version)
-        if f_due and self.f < f_here and (self.f - self.b < self.in_flight or step_done):
-            self.f += 1
-            return Action(Kind.FORWARD, self.f - 1, self.version)
+        if b_due and self.b.samples < min(b_here, self.f.samples):
+            return self.b.advance(min(b_here, self.f.samples))
+        may_run_ahead = self.f.micro_batch - self.b.micro_batch < self.in_flight or step_done
+        if f_due and self.f.samples < f_here and may_run_ahead:
+            return self.f.advance(f_here)
         return None
-
-    @staticmethod
-    def _due(versions: list[int], index: int) -> int:
-        """The version or step of a micro-batch; beyond the last one, later than any."""
-        return versions[index] if index < len(versions) else len(versions) + 1

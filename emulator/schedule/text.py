@@ -16,7 +16,7 @@ from ..errors import InputError
 from .action import Action, Kind, MicroBatch, Schedule
 
 _HEAD = re.compile(r"schedule (\S+), ([1-9]\d{0,8}) devices?")
-_ACTION = re.compile(r"(\d{1,9})(?:([FB])(\d{1,9})v(\d{1,9})|([WU])(\d{1,9}))")
+_ACTION = re.compile(r"(\d{1,9})(?:([FB])(\d{1,9})(?:\[(\d{1,9}):(\d{1,9})\])?v(\d{1,9})|([WU])(\d{1,9}))")
 
 
 def to_text(schedule: Schedule) -> str:
@@ -44,7 +44,7 @@ def parse(text: str, source: str = "schedule") -> Schedule:
     if len(lines) != devices + 2 or not lines[1].startswith("micro-batches "):
         raise InputError(f"{source}: after the first line come `micro-batches ...` and {devices} lines of actions")
     micro_batches = list(_micro_batches(lines[1].removeprefix("micro-batches "), source))
-    actions = [list(_actions(line, device, len(micro_batches), source)) for device, line in enumerate(lines[2:])]
+    actions = [list(_actions(line, device, micro_batches, source)) for device, line in enumerate(lines[2:])]
     return Schedule(name, devices, micro_batches, lambda hosted: {device: iter(actions[device]) for device in hosted})
 
 
@@ -60,12 +60,23 @@ def _micro_batches(spans: str, source: str) -> Iterator[MicroBatch]:
             index += 1
 
 
-def _actions(line: str, device: int, micro_batches: int, source: str) -> Iterator[Action]:
+def _actions(line: str, device: int, micro_batches: list[MicroBatch], source: str) -> Iterator[Action]:
     for word in line.split():
         match = _ACTION.fullmatch(word)
         if match is None or int(match[1]) != device:
             raise InputError(f"{source}: device {device}: {word!r} is not an action such as {device}F0v0, {device}W0")
-        kind, index = Kind(match[2] or match[5]), int(match[3] or match[6])
-        if kind is not Kind.UPDATE and index >= micro_batches:
-            raise InputError(f"{source}: device {device}: {word!r}: there are only {micro_batches} micro-batches")
-        yield Action(kind, index, None if match[4] is None else int(match[4]))
+        _, letter, index, begin, end, version, other, of_other = match.groups()
+        if other is not None:
+            action = Action(Kind(other), int(of_other))
+        else:
+            span = None if begin is None else (int(begin), int(end))
+            action = Action(Kind(letter), int(index), int(version), span)
+        if action.kind is not Kind.UPDATE:
+            if action.index >= len(micro_batches):
+                raise InputError(
+                    f"{source}: device {device}: {word!r}: there are only {len(micro_batches)} micro-batches"
+                )
+            samples = micro_batches[action.index].samples
+            if action.span is not None and not 0 <= action.span[0] < action.span[1] <= samples:
+                raise InputError(f"{source}: device {device}: {word!r}: the span must lie in 0:{samples}")
+        yield action

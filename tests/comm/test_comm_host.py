@@ -37,7 +37,7 @@ class LatePump:
 async def read(mailbox: Mailbox, count: int, into: list[int]) -> None:
     """Take so many messages."""
     for _ in range(count):
-        into.append((await mailbox.get()).micro_batch)
+        into.append((await mailbox.get()).first)
 
 
 def test_no_devices() -> None:
@@ -80,7 +80,7 @@ def test_a_chain_of_devices_in_any_order(order: list[int], messages: int) -> Non
     async def device(number: int) -> None:
         for _ in range(messages):
             got = await mailboxes[number].get()
-            mailboxes[number + 1].put(message(got.micro_batch + 1))
+            mailboxes[number + 1].put(message(got.first + 1))
 
     for index in range(messages):
         mailboxes[0].put(message(10 * index))
@@ -96,12 +96,12 @@ def test_ping_pong() -> None:
     async def first() -> None:
         for index in range(3):
             there.put(message(index))
-            log.append(f"back {(await back.get()).micro_batch}")
+            log.append(f"back {(await back.get()).first}")
 
     async def second() -> None:
         for _ in range(3):
             got = await there.get()
-            log.append(f"there {got.micro_batch}")
+            log.append(f"there {got.first}")
             back.put(got)
 
     run([first(), second()])

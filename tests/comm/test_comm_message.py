@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm.message import Format, Message
+from emuchain.comm.message import Format, Message, join, split
 from emuchain.kernels.arena import ALIGNMENT, Arena
 
 SIZES = st.integers(1, 5)
@@ -34,7 +34,7 @@ def test_round_trip(
     buffer = np.full(form.bytes_of(samples + more), 255, np.uint8)
     buffer[: packed.size] = packed
     found = form.unpack(buffer)
-    assert found.micro_batch == index
+    assert found.first == index
     assert found.times.dtype == np.int64
     assert found.times.tolist() == times.tolist()
     if with_data:
@@ -83,7 +83,7 @@ def test_a_received_payload_can_be_worked_on_where_it_is(samples: int) -> None:
     assert found.data.ctypes.data % ALIGNMENT == 0
     found.data[...] = -1
     again = form.unpack(buffer)
-    assert again.micro_batch == 7
+    assert again.first == 7
     assert again.times.tolist() == times.tolist()
     assert again.data is not None
     assert (again.data == -1).all()
@@ -102,3 +102,24 @@ def test_buffers_are_used_again_when_their_message_is_gone() -> None:
     last = form.unpack(form.pack(message, arena)).data
     assert last is not None
     assert last.ctypes.data == place
+
+
+@given(st.integers(1, 6), st.lists(st.integers(1, 5), max_size=3), st.booleans())
+def test_what_is_split_can_be_joined(samples: int, cuts: list[int], with_data: bool) -> None:
+    times = np.arange(samples * 2).reshape(samples, 2)
+    data = np.arange(samples * 12, dtype=np.float32).reshape(samples, 2, 2, 3) if with_data else None
+    rest, parts = Message(100, times, data), []
+    for cut in cuts:
+        if cut < len(rest.times):
+            part, rest = split(rest, cut)
+            assert len(part.times) == cut
+            parts.append(part)
+    assert [part.first for part in parts] == [100 + sum(len(p.times) for p in parts[:n]) for n in range(len(parts))]
+    whole = join([*parts, rest], Arena())
+    assert whole.first == 100
+    assert (whole.times == times).all()
+    if data is None:
+        assert whole.data is None
+    else:
+        assert whole.data is not None
+        assert whole.data.tobytes() == data.tobytes()

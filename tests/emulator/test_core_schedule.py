@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,6 @@ from emuchain.emulator.schedule import (
     Action,
     Kind,
     Lags,
-    MicroBatch,
     Schedule,
     cut_samples,
     dry_run,
@@ -75,7 +73,10 @@ def test_each_action_once_and_in_order(schedule: Schedule) -> None:
     micro_batches, steps = len(schedule.micro_batches), schedule.steps
     for actions in actions_of(schedule):
         for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
-            assert [a.index for a in actions if a.kind is kind] == list(range(micro_batches))
+            portions = [schedule.micro_batches[a.index].portion(a) for a in actions if a.kind is kind]
+            samples = [sample for portion in portions for sample in range(*portion.slice.indices(1 << 30))]
+            assert samples == list(range(schedule.micro_batches[-1].end))
+        assert [a.index for a in actions if a.kind is Kind.GRADIENT] == list(range(micro_batches))
         assert [a.index for a in actions if a.kind is Kind.UPDATE] == list(range(1, steps + 1))
 
 
@@ -97,8 +98,8 @@ def test_versions_are_those_that_the_lags_ask_for(
             seen = {}
             for action in actions:
                 if action.kind is kind:
-                    found = schedule.micro_batches[action.index]
-                    seen |= dict.fromkeys(range(found.begin, found.end), action.version)
+                    found = schedule.micro_batches[action.index].portion(action).slice
+                    seen |= dict.fromkeys(range(found.start, found.stop), action.version)
             assert seen == {n: max(0, n // batch - late[n % batch]) for n in range(samples)}
 
 
@@ -122,42 +123,37 @@ def test_forwards_in_flight(schedule: Schedule) -> None:
         assert ahead == 0
 
 
-def check_micro_batches(
-    found: list[MicroBatch], samples: int, batch: int, micro_batch: int, also_at: set[int]
-) -> None:
-    """All samples in order, none of a micro-batch in two mini-batches, cut at `also_at` and nowhere without need."""
+@given(st.integers(0, 60), SMALL, SMALL)
+def test_micro_batches(samples: int, batch: int, micro_batch: int) -> None:
+    """All samples in order, none of a micro-batch in two mini-batches, and nothing is cut without need."""
+    found = cut_samples(samples, batch, micro_batch)
     assert [mb.index for mb in found] == list(range(len(found)))
     assert [n for mb in found for n in range(mb.begin, mb.end)] == list(range(samples))
     for mb in found:
         assert 1 <= mb.samples <= micro_batch
         assert {n // batch for n in range(mb.begin, mb.end)} == {mb.step}
-        assert not {n % batch for n in range(mb.begin + 1, mb.end)} & also_at
-    for before, after in itertools.pairwise(found):
-        start = after.begin % batch
-        assert start == 0 or start in also_at or start % micro_batch == 0
-        assert before.end == after.begin
-
-
-@given(st.integers(0, 60), SMALL, SMALL, st.data())
-def test_micro_batches(samples: int, batch: int, micro_batch: int, data: st.DataObject) -> None:
-    also_at = data.draw(st.sets(st.integers(1, batch - 1), max_size=3)) if batch > 1 else set()
-    check_micro_batches(cut_samples(samples, batch, micro_batch, also_at), samples, batch, micro_batch, also_at)
+        assert mb.begin % batch % micro_batch == 0
 
 
 @given(SMALL, st.integers(1, 60), SMALL, st.data())
-def test_micro_batches_are_cut_where_a_lag_changes(
+def test_portions_end_where_a_lag_or_a_neighbours_portion_does(
     batch: int, samples: int, micro_batch: int, data: st.DataObject
 ) -> None:
     lags = data.draw(chain_lags(batch))
-    changes = {
-        sample
-        for device in lags
-        for late in (device.forward, device.backward)
-        for sample in range(1, batch)
-        if late[sample] != late[sample - 1]
-    }
-    found = list(fpdeep(lags, samples, batch, micro_batch).micro_batches)
-    check_micro_batches(found, samples, batch, micro_batch, changes)
+    schedule = fpdeep(lags, samples, batch, micro_batch)
+    programs = actions_of(schedule)
+
+    def ends(device: int, kind: Kind) -> set[int]:
+        return {schedule.micro_batches[a.index].portion(a).slice.stop for a in programs[device] if a.kind is kind}
+
+    whole = {mb.end for mb in schedule.micro_batches}
+    for device, device_lags in enumerate(lags):
+        for kind, late in ((Kind.FORWARD, device_lags.forward), (Kind.BACKWARD, device_lags.backward)):
+            changes = {n for n in range(1, samples) if n % batch and late[n % batch] != late[n % batch - 1]}
+            neighbour = device - 1 if kind is Kind.FORWARD else device + 1
+            others = ends(neighbour, kind) if 0 <= neighbour < len(lags) else set()
+            own_forward = ends(device, Kind.FORWARD) if kind is Kind.BACKWARD else set()
+            assert ends(device, kind) <= whole | changes | others | own_forward
 
 
 @pytest.mark.parametrize("late", [(0, 1), (2, 0), (0, 0, 1), (-1,), (1, 0, -1)])
@@ -170,8 +166,7 @@ def test_lags_that_would_take_weights_back(late: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("late", [(0,), (5,), (1, 0), (3, 2, 2), (2, 2, 2)])
 def test_lags_that_hold(late: tuple[int, ...]) -> None:
-    changes = {sample for sample in range(1, len(late)) if late[sample] < late[sample - 1]}
-    assert Lags(late, (0,) * len(late)).changes() == Lags((9,) * len(late), late).changes() == changes
+    assert Lags(late, (0,) * len(late)).forward == Lags((9,) * len(late), late).backward == late
 
 
 @given(schedules())

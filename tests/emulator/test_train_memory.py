@@ -14,6 +14,7 @@ from emuchain.emulator.config import load_config
 from emuchain.emulator.data.load import load
 from emuchain.emulator.numerics import SliceNumerics
 from emuchain.emulator.plan import make_plan
+from emuchain.emulator.schedule import Portion
 from emuchain.emulator.train import train
 from emuchain.kernels import arena
 
@@ -25,9 +26,9 @@ def most_held(monkeypatch: pytest.MonkeyPatch, folder: Path, schedule: str, samp
     held: dict[str, int] = {}
     free = SliceNumerics.gradient
 
-    def counting(self: SliceNumerics, micro_batch: int) -> None:
+    def counting(self: SliceNumerics, whole: Portion) -> None:
         held[str(self.part)] = max(held.get(str(self.part), 0), len(self._act_ram))
-        free(self, micro_batch)
+        free(self, whole)
 
     data = load(str(folder)).first(samples).test_first(1)
     flags = {"devices": DEVICES, "batch": 32, "micro_batch": 2, "schedule": schedule}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from emuchain.emulator.ends import ImageSource, epoch_order
 from emuchain.emulator.layers import Layer, Pool, Relu, SfuStep
 from emuchain.emulator.parameter import Parameter, Sgd
 from emuchain.emulator.plan import make_plan
-from emuchain.emulator.schedule import MicroBatch
+from emuchain.emulator.schedule import MicroBatch, Portion
 from emuchain.emulator.sfu import Sfu
 from emuchain.emulator.train import Weights, train
 from emuchain.kernels import pool, relu
@@ -83,6 +84,17 @@ def test_the_mapping_never_changes_what_any_operation_gives(tmp_path: Path, smal
         assert bits(trained(tmp_path, small_cifar, devices=devices, micro_batch=micro_batch)) == expected, devices
 
 
+@pytest.mark.parametrize("devices", [2, 5, 9])
+def test_portions_never_change_what_any_operation_gives(tmp_path: Path, small_cifar: Path, devices: int) -> None:
+    """Where a device's version changes within a micro-batch, it does that one in portions."""
+    fpdeep = {"devices": devices, "schedule": "fpdeep"}
+    programs = make_plan(load_config(None, {**fpdeep, "batch": 12, "micro_batch": 12}), 1).schedule(40).programs([0])
+    assert any(action.span for action in programs[0])
+    expected = bits(trained(tmp_path, small_cifar, **fpdeep, micro_batch=1))
+    for micro_batch in (5, 12):
+        assert bits(trained(tmp_path, small_cifar, **fpdeep, micro_batch=micro_batch)) == expected, micro_batch
+
+
 @pytest.mark.parametrize("schedule", ["sync", "fpdeep"])
 @pytest.mark.parametrize("devices", [4, 9])
 def test_nobody_notices_that_messages_within_a_process_are_not_copied(
@@ -96,7 +108,7 @@ def test_nobody_notices_that_messages_within_a_process_are_not_copied(
         nonlocal copied
         if message.data is not None:
             copied += 1
-            message = Message(message.micro_batch, message.times.copy(), message.data.copy())
+            message = Message(message.first, message.times.copy(), message.data.copy())
         put(self, message)
 
     monkeypatch.setattr(Mailbox, "put", put_copy)
@@ -177,16 +189,29 @@ def test_the_way_back_through_relu_and_max_pool(
     pool.max_error(dz, places, dx, kernel=kernel, stride=stride, pad=pad)
     relu.error(rectified, dx)
 
-    found = sfu.forward(7, y, np.arange(samples))
+    whole = MicroBatch(7, 0, 0, samples).whole
+    found = sfu.forward(whole, y.copy(), np.arange(samples))
     assert np.array_equal(found, z, equal_nan=True)
-    assert sfu.backward(7, dz).tobytes() == dx.tobytes()
+    assert sfu.backward(whole, dz.copy()).tobytes() == dx.tobytes()
+
+    there, back = samples // 2, samples // 3
+    for portion in portions(whole.of, there):
+        found = sfu.forward(portion, y[portion.slice].copy(), np.arange(samples)[portion.slice])
+        assert np.array_equal(found, z[portion.slice], equal_nan=True)
+    for portion in portions(whole.of, back):
+        assert sfu.backward(portion, dz[portion.slice].copy()).tobytes() == dx[portion.slice].tobytes()
+
+
+def portions(of: MicroBatch, *cuts: int) -> list[Portion]:
+    """A micro-batch in portions that end at such samples."""
+    return [Portion(of, begin, end) for begin, end in itertools.pairwise([0, *cuts, of.samples]) if begin < end]
 
 
 def test_images_come_normalised_channels_last_and_in_order(small_cifar: Path) -> None:
     data = load(str(small_cifar)).first(20)
     source = ImageSource(data.train_images, data.normalisation(), Arena())
     source.order = epoch_order(1, 0, 20)
-    found = source.images(MicroBatch(index=2, step=0, begin=11, end=18))
+    found = source.images(Portion(MicroBatch(index=2, step=0, begin=10, end=30), 1, 8))
     expected = data.normalisation().apply(data.train_images)[source.order[11:18]]
     assert found.dtype == np.float32
     assert found.flags.c_contiguous
