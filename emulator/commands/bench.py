@@ -80,7 +80,7 @@ def kernels(
 @_number("--devices", "Emulated FPGAs.", 8)
 @_number("--ranks", "Ranks that emulate them.  [default: one for each core]")
 @_number("--batch", "Samples of a mini-batch.", 128, most=10_000)
-@_number("--micro-batch", "Samples computed in one block.", 16)
+@_number("--micro-batch", "Samples computed in one block.", 8)
 @_number("--runs", "Timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS)
 @_number("--threads", "PyTorch's threads.  [default: one for each core]")
 @_output
