@@ -17,6 +17,7 @@ from emuchain.emulator.data import shapes
 from emuchain.kernels import warm
 
 ROOT = Path(__file__).resolve().parent.parent
+ONE_MPI = pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)  # to compile takes long, under any MPI
 COMPILING = "compiling kernels, once for this machine"
 SHORT = ["train", "--samples", "16", "--test-samples", "4", "--batch", "16"]
 
@@ -209,6 +210,7 @@ def test_processes_that_start_together_with_an_empty_cache(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@ONE_MPI
 def test_a_cold_cache_is_filled_once_and_people_are_told(mpiexec, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     for run, compiles in (("cold", True), ("warm", False)):
@@ -286,6 +288,7 @@ def test_where_temporary_files_are_not_safe(read_only: Mapping[str, str], tmp_pa
 
 
 @pytest.mark.slow
+@ONE_MPI
 def test_ranks_share_temporary_files(mpiexec, read_only: Mapping[str, str], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
     finished = mpiexec(4, ["-c", WITHOUT_POWERS, "-m", "emuchain", *SHORT], timeout=400, env=read_only)
     assert finished.stdout.count(COMPILING) == 1
