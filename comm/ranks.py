@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 _SIDE_TAG, _STOP_TAG, _TASK_TAG, _TURN_TAG = 4001, 4002, 4003, 4004
 _NAP_S = 1e-3
-_STOP_TIMEOUT_S = 5.0
+_STOP_TIMEOUT_S = 30.0  # a rank may be busy with what nobody can interrupt
 _TROUBLE_TIMEOUT_S = 120.0  # rank 0 does not listen while it compiles or plans
 
 
