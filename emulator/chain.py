@@ -13,7 +13,7 @@ from ..comm.throttle import Gate
 from ..kernels.arena import Arena
 from .device import Device, Outlet
 from .ends import Head, NoHead, NoImages, Source
-from .mapping import DataPath, Stream
+from .mapping import DataPath, Lane, Stream
 from .numerics import NoNumerics, Numerics
 from .timing import Timing
 
@@ -101,8 +101,8 @@ def build(timing: Timing, wiring: Wiring, numerics: MakeNumerics | None) -> Chai
     """Make this rank's devices and connect them; without `numerics`, which makes a device's, for timing alone."""
     chain = Chain()
     hosted = wiring.placement.hosted(wiring.rank)
-    inlets: dict[int, dict[DataPath, Mailbox]] = {device: {} for device in hosted}
-    outlets: dict[int, dict[DataPath, Outlet]] = {device: {} for device in hosted}
+    inlets: dict[int, dict[Lane, Mailbox]] = {device: {} for device in hosted}
+    outlets: dict[int, dict[Lane, Outlet]] = {device: {} for device in hosted}
     for link, streams in enumerate(timing.links):
         if link not in inlets and link + 1 not in inlets:
             continue
@@ -114,7 +114,7 @@ def build(timing: Timing, wiring: Wiring, numerics: MakeNumerics | None) -> Chai
             outlet = _connect(chain, wiring, stream, sender, receiver, form, inlets)
             if outlet is not None:
                 gate = gates.get(stream.path.is_forward)
-                outlets[sender][stream.path] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form)
+                outlets[sender][stream.lane] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form)
     for number in hosted:
         slices = timing.mapping.devices[number]
         chain.devices.append(
@@ -142,20 +142,25 @@ def _connect(
     sender: int,
     receiver: int,
     form: Format,
-    inlets: dict[int, dict[DataPath, Mailbox]],
+    inlets: dict[int, dict[Lane, Mailbox]],
 ) -> Outlet | None:
     """The sender's outlet, if it lives here; the receiver's mailbox is put among `inlets`, if it lives here."""
     mailbox = Mailbox()
     if receiver in inlets:
-        inlets[receiver][stream.path] = mailbox
+        inlets[receiver][stream.lane] = mailbox
     from_rank, to_rank = wiring.placement.host(sender), wiring.placement.host(receiver)
     if from_rank == to_rank:
         return mailbox
     if wiring.rank == to_rank:
-        inlet = Receiver(wiring.comm, from_rank, int(stream.path), form, wiring.most_samples, mailbox, chain.arena)
+        inlet = Receiver(wiring.comm, from_rank, _tag(stream), form, wiring.most_samples, mailbox, chain.arena)
         chain.receivers.append(inlet)
         chain.pumps.append(inlet)
         return None
-    outlet = Sender(wiring.comm, to_rank, int(stream.path), form, chain.arena)
+    outlet = Sender(wiring.comm, to_rank, _tag(stream), form, chain.arena)
     chain.pumps.append(outlet)
     return outlet
+
+
+def _tag(stream: Stream) -> int:
+    """Two ranks share one link at most, so that a lane tells its messages apart."""
+    return stream.tensor * (len(DataPath) + 1) + stream.path

@@ -1,15 +1,15 @@
 """Clusters: boards in a 1D chain, and the links between neighbours; read from TOML.
 
-    name = "mine"
-    [[boards]]                    # in the order of the chain; the last one named stands for all that follow
-    name = "VC709"
-    clock_mhz = 200
-    dsp = 3600                    # multipliers; one does one multiply-accumulate a cycle
-    on_chip_memory_kbit = 52920
-    count = 4                     # optional: how many of these in a row
-    [links]
-    bandwidth_gbps = 150          # of each direction of each link
-    latency_ns = 1000
+name = "mine"
+[[boards]]                    # in the order of the chain; the last one named stands for all that follow
+name = "VC709"
+clock_mhz = 200
+dsp = 3600                    # multipliers; one does one multiply-accumulate a cycle
+on_chip_memory_kbit = 52920
+count = 4                     # optional: how many of these in a row
+[links]
+bandwidth_gbps = 150          # of each direction of each link
+latency_ns = 1000
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pydantic
 
 from . import shelf
 from .boards import Board, Cluster, Link
-from .network import Positive
+from .description import Positive
 from .validation import Model, read_toml, validate
 
 Megahertz = Annotated[float, pydantic.Field(ge=0.001, le=1e6, allow_inf_nan=False)]

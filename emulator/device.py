@@ -1,8 +1,9 @@
 """A device: a coroutine that awaits messages, computes, and sends messages (FPDeep, sections 5.1 and 5.2).
 
 It holds slices of consecutive layers. Activations and partial sums come from the left and go to the right; errors come
-from the right and go to the left. Numbers (`Numerics`) and time (`DeviceClock`) run beside one another, and neither
-knows the other. Whether a neighbour is in this process or another the device does not know.
+from the right and go to the left; so does what passes by, for layers further on. Numbers (`Numerics`) and time
+(`DeviceClock`) run beside one another, and neither knows the other. Whether a neighbour is in this process or another
+the device does not know.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from ..comm.message import Message, join, split
 from ..kernels.arena import Arena
 from .act_ram import ActRam
 from .ends import Head, NoHead, NoImages, Source, Tally
-from .mapping import DataPath, Slice
+from .layers import Layer, Tensor
+from .mapping import DataPath, Lane, Slice
 from .numerics import Numerics
 from .parameter import Sgd
 from .schedule import Action, Kind, MicroBatch, Portion
 from .timing import DeviceClock
 
-Data = NDArray[np.float32]
+Maps = NDArray[np.float32] | None
 
 
 class Outlet(Protocol):
@@ -61,7 +63,34 @@ class _Rows:
     """Maps on their way, with the time of each row of each sample."""
 
     times: Times
-    data: Data | None
+    data: Maps
+
+
+class _Held:
+    """The tensors at hand by their numbers, or errors of these: the times of their rows, and their maps."""
+
+    def __init__(self) -> None:
+        self.times: dict[int, Times] = {}
+        self.data: dict[int, Maps] = {}
+
+    def put(self, tensor: Tensor, times: Times, data: Maps) -> None:
+        """Hold a tensor."""
+        self.times[tensor.number], self.data[tensor.number] = times, data
+
+    def pop(self, tensor: Tensor) -> _Rows:
+        """Hold a tensor no longer."""
+        return _Rows(self.times.pop(tensor.number), self.data.pop(tensor.number, None))
+
+    def rows(self, tensor: Tensor) -> _Rows:
+        """A tensor that is held."""
+        return _Rows(self.times[tensor.number], self.data.get(tensor.number))
+
+    def keep(self, tensors: Sequence[Tensor]) -> None:
+        """Let go of all others."""
+        numbers = {tensor.number for tensor in tensors}
+        for held in (self.times, self.data):
+            for number in held.keys() - numbers:
+                del held[number]
 
 
 class Device:
@@ -73,8 +102,8 @@ class Device:
         slices: Sequence[Slice],
         numerics: Sequence[Numerics],
         clock: DeviceClock,
-        inlets: Mapping[DataPath, Mailbox],
-        outlets: Mapping[DataPath, Outlet],
+        inlets: Mapping[Lane, Mailbox],
+        outlets: Mapping[Lane, Outlet],
         arena: Arena,
     ) -> None:
         self.number = number
@@ -86,7 +115,7 @@ class Device:
         self.trace: Trace | None = None
         self._inlets = inlets
         self._outlets = outlets
-        self._rest: dict[DataPath, Message] = {}
+        self._rest: dict[Lane, Message] = {}
         self._arena = arena
         self._ends, self._output_error_times = ActRam(arena), ActRam(arena)
 
@@ -99,7 +128,7 @@ class Device:
     def is_chain_end(self) -> bool:
         """Whether the loss is computed here."""
         last = self.slices[-1]
-        return last.is_last and DataPath.ACTIVATIONS not in self._outlets
+        return last.is_last and not any(lane.path is DataPath.ACTIVATIONS for lane in self._outlets)
 
     async def train(
         self, program: Iterator[Action], epoch: Epoch, on_step: Callable[[int, Tally, int], None] | None
@@ -119,67 +148,97 @@ class Device:
                 self._gradient(portion)
 
     async def _forward(self, portion: Portion, epoch: Epoch, not_before_ps: int) -> None:
-        rows = await self._enter(portion, not_before_ps)
+        held = await self._enter(portion, not_before_ps)
         for part, numerics, clock in zip(self.slices, self.numerics, self.clock.slices, strict=True):
+            layer = part.layer
+            x = held.rows(layer.reads)
             if not part.is_last:
-                self._send(DataPath.ACTIVATIONS, portion, rows.times, numerics.beyond(rows.data))
-            partial = await self._partial(DataPath.PARTIAL_ACTIVATIONS, portion, expected=not part.is_first)
-            y = numerics.forward(portion, rows.data, partial.data if partial else None)
-            times = clock.forward(rows.times, partial.times if partial else None, not_before_ps)
+                self._hand_on(layer, held, portion, numerics)
+            partial = await self._partial(part, portion)
+            y = numerics.forward(portion, x.data, partial.data if partial else None)
+            times = clock.forward(x.times, partial.times if partial else None, not_before_ps)
             if part.is_last:
-                samples = epoch.sample_numbers[portion.slice]
-                rows = _Rows(times[:, clock.maps.sfu], numerics.activate(portion, y, samples))
+                held.put(layer.makes, times, y)
+                clock.activate(held.times)
+                numerics.activate(portion, held.data, epoch.sample_numbers[portion.slice])
+                held.keep(layer.hands_on)
             else:
-                self._send(DataPath.PARTIAL_ACTIVATIONS, portion, times, y)
+                self._send(Lane(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number), portion, times, y)
         if self.trace is not None:
             self.trace.forward_ps.extend(self.clock.slices[0].fp_start_ps.tolist())
+        last = self.slices[-1]
         if self.is_chain_end:
-            self.head.forward(portion, rows.data)
-            self._ends.put(portion, rows.times)
-        elif self.slices[-1].is_last:
-            self._send(DataPath.ACTIVATIONS, portion, rows.times, rows.data)
+            outputs = held.rows(last.layer.hands_on[0])
+            self.head.forward(portion, outputs.data)
+            self._ends.put(portion, outputs.times)
+        elif last.is_last:
+            for tensor in last.layer.hands_on:
+                rows = held.rows(tensor)
+                self._send(Lane(DataPath.ACTIVATIONS, tensor.number), portion, rows.times, rows.data)
 
-    async def _enter(self, portion: Portion, not_before_ps: int) -> _Rows:
+    async def _enter(self, portion: Portion, not_before_ps: int) -> _Held:
         """What the device's first slice takes in: images from the source, or activations from the left."""
+        held, layer = _Held(), self.slices[0].layer
         if self.is_chain_start:
-            rows = self.slices[0].layer.input[1]
-            return _Rows(self.clock.enter(portion.samples, rows, not_before_ps), self.source.images(portion))
-        return await self._receive(DataPath.ACTIVATIONS, portion)
+            times = self.clock.enter(portion.samples, layer.input[1], not_before_ps)
+            held.put(layer.reads, times, self.source.images(portion))
+            return held
+        return await self._receive_all(DataPath.ACTIVATIONS, layer.takes, portion)
+
+    def _hand_on(self, layer: Layer, held: _Held, portion: Portion, numerics: Numerics) -> None:
+        """Pass to the next slice of a layer what that needs of what came here."""
+        for tensor in layer.takes:
+            rows = held.rows(tensor)
+            data = numerics.beyond(rows.data) if tensor == layer.reads else rows.data
+            self._send(Lane(DataPath.ACTIVATIONS, tensor.number), portion, rows.times, data)
+
+    async def _partial(self, part: Slice, portion: Portion) -> _Rows | None:
+        """The partial sums of the slices before."""
+        if part.is_first:
+            return None
+        return await self._receive(Lane(DataPath.PARTIAL_ACTIVATIONS, part.layer.makes.number), portion)
 
     async def _backward(self, portion: Portion, not_before_ps: int) -> None:
         """EB of all slices, the last one first; keeps the times of their output errors, for PG."""
         output_error_times = []
-        errors: _Rows | None = None
+        errors = await self._errors_of_outputs(portion) if self.slices[-1].is_last else _Held()
         for part, numerics, clock in zip(
             reversed(self.slices), reversed(self.numerics), reversed(self.clock.slices), strict=True
         ):
+            layer = part.layer
+            output_errors = Lane(DataPath.OUTPUT_ERRORS, layer.makes.number)
             if part.is_last:
-                if errors is None:
-                    errors = await self._errors_of_outputs(portion)
-                dy = _Rows(errors.times[:, clock.maps.sfu_back], numerics.deactivate(portion, errors.data))
+                clock.deactivate(errors.times)
+                numerics.deactivate(portion, errors.data)
+                dy = errors.pop(layer.makes)
             else:
-                dy = await self._receive(DataPath.OUTPUT_ERRORS, portion)
+                dy = await self._receive(output_errors, portion)
             if not part.is_first:
-                self._send(DataPath.OUTPUT_ERRORS, portion, dy.times, numerics.before(dy.data))
-            partial = await self._partial(
-                DataPath.INPUT_ERRORS, portion, expected=not part.is_last and part.layer.index > 0
-            )
-            dx = numerics.error(portion, dy.data, partial.data if partial else None)
-            times = clock.error(dy.times, partial.times if partial else None, not_before_ps)
+                self._send(output_errors, portion, dy.times, numerics.before(dy.data))
+            if not part.is_last:
+                errors = await self._receive_all(DataPath.INPUT_ERRORS, layer.takes, portion)
+            dx = numerics.error(portion, dy.data, errors.data.get(layer.reads.number))
+            times = clock.error(dy.times, errors.times.get(layer.reads.number), not_before_ps)
+            errors.put(layer.reads, times, dx)
             output_error_times.append(dy.times)
-            errors = _Rows(times, dx)
         if self.trace is not None:
             self.trace.backward_ps.extend(self.clock.slices[-1].eb_start_ps.tolist())
-        if self.slices[0].layer.index > 0 and errors is not None:
-            self._send(DataPath.INPUT_ERRORS, portion, errors.times, errors.data)
+        if not self.is_chain_start:
+            for tensor in self.slices[0].layer.takes:
+                if not tensor.is_images:
+                    rows = errors.rows(tensor)
+                    self._send(Lane(DataPath.INPUT_ERRORS, tensor.number), portion, rows.times, rows.data)
         self._output_error_times.put(portion, *reversed(output_error_times))
 
-    async def _errors_of_outputs(self, portion: Portion) -> _Rows:
-        """Errors of what the device's last slice gave: from the loss, or from the right."""
-        if self.is_chain_end:
-            [times] = self._ends.read(portion)
-            return _Rows(times, self.head.backward(portion))
-        return await self._receive(DataPath.INPUT_ERRORS, portion)
+    async def _errors_of_outputs(self, portion: Portion) -> _Held:
+        """Errors of what the device's last layer hands on: from the loss, or from the right."""
+        tensors = self.slices[-1].layer.hands_on
+        if not self.is_chain_end:
+            return await self._receive_all(DataPath.INPUT_ERRORS, tensors, portion)
+        held = _Held()
+        [times] = self._ends.read(portion)
+        held.put(tensors[0], times, self.head.backward(portion))
+        return held
 
     def _gradient(self, whole: Portion) -> None:
         all_times = self._output_error_times.read(whole)
@@ -202,45 +261,63 @@ class Device:
     async def evaluate(self, micro_batches: Sequence[MicroBatch]) -> None:
         """Forward propagation only, outside virtual time, with the weights as they are."""
         for whole in (micro_batch.whole for micro_batch in micro_batches):
-            if self.is_chain_start:
-                x = self.source.images(whole)
-            else:
-                x = (await self._receive(DataPath.ACTIVATIONS, whole)).data
+            data = await self._enter_untimed(whole)
             for part, numerics in zip(self.slices, self.numerics, strict=True):
+                layer = part.layer
+                x = data[layer.reads.number]
                 if not part.is_last:
-                    self._pass_on(DataPath.ACTIVATIONS, whole, part.layer.input[1], numerics.beyond(x))
-                partial = await self._partial(DataPath.PARTIAL_ACTIVATIONS, whole, expected=not part.is_first)
+                    for tensor in layer.takes:
+                        passing = numerics.beyond(x) if tensor == layer.reads else data[tensor.number]
+                        self._pass_on(DataPath.ACTIVATIONS, tensor, whole, passing)
+                partial = await self._partial(part, whole)
                 y = numerics.infer(x, partial.data if partial else None)
                 if part.is_last:
-                    x = numerics.activate_infer(y)
+                    data[layer.makes.number] = y
+                    numerics.activate_infer(data)
+                    data = {tensor.number: data[tensor.number] for tensor in layer.hands_on}
                 else:
-                    self._pass_on(DataPath.PARTIAL_ACTIVATIONS, whole, part.layer.output[1], y)
+                    self._pass_on(DataPath.PARTIAL_ACTIVATIONS, layer.makes, whole, y)
+            last = self.slices[-1]
             if self.is_chain_end:
-                self.head.infer(whole, x)
-            elif self.slices[-1].is_last:
-                self._pass_on(DataPath.ACTIVATIONS, whole, self.slices[-1].layer.feeds[1], x)
+                self.head.infer(whole, data[last.layer.hands_on[0].number])
+            elif last.is_last:
+                for tensor in last.layer.hands_on:
+                    self._pass_on(DataPath.ACTIVATIONS, tensor, whole, data[tensor.number])
 
-    def _send(self, path: DataPath, portion: Portion, ready: Times, data: Data | None) -> None:
+    async def _enter_untimed(self, whole: Portion) -> dict[int, Maps]:
+        layer = self.slices[0].layer
+        if self.is_chain_start:
+            return {layer.reads.number: self.source.images(whole)}
+        return (await self._receive_all(DataPath.ACTIVATIONS, layer.takes, whole)).data
+
+    def _send(self, lane: Lane, portion: Portion, ready: Times, data: Maps) -> None:
         """Send rows as they become ready; the message says when they arrive."""
-        self._outlets[path].put(Message(portion.first, self.clock.paths[path].serve(ready), data))
+        self._outlets[lane].put(Message(portion.first, self.clock.paths[lane].serve(ready), data))
 
-    def _pass_on(self, path: DataPath, whole: Portion, rows: int, data: Data | None) -> None:
+    def _pass_on(self, path: DataPath, tensor: Tensor, whole: Portion, data: Maps) -> None:
         """Send outside virtual time."""
-        self._outlets[path].put(Message(whole.first, np.zeros((whole.samples, rows), np.int64), data))
+        times = np.zeros((whole.samples, tensor.shape[1]), np.int64)
+        self._outlets[Lane(path, tensor.number)].put(Message(whole.first, times, data))
 
-    async def _receive(self, path: DataPath, portion: Portion) -> _Rows:
+    async def _receive_all(self, path: DataPath, tensors: Sequence[Tensor], portion: Portion) -> _Held:
+        """A portion of several tensors, or of their errors, which the images need not."""
+        held = _Held()
+        for tensor in tensors:
+            if path is DataPath.ACTIVATIONS or not tensor.is_images:
+                rows = await self._receive(Lane(path, tensor.number), portion)
+                held.put(tensor, rows.times, rows.data)
+        return held
+
+    async def _receive(self, lane: Lane, portion: Portion) -> _Rows:
         """A portion's samples, which may come in several messages, and more with them."""
-        got = self._rest.pop(path, None) or await self._inlets[path].get()
+        got = self._rest.pop(lane, None) or await self._inlets[lane].get()
         if got.first != portion.first:
-            raise RuntimeError(f"device {self.number}: {path.name} of sample {got.first} came, {portion.first} was due")
+            raise RuntimeError(f"device {self.number}: {lane} of sample {got.first} came, {portion.first} was due")
         if len(got.times) < portion.samples:
             parts = [got]
             while sum(len(part.times) for part in parts) < portion.samples:
-                parts.append(await self._inlets[path].get())
+                parts.append(await self._inlets[lane].get())
             got = join(parts, self._arena)
         if len(got.times) > portion.samples:
-            got, self._rest[path] = split(got, portion.samples)
+            got, self._rest[lane] = split(got, portion.samples)
         return _Rows(got.times, got.data)
-
-    async def _partial(self, path: DataPath, portion: Portion, *, expected: bool) -> _Rows | None:
-        return await self._receive(path, portion) if expected else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from .device import Device
-from .mapping import VALUE_BYTES, DataPath, Slice
+from .mapping import VALUE_BYTES, DataPath, Lane, Slice
 from .timing import Timing
 
 PHASES = ("FP", "EB", "PG")
@@ -18,7 +18,7 @@ class DeviceCounts:
     device: int
     busy_ps: tuple[int, int, int]
     multipliers: tuple[int, int, int]
-    sent_rows: dict[DataPath, int]
+    sent_rows: dict[Lane, int]
     updated_ps: int
 
 
@@ -31,7 +31,7 @@ def count(device: Device, timing: Timing) -> DeviceCounts:
             if server is not None and engine is not None:
                 busy[phase] += server.busy_ps * engine.multipliers
                 multipliers[phase] += engine.multipliers
-    sent = {path: server.served_rows for path, server in device.clock.paths.items()}
+    sent = {lane: server.served_rows for lane, server in device.clock.paths.items()}
     return DeviceCounts(device.number, tuple(busy), tuple(multipliers), sent, device.clock.updated_ps)  # type: ignore[arg-type]  # three phases each
 
 
@@ -105,13 +105,13 @@ def figures(timing: Timing, counts: list[DeviceCounts], in_flight: tuple[int, ..
 
 
 def _link(
-    timing: Timing, link: int, sender: int, receiver: int, sent_rows: dict[DataPath, int], total_ps: int
+    timing: Timing, link: int, sender: int, receiver: int, sent_rows: dict[Lane, int], total_ps: int
 ) -> LinkFigures:
-    path_bytes = {
-        stream.path: sent_rows[stream.path] * stream.row_bytes
-        for stream in timing.links[link]
-        if stream.path.is_forward == (receiver > sender)
-    }
+    path_bytes: dict[DataPath, int] = {}
+    for stream in timing.links[link]:
+        if stream.path.is_forward == (receiver > sender):
+            sent = sent_rows[stream.lane] * stream.row_bytes
+            path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
     carried_ps = sum(path_bytes.values()) * 8 * 1_000_000 / timing.cluster.link.bandwidth_mbps
     return LinkFigures(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
 

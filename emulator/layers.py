@@ -1,8 +1,14 @@
-"""A network as training and timing know it: layers with all shapes worked out. `network.py` reads its description."""
+"""A network as training and timing know it: layers with all shapes worked out. `network.py` reads its description.
+
+Maps that operations give one another are *tensors*, numbered in the order in which they are made; the images are 0.
+Layers stand in one row, as on the chain. What is made before a layer and used after it passes by: "a shortcut can be
+treated as extra channels of the convolution kernels being bypassed by the shortcut" (FPDeep, section 3.2).
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal
 
 Pair = tuple[int, int]
@@ -50,25 +56,83 @@ class Dropout:
     rate: float
 
 
-SfuOperation = Relu | Pool | Lrn | Dropout
+@dataclasses.dataclass(frozen=True)
+class BatchNorm:
+    """Each channel normalised by its mean and variance, then scaled and shifted.
+
+    Mean and variance are moving averages over mini-batches: a chain that works on one sample after another never sees
+    a mini-batch at once.
+    """
+
+    type: Literal["batch-norm"]
+    epsilon: float = 1e-5
+    momentum: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Add:
+    """The sum of maps of one shape: where a shortcut ends."""
+
+    type: Literal["add"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Concat:
+    """Maps of one size, channels after channels: where branches end."""
+
+    type: Literal["concat"]
+
+
+SfuOperation = Relu | Pool | Lrn | Dropout | BatchNorm | Add | Concat
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """Maps that travel: a number, and (channels, rows, columns)."""
+
+    number: int
+    shape: Shape
+
+    @property
+    def is_images(self) -> bool:
+        """Whether these are the network's inputs, whose errors nobody needs."""
+        return self.number == 0
 
 
 @dataclasses.dataclass(frozen=True)
 class SfuStep:
-    """One operation of a special function unit; shapes are (channels, rows, columns)."""
+    """One operation of a special function unit; `input` is the first of the tensors that it `reads`."""
 
     operation: SfuOperation
-    input: Shape
-    output: Shape
+    reads: tuple[Tensor, ...]
+    makes: Tensor
+
+    @property
+    def input(self) -> Shape:
+        """(channels, rows, columns)"""
+        return self.reads[0].shape
+
+    @property
+    def output(self) -> Shape:
+        """(channels, rows, columns)"""
+        return self.makes.shape
 
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """A convolution or fully connected layer with its SFU; shapes are (channels, rows, columns)."""
+    """A convolution or fully connected layer with its SFU.
+
+    It convolves the tensor `reads`; the convolution's complete outputs are `makes`. Of the other tensors that come to
+    it, and of `reads` if it is needed again, those in `bypass` pass by, for the SFU or for layers further on. When the
+    SFU is through, the layer hands on what layers further on need.
+    """
 
     index: int
     name: str
-    input: Shape
+    reads: Tensor
+    makes: Tensor
+    bypass: tuple[Tensor, ...]
+    hands_on: tuple[Tensor, ...]
     channels: int
     kernel: Pair
     stride: Pair
@@ -78,18 +142,35 @@ class Layer:
     sfu: tuple[SfuStep, ...]
 
     @property
+    def input(self) -> Shape:
+        """(channels, rows, columns) of what it convolves."""
+        return self.reads.shape
+
+    @property
     def output(self) -> Shape:
-        """What the convolution gives, before the SFU."""
-        rows, columns = (
-            (size + 2 * pad - kernel) // stride + 1
-            for size, kernel, stride, pad in zip(self.input[1:], self.kernel, self.stride, self.pad, strict=True)
-        )
-        return self.channels, rows, columns
+        """(channels, rows, columns) of what the convolution gives, before the SFU."""
+        return self.makes.shape
 
     @property
     def feeds(self) -> Shape:
-        """What the SFU gives to the next layer."""
+        """(channels, rows, columns) of what the SFU gives in the end."""
         return self.sfu[-1].output if self.sfu else self.output
+
+    @property
+    def takes(self) -> tuple[Tensor, ...]:
+        """All that comes to the layer, in the order of numbers."""
+        passing = {tensor.number: tensor for tensor in (self.reads, *self.bypass)}
+        return tuple(passing[number] for number in sorted(passing))
+
+    @property
+    def needs_errors(self) -> bool:
+        """Whether the errors of its inputs are of use: nobody needs those of the images."""
+        return not self.reads.is_images
+
+    @property
+    def reads_again(self) -> bool:
+        """Whether what it convolves is needed once more after that."""
+        return self.reads in self.bypass
 
     @property
     def weight_shape(self) -> tuple[int, int, int, int]:
@@ -126,9 +207,9 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """Weights and biases."""
+        """Weights, biases, and what normalisations learn."""
         total = 0
         for layer in self.layers:
-            oc, ic, kh, kw = layer.weight_shape
-            total += oc * ic * kh * kw + layer.bias * oc
+            total += math.prod(layer.weight_shape) + layer.bias * layer.channels
+            total += sum(2 * step.output[0] for step in layer.sfu if isinstance(step.operation, BatchNorm))
         return total

@@ -41,20 +41,20 @@ class Numerics(Protocol):
     def beyond(self, x: Maps) -> Maps:
         """Of the activations that came in, those for the devices to the right."""
 
-    def activate(self, portion: Portion, y: Maps, samples: NDArray[np.int64]) -> Maps:
-        """The SFU on complete outputs."""
+    def activate(self, portion: Portion, held: dict[int, Maps], samples: NDArray[np.int64]) -> None:
+        """The SFU: add what it makes to the tensors at hand, by number, among them the complete outputs."""
 
-    def activate_infer(self, y: Maps) -> Maps:
+    def activate_infer(self, held: dict[int, Maps]) -> None:
         """The SFU without dropout, keeping nothing."""
 
-    def deactivate(self, portion: Portion, dz: Maps) -> Maps:
-        """The SFU's way back."""
+    def deactivate(self, portion: Portion, errors: dict[int, Maps]) -> None:
+        """The SFU's way back: from the errors of what it made, those of what it read."""
 
     def before(self, dy: Maps) -> Maps:
         """Of the output errors, those for the devices to the left."""
 
     def error(self, portion: Portion, dy: Maps, partial: Maps) -> Maps:
-        """EB with what came from the right; keeps the output errors for PG."""
+        """EB, on top of the errors of its inputs so far; keeps the output errors for PG."""
 
     def gradient(self, whole: Portion) -> None:
         """PG of a micro-batch; frees Act-RAM."""
@@ -76,7 +76,10 @@ class SliceNumerics:
         )
         weights = initial_weights(layer, start, seed, part.in_channels, part.out_channels)
         self.weight = Parameter(self._convolution.pack(weights))
-        self._turned = aligned(4 * self._convolution.turned_size).view(np.float32) if layer.index > 0 else None
+        # Where the inputs are needed again, they come whole; else each slice hands on those after its own.
+        self._begin = part.begin if self._cut is Cut.ICP and layer.reads_again else 0
+        needs_errors = layer.needs_errors
+        self._turned = aligned(4 * self._convolution.turned_size).view(np.float32) if needs_errors else None
         self._turn()
         self.sfu = Sfu(layer, seed, arena) if part.is_last else None
         self._act_ram, self._output_errors = ActRam(arena), ActRam(arena)
@@ -88,13 +91,13 @@ class SliceNumerics:
     def forward(self, portion: Portion, x: Data, partial: Data | None) -> Data:
         """Under ICP: all output channels, on top of the partial sums. Under OCP: those before, then this slice's."""
         frame = self._act_ram.room(portion, self._convolution.frame_shape(len(x))[1:])
-        self._convolution.frame(x[..., : self._convolution.in_channels], frame)
+        self._convolution.frame(self._own(x), frame)
         return self._convolve(len(x), frame, partial)
 
     def infer(self, x: Data, partial: Data | None) -> Data:
         """As `forward`, keeping nothing."""
         frame = self._arena.take(self._convolution.frame_shape(len(x)))
-        self._convolution.frame(x[..., : self._convolution.in_channels], frame)
+        self._convolution.frame(self._own(x), frame)
         return self._convolve(len(x), frame, partial)
 
     def _convolve(self, samples: int, frame: Data, partial: Data | None) -> Data:
@@ -108,24 +111,29 @@ class SliceNumerics:
         self._convolution.forward(y[..., before:], frame, self.weight.value, fresh=True)
         return y
 
-    def beyond(self, x: Data) -> Data:
-        """Under ICP the channels after this slice's, under OCP all."""
-        return x if self._cut is Cut.OCP else x[..., self._convolution.in_channels :]
+    def _own(self, x: Data) -> Data:
+        """The channels that this slice convolves."""
+        return x[..., self._begin : self._begin + self._convolution.in_channels]
 
-    def activate(self, portion: Portion, y: Data, samples: NDArray[np.int64]) -> Data:
+    def beyond(self, x: Data) -> Data:
+        """All channels under OCP, or where they are needed again; else those after this slice's."""
+        whole = self._cut is Cut.OCP or self.part.layer.reads_again
+        return x if whole else x[..., self._convolution.in_channels :]
+
+    def activate(self, portion: Portion, held: dict[int, Data], samples: NDArray[np.int64]) -> None:
         """The SFU, on the layer's last device."""
         assert self.sfu is not None
-        return self.sfu.forward(portion, y, samples)
+        self.sfu.forward(portion, held, samples)
 
-    def activate_infer(self, y: Data) -> Data:
+    def activate_infer(self, held: dict[int, Data]) -> None:
         """The SFU without dropout."""
         assert self.sfu is not None
-        return self.sfu.infer(y)
+        self.sfu.infer(held)
 
-    def deactivate(self, portion: Portion, dz: Data) -> Data:
+    def deactivate(self, portion: Portion, errors: dict[int, Data]) -> None:
         """The SFU's way back."""
         assert self.sfu is not None
-        return self.sfu.backward(portion, dz)
+        self.sfu.backward(portion, errors)
 
     def before(self, dy: Data) -> Data:
         """Under ICP all output errors, under OCP those of the channels before this slice's."""
@@ -134,7 +142,8 @@ class SliceNumerics:
     def error(self, portion: Portion, dy: Data, partial: Data | None) -> Data | None:
         """Under ICP: this slice's input channels, then those from the right. Under OCP: all, on top of partial sums.
 
-        None for the first layer, for nobody needs the errors of the images.
+        Where the inputs were needed again, their errors come whole, and this slice's are added to them. None where the
+        inputs are images, for nobody needs their errors.
         """
         own = dy[..., self.part.begin :] if self._cut is Cut.OCP else dy
         self._output_errors.put(portion, own)
@@ -142,8 +151,8 @@ class SliceNumerics:
             return None
         frame = self._arena.take(self._convolution.error_frame_shape(len(dy)))
         self._convolution.error_frame(own, frame)
-        if self._cut is Cut.OCP and partial is not None:
-            self._convolution.error(partial, frame, self._turned, fresh=False)
+        if partial is not None and (self._cut is Cut.OCP or self.part.layer.reads_again):
+            self._convolution.error(self._own(partial), frame, self._turned, fresh=False)
             return partial
         held = self._convolution.in_channels
         beyond = 0 if partial is None else partial.shape[-1]
@@ -184,13 +193,13 @@ class NoNumerics:
     def beyond(self, x: None) -> None:
         """See `Numerics`."""
 
-    def activate(self, portion: Portion, y: None, samples: NDArray[np.int64]) -> None:
+    def activate(self, portion: Portion, held: dict[int, None], samples: NDArray[np.int64]) -> None:
         """See `Numerics`."""
 
-    def activate_infer(self, y: None) -> None:
+    def activate_infer(self, held: dict[int, None]) -> None:
         """See `Numerics`."""
 
-    def deactivate(self, portion: Portion, dz: None) -> None:
+    def deactivate(self, portion: Portion, errors: dict[int, None]) -> None:
         """See `Numerics`."""
 
     def before(self, dy: None) -> None:

@@ -9,14 +9,15 @@ These are pure functions of network, mapping and cluster; whether numbers are co
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.clock import Server, Times
 from .boards import Board, Cluster, Link
-from .layers import Layer, Pool
-from .mapping import DataPath, Engines, Mapping, Slice, SliceEngines, Stream, allocate, streams
+from .layers import Layer, Pool, SfuStep
+from .mapping import Engines, Lane, Mapping, Slice, SliceEngines, Stream, allocate, streams
 
 RowMap = NDArray[np.int64]
 
@@ -34,14 +35,32 @@ def rows_reaching(rows_in: int, rows_out: int, kernel: int, stride: int, pad: in
 
 
 @dataclasses.dataclass(frozen=True)
+class SfuRows:
+    """Which rows wait for which in one operation of an SFU; no maps where row waits for like row."""
+
+    reads: tuple[int, ...]
+    makes: int
+    forward: RowMap | None
+    backward: RowMap | None
+
+    @classmethod
+    def of(cls, step: SfuStep) -> SfuRows:
+        """The maps of a pooling; all else passes row by row."""
+        reads, pool = tuple(tensor.number for tensor in step.reads), step.operation
+        if not isinstance(pool, Pool):
+            return cls(reads, step.makes.number, None, None)
+        shape = step.input[1], step.output[1], pool.kernel[0], pool.step[0], pool.pad[0]
+        return cls(reads, step.makes.number, rows_needed(*shape), rows_reaching(*shape))
+
+
+@dataclasses.dataclass(frozen=True)
 class RowMaps:
     """Which rows wait for which, in a layer: convolution and SFU, forwards and backwards."""
 
     fp: RowMap
     eb: RowMap
     eb_leaves: RowMap
-    sfu: RowMap
-    sfu_back: RowMap
+    sfu: tuple[SfuRows, ...]
 
     @classmethod
     def of(cls, layer: Layer) -> RowMaps:
@@ -49,14 +68,7 @@ class RowMaps:
         window = layer.input[1], layer.output[1], layer.kernel[0], layer.stride[0], layer.pad[0]
         eb = np.zeros(1, np.int64) if layer.is_fc else rows_reaching(*window)
         leaves = np.zeros(layer.input[1], np.int64) if layer.is_fc else np.arange(layer.input[1])
-        sfu = sfu_back = np.arange(layer.output[1])
-        for step in layer.sfu:
-            if isinstance(step.operation, Pool):
-                pool = step.operation
-                shape = step.input[1], step.output[1], pool.kernel[0], pool.step[0], pool.pad[0]
-                sfu = sfu[rows_needed(*shape)]
-                sfu_back = rows_reaching(*shape)[sfu_back]
-        return cls(rows_needed(*window), eb, leaves, sfu, sfu_back)
+        return cls(rows_needed(*window), eb, leaves, tuple(map(SfuRows.of, layer.sfu)))
 
 
 class SliceClock:
@@ -82,8 +94,23 @@ class SliceClock:
         self.fp_start_ps = done[:, 0] - self.fp.row_ps
         return done if partial is None else np.maximum(done, partial)
 
+    def activate(self, times: dict[int, Times]) -> None:
+        """Add, to the times of the tensors at hand, those of what the SFU makes of them."""
+        for rows in self.maps.sfu:
+            ready = functools.reduce(np.maximum, [times[tensor] for tensor in rows.reads])
+            times[rows.makes] = ready if rows.forward is None else ready[:, rows.forward]
+
+    def deactivate(self, times: dict[int, Times]) -> None:
+        """From the times of errors of what the SFU made, those of what it read; they wait for one another."""
+        for rows in reversed(self.maps.sfu):
+            ready = times.pop(rows.makes)
+            if rows.backward is not None:
+                ready = ready[:, rows.backward]
+            for tensor in rows.reads:
+                times[tensor] = np.maximum(times[tensor], ready) if tensor in times else ready
+
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
-        """When error rows of the inputs leave, from the times of output error rows and of what comes from the right."""
+        """When error rows of the inputs leave, from the times of output error rows, and of their own so far."""
         ready = np.maximum(dy, not_before_ps)[:, self.maps.eb]
         if self.eb is None:
             self.eb_start_ps = ready[:, 0]
@@ -156,12 +183,12 @@ class DeviceClock:
         board = timing.cluster.board(device)
         held = zip(timing.mapping.devices[device], timing.engines[device], strict=True)
         self.slices = [SliceClock(part, engines, board) for part, engines in held]
-        self.paths: dict[DataPath, Server] = {}
+        self.paths: dict[Lane, Server] = {}
         for link, forward in ((device, True), (device - 1, False)):
             if 0 <= link < len(timing.links):
                 for stream in timing.links[link]:
                     if stream.path.is_forward == forward:
-                        self.paths[stream.path] = timing.path(link, stream)
+                        self.paths[stream.lane] = timing.path(link, stream)
         self._interval_ps = timing.interval_ps
         self._next_entry_ps = 0
         self.updated_ps = 0

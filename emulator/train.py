@@ -183,30 +183,29 @@ class _Trainer:
         return self.test_head.step_done(0)
 
     def weights(self) -> Weights:
-        """All layers' weights (oc, ic, kh, kw) and biases (oc), on rank 0."""
+        """All layers' weights (oc, ic, kh, kw), and what their SFUs hold, on rank 0."""
         held = [
-            (part, numerics.weights(), numerics.sfu.bias.value if numerics.sfu and numerics.sfu.bias else None)
+            (part, numerics.weights(), numerics.sfu.parameters() if numerics.sfu else {})
             for device in self.chain.devices
             for part, numerics in zip(device.slices, device.numerics, strict=True)
             if isinstance(numerics, SliceNumerics)
         ]
         gathered: Weights = {}
         for rank_held in self.ranks.gather(held):
-            for part, weight, bias in rank_held:
-                _place(gathered, part, weight, bias)
+            for part, weight, others in rank_held:
+                _place(gathered, part, weight, others)
         return gathered
 
 
 def _place(
-    gathered: Weights, part: Slice, weight: NDArray[np.float32], bias: NDArray[np.float32] | None
+    gathered: Weights, part: Slice, weight: NDArray[np.float32], others: dict[str, NDArray[np.float32]]
 ) -> None:
     layer = gathered.setdefault(part.layer.name, {"weight": np.empty(part.layer.weight_shape, np.float32)})
     if part.cut is Cut.ICP:
         layer["weight"][:, part.begin : part.end] = weight
     else:
         layer["weight"][part.begin : part.end] = weight
-    if bias is not None:
-        layer["bias"] = bias
+    layer.update(others)
 
 
 def _step_samples(schedule: Schedule) -> list[int]:

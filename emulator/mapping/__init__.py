@@ -2,13 +2,14 @@
 
 from .engines import Engines, SliceEngines, allocate
 from .partition import Cut, Mapping, Slice, partition
-from .traffic import VALUE_BYTES, DataPath, Stream, streams
+from .traffic import VALUE_BYTES, DataPath, Lane, Stream, streams
 
 __all__ = [
     "VALUE_BYTES",
     "Cut",
     "DataPath",
     "Engines",
+    "Lane",
     "Mapping",
     "Slice",
     "SliceEngines",

@@ -34,7 +34,7 @@ class Engines:
 
 @dataclasses.dataclass(frozen=True)
 class SliceEngines:
-    """The engines of one slice; the first layer has no EB, since nobody needs the errors of the images."""
+    """The engines of one slice; a layer that takes images has no EB, since nobody needs their errors."""
 
     fp: Engines
     eb: Engines | None
@@ -77,7 +77,7 @@ def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines,
     engines = []
     for part in slices:
         fp = built.pop(0)
-        eb = built.pop(0) if part.layer.index > 0 else None
+        eb = built.pop(0) if part.layer.needs_errors else None
         engines.append(SliceEngines(fp, eb, built.pop(0)))
     return tuple(engines)
 
@@ -98,7 +98,7 @@ def _demands(part: Slice) -> list[_Demand]:
     fp = _Demand(out_rows, tile, convolve(out_columns), pairs, part.macs)
     eb = _Demand(in_rows, tile, convolve(in_columns), pairs, part.macs)
     pg = _Demand(out_rows, tile, lambda tiles: -(-pairs * out_columns // tiles), pairs * out_columns, part.macs)
-    return [fp, eb, pg] if layer.index > 0 else [fp, pg]
+    return [fp, eb, pg] if layer.needs_errors else [fp, pg]
 
 
 def _pixel_cycles(ins: int, outs: int, tiles: int) -> int:

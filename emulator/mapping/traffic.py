@@ -1,15 +1,18 @@
 """What travels between neighbours: the six data paths (FPDeep, section 5.1, Fig. 12).
 
 Between two devices that share a layer, paths 1 and 2 run to the right and 3 and 4 to the left; where a layer ends on
-one device and the next begins on the other, its activations take path 1 and its errors path 4. Paths 5 and 6 carry
-balanced parameters and their gradients; while every device stores its own parameters, they carry nothing.
+one device and the next begins on the other, its activations take path 1 and its errors path 4. What passes by a layer
+takes path 1 too, "as extra channels" (section 3.2), and its errors path 4. So a path has a lane for each tensor. Paths
+5 and 6 carry balanced parameters and their gradients; while every device stores its own parameters, they carry nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+from typing import NamedTuple
 
+from ..layers import Shape
 from .partition import Cut, Mapping
 
 VALUE_BYTES = 4
@@ -32,14 +35,27 @@ class DataPath(enum.IntEnum):
         return self in (DataPath.ACTIVATIONS, DataPath.PARTIAL_ACTIVATIONS, DataPath.PARAMETERS)
 
 
-@dataclasses.dataclass(frozen=True)
-class Stream:
-    """One data path on one link: for each sample a map of (channels, rows, columns), sent row by row."""
+class Lane(NamedTuple):
+    """A data path's part for one tensor, by its number."""
 
     path: DataPath
+    tensor: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """One lane on one link: for each sample a map of (channels, rows, columns), sent row by row."""
+
+    path: DataPath
+    tensor: int
     channels: int
     rows: int
     columns: int
+
+    @property
+    def lane(self) -> Lane:
+        """Its data path and tensor."""
+        return Lane(self.path, self.tensor)
 
     @property
     def row_bytes(self) -> int:
@@ -56,21 +72,18 @@ def streams(mapping: Mapping, link: int) -> tuple[Stream, ...]:
     """The data paths in use on the link between devices `link` and `link + 1`, both directions."""
     left, right = mapping.devices[link][-1], mapping.devices[link + 1][0]
     layer = right.layer
-    _, rows, columns = layer.input
-    _, out_rows, out_columns = layer.output
-    needs_errors = layer.index > 0
-    if left.layer.index != layer.index:
-        found = [Stream(DataPath.ACTIVATIONS, *layer.input), Stream(DataPath.INPUT_ERRORS, *layer.input)]
-        return tuple(found)
-    if right.cut is Cut.ICP:
-        beyond, outputs = layer.input[0] - right.begin, layer.channels
-    else:
-        beyond, outputs = layer.input[0], right.begin
-    found = [
-        Stream(DataPath.ACTIVATIONS, beyond, rows, columns),
-        Stream(DataPath.PARTIAL_ACTIVATIONS, outputs, out_rows, out_columns),
-        Stream(DataPath.OUTPUT_ERRORS, outputs, out_rows, out_columns),
-    ]
-    if needs_errors:
-        found.append(Stream(DataPath.INPUT_ERRORS, beyond, rows, columns))
+    carried = {tensor.number: tensor.shape for tensor in layer.takes}
+    partial: Shape | None = None
+    if left.layer.index == layer.index:
+        _, rows, columns = layer.input
+        begun = layer.channels if right.cut is Cut.ICP else right.begin
+        partial = begun, layer.output[1], layer.output[2]
+        if right.cut is Cut.ICP and not layer.reads_again:
+            carried[layer.reads.number] = layer.input[0] - right.begin, rows, columns
+    found = [Stream(DataPath.ACTIVATIONS, tensor, *shape) for tensor, shape in carried.items()]
+    if partial is not None:
+        found.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial))
+        found.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial))
+    errors = (tensor for tensor in layer.takes if not tensor.is_images)
+    found += [Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number]) for tensor in errors]
     return tuple(found)

@@ -231,16 +231,16 @@ def record(plan: Plan, samples: int) -> Recording:
                     listening = Recorder(server)
                     setattr(clock, phase, listening)
                     engines[f"{device.number} {part.layer.name} {phase}"] = listening
-        for path, server in device.clock.paths.items():
-            assert path not in paths
-            paths[path] = device.clock.paths[path] = Recorder(server)
+        for lane, server in device.clock.paths.items():
+            assert lane not in paths
+            paths[lane] = device.clock.paths[lane] = Recorder(server)
     schedule = plan.schedule(samples)
     epoch = Epoch(schedule.micro_batches, [0] * schedule.steps, np.zeros(0, np.int64), Sgd(0, 0, 0))
     programs = schedule.programs(range(plan.devices))
     run([device.train(programs[device.number], epoch, None) for device in chain.devices])
     return Recording(
         {name: server.answers for name, server in engines.items()},
-        {int(path): server.answers for path, server in paths.items()},
+        {int(lane.path): server.answers for lane, server in paths.items()},
         [device.trace for device in chain.devices if device.trace is not None],
     )
 

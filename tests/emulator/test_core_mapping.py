@@ -10,9 +10,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Board, Cluster, Link
+from emuchain.emulator.description import Conv, Description, Fc, Pool, Relu, Softmax
 from emuchain.emulator.errors import InputError
+from emuchain.emulator.graph import resolve
+from emuchain.emulator.layers import Network
 from emuchain.emulator.mapping import Cut, DataPath, Mapping, Slice, Stream, allocate, partition, streams
-from emuchain.emulator.network import Conv, Description, Fc, Network, Pool, Relu, Softmax, load_network, resolve, zoo
+from emuchain.emulator.network import load_network, zoo
 
 LINK = Link(1000, 0)
 
@@ -347,10 +350,10 @@ TRAFFIC = network((16, 5, 6), conv(20, 3), conv(4, 2), conv(7), fc(9))
 def test_traffic_within_icp() -> None:
     """conv2 has 20 channels of 3x4 as input, 4 of 2x3 as output; the left device holds input channels 0 … 12."""
     assert on_link(TRAFFIC, (1, 0, 13), (1, 13, 20)) == (
-        Stream(DataPath.ACTIVATIONS, 7, 3, 4),
-        Stream(DataPath.PARTIAL_ACTIVATIONS, 4, 2, 3),
-        Stream(DataPath.OUTPUT_ERRORS, 4, 2, 3),
-        Stream(DataPath.INPUT_ERRORS, 7, 3, 4),
+        Stream(DataPath.ACTIVATIONS, 1, 7, 3, 4),
+        Stream(DataPath.PARTIAL_ACTIVATIONS, 2, 4, 2, 3),
+        Stream(DataPath.OUTPUT_ERRORS, 2, 4, 2, 3),
+        Stream(DataPath.INPUT_ERRORS, 1, 7, 3, 4),
     )
 
 
@@ -361,47 +364,47 @@ def test_traffic_within_icp_does_not_depend_on_where_the_layer_ends() -> None:
 
 def test_traffic_of_the_first_layer_has_no_input_errors() -> None:
     assert on_link(TRAFFIC, (0, 0, 1), (0, 1, 16)) == (
-        Stream(DataPath.ACTIVATIONS, 15, 5, 6),
-        Stream(DataPath.PARTIAL_ACTIVATIONS, 20, 3, 4),
-        Stream(DataPath.OUTPUT_ERRORS, 20, 3, 4),
+        Stream(DataPath.ACTIVATIONS, 0, 15, 5, 6),
+        Stream(DataPath.PARTIAL_ACTIVATIONS, 1, 20, 3, 4),
+        Stream(DataPath.OUTPUT_ERRORS, 1, 20, 3, 4),
     )
 
 
 def test_traffic_within_ocp() -> None:
     """conv3 has 4 channels of 2x3 as input, of which all go on, and 7 as output, of which those done go on."""
     assert on_link(TRAFFIC, (2, 0, 5), (2, 5, 7)) == (
-        Stream(DataPath.ACTIVATIONS, 4, 2, 3),
-        Stream(DataPath.PARTIAL_ACTIVATIONS, 5, 2, 3),
-        Stream(DataPath.OUTPUT_ERRORS, 5, 2, 3),
-        Stream(DataPath.INPUT_ERRORS, 4, 2, 3),
+        Stream(DataPath.ACTIVATIONS, 2, 4, 2, 3),
+        Stream(DataPath.PARTIAL_ACTIVATIONS, 3, 5, 2, 3),
+        Stream(DataPath.OUTPUT_ERRORS, 3, 5, 2, 3),
+        Stream(DataPath.INPUT_ERRORS, 2, 4, 2, 3),
     )
 
 
 def test_traffic_at_the_boundary_of_two_layers() -> None:
     """Activations after the SFU one way, their errors the other way."""
     assert on_link(TRAFFIC, (1, 0, 20), (2, 0, 7)) == (
-        Stream(DataPath.ACTIVATIONS, 4, 2, 3),
-        Stream(DataPath.INPUT_ERRORS, 4, 2, 3),
+        Stream(DataPath.ACTIVATIONS, 2, 4, 2, 3),
+        Stream(DataPath.INPUT_ERRORS, 2, 4, 2, 3),
     )
     pooled = network((16, 4, 4), conv(2), Pool(type="max-pool", kernel=(2, 4)), fc(3))
     assert on_link(pooled, (0, 0, 16), (1, 0, 3)) == (
-        Stream(DataPath.ACTIVATIONS, 2, 2, 1),
-        Stream(DataPath.INPUT_ERRORS, 2, 2, 1),
+        Stream(DataPath.ACTIVATIONS, 2, 2, 2, 1),
+        Stream(DataPath.INPUT_ERRORS, 2, 2, 2, 1),
     )
 
 
 def test_traffic_of_a_fully_connected_layer() -> None:
     """7 channels of 2x3 as input, of which all go on (OCP: 9 outputs), and outputs of one value."""
     assert on_link(TRAFFIC, (3, 0, 2), (3, 2, 9)) == (
-        Stream(DataPath.ACTIVATIONS, 7, 2, 3),
-        Stream(DataPath.PARTIAL_ACTIVATIONS, 2, 1, 1),
-        Stream(DataPath.OUTPUT_ERRORS, 2, 1, 1),
-        Stream(DataPath.INPUT_ERRORS, 7, 2, 3),
+        Stream(DataPath.ACTIVATIONS, 3, 7, 2, 3),
+        Stream(DataPath.PARTIAL_ACTIVATIONS, 4, 2, 1, 1),
+        Stream(DataPath.OUTPUT_ERRORS, 4, 2, 1, 1),
+        Stream(DataPath.INPUT_ERRORS, 3, 7, 2, 3),
     )
 
 
 def test_bytes_of_a_stream() -> None:
-    stream = Stream(DataPath.ACTIVATIONS, 3, 5, 7)
+    stream = Stream(DataPath.ACTIVATIONS, 0, 3, 5, 7)
     assert (stream.row_bytes, stream.sample_bytes) == (84, 420)
 
 

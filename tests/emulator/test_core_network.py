@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emuchain.emulator.description import Description
 from emuchain.emulator.errors import InputError
-from emuchain.emulator.network import Description, Network, load_network, resolve, zoo
-from emuchain.emulator.validation import read_toml, validate
+from emuchain.emulator.graph import resolve
+from emuchain.emulator.layers import Network, Tensor
+from emuchain.emulator.network import load_network, zoo
+from emuchain.emulator.validation import read_toml, tomllib, validate
 
 VGG = {
     "vgg11": [[64], [128], [256] * 2, [512] * 2, [512] * 2],
@@ -42,6 +45,31 @@ KNOWN = {
         32**2 * 32 * 3 * 9 + 16**2 * 64 * 32 * 9 + 8**2 * 128 * 64 * 9,
         128 * 4 * 4 * 128 + 128 * 10,
         896 + 18_496 + 73_856 + 262_272 + 1_290,
+    ),
+    "resnet8-cifar": (
+        32**2 * 16 * (3 + 16 + 16) * 9 + 16**2 * 32 * (16 + (16 + 32) * 9) + 8**2 * 64 * (32 + (32 + 64) * 9),
+        64 * 10,
+        16 * 35 * 9 + 32 * (16 + 48 * 9) + 64 * (32 + 96 * 9) + 2 * (3 * 16 + 3 * 32 + 3 * 64) + 650,
+    ),
+    "inception-cifar": (
+        32**2 * 32 * 27
+        + 16**2 * (32 * (16 + 16 + 8 + 16) + 16 * 32 * 9 + 8 * 16 * 25)
+        + 8**2 * (80 * (32 + 32 + 8 + 32) + 32 * 64 * 9 + 8 * 32 * 25),
+        160 * 10,
+        896
+        + 32 * 56
+        + 56
+        + 16 * 32 * 9
+        + 32
+        + 8 * 16 * 25
+        + 16
+        + 80 * 104
+        + 104
+        + 32 * 64 * 9
+        + 64
+        + 8 * 32 * 25
+        + 32
+        + 1_610,
     ),
 }
 
@@ -90,15 +118,15 @@ def test_vggs(name: str) -> None:
 @pytest.mark.parametrize("name", zoo())
 def test_shapes_of_the_zoo_follow_one_another(name: str) -> None:
     network = load_network(name)
-    classes = {"alexnet": 1000, "vgg11": 1000, "vgg16": 1000, "vgg19": 1000}.get(name, 10)
+    classes = 10 if network.input[1] < 200 else 1000
     assert network.classes == classes
     assert network.name == name
-    before = network.input
+    before: tuple[Tensor, ...] = (Tensor(0, network.input),)
     for index, layer in enumerate(network.layers):
         assert layer.index == index
-        assert layer.input == before
-        before = layer.feeds
-    assert before == (classes, 1, 1)
+        assert layer.takes == before
+        before = layer.hands_on
+    assert [tensor.shape for tensor in before] == [(classes, 1, 1)]
     assert len({layer.name for layer in network.layers}) == len(network.layers)
 
 
@@ -195,6 +223,28 @@ BAD = {
     "pad of a kernel": (described(CONV + ", pad = 3", FC, SOFTMAX), ["layers[0]", "`pad` = 3"]),
     "pad of a pool": (described(FC, 'type = "max-pool", kernel = 2, pad = 2', SOFTMAX), ["layers[1]", "`pad` = 2"]),
     "maps at the end": (described(CONV, SOFTMAX), ["softmax", "6x6"]),
+    "from nowhere": (described(CONV, FC + ', from = "x"', SOFTMAX), ["layers[1]", "`from` = 'x'", "images"]),
+    "a cycle": (
+        described(CONV + ', name = "a", from = "b"', CONV + ', name = "b"', FC, SOFTMAX),
+        ["layers[0]", "`from` = 'b'", "cycle"],
+    ),
+    "a hole": (described(CONV + ', name = "a"', FC + ', from = "images"', SOFTMAX), ["layers[0] (conv)", "hole"]),
+    "a convolution of two": (
+        described(CONV + ', name = "a"', CONV + ', from = ["a", "images"]', FC, SOFTMAX),
+        ["layers[1]", "`from` names 2"],
+    ),
+    "sum of one": (described(CONV + ', name = "a"', 'type = "add", from = ["a"]', FC, SOFTMAX), ["`layers[1].from"]),
+    "sum of none": (described(CONV + ', name = "a"', 'type = "add"', FC, SOFTMAX), ["`layers[1].from`", "missing"]),
+    "sum of shapes": (
+        described(CONV + ', name = "a"', 'type = "add", from = ["a", "images"]', FC, SOFTMAX),
+        ["layers[1]", "4x6x6 and 3x8x8"],
+    ),
+    "concatenation of sizes": (
+        described(CONV + ', name = "a"', 'type = "concat", from = ["a", "images"]', FC, SOFTMAX),
+        ["layers[1]", "4x6x6 and 3x8x8"],
+    ),
+    "images as a name": (described(FC + ', name = "images"', SOFTMAX), ["layers[0]", "`name` = 'images'"]),
+    "a slash in an operation's name": (described(FC, 'type = "relu", name = "a/b"', SOFTMAX), ["layers[1]", "a/b"]),
     "not TOML": ("name = \n", ["not a TOML file", "line 1"]),
     "a key twice": ('name = "a"\nname = "b"\n', ["not a TOML file"]),
 }
@@ -372,3 +422,30 @@ def test_a_deeply_nested_file(tmp_path: Path) -> None:
     path.write_text("a = " + "[" * 20_000)
     with pytest.raises(InputError):
         load_network(str(path))
+
+
+def test_what_passes_by() -> None:
+    """A shortcut over two layers, and one of the two reads what passes by."""
+    text = described(
+        CONV + ', pad = 1, name = "a"',
+        'type = "relu", name = "b"',
+        CONV + ', pad = 1, name = "c"',
+        CONV + ', pad = 1, name = "d", from = "b"',
+        'type = "add", from = ["d", "c", "b"]',
+        FC,
+        SOFTMAX,
+    )
+    table = tomllib.loads(text)
+    a, c, d, fc = resolve(validate(Description, table, "some.toml"), "some.toml").layers
+    images, conv_a, relu_b, conv_c, conv_d, total, outputs = range(7)
+
+    def numbers(tensors: tuple[Tensor, ...]) -> list[int]:
+        return [tensor.number for tensor in tensors]
+
+    assert (a.reads.number, a.makes.number, numbers(a.bypass), numbers(a.hands_on)) == (images, conv_a, [], [relu_b])
+    assert (c.reads.number, c.makes.number, numbers(c.bypass)) == (relu_b, conv_c, [relu_b])
+    assert (c.reads_again, numbers(c.hands_on), numbers(d.takes)) == (True, [relu_b, conv_c], [relu_b, conv_c])
+    assert (d.reads.number, d.makes.number, numbers(d.bypass)) == (relu_b, conv_d, [relu_b, conv_c])
+    assert numbers(d.hands_on) == [total]
+    assert (fc.reads.number, numbers(fc.bypass), numbers(fc.hands_on)) == (total, [], [outputs])
+    assert [layer.needs_errors for layer in (a, c, d, fc)] == [False, True, True, True]

@@ -13,10 +13,12 @@ from emuchain.comm.host import run
 from emuchain.emulator.chain import Placement, Wiring, build
 from emuchain.emulator.cluster import Board, Cluster, Link
 from emuchain.emulator.config import Config
+from emuchain.emulator.description import Conv, Description, Fc, Pool, Relu, Softmax
 from emuchain.emulator.device import Epoch, Trace
+from emuchain.emulator.graph import resolve
+from emuchain.emulator.layers import Network
 from emuchain.emulator.mapping import partition
 from emuchain.emulator.mapping.partition import cut_channels
-from emuchain.emulator.network import Conv, Description, Fc, Network, Pool, Relu, Softmax, resolve
 from emuchain.emulator.parameter import Sgd
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.schedule import dry_run

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Board, Cluster, Link
-from emuchain.emulator.mapping import DataPath, Stream, allocate, partition
-from emuchain.emulator.network import Conv, Description, Fc, Lrn, Network, Pool, Relu, Softmax, resolve
+from emuchain.emulator.description import Conv, Description, Fc, Lrn, Pool, Relu, Softmax
+from emuchain.emulator.graph import resolve
+from emuchain.emulator.layers import Layer, Network
+from emuchain.emulator.mapping import DataPath, Engines, Slice, SliceEngines, Stream, allocate, partition
 from emuchain.emulator.timing import DeviceClock, RowMaps, SliceClock, Timing, path_row_ps, rows_needed, rows_reaching
 
 
@@ -71,20 +73,31 @@ def test_row_maps_of_a_layer_with_pools(window: tuple[int, int, int, int, int], 
         step = data.draw(st.integers(1, 5))
         operations.append(Pool(type="max-pool", kernel=(size, 1), stride=(step, 1), pad=(border, 0)))
         out = (rows + 2 * border - size) // step + 1
-        sources = [
-            set().union(*(sources[row] for row in under)) for under in reads(rows, out, size, step, border)
-        ]
+        sources = [set().union(*(sources[row] for row in under)) for under in reads(rows, out, size, step, border)]
         rows = out
     layer = network((1, rows_in, 1), *operations).layers[0]
     maps = RowMaps.of(layer)
     assert layer.feeds[1] == rows
     assert maps.fp.tolist() == [max(under) for under in reads(*window)]
-    assert maps.sfu.tolist() == [max(rows_of_convolution) for rows_of_convolution in sources]
+    there, back = through_sfu(layer)
+    assert there == [max(rows_of_convolution) for rows_of_convolution in sources]
     assert maps.eb_leaves.tolist() == list(range(rows_in))
-    assert len(maps.sfu_back) == layer.output[1]
-    for row, last in enumerate(maps.sfu_back.tolist()):
+    assert len(back) == layer.output[1]
+    for row, last in enumerate(back):
         into = [out for out, rows_of_convolution in enumerate(sources) if row in rows_of_convolution]
         assert last == max(into) if into else 0 <= last < rows
+
+
+def through_sfu(layer: Layer) -> tuple[list[int], list[int]]:
+    """The row of the convolution that each row waits for, and of the errors that each of the convolution's does."""
+    clock = SliceClock(
+        Slice(layer, 0, 1), SliceEngines(Engines(1, 1, 1), None, Engines(1, 1, 1)), Board("b", 10, 1000, 1000)
+    )
+    times = {layer.makes.number: np.arange(layer.output[1])[None]}
+    clock.activate(times)
+    errors = {layer.hands_on[0].number: np.arange(layer.feeds[1])[None]}
+    clock.deactivate(errors)
+    return times[layer.hands_on[0].number][0].tolist(), errors[layer.makes.number][0].tolist()
 
 
 def test_row_maps_of_a_fully_connected_layer() -> None:
@@ -92,7 +105,7 @@ def test_row_maps_of_a_fully_connected_layer() -> None:
     assert maps.fp.tolist() == [3]  # its one output row needs all input rows
     assert maps.eb.tolist() == [0]  # one output error
     assert maps.eb_leaves.tolist() == [0, 0, 0, 0]  # and all error rows at once
-    assert maps.sfu.tolist() == maps.sfu_back.tolist() == [0]
+    assert maps.sfu == ()
 
 
 def slice_clock() -> SliceClock:
@@ -146,7 +159,7 @@ SIZES = st.integers(1, 300)
 @given(st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=4, max_size=4), st.integers(1, 400_000))
 def test_paths_share_a_direction_by_their_bytes(maps: list[tuple[int, int, int]], mbps: int) -> None:
     """So each path of a direction takes as long for a sample as the direction's bytes at full bandwidth."""
-    paths = [Stream(path, *size) for path, size in zip([*FORWARD, *BACKWARD], maps, strict=True)]
+    paths = [Stream(path, 0, *size) for path, size in zip([*FORWARD, *BACKWARD], maps, strict=True)]
     for direction in (paths[:2], paths[2:]):
         sample_ps = 8 * sum(4 * math.prod((s.channels, s.rows, s.columns)) for s in direction) * 1e6 / mbps
         for stream in direction:
@@ -156,8 +169,8 @@ def test_paths_share_a_direction_by_their_bytes(maps: list[tuple[int, int, int]]
 
 
 def test_a_path_alone_has_the_whole_bandwidth() -> None:
-    stream = Stream(DataPath.ACTIVATIONS, 5, 3, 7)
-    back = Stream(DataPath.INPUT_ERRORS, 5, 3, 7)
+    stream = Stream(DataPath.ACTIVATIONS, 0, 5, 3, 7)
+    back = Stream(DataPath.INPUT_ERRORS, 0, 5, 3, 7)
     assert path_row_ps(Link(1000, 10**6), stream, (stream, back)) == 4 * 5 * 7 * 8 * 1000  # 1 Gb/s is 1000 ps a bit
 
 
@@ -231,8 +244,8 @@ def test_each_device_sends_on_the_paths_of_its_links(timing: Timing) -> None:
     devices = len(timing.mapping.devices)
     for device in range(devices):
         paths = timing.clock(device).paths
-        right = {s.path for s in timing.links[device] if s.path in FORWARD} if device + 1 < devices else set()
-        left = {s.path for s in timing.links[device - 1] if s.path in BACKWARD} if device else set()
+        right = {s.lane for s in timing.links[device] if s.path in FORWARD} if device + 1 < devices else set()
+        left = {s.lane for s in timing.links[device - 1] if s.path in BACKWARD} if device else set()
         assert set(paths) == right | left
         assert all(server.latency_ps == timing.cluster.link.latency_ps for server in paths.values())
 
@@ -243,6 +256,6 @@ def test_a_devices_weights_are_new_when_its_last_slice_is_through(device: int) -
     found = network((16, 3, 3), *(Conv(type="conv", channels=channels, kernel=(1, 1)) for channels in (4, 7)))
     clock = Timing.of(partition(found, cluster, 2), cluster).clock(device)
     for number, part in enumerate(clock.slices):
-        part.gradient(np.full((1, len(part.maps.sfu_back)), 1000 * (number + 1)))
+        part.gradient(np.full((1, 3), 1000 * (number + 1)))
     clock.update()
     assert clock.updated_ps == max(part.updated_ps() for part in clock.slices) > 1000

@@ -18,7 +18,7 @@ from emuchain.comm.ranks import Alone
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data.load import load
 from emuchain.emulator.ends import ImageSource, epoch_order
-from emuchain.emulator.layers import Layer, Pool, Relu, SfuStep
+from emuchain.emulator.layers import Layer, Pool, Relu, SfuStep, Tensor
 from emuchain.emulator.parameter import Parameter, Sgd
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.schedule import MicroBatch, Portion
@@ -174,8 +174,10 @@ def test_the_way_back_through_relu_and_max_pool(
     out = (size + 2 * pad - kernel) // stride + 1
     small, large = (channels, out, out), (channels, size, size)
     operation = Pool(type="max-pool", kernel=(kernel, kernel), stride=(stride, stride), pad=(pad, pad))
-    steps = SfuStep(Relu(type="relu"), large, large), SfuStep(operation, large, small)
-    sfu = Sfu(Layer(0, "a", large, channels, (1, 1), (1, 1), (0, 0), True, False, steps), 0, Arena())
+    x, convolved, rectified_map, pooled = (Tensor(n, shape) for n, shape in enumerate((large, large, large, small)))
+    steps = SfuStep(Relu(type="relu"), (convolved,), rectified_map), SfuStep(operation, (rectified_map,), pooled)
+    layer = Layer(0, "a", x, convolved, (), (pooled,), channels, (1, 1), (1, 1), (0, 0), True, False, steps)
+    sfu = Sfu(layer, 0, Arena())
     assert sfu.bias is not None
     random = np.random.default_rng(seed)
     sfu.bias.value[...] = random.integers(-1, 2, channels)
@@ -190,16 +192,24 @@ def test_the_way_back_through_relu_and_max_pool(
     relu.error(rectified, dx)
 
     whole = MicroBatch(7, 0, 0, samples).whole
-    found = sfu.forward(whole, y.copy(), np.arange(samples))
-    assert np.array_equal(found, z, equal_nan=True)
-    assert sfu.backward(whole, dz.copy()).tobytes() == dx.tobytes()
+    def forward(portion: Portion) -> Any:
+        held = {1: y[portion.slice].copy()}
+        sfu.forward(portion, held, np.arange(samples)[portion.slice])
+        return held[3]
+
+    def backward(portion: Portion) -> Any:
+        errors = {3: dz[portion.slice].copy()}
+        sfu.backward(portion, errors)
+        return errors[1]
+
+    assert np.array_equal(forward(whole), z, equal_nan=True)
+    assert backward(whole).tobytes() == dx.tobytes()
 
     there, back = samples // 2, samples // 3
     for portion in portions(whole.of, there):
-        found = sfu.forward(portion, y[portion.slice].copy(), np.arange(samples)[portion.slice])
-        assert np.array_equal(found, z[portion.slice], equal_nan=True)
+        assert np.array_equal(forward(portion), z[portion.slice], equal_nan=True)
     for portion in portions(whole.of, back):
-        assert sfu.backward(portion, dz[portion.slice].copy()).tobytes() == dx[portion.slice].tobytes()
+        assert backward(portion).tobytes() == dx[portion.slice].tobytes()
 
 
 def portions(of: MicroBatch, *cuts: int) -> list[Portion]:

@@ -88,9 +88,7 @@ def torch_training(network: Network, data: Dataset, seed: int) -> tuple[list[flo
         loss.backward()
         optimiser.step()
         losses.append(loss.item())
-    weights = {
-        name: {kind: p.detach().numpy() for kind, p in layer.items()} for name, layer in parameters.items()
-    }
+    weights = {name: {kind: p.detach().numpy() for kind, p in layer.items()} for name, layer in parameters.items()}
     return losses, weights
 
 

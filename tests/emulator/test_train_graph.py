@@ -1,0 +1,209 @@
+"""Networks with shortcuts and branches: mappings change no number, PyTorch finds the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emuchain.comm.ranks import Alone
+from emuchain.emulator.config import load_config
+from emuchain.emulator.data.load import load
+from emuchain.emulator.layers import Add, BatchNorm, Concat, Layer, Network, Pool, Relu
+from emuchain.emulator.network import load_network
+from emuchain.emulator.plan import make_plan
+from emuchain.emulator.simulate import simulate
+from emuchain.emulator.train import EpochResult, Weights, train
+
+# Joins and shared maps in every order: of images, of bare convolutions, in place or not, within an SFU and far beyond.
+NETWORK = """
+name = "tangle"
+input = [3, 32, 32]
+layers = [
+  { type = "conv", channels = 20, kernel = 5, stride = 2, pad = 2, name = "a" },
+  { type = "relu", name = "a_relu" },
+  { type = "max-pool", kernel = 3, stride = 2, pad = 1, name = "a_pool" },
+  { type = "batch-norm", name = "a_norm" },
+  { type = "conv", channels = 18, kernel = [3, 1], pad = [1, 0], bias = false, name = "b" },
+  { type = "relu", name = "b_relu" },
+  { type = "concat", from = ["b", "a_norm", "b_relu"], name = "b_wide" },
+  { type = "conv", channels = 56, kernel = 3, pad = 1, name = "c", from = "b_relu" },
+  { type = "add", from = ["c", "b_wide", "c"], name = "c_sum" },
+  { type = "relu", from = "b_wide", name = "b_late" },
+  { type = "dropout", rate = 0.25, from = "c_sum", name = "c_drop" },
+  { type = "conv", channels = 20, kernel = 1, name = "d", from = "c_sum" },
+  { type = "add", from = ["d", "a_pool"], name = "d_sum" },
+  { type = "conv", channels = 5, kernel = 8, stride = 4, pad = 2, name = "e", from = "images" },
+  { type = "lrn", size = 3 },
+  { type = "relu", name = "e_out" },
+  { type = "concat", from = ["c_drop", "d_sum", "e_out", "b_late", "c_sum"] },
+  { type = "global-average-pool" },
+  { type = "fc", features = 10 },
+  { type = "softmax" },
+]
+"""
+SAMPLES, BATCH = 36, 12
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("graph") / "tangle.toml"
+    path.write_text(NETWORK)
+    return str(path)
+
+
+def trained(network: str, data: Path, **flags: object) -> tuple[Weights, EpochResult]:
+    """Weights and result of an epoch in this process."""
+    settings = {"network": network, "batch": BATCH, "micro_batch": 5, "schedule": "sync", "seed": 2}
+    found: Weights = {}
+    [result] = train(
+        make_plan(load_config(None, {**settings, **flags}), 1),
+        load(str(data)).first(SAMPLES).test_first(7),
+        Alone(),
+        lambda _: None,
+        lambda _, weights: found.update(weights),
+        gather_weights=True,
+    )
+    return found, result
+
+
+def bits(weights: Weights) -> dict[str, bytes]:
+    return {f"{layer}/{name}": array.tobytes() for layer, arrays in weights.items() for name, array in arrays.items()}
+
+
+@pytest.fixture(scope="module")
+def reference(network: str, small_cifar: Path) -> tuple[Weights, EpochResult]:
+    return trained(network, small_cifar, devices=1)
+
+
+@pytest.mark.parametrize("devices", [2, 3, 5, 8, 21])
+@pytest.mark.parametrize("micro_batch", [1, 12])
+def test_mappings_do_not_change_the_numbers(
+    network: str, small_cifar: Path, reference: tuple[Weights, EpochResult], devices: int, micro_batch: int
+) -> None:
+    weights, result = trained(network, small_cifar, devices=devices, micro_batch=micro_batch)
+    assert bits(weights) == bits(reference[0])
+    assert (result.train, result.test) == (reference[1].train, reference[1].test)
+
+
+@pytest.mark.parametrize("name", ["resnet8-cifar", "inception-cifar"])
+def test_networks_of_the_zoo(small_cifar: Path, name: str) -> None:
+    weights, _ = trained(name, small_cifar, devices=1)
+    for devices in (3, 8):
+        assert bits(trained(name, small_cifar, devices=devices)[0]) == bits(weights)
+
+
+@pytest.mark.parametrize("schedule", ["sync", "fpdeep"])
+@pytest.mark.parametrize("devices", [1, 4, 9])
+def test_simulation_and_training_take_the_same_time(
+    network: str, small_cifar: Path, schedule: str, devices: int
+) -> None:
+    _, result = trained(network, small_cifar, devices=devices, schedule=schedule, samples=SAMPLES)
+    config = load_config(None, {"network": network, "batch": BATCH, "schedule": schedule, "devices": devices})
+    simulation = simulate(make_plan(config, 1), SAMPLES)
+    assert simulation.figures.virtual_time_ps == result.virtual_time_ps
+    assert simulation.figures.links == result.figures.links
+
+
+def test_what_passes_by_costs_its_bytes(network: str) -> None:
+    """By hand: where `c` is cut, the rest of `b_relu` goes on, and `b_wide`, `a_pool` and the images pass by."""
+    config = load_config(None, {"network": network, "devices": 9, "batch": BATCH, "schedule": "sync"})
+    plan = make_plan(config, 1)
+    simulation = simulate(plan, SAMPLES)
+    cuts = [
+        link
+        for link, (left, right) in enumerate(zip(plan.mapping.devices, plan.mapping.devices[1:], strict=False))
+        if left[-1].layer.name == right[0].layer.name == "c"
+    ]
+    assert cuts
+    for link in cuts:
+        begin = plan.mapping.devices[link + 1][0].begin
+        forward = next(f for f in simulation.figures.links if (f.sender, f.receiver) == (link, link + 1))
+        values = 3 * 32 * 32 + (20 + 56 + 18 - begin) * 8 * 8
+        assert forward.path_bytes == {1: 4 * SAMPLES * values, 2: 4 * SAMPLES * 56 * 8 * 8}
+
+
+class _Torch:
+    """The same network by autograd, with moving averages that are given, and no dropout."""
+
+    def __init__(self, torch: Any, network: Network, weights: Weights) -> None:
+        self.torch, self.network = torch, network
+        self.parameters = {
+            layer: {
+                name: torch.tensor(array, requires_grad=name not in ("mean", "variance"))
+                for name, array in arrays.items()
+            }
+            for layer, arrays in weights.items()
+        }
+
+    def outputs(self, images: Any) -> Any:
+        """The outputs for images (n, channels, rows, columns)."""
+        held = {0: images}
+        for layer in self.network.layers:
+            self._layer(layer, held)
+        return held[self.network.layers[-1].hands_on[0].number].flatten(1)
+
+    def _layer(self, layer: Layer, held: dict[int, Any]) -> None:
+        functional, given = self.torch.nn.functional, self.parameters[layer.name]
+        x = held[layer.reads.number]
+        held[layer.makes.number] = functional.conv2d(x, given["weight"], given.get("bias"), layer.stride, layer.pad)
+        for step in layer.sfu:
+            of, xs = step.operation, [held[tensor.number] for tensor in step.reads]
+            if isinstance(of, Relu):
+                y = functional.relu(xs[0])
+            elif isinstance(of, BatchNorm):
+                mean, variance, scale, shift = (given[name] for name in ("mean", "variance", "scale", "shift"))
+                y = functional.batch_norm(xs[0], mean, variance, scale, shift, eps=of.epsilon)
+            elif isinstance(of, Add):
+                y = sum(xs)
+            elif isinstance(of, Concat):
+                y = self.torch.cat(xs, 1)
+            elif isinstance(of, Pool):
+                kind = functional.max_pool2d if of.type == "max-pool" else functional.avg_pool2d
+                y = kind(xs[0], of.kernel, of.step, of.pad)
+            else:
+                raise AssertionError(of)
+            held[step.makes.number] = y
+
+
+@pytest.mark.parametrize("name", ["resnet8-cifar", "inception-cifar"])
+def test_gradients_are_those_of_autograd(small_cifar: Path, name: str) -> None:
+    """One step of SGD, and a second one with moving averages that are no longer 0 and 1."""
+    torch = pytest.importorskip("torch")
+    flags = {"devices": 3, "batch": SAMPLES, "momentum": 0.0, "weight_decay": 0.0}
+    # With a rate of nothing, an epoch leaves the weights as they are, and takes on mean and variance.
+    before, _ = trained(name, small_cifar, **flags, learning_rate=1e-30)
+    first, result = trained(name, small_cifar, **flags, learning_rate=0.01)
+    data = load(str(small_cifar)).first(SAMPLES)
+    start = {
+        layer: {n: {"mean": np.zeros_like(a), "variance": np.ones_like(a)}.get(n, a) for n, a in arrays.items()}
+        for layer, arrays in before.items()
+    }
+    peer = _Torch(torch, load_network(name), start)
+    loss = torch.nn.functional.cross_entropy(
+        peer.outputs(torch.tensor(data.normalisation().apply(data.train_images))), torch.tensor(data.train_labels)
+    )
+    loss.backward()
+    assert result.train.mean_loss == pytest.approx(loss.item(), rel=1e-5)
+    for layer, given in peer.parameters.items():
+        for parameter, value in given.items():
+            if value.grad is not None:
+                expected = value.detach().numpy() - 0.01 * value.grad.numpy()
+                moved = np.abs(expected - start[layer][parameter]).max()
+                assert moved > 0
+                assert np.abs(first[layer][parameter] - expected).max() < 1e-3 * moved + 1e-7, f"{layer}/{parameter}"
+
+
+def test_moving_averages(small_cifar: Path) -> None:
+    """Of the first convolution of resnet8-cifar, which sees the same images under any weights: its own."""
+    flags = {"devices": 2, "batch": SAMPLES, "momentum": 0.0, "weight_decay": 0.0, "learning_rate": 1e-30}
+    weights, _ = trained("resnet8-cifar", small_cifar, **flags)
+    torch = pytest.importorskip("torch")
+    data = load(str(small_cifar)).first(SAMPLES)
+    images = torch.tensor(data.normalisation().apply(data.train_images))
+    y = torch.nn.functional.conv2d(images, torch.tensor(weights["conv1"]["weight"]), padding=1)
+    mean, variance = y.mean((0, 2, 3)).numpy(), y.var((0, 2, 3), unbiased=False).numpy()
+    assert weights["conv1"]["mean"] == pytest.approx(0.1 * mean, rel=1e-4, abs=1e-6)
+    assert weights["conv1"]["variance"] == pytest.approx(0.9 + 0.1 * variance, rel=1e-4)
