@@ -15,9 +15,7 @@ from collections.abc import Callable
 class Gate:
     """One direction of one link; messages leave in order, each at its time. A pump of the host."""
 
-    def __init__(
-        self, bandwidth_mbps: int, latency_ps: int, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, bandwidth_mbps: int, latency_ps: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self._seconds_per_byte = 8e-6 / bandwidth_mbps
         self._latency_s = latency_ps * 1e-12
         self._clock = clock

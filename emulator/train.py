@@ -197,9 +197,7 @@ class _Trainer:
         return gathered
 
 
-def _place(
-    gathered: Weights, part: Slice, weight: NDArray[np.float32], others: dict[str, NDArray[np.float32]]
-) -> None:
+def _place(gathered: Weights, part: Slice, weight: NDArray[np.float32], others: dict[str, NDArray[np.float32]]) -> None:
     layer = gathered.setdefault(part.layer.name, {"weight": np.empty(part.layer.weight_shape, np.float32)})
     if part.cut is Cut.ICP:
         layer["weight"][:, part.begin : part.end] = weight

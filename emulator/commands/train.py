@@ -95,9 +95,7 @@ class _Recorder:
         self._history.append(result)
         accuracy = result.test.accuracy if result.test.samples else None
         self._progress.epoch(
-            EpochRow(
-                result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s
-            )
+            EpochRow(result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s)
         )
         self.write(weights)
 

@@ -65,9 +65,7 @@ class Dataset:
 
     def test_first(self, samples: int) -> "Dataset":
         """The same set with only its first `samples` test images, or all if it has fewer (a view)."""
-        return dataclasses.replace(
-            self, test_images=self.test_images[:samples], test_labels=self.test_labels[:samples]
-        )
+        return dataclasses.replace(self, test_images=self.test_images[:samples], test_labels=self.test_labels[:samples])
 
     def normalisation(self) -> "Normalisation":
         """The normalisation of the training images."""

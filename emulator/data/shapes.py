@@ -129,9 +129,7 @@ class _Noise:
         return spare.astype(np.int16).reshape(count, _SIDE, _SIDE) - np.int16(_NOISE)
 
 
-def _draw_block(
-    keys: NDArray[np.uint64], labels: NDArray[np.int64], noise: _Noise, images: NDArray[np.uint8]
-) -> None:
+def _draw_block(keys: NDArray[np.uint64], labels: NDArray[np.int64], noise: _Noise, images: NDArray[np.uint8]) -> None:
     """Draw the images of the given keys and labels, (n, 3, 32, 32)."""
     r = _uniform(keys, 0, *_HALF_SIZE)
     grid = np.arange(1, 2 * _SIDE, 2, dtype=np.int32)  # pixel centres, in half pixels

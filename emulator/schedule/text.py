@@ -1,9 +1,9 @@
 """Schedules as text: one line for the micro-batches, one for each device; what is printed can be parsed again.
 
-    schedule sync, 2 devices
-    micro-batches 0:4 4:8 | 8:12 12:16
-    0F0v0 0F1v0 0B0v0 0W0 0B1v0 0W1 0U1 ...
-    1F0v0 1B0v0 1W0 1F1v0 1B1v0 1W1 1U1 ...
+schedule sync, 2 devices
+micro-batches 0:4 4:8 | 8:12 12:16
+0F0v0 0F1v0 0B0v0 0W0 0B1v0 0W1 0U1 ...
+1F0v0 1B0v0 1W0 1F1v0 1B1v0 1W1 1U1 ...
 """
 
 from __future__ import annotations

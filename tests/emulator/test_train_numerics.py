@@ -192,6 +192,7 @@ def test_the_way_back_through_relu_and_max_pool(
     relu.error(rectified, dx)
 
     whole = MicroBatch(7, 0, 0, samples).whole
+
     def forward(portion: Portion) -> Any:
         held = {1: y[portion.slice].copy()}
         sfu.forward(portion, held, np.arange(samples)[portion.slice])

@@ -22,7 +22,10 @@ latency_ns = 1000
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_transfer_bound_run_takes_bytes_over_bandwidth(
-    mpiexec, small_cifar: Path, tmp_path: Path, ranks: int  # type: ignore[no-untyped-def]  # a fixture
+    mpiexec,
+    small_cifar: Path,
+    tmp_path: Path,
+    ranks: int,  # type: ignore[no-untyped-def]  # a fixture
 ) -> None:
     cluster, out = tmp_path / "slow.toml", tmp_path / "run.h5"
     cluster.write_text(CLUSTER)

@@ -28,7 +28,11 @@ def simulated(arguments: list[str]) -> dict:
 @pytest.mark.parametrize("schedule", ["sync", "fpdeep"])
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
 def test_simulator_and_ranks_agree_to_the_picosecond(
-    mpiexec, small_cifar: Path, tmp_path: Path, schedule: str, ranks: int  # type: ignore[no-untyped-def]  # a fixture
+    mpiexec,
+    small_cifar: Path,
+    tmp_path: Path,
+    schedule: str,
+    ranks: int,  # type: ignore[no-untyped-def]  # a fixture
 ) -> None:
     out = tmp_path / "run.h5"
     arguments = flags(small_cifar, schedule)
