@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from ..comm.host import Mailbox, Pump
 from ..comm.message import Format, Message
 from ..comm.mpi import Receiver, Sender
 from ..comm.throttle import Gate
 from ..kernels.arena import Arena
-from .device import Device, Outlet
-from .ends import Head, NoHead, NoImages, Source
+from .balanced import NoBpram, Stored
+from .device import Device, Epoch
+from .ends import Head, NoHead, NoImages, Source, Tally
 from .mapping import DataPath, Lane, Stream
+from .mapping.balancing import Loan
 from .numerics import NoNumerics, Numerics
+from .ports import Outlet
+from .schedule import Action
 from .timing import Timing
 
-MakeNumerics = Callable[[int, Arena], Sequence[Numerics]]
+OnStep = Callable[[int, Tally, int], None]
+Programs = list[Coroutine[Any, Any, None]]
+
+
+class MakeNumerics(Protocol):
+    """Makes what computes: for a device's slices, and for a loan where it is stored."""
+
+    def slices(self, device: int, arena: Arena) -> Sequence[Numerics]:
+        """For each slice of a device."""
+
+    def stored(self, loan: Loan) -> Stored:
+        """For one loan."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +94,14 @@ class Chain:
             device.source = source if device.is_chain_start else NoImages()
             device.head = head if device.is_chain_end else NoHead()
 
+    def train(self, programs: Mapping[int, Iterator[Action]], epoch: Epoch, on_step: OnStep | None = None) -> Programs:
+        """What all devices do in an epoch; the chain's last one tells of its steps."""
+        own = [
+            device.train(programs[device.number], epoch, on_step if device.is_chain_end else None)
+            for device in self.devices
+        ]
+        return [*own, *(relay for device in self.devices for relay in device.relays(epoch))]
+
     def close(self) -> None:
         """Withdraw the receives that stand open."""
         for receiver in self.receivers:
@@ -97,8 +120,8 @@ class _ThrottledOutlet:
         self._gate.pass_through(size, lambda: self._outlet.put(message))
 
 
-def build(timing: Timing, wiring: Wiring, numerics: MakeNumerics | None) -> Chain:
-    """Make this rank's devices and connect them; without `numerics`, which makes a device's, for timing alone."""
+def build(timing: Timing, wiring: Wiring, make: MakeNumerics | None) -> Chain:
+    """Make this rank's devices and connect them; without `make`, for timing alone."""
     chain = Chain()
     hosted = wiring.placement.hosted(wiring.rank)
     inlets: dict[int, dict[Lane, Mailbox]] = {device: {} for device in hosted}
@@ -110,22 +133,29 @@ def build(timing: Timing, wiring: Wiring, numerics: MakeNumerics | None) -> Chai
         chain.pumps.extend(gates.values())
         for stream in streams:
             sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
-            form = Format(stream.channels, stream.rows, stream.columns, wiring.with_data)
-            outlet = _connect(chain, wiring, stream, sender, receiver, form, inlets)
-            if outlet is not None:
-                gate = gates.get(stream.path.is_forward)
-                outlets[sender][stream.lane] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form)
+            for lane, with_data in _lanes(stream, wiring.with_data):
+                form = Format(stream.channels, stream.rows, stream.columns, with_data)
+                outlet = _connect(chain, wiring, lane, sender, receiver, form, inlets)
+                if outlet is not None:
+                    gate = None if lane.values else gates.get(lane.path.is_forward)
+                    outlets[sender][lane] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form)
     for number in hosted:
         slices = timing.mapping.devices[number]
         chain.devices.append(
             Device(
                 number,
                 slices,
-                numerics(number, chain.arena) if numerics else [NoNumerics() for _ in slices],
+                make.slices(number, chain.arena) if make else [NoNumerics() for _ in slices],
                 timing.clock(number),
                 inlets[number],
                 outlets[number],
                 chain.arena,
+                timing.loans,
+                {
+                    n: make.stored(loan) if make else NoBpram()
+                    for n, loan in enumerate(timing.loans)
+                    if loan.store_device == number
+                },
             )
         )
     return chain
@@ -138,7 +168,7 @@ def _gate(timing: Timing) -> Gate:
 def _connect(
     chain: Chain,
     wiring: Wiring,
-    stream: Stream,
+    lane: Lane,
     sender: int,
     receiver: int,
     form: Format,
@@ -147,20 +177,27 @@ def _connect(
     """The sender's outlet, if it lives here; the receiver's mailbox is put among `inlets`, if it lives here."""
     mailbox = Mailbox()
     if receiver in inlets:
-        inlets[receiver][stream.lane] = mailbox
+        inlets[receiver][lane] = mailbox
     from_rank, to_rank = wiring.placement.host(sender), wiring.placement.host(receiver)
     if from_rank == to_rank:
         return mailbox
     if wiring.rank == to_rank:
-        inlet = Receiver(wiring.comm, from_rank, _tag(stream), form, wiring.most_samples, mailbox, chain.arena)
+        inlet = Receiver(wiring.comm, from_rank, _tag(lane), form, wiring.most_samples, mailbox, chain.arena)
         chain.receivers.append(inlet)
         chain.pumps.append(inlet)
         return None
-    outlet = Sender(wiring.comm, to_rank, _tag(stream), form, chain.arena)
+    outlet = Sender(wiring.comm, to_rank, _tag(lane), form, chain.arena)
     chain.pumps.append(outlet)
     return outlet
 
 
-def _tag(stream: Stream) -> int:
+def _lanes(stream: Stream, with_data: bool) -> list[tuple[Lane, bool]]:
+    """A stream's lanes, and which have data: of balanced parameters one has times, and one values."""
+    if stream.path in (DataPath.PARAMETERS, DataPath.PARAMETER_GRADIENTS):
+        return [(stream.lane, False), (stream.lane._replace(values=True), with_data)]
+    return [(stream.lane, with_data)]
+
+
+def _tag(lane: Lane) -> int:
     """Two ranks share one link at most, so that a lane tells its messages apart."""
-    return stream.tensor * (len(DataPath) + 1) + stream.path
+    return (lane.number * (len(DataPath) + 1) + lane.path) * 2 + lane.values

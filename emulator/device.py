@@ -9,33 +9,25 @@ the device does not know.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.clock import Times
 from ..comm.host import Mailbox
-from ..comm.message import Message, join, split
 from ..kernels.arena import Arena
 from .act_ram import ActRam
+from .balanced import Balanced, Stored
 from .ends import Head, NoHead, NoImages, Source, Tally
 from .layers import Layer, Tensor
 from .mapping import DataPath, Lane, Slice
+from .mapping.balancing import Loan
 from .numerics import Numerics
 from .parameter import Sgd
+from .ports import Held, Maps, Outlet, Ports, Rows
 from .schedule import Action, Kind, MicroBatch, Portion
 from .timing import DeviceClock
-
-Maps = NDArray[np.float32] | None
-
-
-class Outlet(Protocol):
-    """Where a device leaves a message for a neighbour."""
-
-    def put(self, message: Message) -> None:
-        """Send without waiting."""
 
 
 @dataclasses.dataclass
@@ -58,41 +50,6 @@ class Epoch:
     rule: Sgd
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """Maps on their way, with the time of each row of each sample."""
-
-    times: Times
-    data: Maps
-
-
-class _Held:
-    """The tensors at hand by their numbers, or errors of these: the times of their rows, and their maps."""
-
-    def __init__(self) -> None:
-        self.times: dict[int, Times] = {}
-        self.data: dict[int, Maps] = {}
-
-    def put(self, tensor: Tensor, times: Times, data: Maps) -> None:
-        """Hold a tensor."""
-        self.times[tensor.number], self.data[tensor.number] = times, data
-
-    def pop(self, tensor: Tensor) -> _Rows:
-        """Hold a tensor no longer."""
-        return _Rows(self.times.pop(tensor.number), self.data.pop(tensor.number, None))
-
-    def rows(self, tensor: Tensor) -> _Rows:
-        """A tensor that is held."""
-        return _Rows(self.times[tensor.number], self.data.get(tensor.number))
-
-    def keep(self, tensors: Sequence[Tensor]) -> None:
-        """Let go of all others."""
-        numbers = {tensor.number for tensor in tensors}
-        for held in (self.times, self.data):
-            for number in held.keys() - numbers:
-                del held[number]
-
-
 class Device:
     """One FPGA of the chain."""
 
@@ -105,6 +62,8 @@ class Device:
         inlets: Mapping[Lane, Mailbox],
         outlets: Mapping[Lane, Outlet],
         arena: Arena,
+        loans: Sequence[Loan] = (),
+        stored: Mapping[int, Stored] | None = None,
     ) -> None:
         self.number = number
         self.slices = slices
@@ -113,10 +72,8 @@ class Device:
         self.source: Source = NoImages()
         self.head: Head = NoHead()
         self.trace: Trace | None = None
-        self._inlets = inlets
-        self._outlets = outlets
-        self._rest: dict[Lane, Message] = {}
-        self._arena = arena
+        self._ports = Ports(number, inlets, outlets, clock.paths, arena)
+        self._balanced = Balanced(number, slices, loans, self._ports, stored or {})
         self._ends, self._output_error_times = ActRam(arena), ActRam(arena)
 
     @property
@@ -128,7 +85,7 @@ class Device:
     def is_chain_end(self) -> bool:
         """Whether the loss is computed here."""
         last = self.slices[-1]
-        return last.is_last and not any(lane.path is DataPath.ACTIVATIONS for lane in self._outlets)
+        return last.is_last and not self._ports.sends_on(DataPath.ACTIVATIONS)
 
     async def train(
         self, program: Iterator[Action], epoch: Epoch, on_step: Callable[[int, Tally, int], None] | None
@@ -136,7 +93,7 @@ class Device:
         """Carry out an epoch's actions; `on_step` (step, tally, virtual time) is called after each update."""
         for action in program:
             if action.kind is Kind.UPDATE:
-                self._update(action.index - 1, epoch, on_step)
+                await self._update(action.index - 1, epoch, on_step)
                 continue
             portion = epoch.micro_batches[action.index].portion(action)
             not_before_ps = 0 if action.version is None else self.clock.updated_ps
@@ -145,25 +102,32 @@ class Device:
             elif action.kind is Kind.BACKWARD:
                 await self._backward(portion, not_before_ps)
             else:
-                self._gradient(portion)
+                self._gradient(portion, epoch)
+
+    def relays(self, epoch: Epoch) -> list[Coroutine[Any, Any, None]]:
+        """What others send one another through this device in an epoch, which it passes on beside its program."""
+        return self._balanced.relays(sum(epoch.step_samples), len(epoch.step_samples))
 
     async def _forward(self, portion: Portion, epoch: Epoch, not_before_ps: int) -> None:
         held = await self._enter(portion, not_before_ps)
-        for part, numerics, clock in zip(self.slices, self.numerics, self.clock.slices, strict=True):
+        held_here = zip(self.slices, self.numerics, self.clock.slices, strict=True)
+        for place, (part, numerics, clock) in enumerate(held_here):
             layer = part.layer
             x = held.rows(layer.reads)
             if not part.is_last:
                 self._hand_on(layer, held, portion, numerics)
             partial = await self._partial(part, portion)
             y = numerics.forward(portion, x.data, partial.data if partial else None)
-            times = clock.forward(x.times, partial.times if partial else None, not_before_ps)
+            ready_ps = await self._balanced.here_ps(place, portion, not_before_ps)
+            times = clock.forward(x.times, partial.times if partial else None, ready_ps)
             if part.is_last:
                 held.put(layer.makes, times, y)
                 clock.activate(held.times)
                 numerics.activate(portion, held.data, epoch.sample_numbers[portion.slice])
                 held.keep(layer.hands_on)
             else:
-                self._send(Lane(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number), portion, times, y)
+                self._ports.send(Lane(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number), portion.first, times, y)
+        self._balanced.lend(portion, self.clock.slices[0].fp_start_ps)
         if self.trace is not None:
             self.trace.forward_ps.extend(self.clock.slices[0].fp_start_ps.tolist())
         last = self.slices[-1]
@@ -174,34 +138,34 @@ class Device:
         elif last.is_last:
             for tensor in last.layer.hands_on:
                 rows = held.rows(tensor)
-                self._send(Lane(DataPath.ACTIVATIONS, tensor.number), portion, rows.times, rows.data)
+                self._ports.send(Lane(DataPath.ACTIVATIONS, tensor.number), portion.first, rows.times, rows.data)
 
-    async def _enter(self, portion: Portion, not_before_ps: int) -> _Held:
+    async def _enter(self, portion: Portion, not_before_ps: int) -> Held:
         """What the device's first slice takes in: images from the source, or activations from the left."""
-        held, layer = _Held(), self.slices[0].layer
+        held, layer = Held(), self.slices[0].layer
         if self.is_chain_start:
             times = self.clock.enter(portion.samples, layer.input[1], not_before_ps)
             held.put(layer.reads, times, self.source.images(portion))
             return held
-        return await self._receive_all(DataPath.ACTIVATIONS, layer.takes, portion)
+        return await self._ports.receive_all(DataPath.ACTIVATIONS, layer.takes, portion)
 
-    def _hand_on(self, layer: Layer, held: _Held, portion: Portion, numerics: Numerics) -> None:
+    def _hand_on(self, layer: Layer, held: Held, portion: Portion, numerics: Numerics) -> None:
         """Pass to the next slice of a layer what that needs of what came here."""
         for tensor in layer.takes:
             rows = held.rows(tensor)
             data = numerics.beyond(rows.data) if tensor == layer.reads else rows.data
-            self._send(Lane(DataPath.ACTIVATIONS, tensor.number), portion, rows.times, data)
+            self._ports.send(Lane(DataPath.ACTIVATIONS, tensor.number), portion.first, rows.times, data)
 
-    async def _partial(self, part: Slice, portion: Portion) -> _Rows | None:
+    async def _partial(self, part: Slice, portion: Portion) -> Rows | None:
         """The partial sums of the slices before."""
         if part.is_first:
             return None
-        return await self._receive(Lane(DataPath.PARTIAL_ACTIVATIONS, part.layer.makes.number), portion)
+        return await self._ports.receive(Lane(DataPath.PARTIAL_ACTIVATIONS, part.layer.makes.number), portion)
 
     async def _backward(self, portion: Portion, not_before_ps: int) -> None:
         """EB of all slices, the last one first; keeps the times of their output errors, for PG."""
         output_error_times = []
-        errors = await self._errors_of_outputs(portion) if self.slices[-1].is_last else _Held()
+        errors = await self._errors_of_outputs(portion) if self.slices[-1].is_last else Held()
         for part, numerics, clock in zip(
             reversed(self.slices), reversed(self.numerics), reversed(self.clock.slices), strict=True
         ):
@@ -212,11 +176,11 @@ class Device:
                 numerics.deactivate(portion, errors.data)
                 dy = errors.pop(layer.makes)
             else:
-                dy = await self._receive(output_errors, portion)
+                dy = await self._ports.receive(output_errors, portion)
             if not part.is_first:
-                self._send(output_errors, portion, dy.times, numerics.before(dy.data))
+                self._ports.send(output_errors, portion.first, dy.times, numerics.before(dy.data))
             if not part.is_last:
-                errors = await self._receive_all(DataPath.INPUT_ERRORS, layer.takes, portion)
+                errors = await self._ports.receive_all(DataPath.INPUT_ERRORS, layer.takes, portion)
             dx = numerics.error(portion, dy.data, errors.data.get(layer.reads.number))
             times = clock.error(dy.times, errors.times.get(layer.reads.number), not_before_ps)
             errors.put(layer.reads, times, dx)
@@ -227,32 +191,39 @@ class Device:
             for tensor in self.slices[0].layer.takes:
                 if not tensor.is_images:
                     rows = errors.rows(tensor)
-                    self._send(Lane(DataPath.INPUT_ERRORS, tensor.number), portion, rows.times, rows.data)
+                    self._ports.send(Lane(DataPath.INPUT_ERRORS, tensor.number), portion.first, rows.times, rows.data)
         self._output_error_times.put(portion, *reversed(output_error_times))
 
-    async def _errors_of_outputs(self, portion: Portion) -> _Held:
+    async def _errors_of_outputs(self, portion: Portion) -> Held:
         """Errors of what the device's last layer hands on: from the loss, or from the right."""
         tensors = self.slices[-1].layer.hands_on
         if not self.is_chain_end:
-            return await self._receive_all(DataPath.INPUT_ERRORS, tensors, portion)
-        held = _Held()
+            return await self._ports.receive_all(DataPath.INPUT_ERRORS, tensors, portion)
+        held = Held()
         [times] = self._ends.read(portion)
         held.put(tensors[0], times, self.head.backward(portion))
         return held
 
-    def _gradient(self, whole: Portion) -> None:
+    def _gradient(self, whole: Portion, epoch: Epoch) -> None:
         all_times = self._output_error_times.read(whole)
-        for numerics, clock, times in zip(self.numerics, self.clock.slices, all_times, strict=True):
+        following = epoch.micro_batches[whole.of.index + 1 : whole.of.index + 2]
+        ends_step = not following or following[0].step > whole.of.step
+        held_here = zip(self.numerics, self.clock.slices, all_times, strict=True)
+        for place, (numerics, clock, times) in enumerate(held_here):
             numerics.gradient(whole)
             clock.gradient(times)
+            self._balanced.give_back(place, whole, clock.pg_end_ps, numerics, ends_step=ends_step)
         if self.trace is not None:
             ends = [clock.pg_end_ps for clock in self.clock.slices]
             self.trace.gradient_ps.extend(np.max(ends, axis=0).tolist())
 
-    def _update(self, step: int, epoch: Epoch, on_step: Callable[[int, Tally, int], None] | None) -> None:
+    async def _update(self, step: int, epoch: Epoch, on_step: Callable[[int, Tally, int], None] | None) -> None:
+        samples = epoch.step_samples[step]
+        came_ps = await self._balanced.update_stored(step, epoch.micro_batches, samples, epoch.rule)
         for numerics in self.numerics:
-            numerics.update(epoch.step_samples[step], epoch.rule)
-        self.clock.update()
+            numerics.update(samples, epoch.rule)
+        await self._balanced.update_used(self.numerics)
+        self.clock.update(came_ps)
         if self.trace is not None:
             self.trace.updated_ps.append(self.clock.updated_ps)
         if on_step is not None:
@@ -288,36 +259,8 @@ class Device:
         layer = self.slices[0].layer
         if self.is_chain_start:
             return {layer.reads.number: self.source.images(whole)}
-        return (await self._receive_all(DataPath.ACTIVATIONS, layer.takes, whole)).data
-
-    def _send(self, lane: Lane, portion: Portion, ready: Times, data: Maps) -> None:
-        """Send rows as they become ready; the message says when they arrive."""
-        self._outlets[lane].put(Message(portion.first, self.clock.paths[lane].serve(ready), data))
+        return (await self._ports.receive_all(DataPath.ACTIVATIONS, layer.takes, whole)).data
 
     def _pass_on(self, path: DataPath, tensor: Tensor, whole: Portion, data: Maps) -> None:
         """Send outside virtual time."""
-        times = np.zeros((whole.samples, tensor.shape[1]), np.int64)
-        self._outlets[Lane(path, tensor.number)].put(Message(whole.first, times, data))
-
-    async def _receive_all(self, path: DataPath, tensors: Sequence[Tensor], portion: Portion) -> _Held:
-        """A portion of several tensors, or of their errors, which the images need not."""
-        held = _Held()
-        for tensor in tensors:
-            if path is DataPath.ACTIVATIONS or not tensor.is_images:
-                rows = await self._receive(Lane(path, tensor.number), portion)
-                held.put(tensor, rows.times, rows.data)
-        return held
-
-    async def _receive(self, lane: Lane, portion: Portion) -> _Rows:
-        """A portion's samples, which may come in several messages, and more with them."""
-        got = self._rest.pop(lane, None) or await self._inlets[lane].get()
-        if got.first != portion.first:
-            raise RuntimeError(f"device {self.number}: {lane} of sample {got.first} came, {portion.first} was due")
-        if len(got.times) < portion.samples:
-            parts = [got]
-            while sum(len(part.times) for part in parts) < portion.samples:
-                parts.append(await self._inlets[lane].get())
-            got = join(parts, self._arena)
-        if len(got.times) > portion.samples:
-            got, self._rest[lane] = split(got, portion.samples)
-        return _Rows(got.times, got.data)
+        self._ports.send_untimed(Lane(path, tensor.number), whole.first, whole.samples, tensor.shape[1], data)

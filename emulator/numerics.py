@@ -62,6 +62,15 @@ class Numerics(Protocol):
     def update(self, samples: int, rule: Sgd) -> None:
         """New parameters from the gradients' mean over so many samples."""
 
+    def borrowed_gradient(self, begin: int, end: int) -> Maps:
+        """The sum of the gradients of weights that are stored elsewhere, (1, 1, 1, values), which counts no more here.
+
+        `begin` and `end` are channels of the layer, along which it is cut.
+        """
+
+    def borrow(self, begin: int, end: int, weights: Maps) -> None:
+        """Take in new weights that are stored elsewhere."""
+
 
 class SliceNumerics:
     """What a device computes for one slice of a layer; its maps come from an arena."""
@@ -176,6 +185,28 @@ class SliceNumerics:
         if self.sfu is not None:
             self.sfu.update(samples, rule)
 
+    def borrowed_gradient(self, begin: int, end: int) -> Data:
+        """See `Numerics`."""
+        gradient = self._convolution.unpack(self.weight.gradient)
+        borrowed = gradient[self._channels(begin, end)]
+        values = borrowed.reshape(1, 1, 1, -1).copy()
+        borrowed[...] = 0
+        self.weight.gradient[...] = self._convolution.pack(gradient)
+        return values
+
+    def borrow(self, begin: int, end: int, weights: Data) -> None:
+        """See `Numerics`."""
+        value = self.weights()
+        borrowed = value[self._channels(begin, end)]
+        borrowed[...] = weights.reshape(borrowed.shape)
+        self.weight.value[...] = self._convolution.pack(value)
+        self._turn()
+
+    def _channels(self, begin: int, end: int) -> tuple[slice, ...]:
+        """Channels of the layer in an array of this slice's weights."""
+        channels = slice(begin - self.part.begin, end - self.part.begin)
+        return (channels,) if self._cut is Cut.OCP else (slice(None), channels)
+
     def _turn(self) -> None:
         if self._turned is not None:
             self._convolution.turn(self.weight.value, self._turned)
@@ -212,4 +243,10 @@ class NoNumerics:
         """See `Numerics`."""
 
     def update(self, samples: int, rule: Sgd) -> None:
+        """See `Numerics`."""
+
+    def borrowed_gradient(self, begin: int, end: int) -> None:
+        """See `Numerics`."""
+
+    def borrow(self, begin: int, end: int, weights: None) -> None:
         """See `Numerics`."""

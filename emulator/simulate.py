@@ -33,9 +33,9 @@ def simulate(plan: Plan, samples: int) -> Simulation:
     ends = []
     for _ in range(config.epochs):
         schedule = plan.schedule(samples, micro_batch=config.batch)
-        epoch = Epoch(schedule.micro_batches, [0] * schedule.steps, np.zeros(0, np.int64), Sgd(0, 0, 0))
+        epoch = Epoch(schedule.micro_batches, schedule.step_samples, np.zeros(0, np.int64), Sgd(0, 0, 0))
         programs = schedule.programs(range(plan.devices))
-        run([device.train(programs[device.number], epoch, None) for device in chain.devices])
+        run(chain.train(programs, epoch))
         ends.append(max(device.clock.updated_ps for device in chain.devices))
     counts = [count(device, plan.timing) for device in chain.devices]
     return Simulation(tuple(ends), figures(plan.timing, counts, plan.steady.in_flight))

@@ -52,7 +52,7 @@ def _free_run(timing: Timing, batch: int, steps: int) -> list[Trace]:
     for device in chain.devices:
         device.trace = Trace()
         traces.append(device.trace)
-    run([device.train(_free_running(steps), epoch, None) for device in chain.devices])
+    run(chain.train({device.number: _free_running(steps) for device in chain.devices}, epoch))
     return traces
 
 

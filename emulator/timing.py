@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from ..comm.clock import Server, Times
 from .boards import Board, Cluster, Link
 from .layers import Layer, Pool, SfuStep
 from .mapping import Engines, Lane, Mapping, Slice, SliceEngines, Stream, allocate, streams
+from .mapping.balancing import Loan, loan_streams
 
 RowMap = NDArray[np.int64]
 
@@ -87,7 +89,7 @@ class SliceClock:
         self.eb_start_ps: Times = np.zeros(0, np.int64)
         self.pg_end_ps: Times = np.zeros(0, np.int64)
 
-    def forward(self, x: Times, partial: Times | None, not_before_ps: int) -> Times:
+    def forward(self, x: Times, partial: Times | None, not_before_ps: Times | int) -> Times:
         """When complete or partial output rows leave, from the times of input rows and of partial rows."""
         ready = np.maximum(x, not_before_ps)[:, self.maps.fp]
         done = self.fp.serve(ready)
@@ -145,9 +147,10 @@ class Timing:
     engines: tuple[tuple[SliceEngines, ...], ...]
     links: tuple[tuple[Stream, ...], ...]
     interval_ps: int
+    loans: tuple[Loan, ...] = ()
 
     @classmethod
-    def of(cls, mapping: Mapping, cluster: Cluster) -> Timing:
+    def of(cls, mapping: Mapping, cluster: Cluster, loans: tuple[Loan, ...] = ()) -> Timing:
         """Allocate engines, lay out links, and find the slowest server, whose time for a sample is the interval.
 
         Raises:
@@ -155,7 +158,7 @@ class Timing:
         """
         devices = range(len(mapping.devices))
         engines = tuple(allocate(mapping, device, cluster.board(device)) for device in devices)
-        links = tuple(streams(mapping, link) for link in devices[:-1])
+        links = tuple((*streams(mapping, link), *loan_streams(loans, link)) for link in devices[:-1])
         interval_ps = 1
         for device in devices:
             for held in engines[device]:
@@ -165,7 +168,7 @@ class Timing:
         for link_streams in links:
             for stream in link_streams:
                 interval_ps = max(interval_ps, stream.rows * path_row_ps(cluster.link, stream, link_streams))
-        return cls(cluster, mapping, engines, links, interval_ps)
+        return cls(cluster, mapping, engines, links, interval_ps, loans)
 
     def path(self, link: int, stream: Stream) -> Server:
         """A stream's share of its link, as a server."""
@@ -190,6 +193,8 @@ class DeviceClock:
                     if stream.path.is_forward == forward:
                         self.paths[stream.lane] = timing.path(link, stream)
         self._interval_ps = timing.interval_ps
+        stored = (loan.part for loan in timing.loans if loan.store_device == device)
+        self._stored_update_ps = [len(part.out_channels) * board.period_ps for part in stored]
         self._next_entry_ps = 0
         self.updated_ps = 0
 
@@ -200,6 +205,10 @@ class DeviceClock:
         self._next_entry_ps = max(int(entries[-1]) + self._interval_ps, not_before_ps)
         return np.repeat(entries[:, None], rows, axis=1)
 
-    def update(self) -> None:
-        """The device's weights are new when the last of its slices is through."""
-        self.updated_ps = max(part.updated_ps() for part in self.slices)
+    def update(self, came_ps: Sequence[int] = ()) -> None:
+        """The device's weights are new when the last of its slices is through, and the last of what it stores.
+
+        `came_ps` says when the gradients of each loan that it stores were here.
+        """
+        stored = (came + takes for came, takes in zip(came_ps, self._stored_update_ps, strict=True))
+        self.updated_ps = max(*(part.updated_ps() for part in self.slices), *stored, 0)

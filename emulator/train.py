@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..comm.host import Pump, run
 from ..comm.ranks import Ranks
 from ..kernels.arena import Arena
+from .balanced import Bpram
 from .chain import Chain, Placement, Wiring, build
 from .data.dataset import Dataset
 from .device import Epoch
@@ -20,10 +21,11 @@ from .ends import Head, ImageSource, NoHead, NoImages, SoftmaxHead, Source, Tall
 from .errors import InputError
 from .figures import DeviceCounts, Figures, count, figures
 from .mapping import Cut, Slice
+from .mapping.balancing import Loan
 from .numerics import SliceNumerics
 from .parameter import Sgd
 from .plan import Plan
-from .schedule import Schedule, cut_samples
+from .schedule import cut_samples
 
 _EVALUATION_MICRO_BATCH = 16  # at least; more gain little and take memory
 
@@ -85,6 +87,22 @@ def train(
     return history
 
 
+@dataclasses.dataclass(frozen=True)
+class _Numbers:
+    """Makes what computes, from the plan's network and seed."""
+
+    plan: Plan
+
+    def slices(self, device: int, arena: Arena) -> list[SliceNumerics]:
+        """For each slice of a device."""
+        start, seed = self.plan.network.start, self.plan.config.seed
+        return [SliceNumerics(part, start, seed, arena) for part in self.plan.mapping.devices[device]]
+
+    def stored(self, loan: Loan) -> Bpram:
+        """For a loan."""
+        return Bpram(loan, self.plan.network.start, self.plan.config.seed)
+
+
 class _Trainer:
     """This rank's part of the chain, and the data at its ends."""
 
@@ -95,17 +113,13 @@ class _Trainer:
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         placement = Placement(plan.devices, ranks.size)
         wiring = Wiring(placement, ranks.rank, ranks.comm, config.throttle == "wall", most, with_data=True)
-        self.chain: Chain = build(plan.timing, wiring, self._numerics)
+        self.chain: Chain = build(plan.timing, wiring, _Numbers(plan))
         self.pumps: list[Pump] = [*self.chain.pumps] if ranks.comm is None else [*self.chain.pumps, ranks]
         self.train_source, self.test_source = self._sources(data)
         self.train_head, self.test_head = self._heads(data)
         self.test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         ranks.gather(None)  # all are ready
         self.started_s = time.perf_counter()
-
-    def _numerics(self, device: int, arena: Arena) -> list[SliceNumerics]:
-        start, seed = self.plan.network.start, self.plan.config.seed
-        return [SliceNumerics(part, start, seed, arena) for part in self.plan.mapping.devices[device]]
 
     def _sources(self, data: Dataset) -> tuple[Source, Source]:
         if not self.chain.starts_here:
@@ -144,7 +158,7 @@ class _Trainer:
         self.chain.attach(source, head)
         epoch = Epoch(
             schedule.micro_batches,
-            _step_samples(schedule),
+            schedule.step_samples,
             np.arange(self.samples, dtype=np.int64) + number * self.samples,
             Sgd(rate, config.momentum, config.weight_decay),
         )
@@ -161,14 +175,7 @@ class _Trainer:
             total += tally
             self.ranks.tell(StepResult(number, step, tally, virtual_time_ps))
 
-        run(
-            [
-                device.train(programs[device.number], epoch, on_step if device.is_chain_end else None)
-                for device in self.chain.devices
-            ],
-            self.pumps,
-            self.ranks.settling,
-        )
+        run(self.chain.train(programs, epoch, on_step), self.pumps, self.ranks.settling)
         return total
 
     def _evaluate(self) -> Tally:
@@ -204,10 +211,3 @@ def _place(gathered: Weights, part: Slice, weight: NDArray[np.float32], others: 
     else:
         layer["weight"][part.begin : part.end] = weight
     layer.update(others)
-
-
-def _step_samples(schedule: Schedule) -> list[int]:
-    samples = [0] * schedule.steps
-    for micro_batch in schedule.micro_batches:
-        samples[micro_batch.step] += micro_batch.samples
-    return samples

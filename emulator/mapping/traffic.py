@@ -3,7 +3,7 @@
 Between two devices that share a layer, paths 1 and 2 run to the right and 3 and 4 to the left; where a layer ends on
 one device and the next begins on the other, its activations take path 1 and its errors path 4. What passes by a layer
 takes path 1 too, "as extra channels" (section 3.2), and its errors path 4. So a path has a lane for each tensor. Paths
-5 and 6 carry balanced parameters and their gradients; while every device stores its own parameters, they carry nothing.
+5 and 6 carry balanced parameters and their gradients, with a lane for each loan (balancing.py).
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ class DataPath(enum.IntEnum):
 
 
 class Lane(NamedTuple):
-    """A data path's part for one tensor, by its number."""
+    """A data path's part for one tensor, by its number, or for one loan of parameters, by its own.
+
+    Of balanced parameters, `values` travel once for each update, on a lane that takes no virtual time.
+    """
 
     path: DataPath
-    tensor: int
+    number: int
+    values: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,15 +51,15 @@ class Stream:
     """One lane on one link: for each sample a map of (channels, rows, columns), sent row by row."""
 
     path: DataPath
-    tensor: int
+    number: int
     channels: int
     rows: int
     columns: int
 
     @property
     def lane(self) -> Lane:
-        """Its data path and tensor."""
-        return Lane(self.path, self.tensor)
+        """Its data path, and its number there."""
+        return Lane(self.path, self.number)
 
     @property
     def row_bytes(self) -> int:

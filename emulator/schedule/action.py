@@ -114,3 +114,11 @@ class Schedule:
     def steps(self) -> int:
         """The number of mini-batches."""
         return self.micro_batches[-1].step + 1 if self.micro_batches else 0
+
+    @property
+    def step_samples(self) -> list[int]:
+        """The samples of each mini-batch."""
+        samples = [0] * self.steps
+        for micro_batch in self.micro_batches:
+            samples[micro_batch.step] += micro_batch.samples
+        return samples
