@@ -1,6 +1,6 @@
 """Which device holds which channels of which layers, what its engines take, and what its links carry."""
 
-from .engines import Engines, SliceEngines, allocate
+from .engines import Engines, SliceEngines, allocate, engines_in_turn
 from .partition import Cut, Mapping, Slice, partition
 from .traffic import VALUE_BYTES, DataPath, Lane, Stream, streams
 
@@ -15,6 +15,7 @@ __all__ = [
     "SliceEngines",
     "Stream",
     "allocate",
+    "engines_in_turn",
     "partition",
     "streams",
 ]

@@ -40,6 +40,11 @@ class SliceEngines:
     eb: Engines | None
     pg: Engines
 
+    @property
+    def sample_cycles_in_turn(self) -> int:
+        """Cycles of one sample where FP, EB and PG take turns."""
+        return sum(engine.sample_cycles for engine in (self.fp, self.eb, self.pg) if engine is not None)
+
 
 @dataclasses.dataclass(frozen=True)
 class _Demand:
@@ -80,6 +85,24 @@ def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines,
         eb = built.pop(0) if part.layer.needs_errors else None
         engines.append(SliceEngines(fp, eb, built.pop(0)))
     return tuple(engines)
+
+
+def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
+    """The engines of a slice that has its board to itself, where FP, EB and PG take turns and each uses all multipliers.
+
+    Raises:
+        InputError: the board has too few multipliers for one tile.
+    """
+    built = []
+    for demand in _demands(part):
+        if demand.tile > board.dsp:
+            raise InputError(
+                f"board {board.name}: `dsp` = {board.dsp}: {part.layer.name} needs at least {demand.tile},"
+                " one tile of kernel size"
+            )
+        tiles = min(board.dsp // demand.tile, demand.useful_tiles)
+        built.append(Engines(tiles * demand.tile, demand.rows, demand.row_cycles(tiles)))
+    return SliceEngines(built[0], built[1] if part.layer.index > 0 else None, built[-1])
 
 
 def _demands(part: Slice) -> list[_Demand]:

@@ -1,0 +1,119 @@
+"""1D against 2D: the same mapping with links between neighbours only, or between all that exchange data.
+
+FPDeep, section 4.2 and Figs. 9 and 10. A board has so many ports; a device divides them evenly among its links, and a
+link gets as many as the end that can spare fewer.
+
+- 1D: neighbours in the chain. What is meant for devices further on is relayed, and sums are made on the way.
+- 2D: "the reduction operation of each DNN layer is centralized", here on the device that holds the layer's last slice,
+  where complete outputs are in the chain too. Each device of the layer sends it its partial outputs, and takes the
+  output errors from it; it sends each device of the next layer its input channels, and takes their errors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping as Map
+
+from ..boards import Cluster
+from ..mapping import VALUE_BYTES, Mapping, streams
+from ..timing import Timing
+
+Traffic = Map[tuple[int, int], int]
+"""Bytes of one sample from one device to another."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ports:
+    """The board-to-board ports of a device, and what each carries in each direction."""
+
+    count: int
+    gbps: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """The links of a mapping: traffic, the ports of a board, and the rate of the engines alone, in images a second."""
+
+    devices: int
+    traffic: Traffic
+    ports: Ports
+    compute_images_per_s: float
+
+    def degree(self, device: int) -> int:
+        """To how many devices a device has links."""
+        return len({other for pair in self.traffic if device in pair for other in pair} - {device})
+
+    def link_ports(self, one: int, other: int) -> int:
+        """The ports of the link between two devices."""
+        return self.ports.count // max(self.degree(one), self.degree(other))
+
+    def link_images_per_s(self, sender: int, receiver: int) -> float:
+        """How many samples a second go over a link in this direction; none where a board has more links than ports."""
+        bits = 8 * self.traffic[sender, receiver]
+        return 1e9 * self.ports.gbps * self.link_ports(sender, receiver) / bits
+
+    @property
+    def bottleneck(self) -> tuple[int, int] | None:
+        """Sender and receiver of the slowest direction of a link; none on one device."""
+        return min(self.traffic, key=lambda pair: self.link_images_per_s(*pair), default=None)
+
+    @property
+    def worst_link_images_per_s(self) -> float:
+        """What the slowest link lets through."""
+        return self.link_images_per_s(*self.bottleneck) if self.bottleneck else float("inf")
+
+    @property
+    def images_per_s(self) -> float:
+        """The slower one of engines and worst link."""
+        return min(self.compute_images_per_s, self.worst_link_images_per_s)
+
+
+def chain_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topology:
+    """1D: the data paths of the chain.
+
+    Raises:
+        InputError: a board has too few multipliers.
+    """
+    traffic: Counter[tuple[int, int]] = Counter()
+    for link in range(len(mapping.devices) - 1):
+        for stream in streams(mapping, link):
+            traffic[(link, link + 1) if stream.path.is_forward else (link + 1, link)] += stream.sample_bytes
+    return Topology(len(mapping.devices), traffic, ports, _compute_images_per_s(mapping, cluster))
+
+
+def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topology:
+    """2D: links wherever data go.
+
+    Raises:
+        InputError: a board has too few multipliers.
+    """
+    traffic: Counter[tuple[int, int]] = Counter()
+    homes = {part.layer.index: device for device, slices in enumerate(mapping.devices) for part in slices}
+    for device, slices in enumerate(mapping.devices):
+        for part in slices:
+            _, rows, columns = part.layer.input
+            _, out_rows, out_columns = part.layer.output
+            source, home = homes.get(part.layer.index - 1, 0), homes[part.layer.index]
+            inputs = VALUE_BYTES * len(part.in_channels) * rows * columns
+            outputs = VALUE_BYTES * len(part.out_channels) * out_rows * out_columns
+            if source != device:
+                traffic[source, device] += inputs
+            if source != device and part.layer.index > 0:
+                traffic[device, source] += inputs
+            if home != device:
+                traffic[device, home] += outputs
+                traffic[home, device] += outputs
+    return Topology(len(mapping.devices), traffic, ports, _compute_images_per_s(mapping, cluster))
+
+
+def _compute_images_per_s(mapping: Mapping, cluster: Cluster) -> float:
+    """The rate of the slowest engine."""
+    slowest_ps = max(
+        engine.sample_cycles * cluster.board(device).period_ps
+        for device, slices in enumerate(Timing.of(mapping, cluster).engines)
+        for held in slices
+        for engine in (held.fp, held.eb, held.pg)
+        if engine is not None
+    )
+    return 1e12 / slowest_ps
