@@ -9,6 +9,7 @@ import click
 
 from .. import __version__
 from .commands.bench import bench
+from .commands.compare import compare, topology
 from .commands.kernels import settle
 from .data.cli import data
 from .errors import InputError
@@ -107,4 +108,6 @@ def network(name: str | None) -> None:
 
 
 commands.add_command(bench)
+commands.add_command(compare)
 commands.add_command(data)
+commands.add_command(topology)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from ..errors import InputError
 from .methods import Method
@@ -13,19 +14,29 @@ from .workload import Workload
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """One column of Table 5: a figure of an outcome, and whether more of it is better."""
+    """One column of Table 5: a figure of an outcome, whether more of it is better, and how people see it."""
 
-    name: str
     key: str
-    of: Callable[[Outcome], float]
     more_is_better: bool
+    name: str
+    unit: str
+    unit_size: float
+    scale: Literal["linear", "log"]
+
+    def of(self, outcome: Outcome) -> float:
+        """The figure."""
+        return float(getattr(outcome, self.key))
+
+    def shown(self, outcome: Outcome) -> float:
+        """The figure in the metric's unit."""
+        return self.of(outcome) / self.unit_size
 
 
 METRICS = (
-    Metric("FLOP utilisation", "flop_utilisation", lambda o: o.flop_utilisation, more_is_better=True),
-    Metric("storage", "total_storage_bytes", lambda o: o.total_storage_bytes, more_is_better=False),
-    Metric("footprint", "footprint_bytes", lambda o: o.footprint_bytes, more_is_better=False),
-    Metric("bandwidth", "bandwidth_gbps", lambda o: o.bandwidth_gbps, more_is_better=False),
+    Metric("flop_utilisation", True, "FLOP utilisation", "%", 0.01, "linear"),
+    Metric("total_storage_bytes", False, "storage", "GB", 1e9, "log"),
+    Metric("footprint_bytes", False, "communication footprint", "GB", 1e9, "log"),
+    Metric("bandwidth_gbps", False, "communication bandwidth", "Gb/s", 1, "log"),
 )
 """Storage is compared by its total, since "the total Storage Requirement determines whether all necessary data can be
 stored in on-chip memory" (section 3.3)."""

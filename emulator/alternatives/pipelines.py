@@ -1,8 +1,8 @@
 """Layer parallelism and FPDeep's hybrid: a chain through which samples stream (FPDeep, sections 3.3 and 4.4).
 
-Both are the chain that `emuchain simulate` runs, with its engines, links and schedule `fpdeep`: a mini-batch follows the
-one before it at once, so an iteration takes `batch` intervals of the slowest server. They differ in the mapping alone:
-layer parallelism gives each device whole layers, hybrid parallelism cuts layers by channels too.
+Both are the chain that `emuchain simulate` runs, with its engines, links and schedule `fpdeep`: a mini-batch follows
+the one before it at once, so an iteration takes `batch` intervals of the slowest server. They differ in the mapping
+alone: layer parallelism gives each device whole layers, hybrid parallelism cuts layers by channels too.
 """
 
 from __future__ import annotations
@@ -52,13 +52,11 @@ def whole_layers(workload: Workload, devices: int) -> Mapping:
     begins = []
     for device in range(devices):
         board, before = cluster.board(device), best
-        slowest = {
-            (begin, end): max(before[begin], group_ps(begin, end, board))
-            for end in range(device + 1, layers + 1)
-            for begin in range(device, end)
-        }
-        starts = [min(range(device, end), key=lambda b, e=end: slowest[b, e], default=0) for end in range(layers + 1)]
-        best = [slowest.get((begin, end), math.inf) for end, begin in enumerate(starts)]
+        best, starts = [math.inf] * (layers + 1), [device] * (layers + 1)
+        for end in range(device + 1, layers + 1):
+            best[end], starts[end] = min(
+                (max(before[begin], group_ps(begin, end, board)), begin) for begin in range(device, end)
+            )
         begins.append(starts)
     groups: list[tuple[Slice, ...]] = []
     end = layers

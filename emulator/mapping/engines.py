@@ -88,7 +88,7 @@ def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines,
 
 
 def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
-    """The engines of a slice that has its board to itself, where FP, EB and PG take turns and each uses all multipliers.
+    """The engines of a slice that has its board to itself: FP, EB and PG take turns, each with all multipliers.
 
     Raises:
         InputError: the board has too few multipliers for one tile.

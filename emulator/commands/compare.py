@@ -1,0 +1,265 @@
+"""`emuchain compare` and `emuchain topology`: other ways to train on the same boards, beside FPDeep's."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import InputError
+from .kernels import settle
+
+if TYPE_CHECKING:
+    from ..alternatives import Comparison, Outcome, Topology
+    from ..boards import Cluster
+    from ..layers import Network
+
+
+class Counts(click.ParamType):
+    """Numbers of devices: 2,4,8 or 2-8, and both mixed."""
+
+    name = "counts"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Ascending, each once."""
+        if isinstance(value, tuple):
+            return value
+        counts: set[int] = set()
+        for item in value.split(","):
+            bounds = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", item, re.ASCII)
+            first, last = (int(bounds[1]), int(bounds[2] or bounds[1])) if bounds else (0, 0)
+            if not 1 <= first <= last:
+                self.fail(f"{value!r} is not a list of numbers of devices such as 2,4,8 or 2-8", param, ctx)
+            counts.update(range(first, last + 1))
+        return tuple(sorted(counts))
+
+
+def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option("--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE.png", help="Draw a picture."),
+            click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+            click.option("--layers", metavar="FIRST:LAST", help="These layers alone, such as conv3_1:conv5_3."),
+            click.option("--devices", type=Counts(), default=devices, show_default=True, metavar="N,N-N,..."),
+            click.option(
+                "--cluster", default="vc709", show_default=True, metavar="WORD", help="A name, or a TOML file."
+            ),
+            click.argument("network"),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+@click.command()
+@_options("2-16")
+@click.option("--batch", type=click.IntRange(min=1), default=128, show_default=True, help="Samples of a mini-batch.")
+def compare(
+    network: str,
+    cluster: str,
+    devices: tuple[int, ...],
+    layers: str | None,
+    batch: int,
+    as_json: bool,
+    plot: pathlib.Path | None,
+) -> None:
+    """Data, layer, model and hybrid parallelism on the same boards.
+
+    FLOP utilisation, storage, communication footprint and bandwidth of an iteration, over the number of devices, and
+    how the methods rank.
+    """
+    settle()
+    from ..alternatives import Workload
+    from ..alternatives import compare as run
+
+    found, boards = _load(network, cluster, layers)
+    comparison = run(Workload(found, boards, batch), devices)
+    if plot is not None:
+        from ..alternatives.pictures import draw_comparison
+
+        draw_comparison(comparison, plot)
+    if as_json:
+        print(json.dumps(_comparison_as_json(comparison), indent=2))
+    else:
+        _print_comparison(comparison)
+
+
+@click.command()
+@_options("2-16")
+@click.option("--ports", type=click.IntRange(min=1), default=10, show_default=True, help="Ports of a board.")
+@click.option(
+    "--port-gbps",
+    type=click.FloatRange(min=0, min_open=True),
+    default=13.1,
+    show_default=True,
+    help="Of each direction of a port; 13.1 is the most of a Virtex-7's GTH (Xilinx DS183).",
+)
+def topology(
+    network: str,
+    cluster: str,
+    devices: tuple[int, ...],
+    layers: str | None,
+    ports: int,
+    port_gbps: float,
+    as_json: bool,
+    plot: pathlib.Path | None,
+) -> None:
+    """A chain of boards (1D) against links between all that exchange data (2D).
+
+    The mapping is the same; a board divides its ports among its links.
+    """
+    settle()
+    from ..alternatives import Ports, chain_topology, direct_topology
+    from ..mapping import partition
+
+    found, boards = _load(network, cluster, layers)
+    having = Ports(ports, port_gbps)
+    mappings = [partition(found, boards, count) for count in devices]
+    pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
+    title = f"{found.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
+    if plot is not None:
+        from ..alternatives.pictures import draw_topologies
+
+        draw_topologies(title, pairs, plot)
+    if as_json:
+        as_dicts = [{"1d": _topology_as_json(one), "2d": _topology_as_json(two)} for one, two in pairs]
+        said = {"network": found.name, "cluster": boards.name, "ports": ports, "port_gbps": port_gbps}
+        print(json.dumps({**said, "topologies": as_dicts}, indent=2))
+    else:
+        _print_topologies(title, pairs)
+
+
+def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Cluster]:
+    from ..alternatives import section
+    from ..cluster import load_cluster
+    from ..network import load_network
+
+    found = load_network(network)
+    if layers is not None:
+        first, colon, last = layers.partition(":")
+        if not colon:
+            raise InputError(f"`layers` = {layers!r}: must be FIRST:LAST, two names of layers of {found.name}")
+        found = section(found, first, last)
+    return found, load_cluster(cluster)
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    from ..alternatives import METRICS, Method, Metric
+    from ..tables import table
+
+    workload, outcomes = comparison.workload, comparison.outcomes
+    print(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
+    devices = sorted({count for found in outcomes.values() for count in found})
+    for metric in METRICS:
+
+        def shown(method: Method, count: int, metric: Metric = metric) -> str:
+            outcome = outcomes[method].get(count)
+            return f"{metric.shown(outcome):.4g}" if outcome else "-"
+
+        rows = [[str(count), *(shown(method, count) for method in Method)] for count in devices]
+        table(f"{metric.name} / {metric.unit}", ["devices", *(method.value for method in Method)], rows)
+    common = comparison.common_devices
+    ranks = comparison.ranks(common) if common else {}
+    rows = [
+        [
+            method.value,
+            ", ".join(sorted(method.dimensions)),
+            str(comparison.most_devices[method]),
+            *(str(ranked[method]) for ranked in ranks.values()),
+        ]
+        for method in Method
+    ]
+    title = "Methods"
+    if common:
+        title += f": ranks from 1 (worst) to 4, by the mean over {', '.join(map(str, common))} devices"
+    columns = ["method", "divides", "most devices", *(("parallel", *(m.name for m in METRICS)) if common else ())]
+    table(title, columns, rows, left=("method", "divides"))
+
+
+def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
+    from ..alternatives import Method
+
+    workload, common = comparison.workload, comparison.common_devices
+
+    def ranks(devices: Sequence[int]) -> dict[str, Any]:
+        found = comparison.ranks(devices)
+        return {"devices": list(devices), **{k: {m.name: r for m, r in by.items()} for k, by in found.items()}}
+
+    return {
+        "network": workload.network.name,
+        "cluster": workload.cluster.name,
+        "batch": workload.batch,
+        "methods": {
+            method.name: {
+                "name": method.value,
+                "divides": sorted(method.dimensions),
+                "most_devices": comparison.most_devices[method],
+                "outcomes": [_outcome_as_json(outcome) for outcome in comparison.outcomes[method].values()],
+            }
+            for method in Method
+        },
+        "ranks": ranks(common) if common else None,
+        "ranks_by_devices": [ranks([count]) for count in common],
+    }
+
+
+def _outcome_as_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "devices": outcome.devices,
+        "iteration_ps": outcome.iteration_ps,
+        "flop_utilisation": outcome.flop_utilisation,
+        "storage_bytes": list(outcome.storage_bytes),
+        "total_storage_bytes": outcome.total_storage_bytes,
+        "largest_storage_bytes": outcome.largest_storage_bytes,
+        "footprint_bytes": outcome.footprint_bytes,
+        "bandwidth_gbps": outcome.bandwidth_gbps,
+    }
+
+
+def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]]) -> None:
+    from ..tables import table
+
+    rows = []
+    for one, two in pairs:
+        rows.append([str(one.devices), f"{one.compute_images_per_s:.1f}"])
+        for found in (one, two):
+            worst = found.bottleneck
+            if worst is None:
+                rows[-1] += ["-"] * 4
+                continue
+            rows[-1] += [
+                f"{worst[0]} -> {worst[1]}",
+                str(max(map(found.degree, worst))),
+                str(found.link_ports(*worst)),
+                f"{found.worst_link_images_per_s:.1f}",
+            ]
+    columns = [f"{d}{c}" for d in ("1D ", "2D ") for c in ("worst link", "degree", "ports a link", "images/s")]
+    table(f"{title}: images/s of the slowest engine and of the worst link", ["devices", "engines", *columns], rows)
+
+
+def _topology_as_json(found: Topology) -> dict[str, Any]:
+    worst = found.bottleneck
+    return {
+        "devices": found.devices,
+        "degrees": [found.degree(device) for device in range(found.devices)],
+        "compute_images_per_s": found.compute_images_per_s,
+        "worst_link_images_per_s": found.worst_link_images_per_s if worst else None,
+        "images_per_s": found.images_per_s,
+        "bottleneck": list(worst) if worst else None,
+        "bottleneck_degree": max(map(found.degree, worst)) if worst else None,
+        "links": [
+            {
+                "sender": sender,
+                "receiver": receiver,
+                "sample_bytes": count,
+                "ports": found.link_ports(sender, receiver),
+                "images_per_s": found.link_images_per_s(sender, receiver),
+            }
+            for (sender, receiver), count in sorted(found.traffic.items())
+        ],
+    }
