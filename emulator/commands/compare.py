@@ -97,7 +97,7 @@ def compare(
     type=click.FloatRange(min=0, min_open=True),
     default=13.1,
     show_default=True,
-    help="Of each direction of a port; 13.1 is the most of a Virtex-7's GTH (Xilinx DS183).",
+    help="Of each direction of a port; 13.1 is the most of a Virtex-7's GTH (Xilinx DS180).",
 )
 def topology(
     network: str,

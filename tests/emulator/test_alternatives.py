@@ -1,0 +1,221 @@
+"""The four methods: what they cost by hand, what holds for any network, and how they rank."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emuchain.emulator.alternatives import Method, Outcome, Workload, compare, section
+from emuchain.emulator.alternatives.comparison import rank
+from emuchain.emulator.alternatives.pipelines import whole_layers
+from emuchain.emulator.boards import Board, Cluster, Link
+from emuchain.emulator.config import Config
+from emuchain.emulator.errors import InputError
+from emuchain.emulator.layers import Network
+from emuchain.emulator.mapping import Mapping, Slice, allocate
+from emuchain.emulator.mapping.partition import cut_channels
+from emuchain.emulator.network import Conv, Description, Fc, Softmax, load_network, resolve
+from emuchain.emulator.plan import make_plan
+from emuchain.emulator.simulate import simulate
+
+FEW = settings(max_examples=25)
+
+
+def network(shape: tuple[int, int, int], *operations: Conv | Fc) -> Network:
+    """A network of these operations and softmax."""
+    return resolve(Description(name="n", input=shape, layers=(*operations, Softmax(type="softmax"))), "test")
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """One to four convolutions and a fully connected layer."""
+    channels = st.sampled_from([2, 3, 5, 16, 18])
+    shape = draw(channels), draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    convolutions = [
+        Conv(type="conv", channels=draw(channels), kernel=(3, 3), pad=(1, 1)) for _ in range(draw(st.integers(1, 4)))
+    ]
+    return network(shape, *convolutions, Fc(type="fc", features=draw(channels)))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    """Boards that need not be alike."""
+    board = st.builds(
+        Board, st.just("b"), st.integers(1, 9).map(lambda n: 1000 * n), st.integers(150, 2000), st.just(1)
+    )
+    return Cluster("c", tuple(draw(st.lists(board, min_size=1, max_size=3))), Link(draw(st.integers(1, 10**6)), 1000))
+
+
+# By hand: the network and the boards of docs/time-model.md. conv1 has 6 parameters and 6 inputs, fc1 has 18 and 8; a
+# value is 4 bytes, a byte takes 2.5 ns, a hop 100 ns, a cycle 10 ns. All multiply-accumulates of a sample: 80.
+
+MINI = network((1, 2, 3), Conv(type="conv", channels=2, kernel=(1, 2)), Fc(type="fc", features=2))
+PAIR = Cluster("pair", (Board("mini", 10_000, 4, 1000),), Link(3200, 100_000))
+FOUR = Workload(MINI, PAIR, 4)
+ROOMY = Workload(MINI, Cluster("roomy", (Board("b", 10_000, 100, 1000),), Link(3200, 100_000)), 4)
+
+
+def test_data_parallel_by_hand() -> None:
+    # Each device: two samples of 4 + 4 (FP, PG of conv1) + 4 + 4 + 4 (fc1) cycles, all multipliers busy: 400 ns.
+    # Device 0 takes 96 bytes of gradients and sends as many of parameters, each 240 + 100 ns.
+    outcome = Method.DP.run(FOUR, 2)
+    assert outcome == Outcome(2, 1_080_000, 4 * 80 / (2 * 4 * 108), (2 * 96 + 2 * 56,) * 2, 192)
+    assert outcome.bandwidth_gbps == pytest.approx(192 * 8 / 1080)
+
+
+def test_data_parallel_on_one_device_has_nothing_to_say() -> None:
+    assert Method.DP.run(FOUR, 1) == Outcome(1, 800_000, 1.0, (2 * 96 + 4 * 56,), 0)
+
+
+def test_model_parallel_by_hand() -> None:
+    # One output channel each: conv1 4 + 2 cycles, fc1 2 + 2 + 2, so 480 ns for four samples. Outputs and parameters
+    # that a device lacks: 64 + 12 bytes (190 ns) and 16 + 36 bytes (130 ns), two hops each. Sums of the input errors of
+    # fc1: 128 bytes (320 ns), there and back.
+    footprint = (128 + 24) + (32 + 72) + 2 * 128
+    expected = Outcome(2, 1_720_000, 4 * 80 / (2 * 4 * 172), (96 + 48 + 4 * 56,) * 2, footprint)
+    assert Method.MP.run(FOUR, 2) == expected
+
+
+@pytest.mark.parametrize("method", [Method.LP, Method.HP])
+def test_pipelines_by_hand(method: Method) -> None:
+    # A layer each, a sample every 160 ns. Device 0 starts one and has its gradients 680 ns later: five in flight;
+    # device 1 needs 240 ns: two. 32 bytes each way for a sample.
+    expected = Outcome(2, 640_000, 4 * 80 / (2 * 4 * 64), (2 * 24 + 5 * 24, 2 * 72 + 2 * 32), 4 * 64)
+    assert method.run(FOUR, 2) == expected
+
+
+# What holds for any network
+
+
+@FEW
+@given(networks(), clusters(), st.integers(1, 6), st.integers(1, 4))
+def test_no_method_computes_more_than_its_multipliers_can(
+    net: Network, cluster: Cluster, batch: int, devices: int
+) -> None:
+    workload = Workload(net, cluster, batch)
+    for method in Method:
+        if devices <= method.most_devices(workload):
+            outcome = method.run(workload, devices)
+            assert 0 < outcome.flop_utilisation <= 1
+            assert len(outcome.storage_bytes) == outcome.devices == devices
+            assert (outcome.footprint_bytes > 0) == (devices > 1)
+
+
+@FEW
+@given(networks(), clusters(), st.integers(2, 5), st.data())
+def test_whole_layers_are_cut_as_well_as_can_be(
+    net: Network, cluster: Cluster, devices: int, data: st.DataObject
+) -> None:
+    devices = min(devices, len(net.layers))
+    slices = [Slice(layer, 0, cut_channels(layer)) for layer in net.layers]
+
+    def slowest_ps(mapping: Mapping) -> int:
+        return max(
+            engine.sample_cycles * cluster.board(device).period_ps
+            for device in range(devices)
+            for held in allocate(mapping, device, cluster.board(device))
+            for engine in (held.fp, held.eb, held.pg)
+            if engine is not None
+        )
+
+    found = whole_layers(Workload(net, cluster, 1), devices)
+    assert list(itertools.chain(*found.devices)) == slices
+    every = []
+    for inner in itertools.combinations(range(1, len(slices)), devices - 1):
+        bounds = itertools.pairwise((0, *inner, len(slices)))
+        every.append(Mapping(net, tuple(tuple(slices[begin:end]) for begin, end in bounds)))
+    assert slowest_ps(found) == min(map(slowest_ps, every))
+
+
+@pytest.mark.parametrize("devices", [2, 5, 9])
+def test_the_hybrid_footprint_is_what_the_simulated_links_carry(devices: int) -> None:
+    plan = make_plan(Config(network="vgg16-cifar", devices=devices, batch=8, samples=8), 1)
+    carried = sum(sum(link.path_bytes.values()) for link in simulate(plan, 8).figures.links)
+    assert Method.HP.run(Workload(plan.network, plan.cluster, 8), devices).footprint_bytes == carried
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_more_devices_say_more_and_store_no_more_each(method: Method) -> None:
+    workload = Workload(load_network("vgg16-cifar"), PAIR_OF_LARGE, 32)
+    found = [method.run(workload, devices) for devices in (1, 2, 8)]
+    footprints = [outcome.footprint_bytes for outcome in found]
+    assert footprints == sorted(set(footprints))
+    largest = [outcome.largest_storage_bytes for outcome in found]
+    assert largest == sorted(largest, reverse=True)
+
+
+PAIR_OF_LARGE = Cluster("large", (Board("large", 5000, 3600, 1000),), Link(150_000, 1_000_000))
+
+
+def test_only_data_parallelism_says_the_same_whatever_the_batch() -> None:
+    net = load_network("vgg16-cifar")
+    for method in Method:
+        small, large = (method.run(Workload(net, PAIR_OF_LARGE, batch), 4).footprint_bytes for batch in (8, 16))
+        assert (small == large) == (method is Method.DP)
+
+
+# Limits and ranks
+
+
+def test_how_many_devices_a_method_can_use() -> None:
+    workload = Workload(load_network("vgg16"), PAIR_OF_LARGE, 128)
+    most = {method: method.most_devices(workload) for method in Method}
+    assert (most[Method.DP], most[Method.LP], most[Method.MP]) == (128, 16, 64)
+    assert most[Method.HP] > 1000
+
+
+def test_a_method_is_left_out_where_it_ends() -> None:
+    comparison = compare(ROOMY, [1, 2, 3, 4])  # four samples, two layers, two output channels of each, 2 + 2 to cut
+    assert {method.name: list(found) for method, found in comparison.outcomes.items()} == {
+        "DP": [1, 2, 3, 4],
+        "LP": [1, 2],
+        "MP": [1, 2],
+        "HP": [1, 2, 3, 4],
+    }
+    assert comparison.common_devices == (2,)
+
+
+def test_too_many_devices_for_all() -> None:
+    with pytest.raises(InputError, match=r"`devices` = 5: must be 1 to 4"):
+        compare(FOUR, [5])
+
+
+def test_ranks() -> None:
+    values = {Method.DP: 3.0, Method.LP: 1.0, Method.MP: 3.0, Method.HP: 2.0}
+    assert list(rank(values, more_is_better=True).values()) == [3, 1, 3, 2]
+    assert list(rank(values, more_is_better=False).values()) == [1, 4, 1, 3]
+
+
+def test_ranks_of_an_iteration_by_hand() -> None:
+    # From the outcomes above. Storage: 608, 376, 736, 376; footprint: 192, 256, 512, 256; time: 1080, 640, 1720, 640.
+    found = {key: list(by.values()) for key, by in compare(FOUR, [2]).ranks([2]).items()}
+    assert found["flop_utilisation"] == [2, 3, 1, 3]
+    assert found["total_storage_bytes"] == [2, 3, 1, 3]
+    assert found["footprint_bytes"] == [4, 2, 1, 2]
+    assert found["bandwidth_gbps"] == [4, 1, 3, 1]
+
+
+def test_what_each_method_divides() -> None:
+    divided = {method.name: sorted(method.dimensions) for method in Method}
+    assert divided == {"DP": ["sample"], "LP": ["layer"], "MP": ["model"], "HP": ["layer", "model"]}
+
+
+# Sections
+
+
+def test_a_section_is_a_network_of_its_own() -> None:
+    whole = load_network("vgg16")
+    part = section(whole, "conv3_1", "conv5_3")
+    assert [layer.name for layer in part.layers] == [layer.name for layer in whole.layers[4:13]]
+    assert [layer.index for layer in part.layers] == list(range(9))
+    assert part.input == (128, 56, 56)
+    assert part.macs == sum(layer.macs for layer in whole.layers[4:13])
+
+
+@pytest.mark.parametrize("names", [("conv3_1", "conv9_9"), ("none", "conv3_1"), ("conv3_2", "conv3_1")])
+def test_no_such_section(names: tuple[str, str]) -> None:
+    with pytest.raises(InputError, match=r"`layers` = "):
+        section(load_network("vgg16"), *names)
