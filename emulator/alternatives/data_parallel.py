@@ -16,7 +16,7 @@ from __future__ import annotations
 from ..mapping import Slice, engines_in_turn
 from ..mapping.partition import cut_channels
 from .outcome import Outcome
-from .workload import Workload, input_bytes, parameter_bytes
+from .workload import Workload
 
 
 def data_parallel(workload: Workload, devices: int) -> Outcome:
@@ -27,8 +27,7 @@ def data_parallel(workload: Workload, devices: int) -> Outcome:
     """
     layers, cluster = workload.network.layers, workload.cluster
     samples = [workload.batch // devices + (device < workload.batch % devices) for device in range(devices)]
-    parameters = sum(map(parameter_bytes, layers))
-    activations = sum(map(input_bytes, layers))
+    parameters = workload.parameter_bytes
     compute_ps = 0
     for board in {cluster.board(device) for device in range(devices)}:
         engines = [engines_in_turn(Slice(layer, 0, cut_channels(layer)), board) for layer in layers]
@@ -42,6 +41,6 @@ def data_parallel(workload: Workload, devices: int) -> Outcome:
         devices,
         iteration_ps,
         workload.utilisation(devices, iteration_ps),
-        tuple(2 * parameters + count * activations for count in samples),
+        tuple(2 * parameters + count * workload.activation_bytes for count in samples),
         2 * others * parameters,
     )

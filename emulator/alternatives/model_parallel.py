@@ -38,26 +38,34 @@ def model_parallel(workload: Workload, devices: int) -> Outcome:
         iteration_ps += batch * max(_sample_ps(workload, device, share) for device, share in enumerate(shares))
         if others:
             gathered = batch * output_bytes(layer) + parameter_bytes(layer)
-            lacked = gathered // layer.channels * (layer.channels - shares[-1].channels)
-            summed = batch * input_bytes(layer) if layer.index > 0 else 0
+            lacked = _part(gathered, layer.channels - shares[-1].channels, layer)
+            summed = batch * input_bytes(layer) if layer.needs_errors else 0
             iteration_ps += workload.transfer_ps(lacked, 2 * others)  # outputs, and later parameters
             iteration_ps += workload.transfer_ps(summed, 2 * others) if summed else 0
             footprint += others * (gathered + 2 * summed)
-    parameters = sum(map(parameter_bytes, layers))
-    activations = batch * sum(map(input_bytes, layers))
-    own = [sum(parameter_bytes(_share(layer, devices, device)) for layer in layers) for device in range(devices)]
+    own = [
+        sum(_part(parameter_bytes(layer), _share(layer, devices, device).channels, layer) for layer in layers)
+        for device in range(devices)
+    ]
     return Outcome(
         devices,
         iteration_ps,
         workload.utilisation(devices, iteration_ps),
-        tuple(parameters + gradients + activations for gradients in own),
+        tuple(workload.parameter_bytes + gradients + batch * workload.activation_bytes for gradients in own),
         footprint,
     )
 
 
 def _share(layer: Layer, devices: int, device: int) -> Layer:
     """A device's part of a layer: a layer with fewer output channels."""
-    return dataclasses.replace(layer, channels=layer.channels // devices + (device < layer.channels % devices))
+    channels = layer.channels // devices + (device < layer.channels % devices)
+    makes = dataclasses.replace(layer.makes, shape=(channels, *layer.output[1:]))
+    return dataclasses.replace(layer, channels=channels, makes=makes)
+
+
+def _part(count: int, channels: int, layer: Layer) -> int:
+    """What so many of a layer's output channels have of `count` bytes."""
+    return -(-count * channels // layer.channels)
 
 
 def _sample_ps(workload: Workload, device: int, share: Layer) -> int:

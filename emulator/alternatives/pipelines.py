@@ -18,7 +18,7 @@ from ..mapping.partition import cut_channels
 from ..steady import find_steady
 from ..timing import Timing
 from .outcome import Outcome
-from .workload import Workload
+from .workload import Workload, parameter_bytes, weight_bytes
 
 
 def hybrid_parallel(workload: Workload, devices: int) -> Outcome:
@@ -100,7 +100,7 @@ def _storage_bytes(slices: tuple[Slice, ...], in_flight: int) -> int:
     parameters = activations = 0
     for part in slices:
         layer = part.layer
-        parameters += len(part.in_channels) * len(part.out_channels) * math.prod(layer.kernel)
-        parameters += layer.channels if part.is_last and layer.bias else 0
-        activations += len(part.in_channels) * math.prod(layer.input[1:])
-    return VALUE_BYTES * (2 * parameters + in_flight * activations)
+        parameters += VALUE_BYTES * len(part.in_channels) * len(part.out_channels) * math.prod(layer.kernel)
+        parameters += parameter_bytes(layer) - weight_bytes(layer) if part.is_last else 0
+        activations += VALUE_BYTES * len(part.in_channels) * math.prod(layer.input[1:])
+    return 2 * parameters + in_flight * activations

@@ -6,12 +6,14 @@ link gets as many as the end that can spare fewer.
 - 1D: neighbours in the chain. What is meant for devices further on is relayed, and sums are made on the way.
 - 2D: "the reduction operation of each DNN layer is centralized", here on the device that holds the layer's last slice,
   where complete outputs are in the chain too. Each device of the layer sends it its partial outputs, and takes the
-  output errors from it; it sends each device of the next layer its input channels, and takes their errors.
+  output errors from it; it sends each device of the next layer its input channels, and takes their errors. What passes
+  by a layer goes from where it is complete to where it is needed.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Mapping as Map
 
@@ -89,21 +91,26 @@ def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topolog
         InputError: a board has too few multipliers.
     """
     traffic: Counter[tuple[int, int]] = Counter()
-    homes = {part.layer.index: device for device, slices in enumerate(mapping.devices) for part in slices}
-    for device, slices in enumerate(mapping.devices):
-        for part in slices:
-            _, rows, columns = part.layer.input
-            _, out_rows, out_columns = part.layer.output
-            source, home = homes.get(part.layer.index - 1, 0), homes[part.layer.index]
-            inputs = VALUE_BYTES * len(part.in_channels) * rows * columns
-            outputs = VALUE_BYTES * len(part.out_channels) * out_rows * out_columns
-            if source != device:
-                traffic[source, device] += inputs
-            if source != device and part.layer.index > 0:
-                traffic[device, source] += inputs
-            if home != device:
-                traffic[device, home] += outputs
-                traffic[home, device] += outputs
+    homes: dict[int, int] = {}  # of tensors: where they are complete
+
+    def exchange(one: int, other: int, count: int, with_errors: bool) -> None:
+        if one != other:
+            traffic[one, other] += count
+            traffic[other, one] += count if with_errors else 0
+
+    for layer in mapping.network.layers:
+        held = [(device, part) for device, slices in enumerate(mapping.devices) for part in slices]
+        held = [(device, part) for device, part in held if part.layer.index == layer.index]
+        home = held[-1][0]
+        for device, part in held:
+            inputs = VALUE_BYTES * len(part.in_channels) * math.prod(layer.input[1:])
+            outputs = VALUE_BYTES * len(part.out_channels) * math.prod(layer.output[1:])
+            exchange(homes.get(layer.reads.number, 0), device, inputs, layer.needs_errors)
+            exchange(device, home, outputs, True)
+        made = {tensor.number for tensor in (layer.makes, *(step.makes for step in layer.sfu))}
+        for tensor in {tensor for step in layer.sfu for tensor in step.reads if tensor.number not in made}:
+            exchange(homes.get(tensor.number, 0), home, VALUE_BYTES * math.prod(tensor.shape), not tensor.is_images)
+        homes |= dict.fromkeys(made, home)
     return Topology(len(mapping.devices), traffic, ports, _compute_images_per_s(mapping, cluster))
 
 

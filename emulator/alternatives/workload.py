@@ -6,23 +6,29 @@ import dataclasses
 import math
 
 from ..boards import Cluster
-from ..layers import Layer, Network
+from ..layers import BatchNorm, Layer, Network
 from ..mapping import VALUE_BYTES
 
 
+def weight_bytes(layer: Layer) -> int:
+    """Weights of a layer."""
+    return VALUE_BYTES * math.prod(layer.weight_shape)
+
+
 def parameter_bytes(layer: Layer) -> int:
-    """Weights and biases of a layer."""
-    return VALUE_BYTES * (math.prod(layer.weight_shape) + layer.bias * layer.channels)
+    """Weights, biases, and what normalisations of a layer learn."""
+    normalised = sum(2 * step.output[0] for step in layer.sfu if isinstance(step.operation, BatchNorm))
+    return weight_bytes(layer) + VALUE_BYTES * (layer.bias * layer.channels + normalised)
 
 
 def input_bytes(layer: Layer) -> int:
-    """The input activations of one sample, which PG needs again after FP."""
+    """The input activations of one sample."""
     return VALUE_BYTES * math.prod(layer.input)
 
 
 def output_bytes(layer: Layer) -> int:
-    """What one sample's layer gives to the next, after the SFU."""
-    return VALUE_BYTES * math.prod(layer.feeds)
+    """One sample's outputs, after pooling; without what the SFU joins to them from other branches."""
+    return VALUE_BYTES * min(math.prod(layer.output), math.prod(layer.feeds))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +41,18 @@ class Workload:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the mini-batch in FP, EB and PG; the first layer has no EB."""
-        return self.batch * sum((3 if layer.index > 0 else 2) * layer.macs for layer in self.network.layers)
+        """Multiply-accumulates of the mini-batch in FP, EB and PG; of the images, nobody needs errors."""
+        return self.batch * sum((3 if layer.needs_errors else 2) * layer.macs for layer in self.network.layers)
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Of all layers."""
+        return sum(map(parameter_bytes, self.network.layers))
+
+    @property
+    def activation_bytes(self) -> int:
+        """All maps of one sample that layers convolve, which PG needs again after FP; each once."""
+        return VALUE_BYTES * sum(math.prod(t.shape) for t in {layer.reads for layer in self.network.layers})
 
     def utilisation(self, devices: int, iteration_ps: int) -> float:
         """RealFlops / MaxFlops (FPDeep, section 3.3): what is computed over what all multipliers could."""

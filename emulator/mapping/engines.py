@@ -102,7 +102,7 @@ def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
             )
         tiles = min(board.dsp // demand.tile, demand.useful_tiles)
         built.append(Engines(tiles * demand.tile, demand.rows, demand.row_cycles(tiles)))
-    return SliceEngines(built[0], built[1] if part.layer.index > 0 else None, built[-1])
+    return SliceEngines(built[0], built[1] if part.layer.needs_errors else None, built[-1])
 
 
 def _demands(part: Slice) -> list[_Demand]:

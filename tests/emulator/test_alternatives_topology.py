@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from emuchain.emulator.alternatives import Ports, Topology, chain_topology, direct_topology, section
 from emuchain.emulator.boards import Board, Cluster, Link
 from emuchain.emulator.cluster import load_cluster
+from emuchain.emulator.description import Conv, Description, Fc, Softmax
+from emuchain.emulator.graph import resolve
 from emuchain.emulator.layers import Network
 from emuchain.emulator.mapping import Mapping, Slice, partition
-from emuchain.emulator.network import Conv, Description, Fc, Softmax, load_network, resolve
+from emuchain.emulator.network import load_network
 
 CLUSTER = Cluster("c", (Board("b", 10_000, 400, 1000),), Link(1000, 0))
 TEN = Ports(10, 1.0)
@@ -94,6 +96,14 @@ def test_what_holds_for_any_mapping(inputs: int, channels: list[int], devices: i
     # Direct links relay nothing, and reach every device.
     assert sum(two.traffic.values()) <= sum(one.traffic.values())
     assert all(two.degree(device) > 0 for device in range(two.devices)) or two.devices == 1
+
+
+@pytest.mark.parametrize("name", ["resnet8-cifar", "inception-cifar"])
+@pytest.mark.parametrize("devices", [2, 5, 12])
+def test_what_passes_by_in_1d_goes_directly_in_2d(name: str, devices: int) -> None:
+    one, two = both(partition(load_network(name), CLUSTER, devices))
+    assert 0 < sum(two.traffic.values()) <= sum(one.traffic.values())
+    assert {device for pair in two.traffic for device in pair} == set(range(devices))
 
 
 def test_vgg16_conv3_to_conv5() -> None:
