@@ -96,7 +96,8 @@ def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topolog
     def exchange(one: int, other: int, count: int, with_errors: bool) -> None:
         if one != other:
             traffic[one, other] += count
-            traffic[other, one] += count if with_errors else 0
+        if one != other and with_errors:
+            traffic[other, one] += count
 
     for layer in mapping.network.layers:
         held = [(device, part) for device, slices in enumerate(mapping.devices) for part in slices]

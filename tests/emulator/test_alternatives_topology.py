@@ -53,6 +53,15 @@ def test_traffic_by_hand() -> None:
     assert two.traffic == {(0, 1): 128, (1, 0): 128, (0, 2): 192, (2, 0): 192, (1, 2): 64, (2, 1): 64}
 
 
+def test_nobody_sends_errors_of_the_images() -> None:
+    net = network((18, 1, 4), 4)
+    mapping = Mapping(net, tuple((Slice(net.layers[0], 6 * device, 6 * device + 6),) for device in range(3)))
+    one, two = both(mapping)
+    assert one.traffic == {(0, 1): 192 + 64, (1, 0): 64, (1, 2): 96 + 64, (2, 1): 64}
+    assert two.traffic == {(0, 1): 96, (0, 2): 96 + 64, (2, 0): 64, (1, 2): 64, (2, 1): 64}
+    assert two.bottleneck == (0, 2)
+
+
 def test_where_degrees_are_low_2d_is_better_and_where_they_are_high_1d_is() -> None:
     # Of 10 ports, three devices have 5 for each link either way.
     one, two = both(spread(3))
