@@ -21,13 +21,14 @@ def dry_run(schedule: Schedule) -> None:
     """
     programs = schedule.programs(range(schedule.devices))
     devices = [_Device(schedule, device, programs[device]) for device in range(schedule.devices)]
-    moved = True
-    while moved:
-        moved = False
-        for device in devices:
-            while device.step(devices):
-                moved = True
-    waiting = [device for device in devices if device.current is not None]
+    awake = collections.deque(devices)
+    while awake:
+        device = awake.popleft()
+        device.waits = False
+        while device.step(devices, awake):
+            pass
+        device.waits = device.current is not None
+    waiting = [device for device in devices if device.waits]
     if waiting:
         raise InputError(f"schedule {schedule.name}: deadlock: " + "; ".join(device.complaint() for device in waiting))
     for device in devices:
@@ -44,11 +45,15 @@ class _Device:
         self.from_right: collections.deque[Portion] = collections.deque()
         self.done: dict[tuple[Kind, int], int] = collections.defaultdict(int)  # samples of a micro-batch
         self.version = 0
+        self.waits = False
         self._actions = program
         self.current = next(self._actions, None)
 
-    def step(self, devices: list[_Device]) -> bool:
-        """Do the current action if its message is there; whether it was done."""
+    def step(self, devices: list[_Device], awake: collections.deque[_Device]) -> bool:
+        """Do the current action if its message is there, and wake a neighbour that waits for what it sends.
+
+        Returns whether it was done.
+        """
         action = self.current
         if action is None:
             return False
@@ -65,11 +70,19 @@ class _Device:
                 return False
             if forward and right is not None:
                 right.from_left.append(portion)
+                right.wake(awake)
             if backward and left is not None:
                 left.from_right.append(portion)
+                left.wake(awake)
             self._compute(action, portion)
         self.current = next(self._actions, None)
         return True
+
+    def wake(self, awake: collections.deque[_Device]) -> None:
+        """Let it look again, if it waits."""
+        if self.waits:
+            self.waits = False
+            awake.append(self)
 
     def _take(self, tokens: collections.deque[Portion], action: Action, portion: Portion) -> bool:
         """Take as many samples as the action needs, if they are there, in order."""

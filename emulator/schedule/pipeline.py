@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import heapq
 import itertools
 from collections.abc import Collection, Iterator
 
@@ -63,34 +64,65 @@ def _pipeline(name: str, lags: list[Lags], samples: int, batch: int, micro_batch
     micro_batches = cut_samples(samples, batch, micro_batch)
 
     def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
-        chain = [
-            _Device(device_lags, micro_batches, in_flight=2 * (len(lags) - device) + 1)
-            for device, device_lags in enumerate(lags)
-        ]
+        chain = _Chain(lags, micro_batches, samples)
         buffers: dict[int, collections.deque[Action]] = {device: collections.deque() for device in devices}
 
         def program(device: int) -> Iterator[Action]:
-            while buffers[device] or _advance(chain, buffers, samples):
-                if buffers[device]:
-                    yield buffers[device].popleft()
+            while True:
+                while not buffers[device]:
+                    done = chain.next_action()
+                    if done is None:
+                        return
+                    number, action = done
+                    if number in buffers:
+                        buffers[number].append(action)
+                yield buffers[device].popleft()
 
         return {device: program(device) for device in devices}
 
     return Schedule(name, len(lags), micro_batches, programs)
 
 
-def _advance(chain: list[_Device], buffers: dict[int, collections.deque[Action]], samples: int) -> bool:
-    """Let every device do one action, if there is one that it can do; whether any did."""
-    moved = False
-    for number, device in enumerate(chain):
-        f_here = chain[number - 1].f.samples if number else samples
-        b_here = chain[number + 1].b.samples if number + 1 < len(chain) else device.f.samples
-        action = device.next_action(f_here, b_here)
-        if action is not None:
-            moved = True
-            if number in buffers:
-                buffers[number].append(action)
-    return moved
+class _Chain:
+    """Devices that take turns: in each round, from left to right, every device does one action, if it can do any.
+
+    A device that could do nothing is asked again only after its neighbour's progress, so that making a schedule costs
+    as much as it has actions.
+    """
+
+    def __init__(self, lags: list[Lags], micro_batches: list[MicroBatch], samples: int) -> None:
+        self._samples = samples
+        self._devices = [
+            _Device(device_lags, micro_batches, in_flight=2 * (len(lags) - device) + 1)
+            for device, device_lags in enumerate(lags)
+        ]
+        self._turns = [(0, number) for number in range(len(lags))]
+        self._awake = set(self._turns)
+
+    def next_action(self) -> tuple[int, Action] | None:
+        """Whose turn brings the next action, and the action; None if all is done."""
+        devices = self._devices
+        while self._turns:
+            turn = heapq.heappop(self._turns)
+            self._awake.remove(turn)
+            now, number = turn
+            device = devices[number]
+            f_here = devices[number - 1].f.samples if number else self._samples
+            b_here = devices[number + 1].b.samples if number + 1 < len(devices) else device.f.samples
+            action = device.next_action(f_here, b_here)
+            if action is not None:
+                self._wake(now + 1, number)
+                if action.kind is Kind.FORWARD:
+                    self._wake(now, number + 1)
+                elif action.kind is Kind.BACKWARD:
+                    self._wake(now + 1, number - 1)
+                return number, action
+        return None
+
+    def _wake(self, when: int, number: int) -> None:
+        if 0 <= number < len(self._devices) and (when, number) not in self._awake:
+            self._awake.add((when, number))
+            heapq.heappush(self._turns, (when, number))
 
 
 class _Progress:
@@ -101,9 +133,9 @@ class _Progress:
         self.samples = self.micro_batch = 0
         self._step_begin = 0
         self._run_ends = _run_ends(lags)
+        self.version = self._next_version()
 
-    @property
-    def version(self) -> int:
+    def _next_version(self) -> int:
         """The version of the weights that the next sample needs; when all are through, later than any."""
         if self.micro_batch == len(self._micro_batches):
             return len(self._micro_batches) + 1
@@ -123,6 +155,7 @@ class _Progress:
             following = self._micro_batches[self.micro_batch : self.micro_batch + 1]
             if following and following[0].step > micro_batch.step:
                 self._step_begin = end
+        self.version = self._next_version()
         return Action(self.kind, micro_batch.index, version, None if span == (0, micro_batch.samples) else span)
 
 
