@@ -8,6 +8,7 @@ those have nothing either it yields the processor, because ranks may outnumber c
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import time
 import types
@@ -26,10 +27,18 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._messages: collections.deque[Message] = collections.deque()
+        self._on_mail: Callable[[], None] | None = None
 
     def put(self, message: Message) -> None:
         """Leave a message."""
         self._messages.append(message)
+        if self._on_mail is not None:
+            on_mail, self._on_mail = self._on_mail, None
+            on_mail()
+
+    def notify(self, on_mail: Callable[[], None]) -> None:
+        """Call `on_mail` when the next message is left."""
+        self._on_mail = on_mail
 
     async def get(self) -> Message:
         """The next message, as soon as there is one."""
@@ -70,24 +79,26 @@ def run(
         StalledError: everything waits and there is no pump that could bring a message.
     """
     runnable = collections.deque(devices)
-    waiting: list[tuple[Mailbox, Coroutine[Any, Any, None]]] = []
+    unfinished = len(runnable)
+    with_mail: list[Coroutine[Any, Any, None]] = []
     idle_turns = 0
-    while runnable or waiting:
+    while unfinished:
         while runnable:
             device = runnable.popleft()
             try:
-                waiting.append((device.send(None), device))
+                mailbox = device.send(None)
+                mailbox.notify(functools.partial(with_mail.append, device))
             except StopIteration:
-                pass
+                unfinished -= 1
             if runnable:  # messages move on while others compute
                 _poll(pumps)
         moved = _poll(pumps)
-        runnable.extend(device for mailbox, device in waiting if mailbox)
-        if runnable:
-            waiting = [(mailbox, device) for mailbox, device in waiting if not mailbox]
+        if with_mail:
+            runnable.extend(with_mail)
+            with_mail.clear()
             idle_turns = 0
-        elif waiting and not pumps:
-            raise StalledError(f"{len(waiting)} devices wait for messages that nobody will send")
+        elif unfinished and not pumps:
+            raise StalledError(f"{unfinished} devices wait for messages that nobody will send")
         elif not moved:
             idle_turns += 1
             _yield_processor(idle_turns)
