@@ -20,26 +20,32 @@ from .parameter import Sgd
 from .schedule import Action, Kind, Lags, cut_samples
 from .timing import Timing
 
-_MOST_STEPS = 64
+_MOST_RUNS = 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Steady:
-    """For each device: the lags of its weights, and the samples whose activations its Act-RAM holds at once."""
+    """For each device: the lags of its weights, and the samples whose activations its Act-RAM holds at once.
+
+    `fill_ps` is what the pipeline takes to fill: from the first sample's entry to the end of its last PG.
+    """
 
     lags: tuple[Lags, ...]
     in_flight: tuple[int, ...]
+    fill_ps: int
 
 
 def find_steady(timing: Timing, batch: int) -> Steady:
-    """Run mini-batches of `batch` samples until the pattern repeats."""
+    """Run mini-batches of `batch` samples until the pattern repeats, which it does not before the pipeline is full."""
     steps = 4
-    while True:
+    for _ in range(_MOST_RUNS):
         traces = _free_run(timing, batch, steps)
         lags = [tuple(_lags(trace, step, batch) for trace in traces) for step in (steps - 2, steps - 1)]
-        if lags[0] == lags[1] or steps >= _MOST_STEPS:
-            return Steady(lags[1], tuple(_in_flight(trace) for trace in traces))
-        steps *= 2
+        fill_ps = max(trace.gradient_ps[0] for trace in traces)
+        if lags[0] == lags[1]:
+            break
+        steps = max(2 * steps, fill_ps // (batch * timing.interval_ps) + 4)
+    return Steady(lags[1], tuple(_in_flight(trace) for trace in traces), fill_ps)
 
 
 def _free_run(timing: Timing, batch: int, steps: int) -> list[Trace]:
