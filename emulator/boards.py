@@ -7,12 +7,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Board:
-    """An FPGA board; its clock period is a whole number of picoseconds."""
+    """An FPGA board; its clock period is a whole number of picoseconds. `power_w` is what it draws, where known."""
 
     name: str
     period_ps: int
     dsp: int
     on_chip_memory_bytes: int
+    power_w: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ name = "VC709"
 clock_mhz = 200
 dsp = 3600                    # multipliers; one does one multiply-accumulate a cycle
 on_chip_memory_kbit = 52920
+power_w = 31.6                # optional: what the board draws
 count = 4                     # optional: how many of these in a row
 [links]
 bandwidth_gbps = 150          # of each direction of each link
@@ -14,7 +15,7 @@ latency_ns = 1000
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import pydantic
 
@@ -26,6 +27,7 @@ from .validation import Model, read_toml, validate
 Megahertz = Annotated[float, pydantic.Field(ge=0.001, le=1e6, allow_inf_nan=False)]
 Gbps = Annotated[float, pydantic.Field(ge=0.001, le=1e6, allow_inf_nan=False)]
 Nanoseconds = Annotated[float, pydantic.Field(ge=0, le=1e12, allow_inf_nan=False)]
+Watts = Annotated[float, pydantic.Field(gt=0, le=1e6, allow_inf_nan=False)]
 Boards = Annotated[int, pydantic.Field(ge=1, le=100_000)]
 
 
@@ -36,6 +38,7 @@ class BoardDescription(Model):
     clock_mhz: Megahertz
     dsp: Positive
     on_chip_memory_kbit: Positive
+    power_w: Watts | None = None
     count: Boards = 1
 
 
@@ -63,18 +66,37 @@ def clusters() -> list[str]:
     return shelf.names("clusters")
 
 
-def load_cluster(name: str) -> Cluster:
-    """The cluster of that name, or the one that a TOML file describes.
+def changeable_keys() -> list[str]:
+    """What `load_cluster` may change: `board.KEY` on all boards, `link.KEY` on all links."""
+    boards = [f"board.{key}" for key in BoardDescription.model_fields if key not in ("name", "count")]
+    return [*boards, *(f"link.{key}" for key in LinksDescription.model_fields)]
+
+
+def load_cluster(name: str, changes: dict[str, object] | None = None) -> Cluster:
+    """The cluster of that name, or the one that a TOML file describes; with other values of some `changeable_keys`.
 
     Raises:
-        InputError: no such name or file, or a key of it is wrong.
+        InputError: no such name or file, or a key of it is wrong, or a change is.
     """
     path = shelf.find("cluster", name, "clusters")
-    said = validate(ClusterDescription, read_toml(path), str(path))
+    described = read_toml(path)
+    said = validate(ClusterDescription, described, str(path))
+    if changes:
+        said = validate(ClusterDescription, _changed(described, changes), "--what-if")
     boards = tuple(
-        Board(b.name, max(1, round(1e6 / b.clock_mhz)), b.dsp, b.on_chip_memory_kbit * 1000 // 8)
+        Board(b.name, max(1, round(1e6 / b.clock_mhz)), b.dsp, b.on_chip_memory_kbit * 1000 // 8, b.power_w)
         for b in said.boards
         for _ in range(b.count)
     )
     link = Link(max(1, round(said.links.bandwidth_gbps * 1000)), round(said.links.latency_ns * 1000))
     return Cluster(said.name, boards, link, path.read_text(encoding="utf-8"))
+
+
+def _changed(described: dict[str, Any], changes: dict[str, object]) -> dict[str, Any]:
+    """A cluster's description with other values."""
+
+    def of(table: str) -> dict[str, object]:
+        return {key.removeprefix(table): value for key, value in changes.items() if key.startswith(table)}
+
+    boards = [{**board, **of("board.")} for board in described["boards"]]
+    return {**described, "boards": boards, "links": {**described["links"], **of("link.")}}

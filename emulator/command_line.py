@@ -61,8 +61,23 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> N
 
 
 @commands.command(cls=PlanningCommand)
+@click.option(
+    "--what-if",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Beside it, the same with another value: link.bandwidth_gbps=250, board.dsp, devices, …; may be repeated.",
+)
+@click.option(
+    "--epoch-images",
+    type=click.IntRange(min=1),
+    default=1_281_167,
+    metavar="N",
+    help="Images of an epoch in the steady state.  [default: ImageNet's 1281167]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def simulate(config_file: str | None, flags: dict[str, Any], as_json: bool) -> None:
+def simulate(
+    config_file: str | None, flags: dict[str, Any], what_if: tuple[str, ...], epoch_images: int, as_json: bool
+) -> None:
     """The virtual time and figures of a run, without its numerics.
 
     Takes the keys of `train`; gives the same figures to the picosecond. With --samples, no data is needed.
@@ -70,7 +85,7 @@ def simulate(config_file: str | None, flags: dict[str, Any], as_json: bool) -> N
     settle()
     from .commands.simulate import run_simulation
 
-    run_simulation(config_file, flags, as_json)
+    run_simulation(config_file, flags, what_if, epoch_images, as_json)
 
 
 @commands.command()

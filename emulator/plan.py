@@ -44,8 +44,8 @@ class Plan:
         return sync(self.devices, samples, batch, size)
 
 
-def make_plan(config: Config, ranks: int) -> Plan:
-    """Work everything out and dry-run the schedule.
+def make_plan(config: Config, ranks: int, cluster_changes: dict[str, object] | None = None) -> Plan:
+    """Work everything out and dry-run the schedule; the cluster's keys may have other values than its file says.
 
     Raises:
         InputError: something does not fit.
@@ -54,7 +54,7 @@ def make_plan(config: Config, ranks: int) -> Plan:
     from .network import load_network
 
     network = load_network(config.network)
-    cluster = load_cluster(config.cluster)
+    cluster = load_cluster(config.cluster, cluster_changes)
     mapping = partition(network, cluster, config.devices or ranks)
     timing = Timing.of(mapping, cluster)
     plan = Plan(config, network, cluster, mapping, timing, find_steady(timing, config.batch))

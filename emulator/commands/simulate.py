@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from ..config import about_data, blaming, load_config
@@ -11,26 +12,64 @@ from ..data.load import describe
 from ..errors import InputError
 from ..figures import Figures
 from ..plan import Plan, check_data, make_plan
+from ..report import Report, make_report
 from ..simulate import Simulation, simulate
 from ..tables import device_rows, link_rows, time_and_ps
 from ..units import format_time_ps
+from ..whatif import compare, parse_what_if
+from .report import (
+    comparison_as_json,
+    print_bottleneck,
+    print_comparison,
+    print_summary,
+    print_tables,
+    report_as_json,
+)
 
 
-def run_simulation(config_file: str | None, flags: dict[str, Any], as_json: bool) -> None:
-    """Simulate as configured and print tables, or JSON.
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """A plan and what came of it."""
+
+    plan: Plan
+    samples: int
+    simulation: Simulation
+    report: Report
+
+
+def run_simulation(
+    config_file: str | None, flags: dict[str, Any], what_if: Sequence[str], epoch_images: int, as_json: bool
+) -> None:
+    """Simulate as configured and print tables, or JSON; beside it the same with other values.
 
     Raises:
-        InputError: the configuration does not hold.
+        InputError: the configuration does not hold, or what is asked for instead.
     """
+    asked = parse_what_if(what_if)
+    run = _run(config_file, flags, {})
+    other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
+    rows = compare((run.simulation, run.report), (other.simulation, other.report), epoch_images) if other else []
+    if as_json:
+        found = _as_json(run, epoch_images)
+        if other is not None:
+            changes = {**asked.cluster, **asked.config}
+            figures = comparison_as_json(rows)
+            found["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, epoch_images)}
+        print(json.dumps(found, indent=2))
+        return
+    _print(run)
+    print_summary(run.report, epoch_images)
+    if other is not None:
+        print_comparison(str(asked), rows)
+        print_bottleneck(other.report)
+
+
+def _run(config_file: str | None, flags: dict[str, Any], cluster_changes: dict[str, object]) -> _Run:
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
-        plan = make_plan(config, 1)
+        plan = make_plan(config, 1, cluster_changes)
         samples = _samples(plan)
-    simulation = simulate(plan, samples)
-    if as_json:
-        print(json.dumps(_as_json(plan, samples, simulation), indent=2))
-    else:
-        _print(plan, samples, simulation)
+    return _Run(plan, samples, simulate(plan, samples), make_report(plan))
 
 
 def _samples(plan: Plan) -> int:
@@ -49,7 +88,8 @@ def _samples(plan: Plan) -> int:
     return config.samples or available
 
 
-def _print(plan: Plan, samples: int, simulation: Simulation) -> None:
+def _print(run: _Run) -> None:
+    plan, samples, simulation = run.plan, run.samples, run.simulation
     config = plan.config
     print(
         f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name}, {config.schedule}, "
@@ -58,24 +98,36 @@ def _print(plan: Plan, samples: int, simulation: Simulation) -> None:
     device_rows(simulation.figures)
     if simulation.figures.links:
         link_rows(simulation.figures)
+    print_tables(run.report, plan.cluster.link.bandwidth_gbps)
     stale = [sum(lag > 0 for lag in lags.forward) for lags in plan.steady.lags]
     for epoch, end_ps in enumerate(simulation.epoch_ends_ps, 1):
         print(f"epoch {epoch}: virtual time {time_and_ps(end_ps)}")
-    rate = samples * config.epochs / (simulation.figures.virtual_time_ps * 1e-12)
+    rate = _images_per_s(run)
     print(f"{rate:.1f} images/s; a sample enters every {format_time_ps(plan.timing.interval_ps)}")
+    print(f"{3600 * rate / samples:.4g} epochs an hour of {samples} images, with filling and draining")
     if config.schedule == "fpdeep":
         shown = stale if len(stale) <= 16 else f"{stale[0]} on the first to {stale[-1]} on the last"
         print(f"of {config.batch} samples in a mini-batch, see old weights (on each device): {shown}")
 
 
-def _as_json(plan: Plan, samples: int, simulation: Simulation) -> dict[str, Any]:
+def _images_per_s(run: _Run) -> float:
+    """Of the whole run, with filling and draining."""
+    return run.samples * run.plan.config.epochs / (run.simulation.figures.virtual_time_ps * 1e-12)
+
+
+def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
+    plan, simulation = run.plan, run.simulation
+    rate = _images_per_s(run)
     return {
-        "config": {**plan.config.model_dump(), "devices": plan.devices, "samples": samples},
+        "config": {**plan.config.model_dump(), "devices": plan.devices, "samples": run.samples},
         "virtual_time_ps": simulation.figures.virtual_time_ps,
         "epoch_ends_ps": list(simulation.epoch_ends_ps),
         "interval_ps": plan.timing.interval_ps,
+        "images_per_s": rate,
+        "epochs_per_hour": 3600 * rate / run.samples,
         "stale_samples": [sum(lag > 0 for lag in lags.forward) for lags in plan.steady.lags],
         **figures_as_json(simulation.figures),
+        "steady": report_as_json(run.report, epoch_images),
     }
 
 
