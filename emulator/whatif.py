@@ -54,7 +54,7 @@ def parse_what_if(texts: Sequence[str]) -> WhatIf:
 def _value(text: str) -> object:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
