@@ -13,6 +13,7 @@ from .shapes import BAR_SHARE
 if TYPE_CHECKING:
     from .chain import Comparison, Setting, Side
     from .kernels import Row, Summary
+    from .simulate import Cost
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +96,31 @@ def chain_sheet(setting: Setting, comparison: Comparison) -> Sheet:
         rows.append(("ratio", "", _ratio(comparison.ratio), "", _ratio(comparison.memory_ratio)))
     title = f"{setting.network}, mini-batches of {setting.batch}, micro-batches of {setting.micro_batch}, fpdeep"
     return Sheet(title, ("side", "turns", "samples/s", "least to most", "memory"), tuple(rows), 1)
+
+
+SIMULATION_NOTES = (
+    "Seconds of the processor. Plan: mapping, timing, the steady pipeline and the dry run, whatever the samples; for"
+    " each device, in ms. Run: the samples through the chain; for each row that a server takes, in ns."
+)
+
+
+def simulation_sheet(costs: Sequence[Cost]) -> Sheet:
+    """A row for each case."""
+    columns = ("network", "devices", "samples", "rows of a sample", "plan", "plan/device", "run", "run/row")
+    cells = tuple(
+        (
+            cost.network,
+            str(cost.devices),
+            str(cost.samples),
+            str(cost.sample_rows),
+            f"{cost.plan_seconds:.2f} s",
+            f"{cost.device_plan_ms:.2f} ms",
+            f"{cost.run_seconds:.2f} s",
+            f"{cost.row_ns:.1f} ns",
+        )
+        for cost in costs
+    )
+    return Sheet("Simulation, mini-batches of 64, fpdeep", columns, cells, 1)
 
 
 def _side_row(name: str, side: Side) -> tuple[str, ...]:

@@ -100,6 +100,34 @@ def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> Non
     run_chain(Setting(**given), not no_torch, as_json, as_markdown)
 
 
+@bench.command("simulate")
+@_number("--runs", "Timings of each case.", 3)
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def simulation(runs: int, as_json: bool, as_markdown: bool) -> None:
+    """What `emuchain simulate` costs.
+
+    VGG-16 at ImageNet size on 1 to 1,024 devices, with 64 to 4096 samples, and on smaller images: seconds, and the cost
+    of each device and each row. Medians.
+    """
+    _check_output(as_json, as_markdown)
+    from ..bench.host import describe_host, host_line
+    from ..bench.report import SIMULATION_NOTES, simulation_sheet
+    from ..bench.simulate import measure
+
+    host = describe_host(None)
+    costs = list(measure(runs))
+    if as_json:
+        rows = [
+            {**dataclasses.asdict(cost), "device_plan_ms": cost.device_plan_ms, "row_ns": cost.row_ns} for cost in costs
+        ]
+        print(json.dumps({"host": host, "runs": runs, "rows": rows}))
+        return
+    print(f"{host_line(host)}\n")
+    _show(simulation_sheet(costs), as_markdown)
+    print(SIMULATION_NOTES)
+
+
 def choose_form(name: str) -> None:
     """Set the micro-kernel's form, before any kernel is loaded.
 

@@ -67,7 +67,8 @@ def run_simulation(
 def _run(config_file: str | None, flags: dict[str, Any], cluster_changes: dict[str, object]) -> _Run:
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
-        plan = make_plan(config, 1, cluster_changes)
+        blocks = config.model_copy(update={"micro_batch": config.batch})  # as `simulate` does it
+        plan = dataclasses.replace(make_plan(blocks, 1, cluster_changes), config=config)
         samples = _samples(plan)
     return _Run(plan, samples, simulate(plan, samples), make_report(plan))
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from ..errors import InputError
 from .action import Action, Kind, Portion, Schedule
 
+_BEFORE = {Kind.BACKWARD: Kind.FORWARD, Kind.GRADIENT: Kind.BACKWARD}
+
 
 def dry_run(schedule: Schedule) -> None:
     """Check a schedule.
@@ -106,7 +108,7 @@ class _Device:
             self._fail(action, "was done before")
         if self.done[kind, index] < portion.begin:
             self._fail(action, f"leaves out samples from {self.done[kind, index]} on")
-        before = {Kind.BACKWARD: Kind.FORWARD, Kind.GRADIENT: Kind.BACKWARD}.get(kind)
+        before = _BEFORE.get(kind)
         if before is not None and self.done[before, index] < portion.end:
             self._fail(action, f"comes before {before.value}{index}")
         step = portion.of.step if kind is Kind.GRADIENT else self.version
