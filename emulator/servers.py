@@ -42,8 +42,9 @@ class LinkServer:
     @property
     def name(self) -> str:
         """For people."""
-        paths = ", ".join(str(stream.path.value) for stream in self.streams)
-        return f"link {self.sender} -> {self.receiver} (path{'s' * (len(self.streams) > 1)} {paths})"
+        paths = sorted({stream.path.value for stream in self.streams})
+        shown = ", ".join(map(str, paths))
+        return f"link {self.sender} -> {self.receiver} (path{'s' * (len(paths) > 1)} {shown})"
 
     @property
     def sample_bytes(self) -> int:

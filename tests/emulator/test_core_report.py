@@ -10,9 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emuchain.emulator.boards import Board, Cluster, Link
+from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.config import Config
+from emuchain.emulator.description import Conv, Description, Fc, Relu, Softmax
+from emuchain.emulator.graph import resolve
+from emuchain.emulator.layers import Network
 from emuchain.emulator.mapping import partition
-from emuchain.emulator.network import Conv, Description, Fc, Network, Relu, Softmax, resolve
+from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.report import OPERATIONS_PER_MAC, make_report
 from emuchain.emulator.servers import engine_servers, find_bottleneck, link_servers
@@ -190,3 +194,14 @@ def test_a_sync_run_takes_a_batch_of_periods_for_each_further_mini_batch(plan: P
     ends = [simulate(plan, count * batch).epoch_ends_ps[0] for count in (steps, steps + 1)]
     assert ends[1] - ends[0] == pytest.approx(batch * report.period_ps)
     assert report.period_ps >= plan.timing.interval_ps
+
+
+def test_a_network_with_shortcuts() -> None:
+    """A shortcut's maps take lanes of paths 1 and 4 and count with them; the name has each path once."""
+    plan = plan_of(load_network("resnet8-cifar"), load_cluster("vc709-10g"), devices=6, batch=2)
+    report = make_report(plan)
+    lanes = {link.server.name: len(link.server.streams) for link in report.links}
+    assert max(lanes.values()) > 1
+    assert all(name.count("1,") <= 1 and name.endswith(")") for name in lanes)
+    for link, counted in zip(report.links, simulate(plan, 3).figures.links, strict=True):
+        assert link.server.sample_bytes * 3 == sum(counted.path_bytes.values())
