@@ -40,7 +40,7 @@ def find_steady(timing: Timing, batch: int) -> Steady:
     steps = 4
     for _ in range(_MOST_RUNS):
         traces = _free_run(timing, batch, steps)
-        lags = [tuple(_lags(trace, step, batch) for trace in traces) for step in (steps - 2, steps - 1)]
+        lags = [_all_lags(timing, traces, step, batch) for step in (steps - 2, steps - 1)]
         fill_ps = max(trace.gradient_ps[0] for trace in traces)
         if lags[0] == lags[1]:
             break
@@ -68,6 +68,14 @@ def _free_running(steps: int) -> Iterator[Action]:
         for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
             yield Action(kind, step)
         yield Action(Kind.UPDATE, step + 1)
+
+
+def _all_lags(timing: Timing, traces: list[Trace], step: int, batch: int) -> tuple[Lags, ...]:
+    """The lags of all devices. Who uses parameters that are stored elsewhere sees weights as old as those there."""
+    lags = [_lags(trace, step, batch) for trace in traces]
+    for loan in sorted(timing.loans, key=lambda loan: loan.user_device):
+        lags[loan.user_device] = lags[loan.user_device].at_least(lags[loan.store_device])
+    return tuple(lags)
 
 
 def _lags(trace: Trace, step: int, batch: int) -> Lags:

@@ -7,7 +7,7 @@ not expect, a sample left out or done twice, weights of a version that the devic
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..errors import InputError
 from .action import Action, Kind, Portion, Schedule
@@ -15,14 +15,19 @@ from .action import Action, Kind, Portion, Schedule
 _BEFORE = {Kind.BACKWARD: Kind.FORWARD, Kind.GRADIENT: Kind.BACKWARD}
 
 
-def dry_run(schedule: Schedule) -> None:
-    """Check a schedule.
+def dry_run(schedule: Schedule, loans: Iterable[tuple[int, int]] = ()) -> None:
+    """Check a schedule; `loans` says which devices use parameters that others store: (user, store).
+
+    The update of the one waits for that of the other, which waits for the gradients.
 
     Raises:
         InputError: what would go wrong, on which device, at which action.
     """
     programs = schedule.programs(range(schedule.devices))
     devices = [_Device(schedule, device, programs[device]) for device in range(schedule.devices)]
+    for user, store in loans:
+        devices[user].stores.append(devices[store])
+        devices[store].users.append(devices[user])
     awake = collections.deque(devices)
     while awake:
         device = awake.popleft()
@@ -46,6 +51,8 @@ class _Device:
         self.from_left: collections.deque[Portion] = collections.deque()
         self.from_right: collections.deque[Portion] = collections.deque()
         self.done: dict[tuple[Kind, int], int] = collections.defaultdict(int)  # samples of a micro-batch
+        self.stores: list[_Device] = []
+        self.users: list[_Device] = []
         self.version = 0
         self.waits = False
         self._actions = program
@@ -60,6 +67,8 @@ class _Device:
         if action is None:
             return False
         if action.kind is Kind.UPDATE:
+            if self._lenders() or self._borrowers():
+                return False
             self._update(action)
         else:
             portion = self.schedule.micro_batches[action.index].portion(action)
@@ -77,8 +86,24 @@ class _Device:
                 left.from_right.append(portion)
                 left.wake(awake)
             self._compute(action, portion)
+        for other in (*self.stores, *self.users):
+            other.wake(awake)
         self.current = next(self._actions, None)
         return True
+
+    def _lenders(self) -> list[int]:
+        """The devices whose new weights are not here yet."""
+        return [store.number for store in self.stores if store.version <= self.version]
+
+    def _borrowers(self) -> list[int]:
+        """The devices whose gradients are not all here yet."""
+        return [user.number for user in self.users if user.missing_gradients(self.version)]
+
+    def missing_gradients(self, step: int) -> list[int]:
+        """The micro-batches of a step whose W is not done."""
+        return [
+            mb.index for mb in self.schedule.micro_batches if mb.step == step and not self.done[Kind.GRADIENT, mb.index]
+        ]
 
     def wake(self, awake: collections.deque[_Device]) -> None:
         """Let it look again, if it waits."""
@@ -119,11 +144,7 @@ class _Device:
         self.done[kind, index] = portion.end
 
     def _update(self, action: Action) -> None:
-        missing = [
-            mb.index
-            for mb in self.schedule.micro_batches
-            if mb.step == self.version and not self.done[Kind.GRADIENT, mb.index]
-        ]
+        missing = self.missing_gradients(self.version)
         if action.index <= self.version:
             self._fail(action, "was done before")
         if action.index != self.version + 1:
@@ -145,6 +166,10 @@ class _Device:
 
     def complaint(self) -> str:
         """What the device waits for."""
+        if self.current is not None and self.current.kind is Kind.UPDATE:
+            whom = ", ".join(map(str, self._borrowers() or self._lenders()))
+            what = "gradients" if self._borrowers() else "weights"
+            return f"device {self.number} waits at {self.current} for {what} from device {whom}"
         side = "left" if self.current and self.current.kind is Kind.FORWARD else "right"
         return f"device {self.number} waits at {self.current} for its {side} neighbour"
 

@@ -35,6 +35,10 @@ class Lags:
             if grows or lags[0] > lags[-1] + 1 or lags[-1] < 0:
                 raise ValueError(f"lags {lags} would take weights back to an older version")
 
+    def at_least(self, other: Lags) -> Lags:
+        """Where the other ones are longer, these."""
+        return Lags(tuple(map(max, self.forward, other.forward)), tuple(map(max, self.backward, other.backward)))
+
 
 def sync(devices: int, samples: int, batch: int, micro_batch: int) -> Schedule:
     """Update after each mini-batch, pipeline drained: the weights are those of mini-batch SGD, bit for bit."""
