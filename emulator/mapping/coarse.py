@@ -1,0 +1,99 @@
+"""The coarse phase: whole layers to whole boards (FPDeep, section 3.2).
+
+"The coarse-grained graph is partitioned into multiple (number of FPGAs) sub-graphs with similar sizes of workloads." A
+group is either some consecutive layers on one device, or one layer on some consecutive devices, which share it evenly
+by what each can do; so no board works on a part of a layer and on another layer. A group's share is its work over its
+capacity. Whether all shares can be within a bound is found by dynamic programming over (layers placed, devices used),
+and the least such bound by bisection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Consecutive layers on consecutive devices; one of the two is one."""
+
+    layers: range
+    devices: range
+
+
+def coarse(work: Sequence[float], capacity: Sequence[float]) -> tuple[Group, ...]:
+    """The groups with the least largest share; every layer and every device is in one.
+
+    Args:
+        work: of each layer.
+        capacity: of each device, in work for any unit of time.
+    """
+    chart = _Chart(work, capacity)
+    low = (1 - 1e-9) * float(chart.work[-1] / chart.capacity[-1])
+    high = (1 + 1e-9) * float(chart.work[-1] / min(capacity))
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if chart.reach(middle)[-1, -1]:
+            high = middle
+        else:
+            low = middle
+    return chart.groups(high)
+
+
+def coarse_shares(work: Sequence[float], capacity: Sequence[float]) -> list[float]:
+    """The time that each device takes for its part in the coarse partition: work over capacity."""
+    return [
+        sum(work[layer] for layer in group.layers) / sum(capacity[each] for each in group.devices)
+        for group in coarse(work, capacity)
+        for _ in group.devices
+    ]
+
+
+class _Chart:
+    """Work of all layers before each boundary, capacity of all devices before each boundary."""
+
+    def __init__(self, work: Sequence[float], capacity: Sequence[float]) -> None:
+        self.work = np.array([*itertools.accumulate(work, initial=0.0)])
+        self.capacity = np.array([*itertools.accumulate(capacity, initial=0.0)])
+        self.each = np.array(capacity)
+
+    def reach(self, bound: float) -> NDArray[np.bool_]:
+        """[layers placed, devices used]: whether so many layers fill so many devices, no share above the bound."""
+        layers, devices = len(self.work), len(self.capacity)
+        reached = np.zeros((layers, devices), np.bool_)
+        reached[0, 0] = True
+        room = bound * self.each
+        placed = np.full(devices, -math.inf)  # most work of layers placed on so many devices; the fewest then follow
+        placed[0] = 0
+        for layer in range(1, layers):
+            # On one device: the fewest layers that may follow, after as many as possible.
+            reached[layer, 1:] = self.work[layer] - placed[:-1] <= room
+            # Alone on several: where that begins at the earliest, it may end anywhere from when it is within the bound.
+            if reached[layer - 1].any():
+                begin = self.capacity[reached[layer - 1].argmax()]
+                reached[layer] |= bound * (self.capacity - begin) >= self.work[layer] - self.work[layer - 1]
+            placed[reached[layer]] = self.work[layer]
+        return reached
+
+    def groups(self, bound: float) -> tuple[Group, ...]:
+        """Groups within the bound, each beginning as near as may be to what is due of what it and those before hold."""
+        reached = self.reach(bound)
+        layer, device = len(self.work) - 1, len(self.capacity) - 1
+        groups = []
+        while layer:
+            on_one = self.work[layer] - self.work[:layer] <= bound * self.each[device - 1]
+            alone = self.work[layer] - self.work[layer - 1] <= bound * (self.capacity[device] - self.capacity[:device])
+            begins = [(int(first), device - 1) for first in np.flatnonzero(on_one & reached[:layer, device - 1])]
+            begins += [(layer - 1, int(first)) for first in np.flatnonzero(alone & reached[layer - 1, :device])]
+            from_layer, from_device = min(begins, key=lambda begin: self._off_due(begin, (layer, device)))
+            groups.append(Group(range(from_layer, layer), range(from_device, device)))
+            layer, device = from_layer, from_device
+        return tuple(reversed(groups))
+
+    def _off_due(self, begin: tuple[int, int], end: tuple[int, int]) -> float:
+        return abs(float(self.work[begin[0]] / self.work[end[0]] - self.capacity[begin[1]] / self.capacity[end[1]]))
