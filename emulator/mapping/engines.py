@@ -1,21 +1,22 @@
 """Engines: how a device's multipliers are given to FP, EB and PG, and the cycles that each then takes for a row.
 
-FPDeep, sections 5.3 to 5.5. An engine is built of tiles of K×K multipliers. FP of a slice with S input channels has P
-convolution engines of S tiles, and makes a pixel of all OC outputs in ceil(OC/P) cycles; EB has S engines of P tiles;
-PG's large convolutions are cut into K×K ones, so its cycles are its multiply-accumulates over its multipliers. A fully
-connected layer is a 1×1 convolution over as many channels as it has inputs. Where a slice has more channels than its
-engine has tiles, the tiles take turns.
+FPDeep, sections 5.3 to 5.5 and 6.3.3. An engine is built of tiles of K×K multipliers; a tile does one K×K convolution
+of one input channel a cycle. A slice with S input and OC output channels has S·OC of them for each pixel, and its
+engines take them in turn over a row: FP and PG S·OC·W_out, EB S·OC·W_in, where PG's large convolutions are cut into
+K×K ones. So cycles are convolutions over tiles, rounded up at the end of a row, and the only loss is that "the number
+of DSPs allocated to each layer is rounded to a multiple of K×K". A fully connected layer is a 1×1 convolution over as
+many channels as it has inputs.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import heapq
-from collections.abc import Callable
+from collections.abc import Sequence
 
-from ..boards import Board
+from ..boards import Board, Cluster
 from ..errors import InputError
-from .partition import Mapping, Slice
+from ..layers import Layer
+from .slices import Cut, Mapping, Slice, cut_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,44 +48,69 @@ class SliceEngines:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Demand:
-    """What one engine has to do: rows, the size of a tile, and the cycles of a row with so many tiles."""
+class Demand:
+    """What an engine has to do: rows of a sample, K×K convolutions in a row, and the multipliers of a tile, K·K."""
 
     rows: int
+    convolutions: int
     tile: int
-    row_cycles: Callable[[int], int]
-    useful_tiles: int
-    macs: int
+
+    @property
+    def work(self) -> int:
+        """Multiplier-cycles of a sample."""
+        return self.rows * self.convolutions * self.tile
+
+    def of_channels(self, channels: int) -> Demand:
+        """That of so many channels, if this is one's."""
+        return Demand(self.rows, self.convolutions * channels, self.tile)
+
+    def multipliers(self, cycles: int) -> int:
+        """The fewest, in whole tiles, that do a sample in so many cycles, of which there is one a row at the least."""
+        return -(-self.convolutions // (cycles // self.rows)) * self.tile
+
+    def with_multipliers(self, multipliers: int) -> Engines:
+        """The engine that has so many."""
+        return Engines(multipliers, self.rows, -(-self.convolutions // (multipliers // self.tile)))
+
+
+def channel_demands(layer: Layer) -> tuple[Demand, ...]:
+    """FP, EB (unless it takes images) and PG of one of the channels along which the layer is cut."""
+    _, in_rows, in_columns = layer.input
+    _, out_rows, out_columns = layer.output
+    tile = layer.kernel[0] * layer.kernel[1]
+    across = layer.channels if cut_of(layer) is Cut.ICP else layer.input[0]
+    if layer.is_fc:
+        across, in_rows, in_columns, tile = across * in_rows * in_columns, 1, 1, 1
+    outwards = Demand(out_rows, across * out_columns, tile)
+    inwards = Demand(in_rows, across * in_columns, tile)
+    return (outwards, inwards, outwards) if layer.needs_errors else (outwards, outwards)
 
 
 def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines, ...]:
     """Give the board's multipliers to the engines of the device's slices so that the slowest is as fast as may be.
 
-    Every engine gets its share by multiply-accumulates, in whole tiles, one at the least; what is left over goes to the
-    slowest engine, as long as that makes it faster.
+    Every engine gets the fewest tiles with which it is no slower than that; and where the mapping's slowest device is
+    slower still, than that one, for nothing would be gained. Engines as slow as allowed get one step more while there
+    are multipliers left. Devices of fully connected layers, which nothing waits for row by row, are not held back.
 
     Raises:
         InputError: the board has too few multipliers for one tile of each engine.
     """
     slices = mapping.devices[device]
-    demands = [demand for part in slices for demand in _demands(part)]
+    demands = [demand.of_channels(part.end - part.begin) for part in slices for demand in channel_demands(part.layer)]
     needed = sum(demand.tile for demand in demands)
     if needed > board.dsp:
         raise InputError(
             f"board {board.name}: `dsp` = {board.dsp}: device {device} needs at least {needed},"
             f" one tile of kernel size for each engine of {', '.join(map(str, slices))}"
         )
-    tiles = _share(demands, board.dsp)
-    built = [
-        Engines(count * demand.tile, demand.rows, demand.row_cycles(count))
-        for demand, count in zip(demands, tiles, strict=True)
-    ]
-    engines = []
-    for part in slices:
-        fp = built.pop(0)
-        eb = built.pop(0) if part.layer.needs_errors else None
-        engines.append(SliceEngines(fp, eb, built.pop(0)))
-    return tuple(engines)
+    cycles = fewest_cycles(demands, board.dsp)
+    if mapping.balance and device not in mapping.fc_devices:
+        cycles = max(cycles, mapping.balance.slowest_ps // board.period_ps)
+    built = iter(_build(demands, board.dsp, cycles))
+    return tuple(
+        SliceEngines(next(built), next(built) if part.layer.needs_errors else None, next(built)) for part in slices
+    )
 
 
 def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
@@ -94,74 +120,67 @@ def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
         InputError: the board has too few multipliers for one tile.
     """
     built = []
-    for demand in _demands(part):
+    for demand in channel_demands(part.layer):
         if demand.tile > board.dsp:
             raise InputError(
                 f"board {board.name}: `dsp` = {board.dsp}: {part.layer.name} needs at least {demand.tile},"
                 " one tile of kernel size"
             )
-        tiles = min(board.dsp // demand.tile, demand.useful_tiles)
-        built.append(Engines(tiles * demand.tile, demand.rows, demand.row_cycles(tiles)))
+        whole = demand.of_channels(part.end - part.begin)
+        tiles = min(board.dsp // demand.tile, whole.convolutions)
+        built.append(whole.with_multipliers(tiles * demand.tile))
     return SliceEngines(built[0], built[1] if part.layer.needs_errors else None, built[-1])
 
 
-def _demands(part: Slice) -> list[_Demand]:
-    layer = part.layer
-    ins, outs = len(part.in_channels), len(part.out_channels)
-    _, in_rows, in_columns = layer.input
-    _, out_rows, out_columns = layer.output
-    tile = layer.kernel[0] * layer.kernel[1]
-    if layer.is_fc:
-        ins, in_rows, in_columns, tile = ins * in_rows * in_columns, 1, 1, 1
-    pairs = ins * outs
-
-    def convolve(columns: int) -> Callable[[int], int]:
-        return lambda tiles: columns * _pixel_cycles(ins, outs, tiles)
-
-    fp = _Demand(out_rows, tile, convolve(out_columns), pairs, part.macs)
-    eb = _Demand(in_rows, tile, convolve(in_columns), pairs, part.macs)
-    pg = _Demand(out_rows, tile, lambda tiles: -(-pairs * out_columns // tiles), pairs * out_columns, part.macs)
-    return [fp, eb, pg] if layer.needs_errors else [fp, pg]
-
-
-def _pixel_cycles(ins: int, outs: int, tiles: int) -> int:
-    """ceil(OC / P) with P = tiles // S engines; where tiles are fewer than input channels, they take turns."""
-    if tiles >= ins:
-        return -(-outs // (tiles // ins))
-    return outs * -(-ins // tiles)
-
-
-def _share(demands: list[_Demand], dsp: int) -> list[int]:
-    """Tiles for each engine."""
-    macs = sum(demand.macs for demand in demands)
-    spare = dsp - sum(demand.tile for demand in demands)
-    tiles = [min(1 + spare * d.macs // macs // d.tile, d.useful_tiles) for d in demands]
-    left = dsp - sum(count * demand.tile for count, demand in zip(tiles, demands, strict=True))
-    queue = [(-d.rows * d.row_cycles(tiles[i]), i) for i, d in enumerate(demands)]
-    heapq.heapify(queue)
-    while queue:
-        _, slowest = heapq.heappop(queue)
-        demand, have = demands[slowest], tiles[slowest]
-        more = _tiles_that_help(demand, have, have + left // demand.tile)
-        if more is None:
-            break
-        left -= (more - have) * demand.tile
-        tiles[slowest] = more
-        heapq.heappush(queue, (-demand.rows * demand.row_cycles(more), slowest))
-    return tiles
-
-
-def _tiles_that_help(demand: _Demand, have: int, most: int) -> int | None:
-    """The fewest tiles, up to `most`, that make a row faster; row_cycles falls monotonically, so bisection finds it."""
-    most = min(most, demand.useful_tiles)
-    now = demand.row_cycles(have)
-    if most <= have or demand.row_cycles(most) >= now:
-        return None
-    low, high = have, most
+def fewest_cycles(demands: Sequence[Demand], dsp: int) -> int:
+    """The cycles of a sample on the slowest of these engines, shared out best; a tile for each must fit."""
+    low = max(max(demand.rows for demand in demands), -(-sum(demand.work for demand in demands) // dsp)) - 1
+    high = max(demand.rows * demand.convolutions for demand in demands)
     while high - low > 1:
         middle = (low + high) // 2
-        if demand.row_cycles(middle) < now:
+        if sum(demand.multipliers(middle) for demand in demands) <= dsp:
             high = middle
         else:
             low = middle
     return high
+
+
+def _build(demands: Sequence[Demand], dsp: int, cycles: int) -> list[Engines]:
+    left = dsp - sum(demand.multipliers(cycles) for demand in demands)
+    engines = []
+    for demand in demands:
+        engine = demand.with_multipliers(demand.multipliers(cycles))
+        if engine.sample_cycles == cycles and engine.row_cycles > 1:
+            more = demand.multipliers(cycles - 1) - engine.multipliers
+            if more <= left:
+                left -= more
+                engine = demand.with_multipliers(engine.multipliers + more)
+        engines.append(engine)
+    return engines
+
+
+def idle_share(mapping: Mapping, cluster: Cluster) -> float:
+    """The part of their time that allocated multipliers stand idle, the mean over devices with convolutions.
+
+    Compared are a device's multiply-accumulates of FP, EB and PG with what its allocated multipliers could do while
+    the slowest engine of all takes a sample; links are left out (FPDeep, section 6.3.3, Fig. 15).
+    """
+    boards = [cluster.board(device) for device in range(len(mapping.devices))]
+    engines = [_engines(allocate(mapping, device, board)) for device, board in enumerate(boards)]
+    slowest_ps = max(
+        e.sample_cycles * board.period_ps for held, board in zip(engines, boards, strict=True) for e in held
+    )
+    idle = []
+    for device, (held, board) in enumerate(zip(engines, boards, strict=True)):
+        if device not in mapping.fc_devices:
+            able = sum(engine.multipliers for engine in held) * slowest_ps / board.period_ps
+            idle.append(1 - sum(map(_macs, mapping.devices[device])) / able)
+    return sum(idle) / len(idle)
+
+
+def _engines(held: Sequence[SliceEngines]) -> list[Engines]:
+    return [engine for both in held for engine in (both.fp, both.eb, both.pg) if engine]
+
+
+def _macs(part: Slice) -> int:
+    return part.macs * len(channel_demands(part.layer))

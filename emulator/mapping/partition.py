@@ -1,141 +1,103 @@
-"""The partition: layers cut by multiply-accumulates into shares, one for each device (FPDeep, sections 3.2 and 4.1).
+"""The partition: which device holds which channels of which layers (FPDeep, sections 3.2, 3.4, 4.1 and 4.2).
 
-All layers' channels stand in one row, each with its multiply-accumulates; the row is cut at channel boundaries so that
-every device's share is as near as may be to what its board can do. So a device may hold slices of several layers, and
-a layer may span many devices.
+All layers' channels stand in one row, which is cut at channel boundaries into consecutive pieces, one for each device;
+so a device may hold slices of several layers, and a layer may span many devices. `coarse.py` cuts between layers,
+`fine.py` between channels, from scratch and exactly, so that the coarse phase serves for comparison.
+
+Fully connected layers at the network's end whose parameters and gradients do not fit into a board's on-chip memory get
+the last devices of the chain to themselves, with off-chip memory ("off-chip only for the FC layer": sections 6.3.1
+and 7), as many as it takes for none of them to be the slowest.
 """
 
 from __future__ import annotations
 
-import bisect
-import dataclasses
-import enum
 import itertools
+import math
 from collections.abc import Sequence
 
-from ..boards import Cluster
+from ..boards import Board, Cluster
 from ..errors import InputError
 from ..layers import Layer, Network
+from .coarse import coarse_shares
+from .engines import channel_demands
+from .fine import capacity, fastest, shares, spread
+from .row import Row
+from .slices import Balance, Cut, Mapping, Slice, cut_channels, cut_of, imbalance
 
-ICP_FROM_CHANNELS = 16
-"""Layers with fewer input channels are cut by output channels: "OCP is only used when the number of the input channel
-is too small to provide sufficient parallelism" (FPDeep, section 4.1)."""
+__all__ = ["Balance", "Cut", "Mapping", "Slice", "cut_channels", "cut_of", "partition"]
 
-
-class Cut(enum.Enum):
-    """How a layer is cut: by input channels (ICP) or output channels (OCP); FPDeep, Fig. 7."""
-
-    ICP = "ICP"
-    OCP = "OCP"
-
-
-def cut_of(layer: Layer) -> Cut:
-    """ICP by default, OCP where input channels are few."""
-    few = layer.input[0] < ICP_FROM_CHANNELS and layer.channels > layer.input[0]
-    return Cut.OCP if few else Cut.ICP
-
-
-def cut_channels(layer: Layer) -> int:
-    """The number of channels along which the layer is cut."""
-    return layer.channels if cut_of(layer) is Cut.OCP else layer.input[0]
-
-
-@dataclasses.dataclass(frozen=True)
-class Slice:
-    """Channels begin … end-1 of a layer on one device: input channels under ICP, output channels under OCP."""
-
-    layer: Layer
-    begin: int
-    end: int
-
-    @property
-    def cut(self) -> Cut:
-        """How the layer is cut."""
-        return cut_of(self.layer)
-
-    @property
-    def is_first(self) -> bool:
-        """Whether the layer begins on this device."""
-        return self.begin == 0
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the layer ends on this device, which then holds complete outputs and applies the SFU."""
-        return self.end == cut_channels(self.layer)
-
-    @property
-    def in_channels(self) -> range:
-        """The input channels that this slice convolves."""
-        return range(self.begin, self.end) if self.cut is Cut.ICP else range(self.layer.input[0])
-
-    @property
-    def out_channels(self) -> range:
-        """The output channels to which this slice contributes."""
-        return range(self.layer.channels) if self.cut is Cut.ICP else range(self.begin, self.end)
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of one sample's forward propagation in this slice."""
-        return self.layer.macs // cut_channels(self.layer) * (self.end - self.begin)
-
-    def __str__(self) -> str:
-        return f"{self.layer.name}[{self.begin}:{self.end}] {self.cut.value}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Mapping:
-    """For each device of the chain its slices, in the order of the layers."""
-
-    network: Network
-    devices: tuple[tuple[Slice, ...], ...]
-
-    @property
-    def imbalance(self) -> float:
-        """Equation (5) of FPDeep: the sum over devices of (work - least work) / least work."""
-        work = [sum(part.macs for part in slices) for slices in self.devices]
-        return sum((w - min(work)) / min(work) for w in work)
+_BYTES_OF_A_PARAMETER = 2 * 4
+"""Itself in LPRAM and its gradient in LGB."""
 
 
 def partition(network: Network, cluster: Cluster, devices: int) -> Mapping:
-    """Cut `network` over `devices` boards in proportion to what each board can do (multipliers times clock).
+    """Cut `network` over `devices` boards so that the slowest engine of all is as fast as can be.
 
     Raises:
-        InputError: zero devices, or more than there are channels to hand out.
+        InputError: zero devices, more than there are channels to hand out, or too few multipliers.
     """
-    units = [cut_channels(layer) for layer in network.layers]
-    total = sum(units)
-    if not 1 <= devices <= total:
+    counts = [cut_channels(layer) for layer in network.layers]
+    if not 1 <= devices <= sum(counts):
         raise InputError(
-            f"`devices` = {devices}: must be 1 to {total}, for {network.name} has {total} channels to cut"
+            f"`devices` = {devices}: must be 1 to {sum(counts)}, for {network.name} has {sum(counts)} channels to cut"
             " and each device needs one"
         )
-    per_channel = [layer.macs // count for layer, count in zip(network.layers, units, strict=True)]
-    channels = (macs for macs, count in zip(per_channel, units, strict=True) for _ in range(count))
-    edges = list(itertools.accumulate(channels, initial=0))
-    capacity = [cluster.board(d).dsp / cluster.board(d).period_ps for d in range(devices)]
-    ends = _cut(edges, list(itertools.accumulate(capacity)))
-    first = list(itertools.accumulate(units, initial=0))
-    slices = []
-    for begin, end in itertools.pairwise([0, *ends]):
-        held = []
-        for layer, low, count in zip(network.layers, first, units, strict=False):
-            lower, upper = max(begin, low), min(end, low + count)
-            if lower < upper:
-                held.append(Slice(layer, lower - low, upper - low))
-        slices.append(tuple(held))
-    return Mapping(network, tuple(slices))
+    boards = [cluster.board(device) for device in range(devices)]
+    convolutions = _before_fc(network.layers, boards[-1]) if devices > 1 else len(network.layers)
+    row = Row(counts, [channel_demands(layer) for layer in network.layers], convolutions)
+    slowest_ps = fastest(row, boards)
+    if slowest_ps is None:
+        raise InputError(_too_small(network, cluster, devices))
+    ends = [0, *spread(row, boards, slowest_ps)]
+    held = tuple(_slices(network.layers, row.first, begin, end) for begin, end in itertools.pairwise(ends))
+    fc_from = ends.index(row.wall)
+    work = [row.work(row.first[i + 1]) - row.work(row.first[i]) for i in range(convolutions)]
+    able = [capacity(board) for board in boards]
+    perfect_ps = _perfect_ps(row, able)
+    before, after = imbalance(coarse_shares(work, able[:fc_from])), imbalance(shares(row, boards, ends[1:]))
+    balance = Balance(slowest_ps, perfect_ps, before, after)
+    return Mapping(network, held, range(fc_from, devices), balance)
 
 
-def _cut(edges: Sequence[int], capacity: Sequence[float]) -> list[int]:
-    """The edge at which each share ends: the nearest to its due, but one channel a device at the least."""
-    last, devices = len(edges) - 1, len(capacity)
-    ends: list[int] = []
-    for device, upto in enumerate(capacity):
-        due = edges[-1] * upto / capacity[-1]
-        right = bisect.bisect_left(edges, due)
-        nearest = right if right == 0 or edges[min(right, last)] - due <= due - edges[right - 1] else right - 1
-        lowest = (ends[-1] if ends else 0) + 1
-        highest = last - (devices - 1 - device)
-        ends.append(min(max(nearest, lowest), highest))
-    ends[-1] = last
-    return ends
+def _before_fc(layers: Sequence[Layer], board: Board) -> int:
+    """The number of layers before the fully connected ones that need off-chip memory; all layers if none do."""
+    convolutions = next((layer.index + 1 for layer in reversed(layers) if not layer.is_fc), 0)
+    parameters = sum(math.prod(layer.weight_shape) + layer.bias * layer.channels for layer in layers[convolutions:])
+    fits = parameters * _BYTES_OF_A_PARAMETER <= board.on_chip_memory_bytes
+    return len(layers) if fits or not convolutions else convolutions
+
+
+def _perfect_ps(row: Row, able: Sequence[float]) -> float:
+    """What no cut can beat: work evenly on all multipliers; on each side of the wall, where that is best."""
+    before = row.work(row.wall)
+    after = row.work(row.end) - before
+    if not after:
+        return before / sum(able)
+    upto = list(itertools.accumulate(able))
+    return min(max(before / each, after / (upto[-1] - each)) for each in upto[:-1])
+
+
+def _slices(layers: Sequence[Layer], first: Sequence[int], begin: int, end: int) -> tuple[Slice, ...]:
+    return tuple(
+        Slice(layer, max(begin, low) - low, min(end, high) - low)
+        for layer, (low, high) in zip(layers, itertools.pairwise(first), strict=True)
+        if max(begin, low) < min(end, high)
+    )
+
+
+def _too_small(network: Network, cluster: Cluster, devices: int) -> str:
+    """Why a tile for each engine is too much."""
+    needed = [sum(demand.tile for demand in channel_demands(layer)) for layer in network.layers]
+    boards = [cluster.board(device) for device in range(devices)]
+    largest = max(boards, key=lambda board: board.dsp)
+    worst = max(range(len(needed)), key=needed.__getitem__)
+    if needed[worst] > largest.dsp:
+        return (
+            f"board {largest.name}: `dsp` = {largest.dsp}: {network.layers[worst].name} of {network.name} needs at"
+            f" least {needed[worst]}, one tile of kernel size for each engine"
+        )
+    have = ", ".join(f"{board.name} {board.dsp}" for board in dict.fromkeys(boards))
+    return (
+        f"`devices` = {devices}: {network.name} needs at least {sum(needed)} multipliers, one tile of kernel size for"
+        f" each engine, and no cut fits them on these boards: `dsp` of {have}"
+    )

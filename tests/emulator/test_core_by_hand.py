@@ -11,17 +11,18 @@ Network: image 1x6x3; conv1 1x1 with 2 channels gives 2x6x3; ReLU; max-pool [2, 
 [1, 0], 2 channels, gives 2x3x2; average-pool [3, 2] gives 2x1x1; softmax.
 
 Cut: conv1 has 1 input and 2 output channels, so it is cut by output channels (OCP), 18 MACs each; conv2 has as many
-input as output channels, so it is cut by input channels (ICP), 2·6·3·2 = 72 MACs each. Boundaries stand at 0, 18, 36,
-108, 180. Board `left` does 22 MACs in 10 ns, `right` 30 in 16 ns: 2.2 to 1.875, so 97.2 of 180 are due on the left;
-the nearest boundary is 108. Left holds conv1[0:2] and conv2[0:1], right conv2[1:2].
+input as output channels, so it is cut by input channels (ICP), 2·6·3·2 = 72 MACs each. One tile for each engine takes
+2 multipliers for conv1 and 18 for conv2. So `left`, with 22 multipliers, holds conv1[0:1], conv1[0:2] or, too,
+conv2[0:1]. Only the last leaves conv2[1:2] alone for `right`, with 30, whose engines then take 192 as shown below; with
+all of conv2 it is twice the work in 5 tiles, and EB, 12 cycles a row in 3 rows, takes 576 with one, 288 with two, where
+FP or PG, 8 in 3, take 384 with one.
 
-Engines of left, 22 multipliers, tiles of 1 (conv1) and 6 (conv2): one tile each are 1+1+6+6+6 = 20; the 2 left over are
-too few to add a tile by share (2·36/288 < 1). Cycles of a row and a sample with one tile each:
+Engines of left, 22 multipliers, tiles of 1 (conv1) and 6 (conv2). Cycles of a row and a sample with one tile each:
     conv1 FP 3 pixels · 2 channels = 6 (36), conv1 PG 2·3 = 6 (36), conv2 FP 2·2 = 4 (12), EB 3·2 = 6 (18), PG 4 (12)
-so conv1 FP gets one more (3 cycles, 18 a sample), then conv1 PG (3 cycles). Nothing is left.
+192 are 19 cycles, so conv1 FP and PG get two tiles (3 cycles, 18 a sample), the others one: 2+2+6+6+6 = 22.
     conv1 FP 30, PG 30; conv2 FP 40, EB 60, PG 40 for each row
-Engines of right, 30 multipliers: one tile each are 18, 12 are left over: FP 4 (12), EB 6 (18), PG 4 (12). EB gets one
-(3 cycles, 9), FP gets one (2 cycles, 6), nothing is left for PG.
+Engines of right, 30 multipliers: one tile each are 18, 12 are left over: FP 4 (12), EB 6 (18), PG 4 (12). 192 are 12
+cycles, so EB gets one (3 cycles, 9). FP, which takes just 12, gets one (2 cycles, 6), nothing is left for PG.
     conv2 FP 32, EB 48, PG 64
 
 Link: path 1 has 1 channel of conv2's input, 12 bytes a row, 36 a sample; path 2 the partial outputs, 16 and 48; path 3
@@ -52,7 +53,8 @@ First sample:
 Chain B: the cut is a layer's boundary, and the second layer is fully connected
 -------------------------------------------------------------------------------
 Network: image 1x2x3; conv1 kernel [1, 2], 2 channels, gives 2x2x2; fc with 2 features. conv1: OCP, 8 MACs each channel;
-fc: 2 input channels, ICP, 8 MACs each. Two like boards: half of 32 MACs is the boundary. Boards: 4 multipliers, 10 ns.
+fc: 2 input channels, ICP, 8 MACs each. Two boards with 4 multipliers, 10 ns: one holds conv1 (2 engines with tiles of
+2) and the other fc (3 with tiles of 1), for all 5 engines, 7 multipliers, are too many for one.
 Device 0: a tile of 2 each for FP, 2·2 = 4 cycles a row, and PG, 4. Device 1: a 1x1 convolution with 8 inputs, one tile
 each takes 2·8 = 16 cycles; the one left over goes to FP, the first of the slowest: 8 cycles. EB 16, PG 16.
 Link: path 1 and path 4 alone in their directions, 16 bytes a row, 128 bits at 3.2 Gb/s = 40. Latency 100.
@@ -68,8 +70,8 @@ A sample enters every 160 (EB and PG of fc).
 Chain C: a slow second board whose input errors the first one waits for, and the rule of one channel
 ----------------------------------------------------------------------------------------------------
 Network: image 1x2x2; conv1 1x1, 2 channels (OCP, 4 MACs each); conv2 1x1, 2 channels (ICP, 8 each); average-pool 2.
-Boundaries 0, 4, 8, 16, 24. Boards: 5 multipliers at 10 ns, 3 at 100 ns; due on the first: 22.6, nearest is 24, but the
-second needs a channel, so 16: device 0 holds conv1[0:2], conv2[0:1], device 1 conv2[1:2]. One tile for each engine, and
+Boards: 5 multipliers at 10 ns, 3 at 100 ns. The slower one has to hold a channel and had better hold no more: device 0
+holds conv1[0:2], conv2[0:1], device 1 conv2[1:2]. One tile for each engine, and
 4 cycles a row for each: 40 on device 0, 400 on device 1.
 Link: 8, 16, 16, 8 bytes a row on paths 1 to 4; 48 a sample and direction, 24 bytes for each of 2 rows = 192 bits at
 1.92 Gb/s = 100. No latency. A sample enters every 800.
