@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from .device import Device
-from .mapping import VALUE_BYTES, DataPath, Lane, Slice
+from .mapping import DataPath, Lane, Slice
+from .mapping.memory import slice_memory
 from .timing import Timing
 
 PHASES = ("FP", "EB", "PG")
@@ -117,12 +118,6 @@ def _link(
 
 
 def _memory(slices: tuple[Slice, ...], in_flight: int, board_bytes: int) -> Memory:
-    parameters = activations = 0
-    for part in slices:
-        kernel_rows, kernel_columns = part.layer.kernel
-        weights = len(part.in_channels) * len(part.out_channels) * kernel_rows * kernel_columns
-        parameters += weights + (part.layer.channels if part.is_last and part.layer.bias else 0)
-        activations += len(part.in_channels) * part.layer.input[1] * part.layer.input[2]
-    return Memory(
-        VALUE_BYTES * parameters, VALUE_BYTES * parameters, VALUE_BYTES * activations * in_flight, board_bytes
-    )
+    held = [slice_memory(part, in_flight) for part in slices]
+    lpram, lgb, act_ram = (sum(getattr(memory, name).bytes for memory in held) for name in ("lpram", "lgb", "act_ram"))
+    return Memory(lpram, lgb, act_ram, board_bytes)

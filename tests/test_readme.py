@@ -174,7 +174,7 @@ def default_of(name: str, schema: dict[str, Any], model_schema: dict[str, Any]) 
 MODELS = {
     "config": ["Config"],
     "network": ["Description", "Conv", "Fc", "Relu", "Pool", "Lrn", "Dropout", "Softmax"],
-    "cluster": ["ClusterDescription", "BoardDescription", "LinksDescription"],
+    "cluster": ["ClusterDescription", "BoardDescription", "LinksDescription", "ResourcesDescription"],
 }
 
 

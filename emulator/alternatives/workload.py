@@ -57,7 +57,7 @@ class Workload:
     def utilisation(self, devices: int, iteration_ps: int) -> float:
         """RealFlops / MaxFlops (FPDeep, section 3.3): what is computed over what all multipliers could."""
         boards = map(self.cluster.board, range(devices))
-        return self.macs / sum(board.dsp * iteration_ps / board.period_ps for board in boards)
+        return self.macs / sum(board.multipliers * iteration_ps / board.period_ps for board in boards)
 
     def transfer_ps(self, count: int, hops: int = 1) -> int:
         """The time of so many bytes through a link at full bandwidth, and over `hops` links in a row."""

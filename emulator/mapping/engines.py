@@ -99,15 +99,16 @@ def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines,
     slices = mapping.devices[device]
     demands = [demand.of_channels(part.end - part.begin) for part in slices for demand in channel_demands(part.layer)]
     needed = sum(demand.tile for demand in demands)
-    if needed > board.dsp:
+    if needed > board.multipliers:
         raise InputError(
-            f"board {board.name}: `dsp` = {board.dsp}: device {device} needs at least {needed},"
-            f" one tile of kernel size for each engine of {', '.join(map(str, slices))}"
+            f"board {board.name}: `dsp` = {board.dsp}, which gives engines {board.multipliers} multipliers:"
+            f" device {device} needs at least {needed}, one tile of kernel size for each engine of"
+            f" {', '.join(map(str, slices))}"
         )
-    cycles = fewest_cycles(demands, board.dsp)
+    cycles = fewest_cycles(demands, board.multipliers)
     if mapping.balance and device not in mapping.fc_devices:
         cycles = max(cycles, mapping.balance.slowest_ps // board.period_ps)
-    built = iter(_build(demands, board.dsp, cycles))
+    built = iter(_build(demands, board.multipliers, cycles))
     return tuple(
         SliceEngines(next(built), next(built) if part.layer.needs_errors else None, next(built)) for part in slices
     )
@@ -121,13 +122,14 @@ def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
     """
     built = []
     for demand in channel_demands(part.layer):
-        if demand.tile > board.dsp:
+        if demand.tile > board.multipliers:
             raise InputError(
-                f"board {board.name}: `dsp` = {board.dsp}: {part.layer.name} needs at least {demand.tile},"
+                f"board {board.name}: `dsp` = {board.dsp}, which gives engines {board.multipliers} multipliers:"
+                f" {part.layer.name} needs at least {demand.tile},"
                 " one tile of kernel size"
             )
         whole = demand.of_channels(part.end - part.begin)
-        tiles = min(board.dsp // demand.tile, whole.convolutions)
+        tiles = min(board.multipliers // demand.tile, whole.convolutions)
         built.append(whole.with_multipliers(tiles * demand.tile))
     return SliceEngines(built[0], built[1] if part.layer.needs_errors else None, built[-1])
 

@@ -31,7 +31,7 @@ def reachable(row: Row, boards: Sequence[Board], time_ps: int) -> Iterator[Ends]
         begins = _common(ends, fitting[board])
         cycles = time_ps // board.period_ps
         # From b a device can end at b+1 to furthest(b), and these overlap for neighbouring b.
-        ends = _merged((low + 1, row.furthest(high, board.dsp, cycles)) for low, high in begins)
+        ends = _merged((low + 1, row.furthest(high, board.multipliers, cycles)) for low, high in begins)
         yield ends
 
 
@@ -42,7 +42,7 @@ def _fitting(row: Row, board: Board, time_ps: int) -> Ends:
     return _merged(
         (low, high - 1)
         for demands, (low, high) in zip(row.demands, layers, strict=True)
-        if most_channels(demands, 1, board.dsp, cycles)[0]
+        if most_channels(demands, 1, board.multipliers, cycles)[0]
     )
 
 
@@ -124,7 +124,7 @@ def _spread(row: Row, boards: Sequence[Board], time_ps: int, reached: Sequence[E
         board, end = boards[device], found[-1]
         if end == row.wall:
             whole = row.work(end), able[device + 1]
-        earliest = row.earliest(end, board.dsp, time_ps // board.period_ps)
+        earliest = row.earliest(end, board.multipliers, time_ps // board.period_ps)
         latest = min(end - 1, row.emptied(end, least * capacity(board)))
         begins = _common(reached[device], [(max(earliest, lowest[device]), latest)])
         if not begins:
@@ -146,4 +146,4 @@ def shares(row: Row, boards: Sequence[Board], ends: Sequence[int]) -> list[float
 
 def capacity(board: Board) -> float:
     """Multiplier-cycles a picosecond."""
-    return board.dsp / board.period_ps
+    return board.multipliers / board.period_ps

@@ -89,15 +89,16 @@ def _too_small(network: Network, cluster: Cluster, devices: int) -> str:
     """Why a tile for each engine is too much."""
     needed = [sum(demand.tile for demand in channel_demands(layer)) for layer in network.layers]
     boards = [cluster.board(device) for device in range(devices)]
-    largest = max(boards, key=lambda board: board.dsp)
+    largest = max(boards, key=lambda board: board.multipliers)
     worst = max(range(len(needed)), key=needed.__getitem__)
-    if needed[worst] > largest.dsp:
+    if needed[worst] > largest.multipliers:
         return (
-            f"board {largest.name}: `dsp` = {largest.dsp}: {network.layers[worst].name} of {network.name} needs at"
-            f" least {needed[worst]}, one tile of kernel size for each engine"
+            f"board {largest.name}: `dsp` = {largest.dsp}, which gives engines {largest.multipliers} multipliers:"
+            f" {network.layers[worst].name} of {network.name} needs at least {needed[worst]}, one tile of kernel size"
+            " for each engine"
         )
-    have = ", ".join(f"{board.name} {board.dsp}" for board in dict.fromkeys(boards))
+    have = ", ".join(f"{board.name} {board.multipliers}" for board in dict.fromkeys(boards))
     return (
         f"`devices` = {devices}: {network.name} needs at least {sum(needed)} multipliers, one tile of kernel size for"
-        f" each engine, and no cut fits them on these boards: `dsp` of {have}"
+        f" each engine, and no cut fits them on these boards: {have} (`dsp` by `dsp_share`)"
     )
