@@ -113,6 +113,24 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
 
 
 @commands.command()
+@click.argument("network")
+@click.option("--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]")
+@click.option("--devices", type=int, metavar="N", help="How many FPGAs.  [default: 1]")
+@click.option("--batch", type=int, metavar="N", help="Samples of a mini-batch.  [default: 64]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--plot", metavar="FILE.png", help="Draw the devices' shares of DSP, BRAM and LUT by layers.")
+def plan(as_json: bool, plot: str | None, **flags: Any) -> None:
+    """How NETWORK is laid out on a cluster: slices, engines, resources, memory, links, and what limits.
+
+    NETWORK comes with emuchain, or is a TOML file.
+    """
+    settle()
+    from .commands.plan import show_plan
+
+    show_plan({key: value for key, value in flags.items() if value is not None}, as_json, plot)
+
+
+@commands.command()
 @click.argument("name", required=False)
 def network(name: str | None) -> None:
     """Describe a network, or list those that come with emuchain."""

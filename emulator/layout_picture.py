@@ -1,0 +1,55 @@
+"""A layout as a picture in the form of FPDeep's Fig. 14: for each device, the layers' shares of DSP, BRAM and LUT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .boards import Board
+from .errors import InputError
+from .layout import Layout
+from .mapping.resources import Resources
+
+_KINDS: dict[str, tuple[Callable[[Resources], int], Callable[[Board], int | None]]] = {
+    "DSP": (lambda taken: taken.dsp, lambda board: board.dsp),
+    "BRAM": (lambda taken: taken.bram_banks, lambda board: board.banks),
+    "LUT": (lambda taken: taken.lut, lambda board: board.lut),
+}
+
+
+def draw(layout: Layout, path: str) -> None:
+    """Write the picture; the ending of its name says its format.
+
+    Raises:
+        InputError: matplotlib is missing, or the file cannot be written.
+    """
+    try:
+        import matplotlib.figure
+    except ImportError:
+        raise InputError("`plot` needs matplotlib; install it with `pip install 'emuchain[plot]'`") from None
+    figure = matplotlib.figure.Figure(figsize=(min(24.0, 0.35 * len(layout.devices) + 6), 8), layout="constrained")
+    figure.suptitle(f"{layout.network.name} on {len(layout.devices)} x {layout.devices[0].board.name}")
+    layers = [layer.name for layer in layout.network.layers]
+    colours = matplotlib.colormaps["turbo"]
+    for axes, (kind, (taken, there)) in zip(figure.subplots(3, 1, sharex=True), _KINDS.items(), strict=True):
+        for device in layout.devices:
+            of_board = there(device.board)
+            if not of_board:
+                continue
+            parts = [(held.part.layer.name, taken(held.resources)) for held in device.slices]
+            bottom = 0.0
+            for name, count in [*parts, ("BPRAM, BGB", taken(device.stored))]:
+                if not count:
+                    continue
+                share = 100 * count / of_board
+                shade = colours(layers.index(name) / len(layers)) if name in layers else "lightgrey"
+                axes.bar(device.device, share, bottom=bottom, color=shade, label=name)
+                bottom += share
+        axes.axhline(100, color="black", linewidth=0.8)
+        axes.set_ylabel(f"{kind}, %")
+    axes.set_xlabel("device")
+    shown = {label: bar for axes in figure.axes for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(shown.values(), shown.keys(), loc="outside right upper", fontsize="small")
+    try:
+        figure.savefig(path, dpi=120)
+    except (OSError, ValueError) as error:
+        raise InputError(f"`plot` = {path!r}: cannot be written: {error}") from None

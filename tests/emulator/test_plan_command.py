@@ -1,0 +1,226 @@
+"""`emuchain plan`: figures that must hold together, JSON, the picture, and bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emuchain.emulator.cli import main
+from emuchain.emulator.cluster import load_cluster
+from emuchain.emulator.config import Config
+from emuchain.emulator.layout import Layout, lay_out
+from emuchain.emulator.network import load_network
+from emuchain.emulator.placement import smallest_cluster
+from emuchain.emulator.plan import make_plan
+
+SMALL_BOARDS = """
+name = "small"
+[[boards]]
+type = "vc709"
+dsp_share = 1.0
+on_chip_memory_kbit = 1500
+[links]
+bandwidth_gbps = 150
+latency_ns = 1000
+"""
+
+LARGE_BOARDS = SMALL_BOARDS.replace("dsp_share = 1.0\non_chip_memory_kbit = 1500", "on_chip_memory_kbit = 1_000_000")
+
+
+def laid_out(network: str, devices: int, cluster: str = "vc709") -> Layout:
+    plan = make_plan(Config(network=network, devices=devices, cluster=cluster), 1)
+    return lay_out(plan.timing, plan.steady.in_flight)
+
+
+def emuchain(*arguments: str) -> int:
+    """Run a command; its exit status."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return ended.value.code if isinstance(ended.value.code, int) else 0
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert emuchain("plan", *arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("network", "devices"), [("quick-cifar", 1), ("quick-cifar", 4), ("alexnet", 5)])
+def test_constraints_of_dsps_and_work(network: str, devices: int) -> None:
+    layout = laid_out(network, devices)
+    assert len(layout.devices) == devices
+    for device in layout.devices:
+        board = device.board
+        multipliers = sum(
+            engine.multipliers
+            for held in device.slices
+            for engine in (held.engines.fp, held.engines.eb, held.engines.pg)
+            if engine
+        )
+        assert device.resources.dsp == multipliers <= board.multipliers <= board.dsp  # equation (11), alpha = 1
+        name, time_ps = device.slowest()
+        assert time_ps <= layout.interval_ps, name
+        macs = sum(held.part.macs for held in device.slices)
+        # No device does more than its multipliers can.
+        assert 2 * macs * board.period_ps <= multipliers * layout.interval_ps
+    peak = 2 * board.multipliers / board.period_ps * 1000
+    assert layout.conv_gops_per_fpga <= peak * 6 / 4  # the first layer has no EB, which FPDeep counts nevertheless
+
+
+def test_without_loans_the_interval_is_that_of_the_simulator() -> None:
+    plan = make_plan(Config(network="quick-cifar", devices=3), 1)
+    layout = lay_out(plan.timing, plan.steady.in_flight)
+    assert not layout.balancing.loans
+    assert layout.interval_ps == plan.timing.interval_ps
+
+
+def test_balanced_parameters_are_conserved(tmp_path: Path) -> None:
+    """Boards too small for the late layers: what they use in all is stored in all, and links carry it."""
+    layout = laid_out("vgg16-cifar", 22)
+    loans = layout.balancing.loans
+    assert loans
+    assert layout.balancing.fits
+    stored = sum(held.memory.lpram.bytes for device in layout.devices for held in device.slices)
+    stored += sum(device.bpram.bytes for device in layout.devices)
+    assert stored == 4 * layout.network.parameters
+    path = tmp_path / "large.toml"
+    path.write_text(LARGE_BOARDS)
+    without = laid_out("vgg16-cifar", 22, str(path))
+    assert not without.balancing.loans
+    for loaded, free in zip(layout.links, without.links, strict=True):
+        extra = sum(loan.parameter_bytes for loan in loans if loan.store_device <= loaded.link < loan.user_device)
+        assert loaded.forward_bytes == free.forward_bytes + extra
+        assert loaded.backward_bytes == free.backward_bytes + extra
+    for device in layout.devices:
+        assert device.buffers.bytes <= device.board.on_chip_memory_bytes
+        assert device.shortfall_bytes == 0
+
+
+def test_fully_connected_layers_too_large_for_a_board_are_off_chip() -> None:
+    layout = laid_out("alexnet", 5)
+    held = {held.part.layer.name: held for device in layout.devices for held in device.slices}
+    assert held["fc6"].off_chip_bytes >= 2 * 4 * 9216 * 4096 // 2
+    assert held["fc6"].memory.lpram.bytes == 0
+    assert held["conv5"].off_chip_bytes == 0
+    assert layout.off_chip_gbytes_per_s(4) == pytest.approx(
+        2 * layout.devices[4].off_chip_bytes * layout.images_per_s / 1e9
+    )
+
+
+def test_full_size_vgg_does_not_fit_fifteen_vc709() -> None:
+    """Plain arithmetic: 58.9 MB of convolution weights, as much for gradients, on boards of 6.6 MB."""
+    layout = laid_out("vgg16", 15)
+    assert not layout.balancing.fits
+    convolutions = sum(
+        held.memory.lpram.bytes for device in layout.devices for held in device.slices if not held.part.layer.is_fc
+    )
+    assert convolutions == pytest.approx(58.9e6, rel=0.002)
+    assert 2 * convolutions > sum(device.board.on_chip_memory_bytes for device in layout.devices)
+
+
+def test_the_smallest_cluster_fits_and_the_one_below_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL_BOARDS)
+    cluster = load_cluster(str(path))
+    found = smallest_cluster(load_network("quick-cifar"), cluster, 1)
+    assert found is not None
+    assert found > 2
+    assert laid_out("quick-cifar", found, str(path)).balancing.fits
+    assert not laid_out("quick-cifar", found - 1, str(path)).balancing.fits
+    tiny = dataclasses.replace(cluster, boards=(dataclasses.replace(cluster.boards[0], on_chip_memory_bytes=1000),))
+    assert smallest_cluster(load_network("lenet-mnist"), tiny, 1, most=20) is None
+
+
+def test_the_aim_of_storage_lowers_the_fullest_device(tmp_path: Path) -> None:
+    path = tmp_path / "even.toml"
+    path.write_text(SMALL_BOARDS)
+    fast = laid_out("quick-cifar", 8, str(path))
+    path.write_text(SMALL_BOARDS + '[resources]\naim = "storage"\n')
+    even = laid_out("quick-cifar", 8, str(path))
+    assert even.balancing.fits
+    assert even.storage_bytes < fast.storage_bytes
+
+
+def test_engines_of_luts_make_it_faster_and_count_as_luts(tmp_path: Path) -> None:
+    path = tmp_path / "luts.toml"
+    path.write_text(SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5"))
+    few = laid_out("quick-cifar", 2, str(path))
+    path.write_text(SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5") + "[resources]\nalpha = 0.9\n")
+    more = laid_out("quick-cifar", 2, str(path))
+    assert more.interval_ps < few.interval_ps
+    assert all(device.resources.dsp <= 1800 for device in more.devices)
+    assert all(d.resources.lut > f.resources.lut for d, f in zip(more.devices, few.devices, strict=True))
+
+
+def test_json_says_what_the_layout_has(capsys: pytest.CaptureFixture[str]) -> None:
+    said = as_json(capsys, "quick-cifar", "--devices", "3")
+    layout = laid_out("quick-cifar", 3)
+    assert said["interval_ps"] == layout.interval_ps
+    assert said["fits_in_bytes"] is True
+    assert said["smallest_cluster_devices"] == 3
+    assert [device["on_chip_bytes"] for device in said["devices"]] == [d.buffers.bytes for d in layout.devices]
+    assert said["links"][0]["forward_gbps"] == pytest.approx(
+        8e3 * said["links"][0]["forward_bytes_per_sample"] / said["interval_ps"]
+    )
+    for device in said["devices"]:
+        for held in device["slices"]:
+            assert held["multipliers"] == {p: n * held["tile_multipliers"] for p, n in held["tiles"].items()}
+        for kind in ("dsp", "lut", "ff", "bram", "transceiver"):
+            assert 0 < device["utilisation"][f"{kind}_share"] < 1
+
+
+def test_boards_of_which_little_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plain.toml"
+    path.write_text(
+        'name = "plain"\nboards = [{ name = "b", clock_mhz = 200, dsp = 900, on_chip_memory_kbit = 90000 }]\n'
+        "links = { bandwidth_gbps = 10, latency_ns = 5 }\n"
+    )
+    said = as_json(capsys, "lenet-mnist", "--cluster", str(path), "--devices", "2")
+    assert said["devices"][0]["utilisation"]["lut_share"] is None
+    assert said["exceeded_on_devices"] == {}
+    assert emuchain("plan", "lenet-mnist", "--cluster", str(path), "--devices", "2") == 0
+    assert "fits on chip" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL_BOARDS)
+    assert emuchain("plan", "quick-cifar", "--cluster", str(path)) == 0
+    *_, verdict, remedies = capsys.readouterr().out.splitlines()
+    assert verdict.startswith("does not fit on chip: ")
+    assert "such boards would do" in verdict
+    assert remedies.startswith("missing with values of 2 bytes: ")
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "fig14.png"
+    assert emuchain("plan", "quick-cifar", "--devices", "3", "--plot", str(path)) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+BAD = {
+    "unknown network": (["quick-cifer"], "did you mean `quick-cifar`"),
+    "unknown cluster": (["quick-cifar", "--cluster", "vc700"], "`cluster` = 'vc700'"),
+    "too many devices": (["quick-cifar", "--devices", "385"], "`devices` = 385"),
+    "no devices": (["quick-cifar", "--devices", "0"], "`devices` = 0"),
+    "devices are words": (["quick-cifar", "--devices", "two"], "--devices"),
+    "no network": ([], "NETWORK"),
+    "a folder that is not there": (["quick-cifar", "--plot", "nowhere/a.png"], "`plot` = 'nowhere/a.png'"),
+    "no format of pictures": (["quick-cifar", "--plot", "a.xyz"], "`plot` = 'a.xyz'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(capsys: pytest.CaptureFixture[str], case: str) -> None:
+    arguments, told = BAD[case]
+    if "--plot" in arguments:
+        pytest.importorskip("matplotlib")
+    assert emuchain("plan", *arguments) == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert len(captured.err.splitlines()) == 1
+    assert told in captured.err
