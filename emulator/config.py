@@ -40,6 +40,9 @@ class Config(Model):
         "fpdeep", description="sync: drain at each update; fpdeep: continuous, slightly unaligned weights"
     )
     cluster: str = pydantic.Field("vc709", description="a cluster that comes with emuchain, or a TOML file")
+    balancing: Literal["auto", "none"] = pydantic.Field(
+        "auto", description="auto: parameters that do not fit on their device are stored on others, if all find a place"
+    )
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
         1, description="of initial weights, order of samples, and dropout"
     )

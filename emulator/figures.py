@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from .device import Device
-from .mapping import DataPath, Lane, Slice
+from .mapping import DataPath, Lane
 from .mapping.memory import slice_memory
 from .timing import Timing
 
@@ -44,11 +44,13 @@ class Memory:
     lgb: int
     act_ram: int
     board: int
+    bpram: int = 0
+    bgb: int = 0
 
     @property
     def share(self) -> float:
         """Needed over available."""
-        return (self.lpram + self.lgb + self.act_ram) / self.board
+        return (self.lpram + self.lgb + self.act_ram + self.bpram + self.bgb) / self.board
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +97,7 @@ def figures(timing: Timing, counts: list[DeviceCounts], in_flight: tuple[int, ..
             for phase, busy_ps, multipliers in zip(PHASES, counted.busy_ps, counted.multipliers, strict=True)
             if multipliers and total_ps
         }
-        memory = _memory(slices, in_flight[number], board.on_chip_memory_bytes)
+        memory = _memory(timing, number, in_flight[number])
         names = tuple(str(part) for part in slices)
         devices.append(DeviceFigures(number, board.name, names, busy, sum(counted.multipliers), memory))
     by_number = {counted.device: counted for counted in counts}
@@ -117,7 +119,12 @@ def _link(
     return LinkFigures(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
 
 
-def _memory(slices: tuple[Slice, ...], in_flight: int, board_bytes: int) -> Memory:
-    held = [slice_memory(part, in_flight) for part in slices]
+def _memory(timing: Timing, device: int, in_flight: int) -> Memory:
+    held = []
+    for part in timing.mapping.devices[device]:
+        lent = [loan for loan in timing.loans if loan.user_device == device and loan.layer == part.layer]
+        kept = part.end - part.begin - sum(loan.end - loan.begin for loan in lent)
+        held.append(slice_memory(part, in_flight, kept))
     lpram, lgb, act_ram = (sum(getattr(memory, name).bytes for memory in held) for name in ("lpram", "lgb", "act_ram"))
-    return Memory(lpram, lgb, act_ram, board_bytes)
+    stored = sum(loan.parameter_bytes for loan in timing.loans if loan.store_device == device)
+    return Memory(lpram, lgb, act_ram, timing.cluster.board(device).on_chip_memory_bytes, stored, stored)

@@ -156,12 +156,15 @@ def lay_out(timing: Timing, in_flight: Sequence[int]) -> Layout:
     """Size all buffers, balance parameters, and add up what everything takes.
 
     Args:
-        timing: engines and links, before parameters are balanced.
+        timing: engines and links; its loans, if it has any, else what is found to be best.
         in_flight: for each device the samples whose activations its Act-RAM holds at once.
     """
     mapping, cluster = timing.mapping, timing.cluster
     on_chip, balancing = place(mapping, cluster, in_flight)
-    timing = Timing.of(mapping, cluster, balancing.loans)
+    if timing.loans:
+        balancing = Balancing(timing.loans, (0,) * len(mapping.devices))
+    else:
+        timing = Timing.of(mapping, cluster, balancing.loans)
     devices = tuple(
         _device(timing, device, in_flight[device], on_chip[device], balancing) for device in range(len(mapping.devices))
     )

@@ -9,6 +9,7 @@ from .boards import Cluster
 from .errors import InputError
 from .layers import Network
 from .mapping import Mapping, partition
+from .placement import place
 from .schedule import Schedule, dry_run, fpdeep, sync
 from .steady import Steady, find_steady
 from .timing import Timing
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .config import Config
 
 _DRY_RUN_STEPS = 6
+_MOST_TURNS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +59,31 @@ def make_plan(config: Config, ranks: int, cluster_changes: dict[str, object] | N
     cluster = load_cluster(config.cluster, cluster_changes)
     mapping = partition(network, cluster, config.devices or ranks)
     timing = Timing.of(mapping, cluster)
-    plan = Plan(config, network, cluster, mapping, timing, find_steady(timing, config.batch))
+    steady = find_steady(timing, config.batch)
+    if config.balancing == "auto":
+        timing, steady = _balanced(timing, steady, config.batch)
+    plan = Plan(config, network, cluster, mapping, timing, steady)
     tail = (config.samples or 0) % config.batch
-    dry_run(plan.schedule(_DRY_RUN_STEPS * config.batch + tail))
+    loans = {(loan.user_device, loan.store_device) for loan in timing.loans}
+    dry_run(plan.schedule(_DRY_RUN_STEPS * config.batch + tail), loans)
     return plan
+
+
+def _balanced(timing: Timing, steady: Steady, batch: int) -> tuple[Timing, Steady]:
+    """With parameters on other devices, where they do not fit on their own, and if all of them find a place.
+
+    Loans change times, and times the samples in flight, and these the memory that is left; so this may take turns.
+    """
+    found = timing, steady
+    for _ in range(_MOST_TURNS):
+        _, balancing = place(timing.mapping, timing.cluster, found[1].in_flight)
+        if not balancing.fits:
+            return timing, steady
+        if balancing.loans == found[0].loans:
+            break
+        loaned = Timing.of(timing.mapping, timing.cluster, balancing.loans)
+        found = loaned, find_steady(loaned, batch)
+    return found
 
 
 def check_data(plan: Plan, shape: tuple[int, int, int], classes: int, source: str) -> None:

@@ -31,6 +31,7 @@ from .mapping import DataPath
 from .train import EpochResult, Weights
 
 FORMAT = 1
+_MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +97,7 @@ def device_table(figures: Figures | None) -> dict[str, np.ndarray]:
         # Not a number where a device has no such engine: the first layer needs no EB.
         busy = np.array([row.busy.get(phase, np.nan) for row in rows])
         table[f"{phase.lower()}_busy"], table[f"{phase.lower()}_idle"] = busy, 1 - busy
-    for name in ("lpram", "lgb", "act_ram"):
+    for name in ("lpram", "lgb", "act_ram", "bpram", "bgb"):
         table[f"{name}_bytes"] = np.array([getattr(row.memory, name) for row in rows], np.int64)
     table["board_memory_bytes"] = np.array([row.memory.board for row in rows], np.int64)
     return table
@@ -129,7 +130,7 @@ def figures_of(record: Record) -> Figures | None:
             tuple(str(d["slices"][i]).split(", ")),
             {p: float(d[f"{p.lower()}_busy"][i]) for p in PHASES if not np.isnan(d[f"{p.lower()}_busy"][i])},
             int(d["multipliers"][i]),
-            Memory(*(int(d[f"{name}_bytes"][i]) for name in ("lpram", "lgb", "act_ram", "board_memory"))),
+            Memory(*(int(d[f"{name}_bytes"][i]) for name in _MEMORY)),
         )
         for i in range(len(d["device"]))
     ]

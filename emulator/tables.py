@@ -33,6 +33,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], lef
 def device_rows(figures: Figures) -> None:
     """The devices' busy shares and memory."""
     rows = []
+    balanced = any(device.memory.bpram for device in figures.devices)
     for device in figures.devices:
         memory = device.memory
         rows.append(
@@ -43,17 +44,28 @@ def device_rows(figures: Figures) -> None:
                 str(device.multipliers),
                 *(percent(device.busy[phase]) if phase in device.busy else "-" for phase in PHASES),
                 format_bytes(memory.lpram),
+                *([format_bytes(memory.bpram)] if balanced else []),
                 format_bytes(memory.act_ram),
                 percent(memory.share),
             ]
         )
     busy = [f"{phase} busy" for phase in PHASES]
-    columns = ["device", "board", "slices", "DSPs", *busy, "LPRAM", "Act-RAM", "memory"]
+    columns = [
+        "device",
+        "board",
+        "slices",
+        "DSPs",
+        *busy,
+        "LPRAM",
+        *(["BPRAM"] if balanced else []),
+        "Act-RAM",
+        "memory",
+    ]
     table("Devices", columns, rows, left=("board", "slices"))
     if any(device.memory.share > 1 for device in figures.devices):
         print(
-            "memory: LPRAM, LGB and Act-RAM over the board's on-chip memory. Above 100 % a device would need off-chip\n"
-            "memory, which is not modelled: it runs as if all were on chip."
+            "memory: LPRAM, LGB, BPRAM, BGB and Act-RAM over the board's on-chip memory. Above 100 % a device needs\n"
+            "off-chip memory, whose time is not modelled. `emuchain plan` says what is too much, and what would do."
         )
 
 
