@@ -73,11 +73,11 @@ def test_data_parallel_on_one_device_has_nothing_to_say() -> None:
 
 
 def test_model_parallel_by_hand() -> None:
-    # One output channel each: conv1 4 + 2 cycles, fc1 2 + 2 + 2, so 480 ns for four samples. Outputs and parameters
+    # One output channel each: conv1 2 + 2 cycles, fc1 2 + 2 + 2, so 400 ns for four samples. Outputs and parameters
     # that a device lacks: 64 + 12 bytes (190 ns) and 16 + 36 bytes (130 ns), two hops each. Sums of the input errors of
     # fc1: 128 bytes (320 ns), there and back.
     footprint = (128 + 24) + (32 + 72) + 2 * 128
-    expected = Outcome(2, 1_720_000, 4 * 80 / (2 * 4 * 172), (96 + 48 + 4 * 56,) * 2, footprint)
+    expected = Outcome(2, 1_640_000, 4 * 80 / (2 * 4 * 164), (96 + 48 + 4 * 56,) * 2, footprint)
     assert Method.MP.run(FOUR, 2) == expected
 
 
