@@ -49,7 +49,7 @@ def partition(network: Network, cluster: Cluster, devices: int) -> Mapping:
     if slowest_ps is None:
         raise InputError(_too_small(network, cluster, devices))
     ends = [0, *spread(row, boards, slowest_ps)]
-    held = tuple(_slices(network.layers, row.first, begin, end) for begin, end in itertools.pairwise(ends))
+    held = tuple(_slices(network.layers, row, begin, end) for begin, end in itertools.pairwise(ends))
     fc_from = ends.index(row.wall)
     work = [row.work(row.first[i + 1]) - row.work(row.first[i]) for i in range(convolutions)]
     able = [capacity(board) for board in boards]
@@ -77,11 +77,11 @@ def _perfect_ps(row: Row, able: Sequence[float]) -> float:
     return min(max(before / each, after / (upto[-1] - each)) for each in upto[:-1])
 
 
-def _slices(layers: Sequence[Layer], first: Sequence[int], begin: int, end: int) -> tuple[Slice, ...]:
+def _slices(layers: Sequence[Layer], row: Row, begin: int, end: int) -> tuple[Slice, ...]:
+    first = row.first
     return tuple(
-        Slice(layer, max(begin, low) - low, min(end, high) - low)
-        for layer, (low, high) in zip(layers, itertools.pairwise(first), strict=True)
-        if max(begin, low) < min(end, high)
+        Slice(layers[i], max(begin, first[i]) - first[i], min(end, first[i + 1]) - first[i])
+        for i in range(row.layer(begin), row.layer(end - 1) + 1)
     )
 
 
