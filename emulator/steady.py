@@ -20,7 +20,7 @@ from .parameter import Sgd
 from .schedule import Action, Kind, Lags, cut_samples
 from .timing import Timing
 
-_MOST_RUNS = 6
+_MOST_STEPS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,16 +36,18 @@ class Steady:
 
 
 def find_steady(timing: Timing, batch: int) -> Steady:
-    """Run mini-batches of `batch` samples until the pattern repeats, which it does not before the pipeline is full."""
+    """Run mini-batches of `batch` samples until the pattern repeats, which it does not before the pipeline is full.
+
+    If more than 256 mini-batches fit into the pipeline, the last of those counts, and later ones will wait for weights.
+    """
     steps = 4
-    for _ in range(_MOST_RUNS):
+    while True:
         traces = _free_run(timing, batch, steps)
         lags = [_all_lags(timing, traces, step, batch) for step in (steps - 2, steps - 1)]
         fill_ps = max(trace.gradient_ps[0] for trace in traces)
-        if lags[0] == lags[1]:
-            break
-        steps = max(2 * steps, fill_ps // (batch * timing.interval_ps) + 4)
-    return Steady(lags[1], tuple(_in_flight(trace) for trace in traces), fill_ps)
+        if lags[0] == lags[1] or steps == _MOST_STEPS:
+            return Steady(lags[1], tuple(_in_flight(trace) for trace in traces), fill_ps)
+        steps = min(max(2 * steps, fill_ps // (batch * timing.interval_ps) + 4), _MOST_STEPS)
 
 
 def _free_run(timing: Timing, batch: int, steps: int) -> list[Trace]:

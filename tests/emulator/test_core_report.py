@@ -206,3 +206,13 @@ def test_a_network_with_shortcuts() -> None:
     assert all(re.search(r" \((path [14]|paths (1, 2|3, 4))\)$", server.name) for server in servers)
     for link, counted in zip(report.links, simulate(plan, 3).figures.links, strict=True):
         assert link.server.sample_bytes * 3 == sum(counted.path_bytes.values())
+
+
+@pytest.mark.parametrize(("latency_ns", "in_flight"), [(100, 5), (16_050, 204), (10**9, 256)])
+def test_a_pipeline_of_more_samples_than_fit_a_few_mini_batches(latency_ns: int, in_flight: int) -> None:
+    """The first one's PG ends at 680 - 2 · 100 ns and two latencies: a sample enters every 160 ns until then, or for
+    as many mini-batches as are looked at."""
+    board = Board("mini", 10 * NS, 4, 1000)
+    plan = plan_of(MINI, Cluster("pair", (board,), Link(3200, latency_ns * NS)), devices=2, batch=1)
+    assert plan.steady.fill_ps == (480 + 2 * latency_ns) * NS
+    assert plan.steady.in_flight[0] == in_flight
