@@ -8,6 +8,7 @@ treated as extra channels of the convolution kernels being bypassed by the short
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Literal
 
@@ -156,7 +157,7 @@ class Layer:
         """(channels, rows, columns) of what the SFU gives in the end."""
         return self.sfu[-1].output if self.sfu else self.output
 
-    @property
+    @functools.cached_property
     def takes(self) -> tuple[Tensor, ...]:
         """All that comes to the layer, in the order of numbers."""
         passing = {tensor.number: tensor for tensor in (self.reads, *self.bypass)}
@@ -167,7 +168,7 @@ class Layer:
         """Whether the errors of its inputs are of use: nobody needs those of the images."""
         return not self.reads.is_images
 
-    @property
+    @functools.cached_property
     def reads_again(self) -> bool:
         """Whether what it convolves is needed once more after that."""
         return self.reads in self.bypass

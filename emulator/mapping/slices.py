@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import enum
 from collections.abc import Sequence
 
@@ -39,7 +40,7 @@ class Slice:
     begin: int
     end: int
 
-    @property
+    @functools.cached_property
     def cut(self) -> Cut:
         """How the layer is cut."""
         return cut_of(self.layer)
@@ -49,17 +50,17 @@ class Slice:
         """Whether the layer begins on this device."""
         return self.begin == 0
 
-    @property
+    @functools.cached_property
     def is_last(self) -> bool:
         """Whether the layer ends on this device, which then holds complete outputs and applies the SFU."""
         return self.end == cut_channels(self.layer)
 
-    @property
+    @functools.cached_property
     def in_channels(self) -> range:
         """The input channels that this slice convolves."""
         return range(self.begin, self.end) if self.cut is Cut.ICP else range(self.layer.input[0])
 
-    @property
+    @functools.cached_property
     def out_channels(self) -> range:
         """The output channels to which this slice contributes."""
         return range(self.layer.channels) if self.cut is Cut.ICP else range(self.begin, self.end)
