@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import enum
+import functools
 from collections.abc import Sequence
 
 from ..layers import Layer, Network
