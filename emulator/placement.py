@@ -52,8 +52,8 @@ def place(
 def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int = MOST_DEVICES) -> int | None:
     """The fewest devices, more than `above` and up to `most`, on which everything has a place, or None.
 
-    Looks at counts a quarter apart until one fits, then halves the gap below it. A larger cluster may fit worse than a
-    smaller one where cuts fall badly, so a gap may hide one that fits.
+    Looks at counts an eighth apart until one fits, then halves the gap below it. A larger cluster may fit worse than a
+    smaller one where cuts fall badly, so a smaller one that fits may hide in a gap.
     """
 
     def fits(devices: int) -> bool:
@@ -61,12 +61,15 @@ def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int =
             timing = Timing.of(partition(network, cluster, devices), cluster)
         except InputError:
             return False
-        in_flight = find_steady(timing, _STEADY_BATCH).in_flight
-        return place(timing.mapping, cluster, in_flight)[1].fits
+        with_one = place(timing.mapping, cluster, [1] * devices)[1]
+        # To find out how many samples are in flight takes long, and is of no use where not even one fits.
+        if not with_one.fits:
+            return False
+        return place(timing.mapping, cluster, find_steady(timing, _STEADY_BATCH).in_flight)[1].fits
 
     counts = [above]
     while counts[-1] < most:
-        counts.append(min(most, counts[-1] + max(1, counts[-1] // 4)))
+        counts.append(min(most, counts[-1] + max(1, counts[-1] // 8)))
     for low, high in itertools.pairwise(counts):
         if fits(high):
             between = range(low + 1, high)
