@@ -155,6 +155,8 @@ class Layout:
 def lay_out(timing: Timing, in_flight: Sequence[int]) -> Layout:
     """Size all buffers, balance parameters, and add up what everything takes.
 
+    Where even balanced parameters do not fit, nothing moves, and rates are those of devices with memory enough.
+
     Args:
         timing: engines and links; its loans, if it has any, else what is found to be best.
         in_flight: for each device the samples whose activations its Act-RAM holds at once.

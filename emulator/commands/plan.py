@@ -151,7 +151,8 @@ def _verdict(layout: Layout, smallest: int | None) -> str:
     enough = f"{smallest} such boards would do" if smallest else "no number of such boards up to 1024 would do"
     return (
         f"does not fit on chip: {format_bytes(sum(short))} missing on {count} of {len(short)} devices, most on device"
-        f" {worst} ({format_bytes(short[worst])}); {enough}"
+        f" {worst} ({format_bytes(short[worst])}); {enough};"
+        " the rates above are those of devices with memory enough"
     )
 
 

@@ -112,8 +112,10 @@ def test_fully_connected_layers_too_large_for_a_board_are_off_chip() -> None:
 
 def test_full_size_vgg_does_not_fit_fifteen_vc709() -> None:
     """Plain arithmetic: 58.9 MB of convolution weights, as much for gradients, on boards of 6.6 MB."""
-    layout = laid_out("vgg16", 15)
+    plan = make_plan(Config(network="vgg16", devices=15), 1)
+    layout = lay_out(plan.timing, plan.steady.in_flight)
     assert not layout.balancing.fits
+    assert layout.interval_ps == plan.timing.interval_ps, "and so nothing moves"
     convolutions = sum(
         held.memory.lpram.bytes for device in layout.devices for held in device.slices if not held.part.layer.is_fc
     )
