@@ -25,8 +25,13 @@ RowMap = NDArray[np.int64]
 
 
 def rows_needed(rows_in: int, rows_out: int, kernel: int, stride: int, pad: int) -> RowMap:
-    """For each output row of a window operation, the last input row that it needs."""
+    """For each output row of a window operation, the last input row that it waits for: the last under its window.
+
+    The last output row waits for the whole map, also where windows leave out its end: no error comes back for rows that
+    are still on their way.
+    """
     last = np.arange(rows_out) * stride - pad + kernel - 1
+    last[-1] = rows_in - 1
     return np.clip(last, 0, rows_in - 1)
 
 

@@ -29,6 +29,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "devices": ("4", "4", 4),
     "schedule": ("sync", '"sync"', "sync"),
     "cluster": ("vc709-10g", '"vc709-10g"', "vc709-10g"),
+    "balancing": ("none", '"none"', "none"),
     "seed": ("0", "0", 0),
     "learning_rate": ("1", "1", 1.0),
     "momentum": ("0", "0", 0.0),
