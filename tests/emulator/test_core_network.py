@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import click.testing
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emuchain.emulator.command_line import commands
 from emuchain.emulator.description import Description
 from emuchain.emulator.errors import InputError
 from emuchain.emulator.graph import resolve
@@ -34,6 +36,13 @@ KNOWN = {
         + 13**2 * (384 * 256 + 384 * 384 + 256 * 384) * 3**2,  # 1.0766 G
         9216 * 4096 + 4096 * 4096 + 4096 * 1000,
         62_378_344,
+    ),
+    "alexnet-darknet": (
+        55**2 * 96 * 3 * 11**2
+        + 28**2 * 256 * 96 * 5**2
+        + 14**2 * (384 * 256 + 384 * 384 + 256 * 384) * 3**2,  # 1.1940 G
+        7**2 * 256 * 4096 + 4096 * 4096 + 4096 * 1000,
+        62_378_344 + (7**2 - 6**2) * 256 * 4096,
     ),
     "alexnet-cifar": (
         32**2 * 64 * 3 * 25 + 15**2 * 192 * 64 * 25 + 7**2 * (384 * 192 + 256 * 384 + 256 * 256) * 9,
@@ -73,6 +82,56 @@ KNOWN = {
     ),
 }
 
+# ResNets (He et al., 2015, table 1): whether blocks are bottlenecks, and how many each stage has.
+RESNETS = {"resnet18": (False, [2, 2, 2, 2]), "resnet50": (True, [3, 4, 6, 3])}
+
+# GoogLeNet's modules (Szegedy et al., 2014, table 1): rows, inputs, 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool proj.
+INCEPTIONS = [
+    (28, 192, 64, 96, 128, 16, 32, 32),
+    (28, 256, 128, 128, 192, 32, 96, 64),
+    (14, 480, 192, 96, 208, 16, 48, 64),
+    (14, 512, 160, 112, 224, 24, 64, 64),
+    (14, 512, 128, 128, 256, 24, 64, 64),
+    (14, 512, 112, 144, 288, 32, 64, 64),
+    (14, 528, 256, 160, 320, 32, 128, 128),
+    (7, 832, 256, 160, 320, 32, 128, 128),
+    (7, 832, 384, 192, 384, 48, 128, 128),
+]
+
+
+def resnet(name: str) -> tuple[int, int, int]:
+    """A ResNet's figures; its convolutions have no bias, but the normalisation behind has two parameters a channel."""
+    deep, blocks = RESNETS[name]
+    convolutions, weights, channels, before = 112**2 * 64 * 147, 64 * 147, 64, 64
+    for stage, count in enumerate(blocks):
+        size, wide = 56 >> stage, 64 << stage
+        wider = 4 * wide if deep else wide
+        for block in range(count):
+            entry = 2 * size if stage and not block else size  # rows of what a block that halves them reads
+            if deep:
+                shapes = [(entry, before * wide), (size, 9 * wide * wide), (size, wide * wider)]
+                channels += 2 * wide + wider
+            else:
+                shapes = [(size, 9 * before * wide), (size, 9 * wide * wide)]
+                channels += 2 * wide
+            if before != wider:
+                shapes.append((size, before * wider))
+                channels += wider
+            convolutions += sum(rows**2 * values for rows, values in shapes)
+            weights += sum(values for _, values in shapes)
+            before = wider
+    return convolutions, before * 1000, weights + 2 * channels + before * 1000 + 1000
+
+
+def googlenet() -> tuple[int, int, int]:
+    """GoogLeNet's figures, from the table of its modules."""
+    shapes = [(112, 147, 64), (56, 64, 64), (56, 9 * 64, 192)]  # rows, values in a window, channels
+    for rows, inputs, one, reduce3, three, reduce5, five, pool in INCEPTIONS:
+        shapes.append((rows, inputs, one + reduce3 + reduce5 + pool))
+        shapes += [(rows, 9 * reduce3, three), (rows, 25 * reduce5, five)]
+    convolutions = sum(rows**2 * window * channels for rows, window, channels in shapes)
+    return convolutions, 1_024_000, sum((window + 1) * channels for _, window, channels in shapes) + 1_025_000
+
 
 def vgg(name: str) -> tuple[int, int, int]:
     """A VGG's figures, from its list of channels."""
@@ -102,7 +161,7 @@ def figures(network: Network) -> tuple[int, int, int]:
 
 def test_every_network_of_the_zoo_is_known_here() -> None:
     vggs = {name + head for name in VGG for head in VGG_HEADS}
-    assert set(zoo()) == vggs | set(KNOWN)
+    assert set(zoo()) == vggs | set(RESNETS) | {"googlenet"} | set(KNOWN)
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -113,6 +172,24 @@ def test_zoo(name: str) -> None:
 @pytest.mark.parametrize("name", [name + head for name in VGG for head in VGG_HEADS])
 def test_vggs(name: str) -> None:
     assert figures(load_network(name)) == vgg(name)
+
+
+@pytest.mark.parametrize("name", RESNETS)
+def test_resnets(name: str) -> None:
+    assert figures(load_network(name)) == resnet(name)
+
+
+def test_googlenet() -> None:
+    assert figures(load_network("googlenet")) == googlenet()
+
+
+def test_published_figures() -> None:
+    """Of torchvision's ResNets; GoogLeNet has about 7 M parameters and 1.5 G multiply-accumulates in its paper."""
+    assert resnet("resnet18")[2] == 11_689_512
+    assert resnet("resnet50")[2] == 25_557_032
+    assert [round(sum(resnet(name)[:2]) / 1e9, 2) for name in RESNETS] == [1.81, 4.09]
+    assert 6.6e6 < googlenet()[2] < 7e6
+    assert 1.5e9 < sum(googlenet()[:2]) < 1.6e9
 
 
 @pytest.mark.parametrize("name", zoo())
@@ -449,3 +526,18 @@ def test_what_passes_by() -> None:
     assert numbers(d.hands_on) == [total]
     assert (fc.reads.number, numbers(fc.bypass), numbers(fc.hands_on)) == (total, [], [outputs])
     assert [layer.needs_errors for layer in (a, c, d, fc)] == [False, True, True, True]
+    assert [tensor.name for tensor in d.takes] == ["b", "c"]
+    assert fc.reads.name == "d/add"
+
+
+def test_what_passes_by_is_shown() -> None:
+    text = " ".join(click.testing.CliRunner().invoke(commands, ["network", "resnet8-cifar"]).output.split())
+    assert "from passes by input" in text
+    assert "conv2_2 conv2_1/relu in2 16x32x32" in text
+    assert "shortcut3 in3 in3 16x32x32" in text
+    assert "conv3_1 in3 short3 16x32x32" in text
+
+
+def test_a_plain_row_of_layers_is_shown_without() -> None:
+    text = " ".join(click.testing.CliRunner().invoke(commands, ["network", "quick-cifar"]).output.split())
+    assert "layer input feeds" in text
