@@ -26,7 +26,7 @@ def resolve(description: Description, source: str) -> Network:
     Raises:
         InputError: an operation stands where it cannot, or does not fit its input; a cycle, a hole.
     """
-    graph = _Graph(Tensor(0, description.input), source)
+    graph = _Graph(Tensor(0, description.input, IMAGES), source)
     for place, operation in enumerate(description.layers):
         graph.add(place, operation, is_last=place + 1 == len(description.layers))
     return Network(description.name, description.input, description.start, graph.layers(description))
@@ -71,7 +71,8 @@ class _Graph:
         elif not self._opened:
             raise InputError(f"{where}: a network begins with conv or fc, for it is a layer's SFU that does the rest")
         else:
-            made = self._next_tensor(_sfu_output(where, operation, [tensor.shape for tensor in taken]))
+            name = operation.name or f"{self._opened[-1].name}/{operation.type}"
+            made = self._next_tensor(_sfu_output(where, operation, [tensor.shape for tensor in taken]), name)
             step = SfuStep(_resolved(operation, taken[0].shape), tuple(taken), made)
             self._opened[-1].sfu.append(step)
             if operation.name is not None:
@@ -139,13 +140,13 @@ class _Graph:
             _check_window(where, reads.shape, operation.kernel, operation.pad)
             size = _windows(reads.shape, operation.kernel, operation.stride, operation.pad)
             shape = operation.channels, *size
-        made = self._next_tensor(shape)
+        made = self._next_tensor(shape, name)
         self._name(where, name, made)
         self._opened.append(_Opened(name, operation, reads, made))
         return made
 
-    def _next_tensor(self, shape: Shape) -> Tensor:
-        return Tensor(len(self._places) + 1, shape)
+    def _next_tensor(self, shape: Shape, name: str) -> Tensor:
+        return Tensor(len(self._places) + 1, shape, name)
 
     def _name(self, where: str, name: str, tensor: Tensor) -> None:
         if name in self._named or not re.fullmatch(r"[\w-]+", name):

@@ -89,10 +89,11 @@ SfuOperation = Relu | Pool | Lrn | Dropout | BatchNorm | Add | Concat
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """Maps that travel: a number, and (channels, rows, columns)."""
+    """Maps that travel: a number, and (channels, rows, columns); the name is for people."""
 
     number: int
     shape: Shape
+    name: str = dataclasses.field(default="", compare=False)
 
     @property
     def is_images(self) -> bool:

@@ -85,20 +85,25 @@ def link_rows(figures: Figures) -> None:
 
 
 def layer_rows(network: Network) -> None:
-    """The network's layers."""
-    rows = [
-        [
-            layer.name,
-            "x".join(map(str, layer.input)),
-            "x".join(map(str, layer.feeds)),
-            "x".join(map(str, layer.weight_shape)),
-            f"{layer.macs / 1e6:.2f}",
-            " ".join(step.operation.type for step in layer.sfu),
-        ]
-        for layer in network.layers
-    ]
-    columns = ["layer", "input", "feeds", "weights", "MMAC", "SFU"]
-    table(f"Network {network.name}", columns, rows, left=("layer", "SFU"))
+    """The network's layers; where any has something pass by, also what each of them reads and what passes by it."""
+    branches = any(layer.bypass for layer in network.layers)
+    rows = []
+    for layer in network.layers:
+        around = [layer.reads.name, ", ".join(tensor.name for tensor in layer.bypass)] if branches else []
+        rows.append(
+            [
+                layer.name,
+                *around,
+                "x".join(map(str, layer.input)),
+                "x".join(map(str, layer.feeds)),
+                "x".join(map(str, layer.weight_shape)),
+                f"{layer.macs / 1e6:.2f}",
+                " ".join(step.operation.type for step in layer.sfu),
+            ]
+        )
+    around = ["from", "passes by"] if branches else []
+    columns = ["layer", *around, "input", "feeds", "weights", "MMAC", "SFU"]
+    table(f"Network {network.name}", columns, rows, left=("layer", *around, "SFU"))
 
 
 def percent(share: float) -> str:
