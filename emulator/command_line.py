@@ -132,12 +132,24 @@ def plan(as_json: bool, plot: str | None, **flags: Any) -> None:
 
 @commands.command()
 @click.argument("name", required=False)
-def network(name: str | None) -> None:
-    """Describe a network, or list those that come with emuchain."""
-    settle()
-    from .commands.network import show_network
+@click.option("--toml", "as_toml", is_flag=True, help="Print its TOML description.")
+@click.option("--out", metavar="FILE.toml", help="Write its TOML description.")
+def network(name: str | None, as_toml: bool, out: str | None) -> None:
+    """Describe a network, or list those that come with emuchain.
 
-    show_network(name)
+    NAME is one of these, or a TOML or ONNX file.
+    """
+    settle()
+    from .commands.network import describe_network, list_networks, show_network
+
+    if name is None:
+        if as_toml or out is not None:
+            raise click.UsageError("--toml and --out want the NAME of a network")
+        list_networks()
+    elif as_toml or out is not None:
+        describe_network(name, out)
+    else:
+        show_network(name)
 
 
 commands.add_command(bench)

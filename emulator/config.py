@@ -26,7 +26,7 @@ RUN_ONLY_KEYS = ("test_samples", "throttle", "out", "progress")
 class Config(Model):
     """Everything that a run depends on, beside the files that it names."""
 
-    network: str = pydantic.Field("quick-cifar", description="a network of the zoo, or a TOML file")
+    network: str = pydantic.Field("quick-cifar", description="a network of the zoo, or a TOML or ONNX file")
     data: str = pydantic.Field("shapes", description="`shapes` (built in), or a folder with CIFAR-10 or MNIST")
     samples: Positive | None = pydantic.Field(None, description="use the first N training images only")
     test_samples: Positive | None = pydantic.Field(None, description="evaluate on the first N test images only")

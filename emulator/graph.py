@@ -20,15 +20,18 @@ IMAGES = "images"
 """The name by which operations take the network's inputs."""
 
 
-def resolve(description: Description, source: str) -> Network:
+def resolve(description: Description, source: str, wheres: Sequence[str] = ()) -> Network:
     """Work out all shapes of a description, and what passes by which layer.
+
+    Messages begin with `source`; of operations that come from elsewhere, `wheres` says where each stands there.
 
     Raises:
         InputError: an operation stands where it cannot, or does not fit its input; a cycle, a hole.
     """
+    places = wheres or [f"{source}: layers[{n}] ({of.type})" for n, of in enumerate(description.layers)]
     graph = _Graph(Tensor(0, description.input, IMAGES), source)
-    for place, operation in enumerate(description.layers):
-        graph.add(place, operation, is_last=place + 1 == len(description.layers))
+    for place, (where, operation) in enumerate(zip(places, description.layers, strict=True)):
+        graph.add(where, operation, is_last=place + 1 == len(description.layers))
     return Network(description.name, description.input, description.start, graph.layers(description))
 
 
@@ -55,9 +58,8 @@ class _Graph:
         self._counts = {"conv": 0, "fc": 0}
         self._result: Tensor | None = None
 
-    def add(self, place: int, operation: Operation, *, is_last: bool) -> None:
-        """The next operation of the description."""
-        where = f"{self._source}: layers[{place}] ({operation.type})"
+    def add(self, where: str, operation: Operation, *, is_last: bool) -> None:
+        """The next operation of the description, which stands `where`."""
         taken = [self._named_tensor(where, name) for name in operation.source or ()] or [self._latest]
         if len(taken) > 1 and not isinstance(operation, (Add, Concat)):
             raise InputError(f"{where}: `from` names {len(taken)} operations; only add and concat take more than one")

@@ -203,6 +203,11 @@ class Network:
         return self.layers[-1].feeds[0]
 
     @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that is made, in the order of the description's operations."""
+        return tuple(t for layer in self.layers for t in (layer.makes, *(step.makes for step in layer.sfu)))
+
+    @property
     def macs(self) -> int:
         """Multiply-accumulates of one sample's forward propagation."""
         return sum(layer.macs for layer in self.layers)

@@ -1,4 +1,4 @@
-"""Networks by name: those of the zoo, and those that a TOML file describes."""
+"""Networks by name: those of the zoo, and those that a TOML or ONNX file describes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import dataclasses
 
 from . import shelf
 from .description import Description
+from .description_text import to_toml
 from .graph import resolve
 from .layers import Network
 from .validation import read_toml, validate
+
+ONNX = ".onnx"
 
 
 def zoo() -> list[str]:
@@ -17,11 +20,18 @@ def zoo() -> list[str]:
 
 
 def load_network(name: str) -> Network:
-    """The network of that name in the zoo, or the one that a TOML file describes.
+    """The network of that name in the zoo, or the one that a TOML or ONNX file describes.
 
     Raises:
         InputError: no such name or file, or the description does not hold together.
     """
-    path = shelf.find("network", name, "zoo")
-    network = resolve(validate(Description, read_toml(path), str(path)), str(path))
-    return dataclasses.replace(network, text=path.read_text(encoding="utf-8"))
+    path = shelf.find("network", name, "zoo", (".toml", ONNX))
+    if name.endswith(ONNX):
+        from .onnx_import import describe, read_onnx
+
+        description = describe(read_onnx(path), path.stem)
+        text = to_toml(description)
+    else:
+        description = validate(Description, read_toml(path), str(path))
+        text = path.read_text(encoding="utf-8")
+    return dataclasses.replace(resolve(description, str(path)), text=text)

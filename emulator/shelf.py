@@ -15,8 +15,8 @@ def names(folder: str) -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in files.iterdir() if entry.name.endswith(".toml"))
 
 
-def find(key: str, name: str, folder: str) -> pathlib.Path:
-    """The file of that name on a shelf, or the path that `name` is if it ends in .toml.
+def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)) -> pathlib.Path:
+    """The file of that name on a shelf, or the path that `name` is if it has one of the endings.
 
     Raises:
         InputError: neither; it says what `key` may be.
@@ -24,9 +24,10 @@ def find(key: str, name: str, folder: str) -> pathlib.Path:
     known = names(folder)
     if name in known:
         return pathlib.Path(str(importlib.resources.files(__package__) / folder / f"{name}.toml"))
-    if name.endswith(".toml"):
+    if name.endswith(endings):
         return pathlib.Path(name)
-    beside = pathlib.Path(f"{name}.toml").is_file()
-    close = [f"{name}.toml"] if beside else difflib.get_close_matches(name, known, 1)
+    beside = [name + ending for ending in endings if pathlib.Path(name + ending).is_file()]
+    close = beside or difflib.get_close_matches(name, known, 1)
     hint = f"did you mean `{close[0]}`? " if close else ""
-    raise InputError(f"`{key}` = {name!r}: {hint}known: {', '.join(known)}; or the path of a .toml file")
+    files = f"a {' or '.join(endings)} file"
+    raise InputError(f"`{key}` = {name!r}: {hint}known: {', '.join(known)}; or the path of {files}")

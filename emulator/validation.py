@@ -22,7 +22,8 @@ class Model(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def _shown(path: pathlib.Path) -> str:
+def shown(path: pathlib.Path) -> str:
+    """A path for a message of one line."""
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
@@ -42,7 +43,7 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
     except RecursionError:
         raise InputError(f"{path}: not a TOML file: nested too deeply") from None
     except ValueError as error:  # not TOML, not UTF-8, or a path that no file can have
-        raise InputError(f"{_shown(path)}: not a TOML file: {error}") from None
+        raise InputError(f"{shown(path)}: not a TOML file: {error}") from None
 
 
 def validate(model: type[ModelT], values: dict[str, Any], source: str) -> ModelT:

@@ -1,0 +1,119 @@
+"""On the way through an ONNX graph: the values that nodes have made so far, and the steps that they became."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+from ..errors import InputError
+from .file import Constant, OnnxGraph, OnnxNode
+from .keys import Keys
+from .steps import FROM_IMAGES, Expectation, Step
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """The result of a step, as maps or as one row of values; nothing may take it once it went through softmax."""
+
+    step: int
+    is_flat: bool = False
+    is_closed: bool = False
+
+
+class Walk:
+    """Values, steps and expectations so far.
+
+    All methods raise InputError where a node is not as they expect it.
+    """
+
+    def __init__(self, graph: OnnxGraph) -> None:
+        self.steps: list[Step] = []
+        self.expectations: list[Expectation] = []
+        self.samples, self.images = graph.images
+        self.constants = dict(graph.constants)
+        self._graph = graph
+        self._values = {name: Value(FROM_IMAGES) for name in graph.inputs}
+        self._weights: set[str] = set()
+        self._made = {name for node in graph.nodes for name in node.outputs}
+        self._uses = collections.Counter([*graph.outputs, *(name for node in graph.nodes for name in node.inputs)])
+
+    def name(self, node: OnnxNode, made: Value | Constant) -> None:
+        """What a node makes has the name of its first output."""
+        name = node.outputs[0] if node.outputs else ""
+        if name in ("", *self._values, *self.constants):
+            raise node.refusal(f"makes {name!r}; each node should make a value of its own")
+        if isinstance(made, Value):
+            self._values[name] = made
+        else:
+            self.constants[name] = made
+
+    def output(self) -> Value:
+        """What the graph gives in the end."""
+        source, outputs = self._graph.source, self._graph.outputs
+        if len(outputs) != 1:
+            raise InputError(f"{source}: {len(outputs)} outputs: {', '.join(map(repr, outputs))}; there should be one")
+        if outputs[0] not in self._values:
+            raise InputError(f"{source}: nothing makes the output {outputs[0]!r}: a hole")
+        return self._values[outputs[0]]
+
+    def take(self, node: OnnxNode, place: int = 0) -> Value:
+        """What a node takes in that place."""
+        name = node.inputs[place] if place < len(node.inputs) else ""
+        if name in self._values:
+            if self._values[name].is_closed:
+                raise node.refusal("takes what softmax made, but softmax should be the end")
+            return self._values[name]
+        if name == "":
+            raise node.refusal(f"lacks its input {place + 1}")
+        if name in self.constants:
+            raise node.refusal(f"takes the constant {name!r} where it should take what a node makes")
+        if name in self._made:
+            raise node.refusal(
+                f"takes {name!r}, which no node before it makes as its first output: a cycle, or nodes out of order"
+            )
+        raise node.refusal(f"takes {name!r}, which nothing makes: a hole")
+
+    def maps(self, node: OnnxNode) -> Value:
+        """What a node takes that works on rows and columns."""
+        value = self.take(node)
+        if value.is_flat:
+            raise node.refusal("takes values that were flattened where it should take maps")
+        return value
+
+    def is_used_once(self, name: str) -> bool:
+        """Whether one node, or the end, takes the value of that name."""
+        return self._uses[name] == 1
+
+    def weight(self, node: OnnxNode) -> tuple[int, ...]:
+        """The shape of a node's weights, its second input."""
+        found = self.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+        if found is None:
+            raise node.refusal("its weights should be a constant of the file")
+        if found.name in self._weights:
+            raise node.refusal(f"shares its weights {found.name!r} with another node; here each layer has its own")
+        self._weights.add(found.name)
+        return found.shape
+
+    def numbers(self, node: OnnxNode, attribute: str) -> tuple[float, ...]:
+        """What older versions of an operator have as an attribute, newer ones as their second input; () where neither.
+
+        A second input that is not a constant of few numbers is refused.
+        """
+        if attribute in node.attributes:
+            value = node.attributes[attribute]
+            return (node.number(attribute, 0.0),) if isinstance(value, float) else node.integers(attribute, ())
+        if len(node.inputs) < 2 or node.inputs[1] == "":
+            return ()
+        found = self.constants.get(node.inputs[1])
+        if found is None or found.numbers is None:
+            raise node.refusal(f"its second input, `{attribute}`, should be a constant of few numbers")
+        return found.numbers
+
+    def expect(self, node: OnnxNode, value: Value, *, channels: int | None = None, values: int | None = None) -> None:
+        """Note how many channels a value must have, or how many values in all."""
+        self.expectations.append(Expectation(node, value.step, channels, values))
+
+    def step(self, node: OnnxNode, keys: Keys, *takes: Value, is_flat: bool = False) -> Value:
+        """A new step's result."""
+        self.steps.append(Step(node, keys, tuple(value.step for value in takes)))
+        return Value(len(self.steps) - 1, is_flat)
