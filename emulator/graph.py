@@ -171,7 +171,9 @@ def _made_by(opened: _Opened) -> list[Tensor]:
 
 def _resolved(operation: SfuNode, shape: Shape) -> resolved.SfuOperation:
     if isinstance(operation, GlobalAveragePool):
-        return resolved.Pool("average-pool", shape[1:])
+        return resolved.Pool("average-pool", shape[1:], shape[1:])
+    if isinstance(operation, Pool):
+        return resolved.Pool(operation.type, operation.kernel, operation.stride or operation.kernel, operation.pad)
     kind = getattr(resolved, type(operation).__name__)
     return kind(**operation.model_dump(exclude={"name", "source"}))
 

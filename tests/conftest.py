@@ -170,26 +170,29 @@ def _find(name: str) -> Mpiexec | None:
 _found = {name: _find(name) for name in FLAVOURS}
 
 
-def _torch_version() -> str | None:
+def _version(package: str) -> str | None:
     try:
-        return importlib.metadata.version("torch")
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
 def pytest_configure() -> None:
-    """Where PyTorch must be there, the tests that compare with it must not be skipped."""
-    if os.environ.get("EMUCHAIN_REQUIRE_TORCH") == "1" and _torch_version() is None:
-        raise pytest.UsageError("EMUCHAIN_REQUIRE_TORCH=1, but PyTorch is not installed")
+    """Where a package must be there, the tests that need it must not be skipped."""
+    for package in ("torch", "onnx"):
+        variable = f"EMUCHAIN_REQUIRE_{package.upper()}"
+        if os.environ.get(variable) == "1" and _version(package) is None:
+            raise pytest.UsageError(f"{variable}=1, but {package} is not installed")
 
 
 def pytest_report_header() -> list[str]:
-    """The lines of pytest's header that name the MPIs and PyTorch."""
+    """The lines of pytest's header that name the MPIs and the packages that some tests need."""
     launchers = ", ".join(
         f"{name} not found" if found is None else f"{name} {found.version} ({found.launcher})"
         for name, found in _found.items()
     )
-    return [f"mpi: {launchers}", f"torch: {_torch_version() or 'not installed'}"]
+    packages = [f"{package}: {_version(package) or 'not installed'}" for package in ("torch", "onnx")]
+    return [f"mpi: {launchers}", *packages]
 
 
 @pytest.fixture(scope="module", params=FLAVOURS)

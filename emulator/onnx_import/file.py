@@ -152,14 +152,20 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
 
 
 def _plain(graph: onnx.GraphProto, source: str) -> OnnxGraph:
-    constants = {tensor.name: _constant(tensor) for tensor in graph.initializer}
+    constants = {constant.name: constant for constant in map(_constant, graph.initializer)}
+    inputs = {_text(value.name): _dimensions(value) for value in graph.input}
     return OnnxGraph(
         source,
-        {value.name: _dimensions(value) for value in graph.input if value.name not in constants},
-        tuple(value.name for value in graph.output),
+        {name: sizes for name, sizes in inputs.items() if name not in constants},
+        tuple(_text(value.name) for value in graph.output),
         tuple(_node(node, source) for node in graph.node),
         constants,
     )
+
+
+def _text(text: str | bytes) -> str:
+    """A name; protobuf gives bytes where it is not UTF-8, and these raise ValueError."""
+    return text if isinstance(text, str) else text.decode()
 
 
 def _dimensions(value: onnx.ValueInfoProto) -> tuple[int | None, ...]:
@@ -168,10 +174,16 @@ def _dimensions(value: onnx.ValueInfoProto) -> tuple[int | None, ...]:
 
 
 def _node(node: onnx.NodeProto, source: str) -> OnnxNode:
-    operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
-    name = node.name or "".join(node.output[:1])
-    attributes = {attribute.name: _attribute(attribute) for attribute in node.attribute}
-    return OnnxNode(source, name, operator, tuple(node.input), tuple(node.output), attributes)
+    operator, domain = _text(node.op_type), _text(node.domain)
+    inputs, outputs = tuple(map(_text, node.input)), tuple(map(_text, node.output))
+    return OnnxNode(
+        source,
+        _text(node.name) or "".join(outputs[:1]),
+        operator if domain in ("", "ai.onnx") else f"{domain}.{operator}",
+        inputs,
+        outputs,
+        {_text(attribute.name): _attribute(attribute) for attribute in node.attribute},
+    )
 
 
 def _attribute(attribute: onnx.AttributeProto) -> object:
@@ -192,9 +204,9 @@ def _constant(tensor: onnx.TensorProto) -> Constant:
 
     shape = tuple(tensor.dims)
     if tensor.data_location == onnx.TensorProto.EXTERNAL or not 0 <= math.prod(shape) <= _FEW:
-        return Constant(tensor.name, shape, None)
+        return Constant(_text(tensor.name), shape, None)
     numbers = onnx.numpy_helper.to_array(tensor).ravel().tolist()
-    return Constant(tensor.name, shape, tuple(_shortest(n) if isinstance(n, float) else n for n in numbers))
+    return Constant(_text(tensor.name), shape, tuple(_shortest(n) if isinstance(n, float) else n for n in numbers))
 
 
 def _shortest(number: float) -> float:
