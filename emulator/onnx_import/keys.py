@@ -5,7 +5,7 @@ Defaults are those of ONNX's operator reference, https://onnx.ai/onnx/operators/
 
 from __future__ import annotations
 
-from .file import OnnxNode
+from .plain import OnnxNode
 
 Keys = dict[str, object]
 """The keys of an operation, as in a TOML file."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ..description import Description
 from . import keys
-from .file import OnnxGraph, OnnxNode
+from .plain import OnnxGraph, OnnxNode
 from .steps import FROM_IMAGES, to_description
 from .walk import Value, Walk
 
@@ -132,7 +132,7 @@ def _squeeze(walk: Walk, node: OnnxNode) -> Value:
 
 
 def _check_axes(walk: Walk, node: OnnxNode) -> None:
-    axes = walk.numbers(node, "axes")
+    axes = walk.integers(node, "axes")
     if sorted(axes) not in ([2, 3], [-2, -1]):
         raise node.refusal(f"`axes` = {list(axes)}: only rows and columns, axes 2 and 3, are known")
 
@@ -144,11 +144,11 @@ def _flatten(walk: Walk, node: OnnxNode) -> Value:
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Value:
-    value, shape = walk.take(node), walk.numbers(node, "shape")
+    value, shape = walk.take(node), walk.integers(node, "shape")
     if len(shape) != 2 or shape[0] not in (0, -1, walk.samples) or shape == (-1, -1):
         raise node.refusal(f"to the shape {list(shape)}: only to one row of values for each sample, [0, -1], is known")
     if shape[1] != -1:
-        walk.expect(node, value, values=int(shape[1]))
+        walk.expect(node, value, values=shape[1])
     return dataclasses.replace(value, is_flat=True)
 
 

@@ -16,8 +16,8 @@ from ..description import Conv, Description, Fc, Operation, SfuNode
 from ..graph import IMAGES, resolve
 from ..layers import Shape
 from ..validation import validate
-from .file import OnnxNode
 from .keys import Keys
+from .plain import OnnxNode
 
 _MODELS = {
     kind: model for model in (Conv, Fc, *get_args(SfuNode)) for kind in get_args(model.model_fields["type"].annotation)

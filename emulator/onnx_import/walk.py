@@ -6,8 +6,8 @@ import collections
 import dataclasses
 
 from ..errors import InputError
-from .file import Constant, OnnxGraph, OnnxNode
 from .keys import Keys
+from .plain import Constant, OnnxGraph, OnnxNode
 from .steps import FROM_IMAGES, Expectation, Step
 
 
@@ -108,6 +108,13 @@ class Walk:
         if found is None or found.numbers is None:
             raise node.refusal(f"its second input, `{attribute}`, should be a constant of few numbers")
         return found.numbers
+
+    def integers(self, node: OnnxNode, attribute: str) -> tuple[int, ...]:
+        """As `numbers`, where they must be integers."""
+        found = self.numbers(node, attribute)
+        if not all(isinstance(number, int) for number in found):
+            raise node.refusal(f"its second input, `{attribute}`, should be of integers")
+        return tuple(map(int, found))
 
     def expect(self, node: OnnxNode, value: Value, *, channels: int | None = None, values: int | None = None) -> None:
         """Note how many channels a value must have, or how many values in all."""

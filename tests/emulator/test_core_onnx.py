@@ -549,6 +549,14 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     "flatten all": (lambda: small(op("Flatten", axis=0)), ["(Flatten)", "`axis` = 0"]),
     "reshape to maps": (lambda: small(op("Reshape", shape=[0, 4, 8, 8])), ["(Reshape)", "[0, 4, 8, 8]"]),
     "reshape over samples": (lambda: small(op("Reshape", shape=[1, -1])), ["(Reshape)", "[1, -1]"]),
+    "reshape to no number": (
+        lambda: ending(lambda g: g.node("Reshape", g.last, g.numbers(0.0, float("nan")))),
+        ["(Reshape)", "integers"],
+    ),
+    "reshape to text": (
+        lambda: ending(lambda g: g.node("Reshape", g.last, g.node("Constant", value_strings=["0", "-1"]))),
+        ["(Reshape)", "`shape`"],
+    ),
     "reshape to other values": (
         lambda: ending(op("GlobalAveragePool"), op("Reshape", shape=[-1, 8])),
         ["(Reshape)", "8 values", "4x1x1"],
