@@ -122,7 +122,7 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
 def plan(as_json: bool, plot: str | None, **flags: Any) -> None:
     """How NETWORK is laid out on a cluster: slices, engines, resources, memory, links, and what limits.
 
-    NETWORK comes with emuchain, or is a TOML file.
+    NETWORK comes with emuchain, or is a TOML or ONNX file.
     """
     settle()
     from .commands.plan import show_plan
