@@ -134,18 +134,21 @@ def plan(as_json: bool, plot: str | None, **flags: Any) -> None:
 @click.argument("name", required=False)
 @click.option("--toml", "as_toml", is_flag=True, help="Print its TOML description.")
 @click.option("--out", metavar="FILE.toml", help="Write its TOML description.")
-def network(name: str | None, as_toml: bool, out: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print its operator graph as one JSON object.")
+def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> None:
     """Describe a network, or list those that come with emuchain.
 
     NAME is one of these, or a TOML or ONNX file.
     """
     settle()
-    from .commands.network import describe_network, list_networks, show_network
+    from .commands.network import describe_network, graph_as_json, list_networks, show_network
 
     if name is None:
-        if as_toml or out is not None:
-            raise click.UsageError("--toml and --out want the NAME of a network")
+        if as_toml or as_json or out is not None:
+            raise click.UsageError("--toml, --out and --json want the NAME of a network")
         list_networks()
+    elif as_json:
+        graph_as_json(name)
     elif as_toml or out is not None:
         describe_network(name, out)
     else:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from .figures import PHASES, Figures
 from .layers import Network
 from .mapping import DataPath
+from .operator_graph import Phase, operator_graph
 from .terminal import is_terminal, terminal_width
 from .units import format_bytes, format_time_ps
 
@@ -86,7 +87,7 @@ def link_rows(figures: Figures) -> None:
 
 def layer_rows(network: Network) -> None:
     """The network's layers; where any has something pass by, also what each of them reads and what passes by it."""
-    branches = any(layer.bypass for layer in network.layers)
+    branches, graph = any(layer.bypass for layer in network.layers), operator_graph(network)
     rows = []
     for layer in network.layers:
         around = [layer.reads.name, ", ".join(tensor.name for tensor in layer.bypass)] if branches else []
@@ -98,12 +99,18 @@ def layer_rows(network: Network) -> None:
                 "x".join(map(str, layer.feeds)),
                 "x".join(map(str, layer.weight_shape)),
                 f"{layer.macs / 1e6:.2f}",
+                *_operations(graph.layer_operations(layer.name)),
                 " ".join(step.operation.type for step in layer.sfu),
             ]
         )
     around = ["from", "passes by"] if branches else []
-    columns = ["layer", *around, "input", "feeds", "weights", "MMAC", "SFU"]
+    columns = ["layer", *around, "input", "feeds", "weights", "MMAC"]
+    columns += [*(f"{phase.value} MOP" for phase in Phase), "SFU"]
     table(f"Network {network.name}", columns, rows, left=("layer", *around, "SFU"))
+
+
+def _operations(by_phase: dict[Phase, int]) -> list[str]:
+    return [f"{by_phase[phase] / 1e6:.2f}" if phase in by_phase else "-" for phase in Phase]
 
 
 def percent(share: float) -> str:

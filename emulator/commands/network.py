@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 
 from ..errors import InputError
 from ..network import load_network, zoo
+from ..operator_graph import operator_graph
 from ..tables import layer_rows, table
 
 
@@ -28,6 +30,26 @@ def show_network(name: str) -> None:
     found = load_network(name)
     layer_rows(found)
     print(f"{found.macs / 1e6:.2f} MMAC a forward pass, {found.parameters} parameters, {found.classes} classes")
+
+
+def graph_as_json(name: str) -> None:
+    """Print a network's operator graph: operators with their operations for a sample, edges with their shapes.
+
+    Raises:
+        InputError: there is no such network.
+    """
+    network = load_network(name)
+    graph = operator_graph(network)
+    operators = [{"layer": of.layer, "phase": of.phase.value, "operations": of.operations} for of in graph.operators]
+    edges = [{"from": str(edge.source), "to": str(edge.target), "shape": edge.shape} for edge in graph.edges]
+    found = {
+        "network": network.name,
+        "parameters": network.parameters,
+        "operations": graph.operations,
+        "operators": operators,
+        "edges": edges,
+    }
+    print(json.dumps(found, indent=2))
 
 
 def describe_network(name: str, out: str | None) -> None:

@@ -1,0 +1,96 @@
+"""The operator graph: what training computes, how much, and what goes from where to where (FPDeep, sections 3.1, 3.2).
+
+"Each node o_i is an operator, and each edge (o_i, o_j) is a tensor that is an output of o_i and an input of o_j. Each
+node has a weight Op(o_m)." Here each layer has three operators, FP, EB and PG. Seen coarsely a layer is one node, and
+the graph runs one way; the mapping cuts it there, and then along channels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from .layers import Network, Shape
+
+OPERATIONS_PER_MAC = 2
+"""A multiply and an add."""
+
+
+class Phase(enum.Enum):
+    """What training does in a layer: forward propagation, error back-propagation, parameter gradients."""
+
+    FP = "FP"
+    EB = "EB"
+    PG = "PG"
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """One phase of a layer, and its operations for one sample."""
+
+    layer: str
+    phase: Phase
+    operations: int
+
+    def __str__(self) -> str:
+        return f"{self.phase.value} of {self.layer}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Edge:
+    """Maps (channels, rows, columns) that one operator makes and another takes."""
+
+    source: Operator
+    target: Operator
+    shape: Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorGraph:
+    """All operators in the order of the layers, and all edges."""
+
+    operators: tuple[Operator, ...]
+    edges: tuple[Edge, ...]
+
+    @property
+    def operations(self) -> int:
+        """Of one sample's training step."""
+        return sum(operator.operations for operator in self.operators)
+
+    def layer_operations(self, layer: str) -> dict[Phase, int]:
+        """The weight of a node of the coarse graph, by phase."""
+        return {operator.phase: operator.operations for operator in self.operators if operator.layer == layer}
+
+
+def operator_graph(network: Network) -> OperatorGraph:
+    """The operators of a training step.
+
+    FP takes what the layers before made; so does PG, with the output errors that EB of the layers behind makes. A layer
+    that takes images alone has no EB. The loss, whose outputs and errors meet at the end, is no operator.
+    """
+    operators = {
+        (layer.index, phase): Operator(layer.name, phase, OPERATIONS_PER_MAC * layer.macs)
+        for layer in network.layers
+        for phase in Phase
+        if phase is not Phase.EB or layer.needs_errors
+    }
+    makers = _makers(network)
+    edges = []
+    for layer in network.layers:
+        for maker in sorted(makers[layer.reads.number]):
+            fp = operators[maker, Phase.FP]
+            edges += [Edge(fp, operators[layer.index, phase], layer.input) for phase in (Phase.FP, Phase.PG)]
+            for phase in (Phase.EB, Phase.PG):
+                if (maker, phase) in operators:
+                    edges.append(Edge(operators[layer.index, Phase.EB], operators[maker, phase], layer.input))
+    return OperatorGraph(tuple(operators.values()), tuple(edges))
+
+
+def _makers(network: Network) -> dict[int, set[int]]:
+    """For each tensor the layers whose outputs come into it through SFUs."""
+    makers: dict[int, set[int]] = {0: set()}
+    for layer in network.layers:
+        makers[layer.makes.number] = {layer.index}
+        for step in layer.sfu:
+            makers[step.makes.number] = set().union(*(makers[tensor.number] for tensor in step.reads))
+    return makers
