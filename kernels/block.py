@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .native import Kind
+from .store import Kind
 
 _ITEM_BYTES = 8
 

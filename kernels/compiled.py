@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import store
-from .native import Code, entry, kinds_of
+from .native import entry, kinds_of
+from .store import Code
 
 _say: contextvars.ContextVar[Callable[[], None]] = contextvars.ContextVar("say", default=lambda: None)
 

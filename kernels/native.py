@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import functools
 import struct
 from collections.abc import Callable
@@ -17,26 +16,10 @@ from typing import Any
 import numpy as np
 
 from . import store
-
-Kind = str | list[Any]
-"""A number's name; "float32 1", an array's item type and dimensions; or a list, for a tuple."""
+from .store import Code, Kind
 
 _FORMATS = {"int64": "q", "float32": "f4x", "float64": "d", "bool": "?7x"}
 _RESULTS: dict[str, Any] = {"none": ctypes.c_void_p, "int64": ctypes.c_int64, "bool": ctypes.c_bool}
-
-
-@dataclasses.dataclass(frozen=True)
-class Code:
-    """A kernel's machine code: an object file, its function's name, and the kinds of arguments and result.
-
-    The function is compiled by Numba from one of the block's address: it takes that, after the addresses of the result
-    and of what went wrong, and returns 0 where nothing did.
-    """
-
-    symbol: str
-    arguments: list[Kind]
-    result: str
-    image: bytes
 
 
 def kinds_of(arguments: tuple[Any, ...]) -> list[Kind]:

@@ -7,6 +7,7 @@ and a file appears at once and whole. One that a full disk or a power cut has da
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import importlib.util
@@ -17,19 +18,31 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .native import Code
+from typing import Any
 
 SETTING = "NUMBA_CACHE_DIR"
 _HERE = pathlib.Path(__file__).parent
 
+Kind = str | list[Any]
+"""A number's name; "float32 1", an array's item type and dimensions; or a list, for a tuple."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """A kernel's machine code: an object file, its function's name, and the kinds of arguments and result.
+
+    The function is compiled by Numba from one of the block's address: it takes that, after the addresses of the result
+    and of what went wrong, and returns 0 where nothing did.
+    """
+
+    symbol: str
+    arguments: list[Kind]
+    result: str
+    image: bytes
+
 
 def find(name: str) -> Code | None:
     """A kernel's code, if it was compiled before."""
-    from .native import Code
-
     for place in _places():
         try:
             head, _, image = (place / _file_name(name)).read_bytes().partition(b"\n")

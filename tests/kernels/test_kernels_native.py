@@ -12,7 +12,7 @@ import pytest
 
 from emuchain.kernels import store
 from emuchain.kernels.compiled import announced, compiled
-from emuchain.kernels.native import Code
+from emuchain.kernels.store import Code
 
 PROGRAM = """
 import json, sys
