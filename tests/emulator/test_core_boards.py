@@ -85,7 +85,7 @@ def test_bad_boards(tmp_path: Path, case: str) -> None:
 def test_engines_may_take_a_share_of_the_dsps() -> None:
     board = load_cluster("vc709").board(0)
     assert board.dsp == 3600
-    assert board.multipliers == 2988  # 0.83 of them
+    assert board.multipliers == 2998  # 0.833 of them
     assert dataclasses.replace(board, dsp_share=1.0, lut_multipliers=12).multipliers == 3612
 
 
