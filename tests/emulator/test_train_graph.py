@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -207,3 +208,18 @@ def test_moving_averages(small_cifar: Path) -> None:
     mean, variance = y.mean((0, 2, 3)).numpy(), y.var((0, 2, 3), unbiased=False).numpy()
     assert weights["conv1"]["mean"] == pytest.approx(0.1 * mean, rel=1e-4, abs=1e-6)
     assert weights["conv1"]["variance"] == pytest.approx(0.9 + 0.1 * variance, rel=1e-4)
+
+
+@pytest.mark.parametrize(("name", "ranks", "devices"), [("resnet8-cifar", 3, 3), ("inception-cifar", 2, 7)])
+def test_ranks(  # type: ignore[no-untyped-def]  # mpiexec is a fixture
+    mpiexec, small_cifar: Path, tmp_path: Path, name: str, ranks: int, devices: int
+) -> None:
+    out = tmp_path / "run.h5"
+    flags = {"network": name, "data": str(small_cifar), "samples": SAMPLES, "test-samples": 7, "batch": BATCH}
+    flags |= {"micro-batch": 5, "schedule": "sync", "seed": 2, "devices": devices, "out": str(out)}
+    words = [word for key, value in flags.items() for word in (f"--{key}", str(value))]
+    mpiexec(ranks, ["-m", "emuchain", "train", *words], timeout=300)
+    expected, _ = trained(name, small_cifar, devices=1)
+    with h5py.File(out) as file:
+        found = {layer: {n: array[()] for n, array in arrays.items()} for layer, arrays in file["weights"].items()}
+    assert bits(found) == bits({layer: dict(sorted(arrays.items())) for layer, arrays in expected.items()})
