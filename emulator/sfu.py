@@ -13,13 +13,13 @@ import numpy as np
 from ..kernels import bias, relu
 from ..kernels.arena import Arena
 from .act_ram import ActRam
+from .batch_norm import BatchNormUnit
 from .layers import Add, BatchNorm, Concat, Dropout, Layer, Lrn, Pool, Relu, SfuOperation, SfuStep
 from .parameter import Parameter, Sgd
 from .schedule import Portion
 from .sfu_units import (
     AddUnit,
     AveragePoolUnit,
-    BatchNormUnit,
     ConcatUnit,
     Data,
     DropoutUnit,
