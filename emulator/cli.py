@@ -1,4 +1,5 @@
-"""The command line: `emuchain train | simulate | show | schedule | network | compare | topology | data | bench`.
+"""The command line: `emuchain train | simulate | show | schedule | network | compare | topology | plan |
+validate | data | bench`.
 
 Everything that is the user's to mend ends here as one line, from rank 0, and exit status 2 on every rank. Rank 0 alone
 reads the arguments (`command_line.py`); the others do what it says, and import no more than that takes.

@@ -11,6 +11,7 @@ from .. import __version__
 from .commands.bench import bench
 from .commands.compare import compare, topology
 from .commands.kernels import settle
+from .commands.validate import validate
 from .data.cli import data
 from .errors import InputError
 from .flags import ConfiguredCommand, PlanningCommand
@@ -159,3 +160,4 @@ commands.add_command(bench)
 commands.add_command(compare)
 commands.add_command(data)
 commands.add_command(topology)
+commands.add_command(validate)

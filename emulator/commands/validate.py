@@ -1,0 +1,152 @@
+"""`emuchain validate PAPER`: what a paper published beside what comes out here."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .kernels import settle
+
+if TYPE_CHECKING:
+    from ..validate import Claim, Result
+
+_WIDEST = 48
+
+
+@click.command()
+@click.argument("paper")
+@click.option("--only", default="", metavar="PREFIX", help="Claims whose ids begin so: fpdeep-t6, or t6.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all claims.")
+@click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as docs/validation.md has them.")
+@click.option(
+    "--pictures", type=click.Path(path_type=pathlib.Path), metavar="DIR", help="Draw the paper's figures there."
+)
+@click.option(
+    "--runs",
+    type=click.Path(path_type=pathlib.Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Results files (RUN.h5) for the picture of convergence.",
+)
+def validate(
+    paper: str, only: str, as_json: bool, markdown: bool, pictures: pathlib.Path | None, runs: pathlib.Path | None
+) -> None:
+    """A paper's claims, run: published, ours, deviation, verdict. PAPER is fpdeep.
+
+    The exit status is 0 whatever the verdicts.
+    """
+    settle()
+    from ..validate import select
+
+    claims = select(paper, only)
+    if pictures is not None:
+        from ..validate.pictures import draw_all
+
+        for path in draw_all(pictures, runs):
+            print(f"drawn: {path}", file=sys.stderr)
+    results = _run(paper, claims)
+    if as_json:
+        print(json.dumps([_as_json(result) for result in results], indent=2))
+    elif markdown:
+        print("\n".join(markdown_tables(results)))
+    else:
+        _print_tables(paper, results)
+
+
+def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
+    from ..validate import validate as run
+
+    def named(claim: Claim | None) -> str:
+        return claim.id if claim else ""
+
+    with click.progressbar(
+        claims, label="measuring", file=sys.stderr, item_show_func=named, hidden=not sys.stderr.isatty()
+    ) as shown:
+        return list(run(paper, shown))
+
+
+def _print_tables(paper: str, results: Sequence[Result]) -> None:
+    from ..tables import table
+
+    ran = [result for result in results if result.claim.expect is not None]
+    rows = [[_cut(cell) for cell in _cells(result)] for result in ran]
+    if rows:
+        table(f"What {paper} published, and what comes out here", COLUMNS, rows, left=("claim", "published", "ours"))
+    for result in ran:
+        if not result.verdict.is_good:
+            why = result.claim.explanation
+            print(f"{result.claim.id}: {result.verdict.value}{f' ({result.how})' if result.how else ''}. {why or ''}")
+    idle = [result for result in results if result.claim.expect is None]
+    for reason, count in Counter(result.how for result in idle).items():
+        names = [result.claim.id for result in idle if result.how == reason]
+        print(f"not run: {names[0]}{f' and {count - 1} more' if count > 1 else ''}: {reason}")
+    print(summary(results))
+
+
+COLUMNS = ("claim", "published", "ours", "deviation", "verdict")
+
+
+def _cells(result: Result) -> list[str]:
+    claim = result.claim
+    deviation = "" if result.deviation is None else f"{100 * result.deviation:+.1f} %"
+    return [
+        claim.id,
+        f"{_shown(claim.value)} {claim.unit}".strip(),
+        _shown(result.ours),
+        deviation,
+        result.verdict.value,
+    ]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def _shown(value: Any) -> str:
+    """A figure to four significant digits, a list with commas."""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(f"[{_shown(each)}]" if isinstance(each, list) else _shown(each) for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def summary(results: Sequence[Result]) -> str:
+    """How many of each verdict."""
+    counts = Counter(result.verdict.value for result in results)
+    return f"{len(results)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+
+
+def markdown_tables(results: Sequence[Result]) -> list[str]:
+    """The claims that were run, and the others with the reasons, as lines of Markdown."""
+    lines = [f"| {' | '.join(COLUMNS)} | how |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for result in results:
+        if result.claim.expect is not None:
+            lines.append("| " + " | ".join(_escaped(cell) for cell in [*_cells(result), result.how]) + " |")
+    lines += ["", summary(results), "", "| not run | because |", "|---|---|"]
+    idle = [result for result in results if result.claim.expect is None]
+    for reason in dict.fromkeys(result.how for result in idle):
+        names = ", ".join(result.claim.id for result in idle if result.how == reason)
+        lines.append(f"| {names} | {_escaped(reason)} |")
+    return lines
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def _as_json(result: Result) -> dict[str, Any]:
+    claim = result.claim
+    return {
+        **claim.model_dump(mode="json", exclude={"expect"}),
+        "expect": claim.expect.model_dump(mode="json", exclude_none=True) if claim.expect else None,
+        "ours": result.ours,
+        "how": result.how if claim.expect else None,
+        "deviation": result.deviation,
+        "verdict": result.verdict.value,
+    }

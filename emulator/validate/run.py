@@ -1,0 +1,75 @@
+"""All claims of a paper, measured and judged one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from ..errors import InputError
+from . import (
+    arithmetic,
+    datapaths,
+    engines,
+    methods,
+    partitioning,
+    pipeline,
+    resources,
+    scaling,
+    throughput,
+    topologies,
+)
+from .claim import Claim, Value, load_claims
+from .judge import Verdict, judge
+from .measure import Measure
+
+_TOPICS = (
+    throughput,
+    scaling,
+    resources,
+    partitioning,
+    methods,
+    topologies,
+    pipeline,
+    datapaths,
+    engines,
+    arithmetic,
+)
+
+MEASURES: Mapping[str, Mapping[str, Measure]] = {
+    "fpdeep": {name: measure for topic in _TOPICS for name, measure in topic.MEASURES.items()}
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A claim with what was measured, how, its deviation as a share (of values alone), and the verdict."""
+
+    claim: Claim
+    ours: Value
+    how: str
+    deviation: float | None
+    verdict: Verdict
+
+
+def select(paper: str, prefix: str = "") -> list[Claim]:
+    """The claims of a paper whose ids begin so, with or without the paper's name.
+
+    Raises:
+        InputError: no such paper, or no such claim.
+    """
+    claims = load_claims(paper)
+    chosen = [c for name, c in claims.items() if name.startswith((prefix, f"{paper}-{prefix}"))]
+    if not chosen:
+        raise InputError(f"`--only` {prefix}: no claim of {paper} begins so; the first is {next(iter(claims))}")
+    return chosen
+
+
+def validate(paper: str, claims: Iterable[Claim]) -> Iterator[Result]:
+    """Measure and judge claims of a paper, each when it is asked for."""
+    for claim in claims:
+        if claim.expect is None:
+            yield Result(claim, None, claim.not_run or "", None, Verdict.NOT_RUN)
+            continue
+        measured = MEASURES[paper][claim.id]()
+        verdict, deviation = judge(claim.expect, measured.ours)
+        yield Result(claim, measured.ours, measured.how, deviation, verdict)
