@@ -71,21 +71,39 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
 
 
 def _print_tables(paper: str, results: Sequence[Result]) -> None:
+    from rich.markup import escape
+
     from ..tables import table
 
     ran = [result for result in results if result.claim.expect is not None]
-    rows = [[_cut(cell) for cell in _cells(result)] for result in ran]
+    rows = [[escape(_cut(cell)) for cell in _cells(result)] for result in ran]
     if rows:
         table(f"What {paper} published, and what comes out here", COLUMNS, rows, left=("claim", "published", "ours"))
-    for result in ran:
-        if not result.verdict.is_good:
-            why = result.claim.explanation
-            print(f"{result.claim.id}: {result.verdict.value}{f' ({result.how})' if result.how else ''}. {why or ''}")
-    idle = [result for result in results if result.claim.expect is None]
-    for reason, count in Counter(result.how for result in idle).items():
-        names = [result.claim.id for result in idle if result.how == reason]
-        print(f"not run: {names[0]}{f' and {count - 1} more' if count > 1 else ''}: {reason}")
+    for why, differing in _by_explanation(results).items():
+        measured = [f"{each.claim.id}{f' ({each.how})' if each.how else ''}" for each in differing]
+        print(f"{'; '.join(measured)}: {why}")
+    for reason, left_out in _by_reason(results).items():
+        more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        print(f"not run: {left_out[0].claim.id}{more}: {reason}")
     print(summary(results))
+
+
+def _by_explanation(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The claims that were not confirmed."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        if result.claim.expect is not None and not result.verdict.is_good:
+            found.setdefault(result.claim.explanation or "not explained", []).append(result)
+    return found
+
+
+def _by_reason(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The claims that were not run."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        if result.claim.not_run is not None:
+            found.setdefault(result.claim.not_run, []).append(result)
+    return found
 
 
 COLUMNS = ("claim", "published", "ours", "deviation", "verdict")
@@ -128,11 +146,11 @@ def markdown_tables(results: Sequence[Result]) -> list[str]:
     for result in results:
         if result.claim.expect is not None:
             lines.append("| " + " | ".join(_escaped(cell) for cell in [*_cells(result), result.how]) + " |")
-    lines += ["", summary(results), "", "| not run | because |", "|---|---|"]
-    idle = [result for result in results if result.claim.expect is None]
-    for reason in dict.fromkeys(result.how for result in idle):
-        names = ", ".join(result.claim.id for result in idle if result.how == reason)
-        lines.append(f"| {names} | {_escaped(reason)} |")
+    lines += ["", summary(results)]
+    for title, found in (("not confirmed", _by_explanation(results)), ("not run", _by_reason(results))):
+        if found:
+            lines += ["", f"| {title} | because |", "|---|---|"]
+            lines += [f"| {', '.join(each.claim.id for each in of)} | {_escaped(why)} |" for why, of in found.items()]
     return lines
 
 
