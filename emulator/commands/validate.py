@@ -79,7 +79,7 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
     rows = [[escape(_cut(cell)) for cell in _cells(result)] for result in ran]
     if rows:
         table(f"What {paper} published, and what comes out here", COLUMNS, rows, left=("claim", "published", "ours"))
-    for why, differing in _by_explanation(results).items():
+    for why, differing in _by_explanation(results, confirmed=False).items():
         measured = [f"{each.claim.id}{f' ({each.how})' if each.how else ''}" for each in differing]
         print(f"{'; '.join(measured)}: {why}")
     for reason, left_out in _by_reason(results).items():
@@ -88,12 +88,14 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
     print(summary(results))
 
 
-def _by_explanation(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The claims that were not confirmed."""
+def _by_explanation(results: Sequence[Result], *, confirmed: bool) -> dict[str, list[Result]]:
+    """The claims that were not confirmed; or those that were and yet want a word."""
     found: dict[str, list[Result]] = {}
     for result in results:
-        if result.claim.expect is not None and not result.verdict.is_good:
+        if result.claim.expect is not None and result.verdict.is_good is confirmed:
             found.setdefault(result.claim.explanation or "not explained", []).append(result)
+    if confirmed:
+        found.pop("not explained", None)
     return found
 
 
@@ -147,9 +149,14 @@ def markdown_tables(results: Sequence[Result]) -> list[str]:
         if result.claim.expect is not None:
             lines.append("| " + " | ".join(_escaped(cell) for cell in [*_cells(result), result.how]) + " |")
     lines += ["", summary(results)]
-    for title, found in (("not confirmed", _by_explanation(results)), ("not run", _by_reason(results))):
+    groups = {
+        "not confirmed": _by_explanation(results, confirmed=False),
+        "confirmed, but": _by_explanation(results, confirmed=True),
+        "not run": _by_reason(results),
+    }
+    for title, found in groups.items():
         if found:
-            lines += ["", f"| {title} | because |", "|---|---|"]
+            lines += ["", f"| {title} | |", "|---|---|"]
             lines += [f"| {', '.join(each.claim.id for each in of)} | {_escaped(why)} |" for why, of in found.items()]
     return lines
 

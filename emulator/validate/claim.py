@@ -15,6 +15,7 @@ explanation = "..."                        # why ours differs, if it does
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -75,6 +76,14 @@ class Claim(Model):
 
 class _Claims(Model):
     claim: list[Claim]
+
+    @pydantic.model_validator(mode="after")
+    def _once(self) -> _Claims:
+        counts = Counter(claim.id for claim in self.claim)
+        for name, count in counts.items():
+            if count > 1:
+                raise ValueError(f"{name}: stands here {count} times")
+        return self
 
 
 def papers() -> list[str]:
