@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.commands.validate import markdown_tables
 from emuchain.emulator.errors import InputError
-from emuchain.emulator.mapping import DataPath, Mapping
+from emuchain.emulator.mapping import DataPath, Mapping, partition, streams
+from emuchain.emulator.network import load_network
 from emuchain.emulator.validate import (
     Claim,
     Expect,
@@ -30,6 +32,7 @@ from emuchain.emulator.validate import (
     partitioning,
     pipeline,
     resources,
+    scaling,
     select,
     validate,
 )
@@ -147,6 +150,22 @@ def test_ids_begin_so() -> None:
     for paper, prefix in (("fpdeep", "t4-x"), ("other", "")):
         with pytest.raises(InputError):
             select(paper, prefix)
+
+
+@pytest.mark.parametrize(("name", "link_gbps"), [("vgg16", 20), ("alexnet", 30)])
+def test_a_linear_limit_is_where_links_begin_to_hold_back(name: str, link_gbps: float) -> None:
+    limit = scaling.linear_limit(name, link_gbps)
+    assert 2 < limit < 40
+    for devices in range(2, limit + 2):
+        mapping = partition(load_network(name), load_cluster("vc709"), devices)
+        most = max(
+            sum(stream.sample_bytes for stream in streams(mapping, link) if stream.path.is_forward is forward)
+            for link in range(devices - 1)
+            for forward in (True, False)
+        )
+        assert mapping.balance is not None
+        link_is_slower = 8e3 * most / link_gbps > mapping.balance.slowest_ps
+        assert link_is_slower == (devices == limit + 1)
 
 
 Patch = Callable[[pytest.MonkeyPatch], None]

@@ -84,15 +84,9 @@ def run_of(network: str, schedule: str) -> Record:
     history = {**history_table([]), "epoch": np.array([1, 2]), "test_accuracy": np.array([0.5, 0.6])}
     history = {name: column if len(column) else np.zeros(2) for name, column in history.items()}
     config = Config.model_validate({"network": network, "schedule": schedule})
-    return Record(
-        config_attributes(config, 4, 100),
-        {"network": ""},
-        {"emuchain": "0"},
-        history,
-        device_table(None),
-        link_table(None),
-        {"fc": {}},
-    )
+    attributes, texts = config_attributes(config, 4, 100), {"network": ""}
+    tables = history, device_table(None), link_table(None)
+    return Record(attributes, texts, {"emuchain": "0"}, *tables, {"fc": {}})
 
 
 def test_convergence_is_drawn_from_runs(tmp_path: Path) -> None:
