@@ -32,7 +32,7 @@ def _shares(name: str, kind: str) -> list[float]:
 
 def _dsp() -> Measured:
     means = [sum(_shares(name, "dsp")) / len(_shares(name, "dsp")) for name in NETWORKS]
-    return Measured(means, "means over 14 FPGAs; engines may take `dsp_share` = 0.83, which is data of the board")
+    return Measured(means, "means over 14 FPGAs; engines may take `dsp_share` of a board, which is data")
 
 
 def _dsp_balance() -> Measured:
