@@ -17,10 +17,3 @@ class Measured:
 
 
 Measure = Callable[[], Measured]
-
-
-def rounded(value: Value, digits: int = 4) -> Value:
-    """The same to so many significant digits, for people."""
-    if isinstance(value, (list, tuple)):
-        return [rounded(each, digits) for each in value]
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value

@@ -29,9 +29,9 @@ from emuchain.emulator.validate import (
     engines,
     evidence,
     load_claims,
+    memory,
     partitioning,
     pipeline,
-    resources,
     scaling,
     select,
     validate,
@@ -142,6 +142,16 @@ def test_the_document_has_all_claims_and_the_figures_of_today(results: dict[str,
     assert [row for row in table if row not in text.splitlines()] == []
 
 
+@pytest.mark.slow
+def test_all_measures_explain_themselves_and_stand_in_the_document() -> None:
+    rounding = {*arithmetic.MEASURES, "fpdeep-partition-poly"}
+    found = list(validate("fpdeep", CLAIMS.values()))
+    assert [r.claim.id for r in found if r.claim.expect and not (r.verdict.is_good or r.claim.explanation)] == []
+    text = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
+    rows = markdown_tables([result for result in found if result.claim.id not in rounding])
+    assert [row for row in rows if row not in text.splitlines() and " claims: " not in row] == []
+
+
 def test_ids_begin_so() -> None:
     names = [claim.id for claim in select("fpdeep", "t4")]
     assert names == [f"fpdeep-t4-{method}" for method in ("dp", "lp", "mp", "hp")]
@@ -225,18 +235,18 @@ def slow_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def shallow_banks(patch: pytest.MonkeyPatch) -> None:
-    memory = resources.parameter_memory
+    original = memory.parameter_memory
     patch.setattr(
-        resources,
+        memory,
         "parameter_memory",
-        lambda *a: dataclasses.replace(memory(*a), bytes=2 * memory(*a).bytes, banks=3 * memory(*a).banks),
+        lambda *a: dataclasses.replace(original(*a), bytes=2 * original(*a).bytes, banks=3 * original(*a).banks),
     )
 
 
 def fewer_in_flight_first(patch: pytest.MonkeyPatch) -> None:
     planned = evidence.plan("vgg16")
     steady = dataclasses.replace(planned.steady, in_flight=planned.steady.in_flight[::-1])
-    patch.setattr(resources, "plan", lambda name: dataclasses.replace(planned, steady=steady))
+    patch.setattr(memory, "plan", lambda name: dataclasses.replace(planned, steady=steady))
 
 
 def no_updates(patch: pytest.MonkeyPatch) -> None:
