@@ -22,6 +22,10 @@ from ..servers import Bottleneck, find_bottleneck
 from ..timing import Timing
 
 NETWORKS = ("alexnet", "vgg16", "vgg19")
+"""By the paper's names."""
+ZOO = {"alexnet": "alexnet-darknet", "alexnet-krizhevsky": "alexnet"}
+"""Which network of the zoo a name stands for, where not the one of that name. FPDeep trained with Darknet (section 6.4),
+whose AlexNet pools with padding; Krizhevsky's is shown beside it."""
 DEVICES = 15
 """FPDeep, section 6.3.1."""
 LINK_GBPS, WIDE_LINK_GBPS = 150, 250
@@ -38,8 +42,8 @@ BALANCED = ("vgg16-cifar", 24)
 
 @functools.cache
 def network(name: str) -> Network:
-    """A network of the zoo."""
-    return load_network(name)
+    """One of the paper's, or another of the zoo."""
+    return load_network(ZOO.get(name, name))
 
 
 @functools.cache
@@ -83,7 +87,7 @@ def plan(
     name: str, devices: int = DEVICES, batch: int = 64, schedule: str = "fpdeep", latency_ns: float = 1000
 ) -> Plan:
     """As `emuchain simulate` plans."""
-    settings: dict[str, Any] = {"network": name, "devices": devices, "batch": batch, "schedule": schedule}
+    settings: dict[str, Any] = {"network": ZOO.get(name, name), "devices": devices, "batch": batch, "schedule": schedule}
     return make_plan(Config(**settings), 1, {"link.latency_ns": latency_ns})
 
 

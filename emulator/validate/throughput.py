@@ -26,19 +26,19 @@ def published(claim: str) -> float:
 
 
 def _gops(name: str) -> Measured:
-    return Measured(convolutions(name).gops_per_fpga, _darknet(name, lambda form: convolutions(form).gops_per_fpga))
+    return Measured(convolutions(name).gops_per_fpga, _beside(name, lambda form: convolutions(form).gops_per_fpga))
 
 
 def _gop_per_j(name: str) -> Measured:
-    return Measured(_energy(name), _darknet(name, _energy))
+    return Measured(_energy(name), _beside(name, _energy))
 
 
 def _hours(name: str) -> Measured:
-    return Measured(report(name).epoch_hours(IMAGES), _darknet(name, lambda form: report(form).epoch_hours(IMAGES)))
+    return Measured(report(name).epoch_hours(IMAGES), _beside(name, lambda form: report(form).epoch_hours(IMAGES)))
 
 
-def _darknet(name: str, measure: Callable[[str], float]) -> str:
-    return f"alexnet-darknet: {measure('alexnet-darknet'):.4g}" if name == "alexnet" else ""
+def _beside(name: str, measure: Callable[[str], float]) -> str:
+    return f"Krizhevsky's: {measure('alexnet-krizhevsky'):.4g}" if name == "alexnet" else ""
 
 
 def _energy(name: str) -> float:
