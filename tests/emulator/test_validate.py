@@ -162,7 +162,7 @@ def test_ids_begin_so() -> None:
             select(paper, prefix)
 
 
-@pytest.mark.parametrize(("name", "link_gbps"), [("vgg16", 20), ("alexnet", 30)])
+@pytest.mark.parametrize(("name", "link_gbps"), [("vgg16", 20), ("alexnet-darknet", 30)])
 def test_a_linear_limit_is_where_links_begin_to_hold_back(name: str, link_gbps: float) -> None:
     limit = scaling.linear_limit(name, link_gbps)
     assert 2 < limit < 40
