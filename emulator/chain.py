@@ -11,13 +11,13 @@ from ..comm.message import Format, Message
 from ..comm.mpi import Receiver, Sender
 from ..comm.throttle import Gate
 from ..kernels.arena import Arena
-from .balanced import NoBpram, Stored
-from .device import Device, Epoch
-from .ends import Head, NoHead, NoImages, Source, Tally
+from .device.balanced import NoBpram, Stored
+from .device.device import Device, Epoch
+from .device.ends import Head, NoHead, NoImages, Source, Tally
+from .device.numerics import NoNumerics, Numerics
+from .device.ports import Outlet
 from .mapping import DataPath, Lane, Stream
 from .mapping.balancing import Loan
-from .numerics import NoNumerics, Numerics
-from .ports import Outlet
 from .schedule import Action
 from .timing import Timing
 

@@ -26,9 +26,9 @@ import pydantic
 
 from . import shelf
 from .boards import Board, Cluster, Link
-from .description import NotNegative, Positive
 from .errors import InputError
 from .mapping.resources import lut_multipliers
+from .network.description import NotNegative, Positive
 from .validation import Model, read_toml, validate
 
 Megahertz = Annotated[float, pydantic.Field(ge=0.001, le=1e6, allow_inf_nan=False)]

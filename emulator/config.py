@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from .description import Positive
 from .errors import InputError
+from .network.description import Positive
 from .settings import Settings
 from .validation import Model, read_toml, validate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from .device import Device
+from .device.device import Device
 from .mapping import DataPath, Lane
 from .mapping.memory import slice_memory
 from .timing import Timing

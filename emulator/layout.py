@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from .boards import Board, Cluster
-from .layers import Network
 from .mapping import Slice, SliceEngines
 from .mapping.balancing import COPIES, Balancing
 from .mapping.memory import Buffer, SliceMemory, parameter_memory, slice_memory
 from .mapping.resources import Resources, bram_bytes, lut_bytes, resources, transceivers_used
+from .network.layers import Network
 from .placement import place
 from .timing import Timing
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from .boards import Cluster
 from .errors import InputError
-from .layers import Network
 from .mapping import Mapping, Slice, partition
 from .mapping.balancing import COPIES, Balancing, balance, balance_evenly
 from .mapping.memory import parameter_memory, slice_memory
 from .mapping.traffic import VALUE_BYTES
+from .network.layers import Network
 from .steady import find_steady
 from .timing import Timing
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from .boards import Cluster
 from .errors import InputError
-from .layers import Network
 from .mapping import Mapping, partition
+from .network.layers import Network
 from .placement import place
 from .schedule import Schedule, dry_run, fpdeep, sync
 from .steady import Steady, find_steady
@@ -53,7 +53,7 @@ def make_plan(config: Config, ranks: int, cluster_changes: dict[str, object] | N
         InputError: something does not fit.
     """
     from .cluster import load_cluster
-    from .network import load_network
+    from .network.load import load_network
 
     network = load_network(config.network)
     cluster = load_cluster(config.cluster, cluster_changes)

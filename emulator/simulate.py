@@ -8,9 +8,9 @@ import numpy as np
 
 from ..comm.host import run
 from .chain import Placement, Wiring, build
-from .device import Epoch
+from .device.device import Epoch
+from .device.parameter import Sgd
 from .figures import Figures, count, figures
-from .parameter import Sgd
 from .plan import Plan
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..comm.host import run
 from .chain import Placement, Wiring, build
-from .device import Epoch, Trace
-from .parameter import Sgd
+from .device.device import Epoch, Trace
+from .device.parameter import Sgd
 from .schedule import Action, Kind, Lags, cut_samples
 from .timing import Timing
 

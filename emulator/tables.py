@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 
 from .figures import PHASES, Figures
-from .layers import Network
 from .mapping import DataPath
-from .operator_graph import Phase, operator_graph
+from .network.layers import Network
+from .network.operator_graph import Phase, operator_graph
 from .terminal import is_terminal, terminal_width
 from .units import format_bytes, format_time_ps
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ..comm.clock import Server, Times
 from .boards import Board, Cluster, Link
-from .layers import Layer, Pool, SfuStep
 from .mapping import Engines, Lane, Mapping, Slice, SliceEngines, Stream, allocate, streams
 from .mapping.balancing import Loan, loan_streams
+from .network.layers import Layer, Pool, SfuStep
 
 RowMap = NDArray[np.int64]
 

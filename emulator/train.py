@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from ..comm.host import Pump, run
 from ..comm.ranks import Ranks
 from ..kernels.arena import Arena
-from .balanced import Bpram
 from .chain import Chain, Placement, Wiring, build
 from .data.dataset import Dataset
-from .device import Epoch
-from .ends import Head, ImageSource, NoHead, NoImages, SoftmaxHead, Source, Tally, epoch_order
+from .device.balanced import Bpram
+from .device.device import Epoch
+from .device.ends import Head, ImageSource, NoHead, NoImages, SoftmaxHead, Source, Tally, epoch_order
+from .device.numerics import SliceNumerics
+from .device.parameter import Sgd
 from .errors import InputError
 from .figures import DeviceCounts, Figures, count, figures
 from .mapping import Cut, Slice
 from .mapping.balancing import Loan
-from .numerics import SliceNumerics
-from .parameter import Sgd
 from .plan import Plan
 from .schedule import cut_samples
 

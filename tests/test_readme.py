@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from emuchain.emulator.description import Description, Node
+from emuchain.emulator.network.description import Description, Node
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND_TIMEOUT_S = 240

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..layers import Layer
 from ..mapping import Slice, engines_in_turn
 from ..mapping.partition import cut_channels
+from ..network.layers import Layer
 from .outcome import Outcome
 from .workload import Workload, input_bytes, output_bytes, parameter_bytes
 

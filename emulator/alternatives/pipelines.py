@@ -12,9 +12,9 @@ import math
 
 from ..boards import Board
 from ..errors import InputError
-from ..layers import Network
 from ..mapping import VALUE_BYTES, Mapping, Slice, allocate, partition
 from ..mapping.partition import cut_channels
+from ..network.layers import Network
 from ..steady import find_steady
 from ..timing import Timing
 from .outcome import Outcome

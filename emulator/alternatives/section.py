@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..errors import InputError
-from ..layers import Layer, Network, Tensor
+from ..network.layers import Layer, Network, Tensor
 
 
 def section(network: Network, first: str, last: str) -> Network:

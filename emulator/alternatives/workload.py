@@ -6,8 +6,8 @@ import dataclasses
 import math
 
 from ..boards import Cluster
-from ..layers import BatchNorm, Layer, Network
 from ..mapping import VALUE_BYTES
+from ..network.layers import BatchNorm, Layer, Network
 
 
 def weight_bytes(layer: Layer) -> int:

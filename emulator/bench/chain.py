@@ -24,7 +24,7 @@ from typing import Any
 
 from ..data.shapes import CLASSES, N_TRAIN, SHAPE
 from ..errors import InputError
-from ..network import load_network
+from ..network.load import load_network
 from .stopwatch import median_ratio
 from .torch_training import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY
 from .turns import Run, Turn

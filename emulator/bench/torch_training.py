@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..data.load import load
-from ..layers import Dropout, Layer, Lrn, Network, Pool, Relu, SfuStep
-from ..network import load_network
+from ..network.layers import Dropout, Layer, Lrn, Network, Pool, Relu, SfuStep
+from ..network.load import load_network
 
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.001, 0.9, 0.0005
 

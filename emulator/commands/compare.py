@@ -16,7 +16,7 @@ from .kernels import settle
 if TYPE_CHECKING:
     from ..alternatives import Comparison, Outcome, Topology
     from ..boards import Cluster
-    from ..layers import Network
+    from ..network.layers import Network
 
 
 class Counts(click.ParamType):
@@ -137,7 +137,7 @@ def topology(
 def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Cluster]:
     from ..alternatives import section
     from ..cluster import load_cluster
-    from ..network import load_network
+    from ..network.load import load_network
 
     found = load_network(network)
     if layers is not None:

@@ -6,8 +6,8 @@ import json
 import pathlib
 
 from ..errors import InputError
-from ..network import load_network, zoo
-from ..operator_graph import operator_graph
+from ..network.load import load_network, zoo
+from ..network.operator_graph import operator_graph
 from ..tables import layer_rows, table
 
 

@@ -18,7 +18,7 @@ import bisect
 import dataclasses
 from collections.abc import Sequence
 
-from ..layers import Layer
+from ..network.layers import Layer
 from .partition import Cut, Slice
 from .traffic import VALUE_BYTES, DataPath, Stream
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ..boards import Board, Cluster
 from ..errors import InputError
-from ..layers import Layer
+from ..network.layers import Layer
 from .slices import Cut, Mapping, Slice, cut_of
 
 

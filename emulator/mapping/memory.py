@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..layers import BatchNorm, Layer
+from ..network.layers import BatchNorm, Layer
 from .partition import Cut, Slice
 from .traffic import VALUE_BYTES
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from ..boards import Board, Cluster
 from ..errors import InputError
-from ..layers import Layer, Network
+from ..network.layers import Layer, Network
 from .coarse import coarse_shares
 from .engines import channel_demands
 from .fine import capacity, fastest, shares, spread

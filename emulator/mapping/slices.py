@@ -7,7 +7,7 @@ import enum
 import functools
 from collections.abc import Sequence
 
-from ..layers import Layer, Network
+from ..network.layers import Layer, Network
 
 ICP_FROM_CHANNELS = 16
 """Layers with fewer input channels are cut by output channels: "OCP is only used when the number of the input channel

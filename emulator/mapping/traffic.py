@@ -12,7 +12,7 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
-from ..layers import Shape
+from ..network.layers import Shape
 from .partition import Cut, Mapping
 
 VALUE_BYTES = 4

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..description import Description
-from ..graph import resolve
+from ..network.description import Description
+from ..network.graph import resolve
 from ..validation import validate
 from .measure import Measure, Measured
 

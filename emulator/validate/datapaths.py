@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 
 from ..cluster import changeable_keys
-from ..layers import Add, Concat
 from ..mapping import Cut, DataPath, Slice, Stream, partition
 from ..mapping.traffic import streams
+from ..network.layers import Add, Concat
 from .evidence import NETWORKS, cluster, network, timing
 from .measure import Measure, Measured
 

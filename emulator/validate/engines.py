@@ -7,9 +7,9 @@ from functools import partial
 
 from .. import shelf
 from ..cluster import board_types
-from ..layers import Layer
 from ..mapping import Engines, Slice, cut_channels
 from ..mapping.engines import channel_demands
+from ..network.layers import Layer
 from ..validation import read_toml
 from .evidence import NETWORKS, network, timing
 from .measure import Measure, Measured

@@ -12,10 +12,10 @@ from ..alternatives import Comparison, Workload, compare
 from ..boards import Cluster
 from ..cluster import load_cluster
 from ..config import Config
-from ..layers import Network
 from ..layout import Layout, lay_out
 from ..mapping import Mapping, Slice, idle_share, partition
-from ..network import load_network
+from ..network.layers import Network
+from ..network.load import load_network
 from ..plan import Plan, make_plan
 from ..report import Report, Throughput, make_report
 from ..servers import Bottleneck, find_bottleneck
@@ -24,8 +24,8 @@ from ..timing import Timing
 NETWORKS = ("alexnet", "vgg16", "vgg19")
 """By the paper's names."""
 ZOO = {"alexnet": "alexnet-darknet", "alexnet-krizhevsky": "alexnet"}
-"""Which network of the zoo a name stands for, where not the one of that name. FPDeep trained with Darknet (section 6.4),
-whose AlexNet pools with padding; Krizhevsky's is shown beside it."""
+"""Which network of the zoo a name stands for, where not the one of that name. FPDeep trained with Darknet (section
+6.4), whose AlexNet pools with padding; Krizhevsky's is shown beside it."""
 DEVICES = 15
 """FPDeep, section 6.3.1."""
 LINK_GBPS, WIDE_LINK_GBPS = 150, 250
@@ -87,7 +87,12 @@ def plan(
     name: str, devices: int = DEVICES, batch: int = 64, schedule: str = "fpdeep", latency_ns: float = 1000
 ) -> Plan:
     """As `emuchain simulate` plans."""
-    settings: dict[str, Any] = {"network": ZOO.get(name, name), "devices": devices, "batch": batch, "schedule": schedule}
+    settings: dict[str, Any] = {
+        "network": ZOO.get(name, name),
+        "devices": devices,
+        "batch": batch,
+        "schedule": schedule,
+    }
     return make_plan(Config(**settings), 1, {"link.latency_ns": latency_ns})
 
 

@@ -13,13 +13,13 @@ from emuchain.emulator.alternatives.comparison import rank
 from emuchain.emulator.alternatives.pipelines import whole_layers
 from emuchain.emulator.boards import Board, Cluster, Link
 from emuchain.emulator.config import Config
-from emuchain.emulator.description import Conv, Description, Fc, Softmax
 from emuchain.emulator.errors import InputError
-from emuchain.emulator.graph import resolve
-from emuchain.emulator.layers import Network
 from emuchain.emulator.mapping import Mapping, Slice, allocate
 from emuchain.emulator.mapping.partition import cut_channels
-from emuchain.emulator.network import load_network
+from emuchain.emulator.network.description import Conv, Description, Fc, Softmax
+from emuchain.emulator.network.graph import resolve
+from emuchain.emulator.network.layers import Network
+from emuchain.emulator.network.load import load_network
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.simulate import simulate
 

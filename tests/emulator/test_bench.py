@@ -18,7 +18,7 @@ from emuchain.emulator.bench import chain, family, host, kernels, peer, report, 
 from emuchain.emulator.bench.stopwatch import Pace
 from emuchain.emulator.cli import main
 from emuchain.emulator.errors import InputError
-from emuchain.emulator.network import load_network
+from emuchain.emulator.network.load import load_network
 
 README = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text(encoding="utf-8")
 

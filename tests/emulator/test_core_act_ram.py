@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.act_ram import ActRam
+from emuchain.emulator.device.act_ram import ActRam
 from emuchain.emulator.schedule import MicroBatch, Portion
 from emuchain.kernels.arena import Arena
 

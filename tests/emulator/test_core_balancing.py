@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.boards import Board, Cluster, Link
-from emuchain.emulator.description import Conv, Description, Fc, Softmax
 from emuchain.emulator.mapping import Mapping, Slice, partition
 from emuchain.emulator.mapping.balancing import Balancing, Loan, balance, balance_evenly, channel_bytes
-from emuchain.emulator.network import Network, resolve
+from emuchain.emulator.network.description import Conv, Description, Fc, Softmax
+from emuchain.emulator.network.load import Network, resolve
 
 CLUSTER = Cluster("c", (Board("b", 1, 10_000, 1),), Link(1, 0))
 

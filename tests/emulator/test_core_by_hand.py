@@ -102,9 +102,9 @@ from emuchain.comm.clock import Server, Times
 from emuchain.comm.host import run
 from emuchain.emulator.chain import Placement, Wiring, build
 from emuchain.emulator.config import Config
-from emuchain.emulator.device import Epoch, Trace
+from emuchain.emulator.device.device import Epoch, Trace
+from emuchain.emulator.device.parameter import Sgd
 from emuchain.emulator.mapping import DataPath
-from emuchain.emulator.parameter import Sgd
 from emuchain.emulator.plan import Plan, make_plan
 from emuchain.emulator.simulate import simulate
 

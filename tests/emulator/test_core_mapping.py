@@ -11,10 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Board, Cluster, Link, load_cluster
-from emuchain.emulator.description import Conv, Description, Fc, Pool, Relu, Softmax
 from emuchain.emulator.errors import InputError
-from emuchain.emulator.graph import resolve
-from emuchain.emulator.layers import Layer, Network
 from emuchain.emulator.mapping import (
     Cut,
     DataPath,
@@ -28,7 +25,10 @@ from emuchain.emulator.mapping import (
     partition,
     streams,
 )
-from emuchain.emulator.network import load_network, zoo
+from emuchain.emulator.network.description import Conv, Description, Fc, Pool, Relu, Softmax
+from emuchain.emulator.network.graph import resolve
+from emuchain.emulator.network.layers import Layer, Network
+from emuchain.emulator.network.load import load_network, zoo
 
 LINK = Link(1000, 0)
 

@@ -24,7 +24,7 @@ from emuchain.emulator.mapping.resources import (
     resources,
     transceivers_used,
 )
-from emuchain.emulator.network import load_network
+from emuchain.emulator.network.load import load_network
 
 VGG16 = load_network("vgg16")
 CONV1_2 = next(layer for layer in VGG16.layers if layer.name == "conv1_2")

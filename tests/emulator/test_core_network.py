@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.command_line import commands
-from emuchain.emulator.description import Description
 from emuchain.emulator.errors import InputError
-from emuchain.emulator.graph import resolve
-from emuchain.emulator.layers import Network, Tensor
-from emuchain.emulator.network import load_network, zoo
+from emuchain.emulator.network.description import Description
+from emuchain.emulator.network.graph import resolve
+from emuchain.emulator.network.layers import Network, Tensor
+from emuchain.emulator.network.load import load_network, zoo
 from emuchain.emulator.validation import read_toml, tomllib, validate
 
 VGG = {

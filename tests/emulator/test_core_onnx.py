@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.command_line import commands
 from emuchain.emulator.errors import InputError
-from emuchain.emulator.layers import Dropout, Network
-from emuchain.emulator.network import load_network
+from emuchain.emulator.network.layers import Dropout, Network
+from emuchain.emulator.network.load import load_network
 
 onnx = pytest.importorskip("onnx", reason="onnx, which reads and builds the files of these tests, is not installed")
 

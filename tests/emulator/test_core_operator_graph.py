@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from emuchain.emulator.description import Description
-from emuchain.emulator.graph import resolve
-from emuchain.emulator.network import load_network, zoo
-from emuchain.emulator.operator_graph import Phase, operator_graph
+from emuchain.emulator.network.description import Description
+from emuchain.emulator.network.graph import resolve
+from emuchain.emulator.network.load import load_network, zoo
+from emuchain.emulator.network.operator_graph import Phase, operator_graph
 from emuchain.emulator.validation import tomllib, validate
 
 # a: 2·2·9 multiply-accumulates for each of 4 pixels; b and c: 2·2 for each; fc: 16 inputs, 3 outputs.

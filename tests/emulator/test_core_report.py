@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from emuchain.emulator.boards import Board, Cluster, Link
 from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.config import Config
-from emuchain.emulator.description import Conv, Description, Fc, Relu, Softmax
-from emuchain.emulator.graph import resolve
-from emuchain.emulator.layers import Network
 from emuchain.emulator.mapping import partition
-from emuchain.emulator.network import load_network
+from emuchain.emulator.network.description import Conv, Description, Fc, Relu, Softmax
+from emuchain.emulator.network.graph import resolve
+from emuchain.emulator.network.layers import Network
+from emuchain.emulator.network.load import load_network
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.report import OPERATIONS_PER_MAC, make_report
 from emuchain.emulator.servers import engine_servers, find_bottleneck, link_servers

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.config import Config
-from emuchain.emulator.ends import Tally
+from emuchain.emulator.device.ends import Tally
 from emuchain.emulator.errors import InputError
 from emuchain.emulator.figures import DeviceFigures, Figures, LinkFigures, Memory
 from emuchain.emulator.mapping import DataPath

@@ -13,13 +13,13 @@ from emuchain.comm.host import run
 from emuchain.emulator.chain import Placement, Wiring, build
 from emuchain.emulator.cluster import Board, Cluster, Link
 from emuchain.emulator.config import Config
-from emuchain.emulator.description import Conv, Description, Fc, Pool, Relu, Softmax
-from emuchain.emulator.device import Epoch, Trace
-from emuchain.emulator.graph import resolve
-from emuchain.emulator.layers import Network
+from emuchain.emulator.device.device import Epoch, Trace
+from emuchain.emulator.device.parameter import Sgd
 from emuchain.emulator.mapping import partition
 from emuchain.emulator.mapping.partition import cut_channels
-from emuchain.emulator.parameter import Sgd
+from emuchain.emulator.network.description import Conv, Description, Fc, Pool, Relu, Softmax
+from emuchain.emulator.network.graph import resolve
+from emuchain.emulator.network.layers import Network
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.schedule import dry_run
 from emuchain.emulator.simulate import simulate

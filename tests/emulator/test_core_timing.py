@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Board, Cluster, Link
-from emuchain.emulator.description import Conv, Description, Fc, Lrn, Pool, Relu, Softmax
-from emuchain.emulator.graph import resolve
-from emuchain.emulator.layers import Layer, Network
 from emuchain.emulator.mapping import DataPath, Engines, Slice, SliceEngines, Stream, allocate, partition
+from emuchain.emulator.network.description import Conv, Description, Fc, Lrn, Pool, Relu, Softmax
+from emuchain.emulator.network.graph import resolve
+from emuchain.emulator.network.layers import Layer, Network
 from emuchain.emulator.timing import DeviceClock, RowMaps, SliceClock, Timing, path_row_ps, rows_needed, rows_reaching
 
 

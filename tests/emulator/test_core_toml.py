@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator import shelf
-from emuchain.emulator.description import Description
-from emuchain.emulator.description_text import to_toml
-from emuchain.emulator.network import zoo
+from emuchain.emulator.network.description import Description
+from emuchain.emulator.network.description_text import to_toml
+from emuchain.emulator.network.load import zoo
 from emuchain.emulator.validation import read_toml, tomllib, validate
 
 PAIRS = st.tuples(st.integers(1, 9), st.integers(1, 9))

@@ -13,7 +13,7 @@ from emuchain.emulator.cli import main
 from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.config import Config
 from emuchain.emulator.layout import Layout, lay_out
-from emuchain.emulator.network import load_network
+from emuchain.emulator.network.load import load_network
 from emuchain.emulator.placement import smallest_cluster
 from emuchain.emulator.plan import make_plan
 

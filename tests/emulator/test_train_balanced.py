@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from emuchain.comm.ranks import Alone
-from emuchain.emulator.balanced import Bpram
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data.load import load
+from emuchain.emulator.device.balanced import Bpram
+from emuchain.emulator.device.parameter import Sgd
 from emuchain.emulator.errors import InputError
 from emuchain.emulator.figures import LinkFigures
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.mapping.balancing import Loan, channel_bytes
-from emuchain.emulator.parameter import Sgd
 from emuchain.emulator.plan import Plan, make_plan
 from emuchain.emulator.schedule import dry_run, sync
 from emuchain.emulator.simulate import simulate

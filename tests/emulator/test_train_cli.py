@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from emuchain.emulator.cli import main
-from emuchain.emulator.network import load_network
+from emuchain.emulator.network.load import load_network
 from emuchain.emulator.results import read
 
 CONFIG = """

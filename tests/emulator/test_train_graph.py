@@ -12,8 +12,8 @@ import pytest
 from emuchain.comm.ranks import Alone
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data.load import load
-from emuchain.emulator.layers import Add, BatchNorm, Concat, Layer, Network, Pool, Relu
-from emuchain.emulator.network import load_network
+from emuchain.emulator.network.layers import Add, BatchNorm, Concat, Layer, Network, Pool, Relu
+from emuchain.emulator.network.load import load_network
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.simulate import simulate
 from emuchain.emulator.train import EpochResult, Weights, train

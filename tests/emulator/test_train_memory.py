@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from emuchain.comm.ranks import Alone
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data.load import load
-from emuchain.emulator.numerics import SliceNumerics
+from emuchain.emulator.device.numerics import SliceNumerics
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.schedule import Portion
 from emuchain.emulator.train import train

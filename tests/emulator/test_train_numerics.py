@@ -17,12 +17,12 @@ from emuchain.comm.message import Message
 from emuchain.comm.ranks import Alone
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data.load import load
-from emuchain.emulator.ends import ImageSource, epoch_order
-from emuchain.emulator.layers import Layer, Pool, Relu, SfuStep, Tensor
-from emuchain.emulator.parameter import Parameter, Sgd
+from emuchain.emulator.device.ends import ImageSource, epoch_order
+from emuchain.emulator.device.parameter import Parameter, Sgd
+from emuchain.emulator.device.sfu import Sfu
+from emuchain.emulator.network.layers import Layer, Pool, Relu, SfuStep, Tensor
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.schedule import MicroBatch, Portion
-from emuchain.emulator.sfu import Sfu
 from emuchain.emulator.train import Weights, train
 from emuchain.kernels import pool, relu
 from emuchain.kernels.arena import Arena

@@ -18,7 +18,7 @@ from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.commands.validate import markdown_tables
 from emuchain.emulator.errors import InputError
 from emuchain.emulator.mapping import DataPath, Mapping, partition, streams
-from emuchain.emulator.network import load_network
+from emuchain.emulator.network.load import load_network
 from emuchain.emulator.validate import (
     Claim,
     Expect,

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import loss
-from ..kernels.arena import Arena
+from ...kernels import loss
+from ...kernels.arena import Arena
+from ..data.dataset import Normalisation
+from ..schedule import Portion
 from .act_ram import ActRam
-from .data.dataset import Normalisation
-from .schedule import Portion
 
 Data = NDArray[np.float32]
 Maps = Any  # Data, or None where there is timing alone

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import dropout, lrn, pool, relu
-from ..kernels.arena import Arena
-from .layers import Lrn, Pool, SfuStep
+from ...kernels import dropout, lrn, pool, relu
+from ...kernels.arena import Arena
+from ..network.layers import Lrn, Pool, SfuStep
 
 Data = NDArray[np.float32]
 Samples = NDArray[np.int64]

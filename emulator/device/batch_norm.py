@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import bias
-from ..kernels.arena import Arena
+from ...kernels import bias
+from ...kernels.arena import Arena
+from ..network.layers import BatchNorm
+from ..schedule import Portion
 from .act_ram import ActRam
-from .layers import BatchNorm
 from .parameter import Parameter, Sgd
-from .schedule import Portion
 from .sfu_units import Data, State, Training
 
 

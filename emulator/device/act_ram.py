@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.arena import Arena
-from .schedule import Portion
+from ...kernels.arena import Arena
+from ..schedule import Portion
 
 Maps = NDArray[Any]
 

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import sgd
-from ..kernels.arena import aligned
+from ...kernels import sgd
+from ...kernels.arena import aligned
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,12 +13,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.arena import Arena, aligned
-from ..kernels.conv import Convolution
+from ...kernels.arena import Arena, aligned
+from ...kernels.conv import Convolution
+from ..mapping import Cut, Slice
+from ..schedule import Portion
 from .act_ram import ActRam
-from .mapping import Cut, Slice
 from .parameter import Parameter, Sgd
-from .schedule import Portion
 from .sfu import Sfu
 from .start import initial_weights
 

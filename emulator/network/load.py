@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from . import shelf
+from .. import shelf
+from ..validation import read_toml, validate
 from .description import Description
 from .description_text import to_toml
 from .graph import resolve
 from .layers import Network
-from .validation import read_toml, validate
 
 ONNX = ".onnx"
 

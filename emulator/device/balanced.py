@@ -18,13 +18,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.clock import Times
-from .mapping import DataPath, Lane, Slice
-from .mapping.balancing import Loan
+from ...comm.clock import Times
+from ..mapping import DataPath, Lane, Slice
+from ..mapping.balancing import Loan
+from ..schedule import MicroBatch, Portion
 from .numerics import Numerics
 from .parameter import Parameter, Sgd
 from .ports import Ports
-from .schedule import MicroBatch, Portion
 from .start import initial_weights
 
 

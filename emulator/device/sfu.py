@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import bias, relu
-from ..kernels.arena import Arena
+from ...kernels import bias, relu
+from ...kernels.arena import Arena
+from ..network.layers import Add, BatchNorm, Concat, Dropout, Layer, Lrn, Pool, Relu, SfuOperation, SfuStep
+from ..schedule import Portion
 from .act_ram import ActRam
 from .batch_norm import BatchNormUnit
-from .layers import Add, BatchNorm, Concat, Dropout, Layer, Lrn, Pool, Relu, SfuOperation, SfuStep
 from .parameter import Parameter, Sgd
-from .schedule import Portion
 from .sfu_units import (
     AddUnit,
     AveragePoolUnit,

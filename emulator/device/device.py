@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.host import Mailbox
-from ..kernels.arena import Arena
+from ...comm.host import Mailbox
+from ...kernels.arena import Arena
+from ..mapping import DataPath, Lane, Slice
+from ..mapping.balancing import Loan
+from ..network.layers import Layer, Tensor
+from ..schedule import Action, Kind, MicroBatch, Portion
+from ..timing import DeviceClock
 from .act_ram import ActRam
 from .balanced import Balanced, Stored
 from .ends import Head, NoHead, NoImages, Source, Tally
-from .layers import Layer, Tensor
-from .mapping import DataPath, Lane, Slice
-from .mapping.balancing import Loan
 from .numerics import Numerics
 from .parameter import Sgd
 from .ports import Held, Maps, Outlet, Ports, Rows
-from .schedule import Action, Kind, MicroBatch, Portion
-from .timing import DeviceClock
 
 
 @dataclasses.dataclass

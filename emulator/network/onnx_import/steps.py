@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
+from ...validation import validate
 from ..description import Conv, Description, Fc, Operation, SfuNode
 from ..graph import IMAGES, resolve
 from ..layers import Shape
-from ..validation import validate
 from .keys import Keys
 from .plain import OnnxNode
 

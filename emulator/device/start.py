@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .layers import Layer, Relu
+from ..network.layers import Layer, Relu
 
 
 def initial_weights(

@@ -1,0 +1,1 @@
+"""One emulated FPGA: its program, its ports, and the numbers that it computes."""
