@@ -177,7 +177,7 @@ def default_of(name: str, schema: dict[str, Any], model_schema: dict[str, Any]) 
 
 MODELS = {
     "config": ["Config"],
-    "description": [
+    "network.description": [
         *("Description", "Node", "Conv", "Fc", "Relu", "Pool", "GlobalAveragePool", "BatchNorm"),
         *("Add", "Concat", "Lrn", "Dropout", "Softmax"),
     ],
@@ -187,7 +187,7 @@ MODELS = {
 
 @pytest.mark.parametrize("model_name", [f"{module}.{model}" for module, models in MODELS.items() for model in models])
 def test_every_key_is_explained(model_name: str) -> None:
-    module, name = model_name.split(".")
+    module, _, name = model_name.rpartition(".")
     model = getattr(importlib.import_module(f"emuchain.emulator.{module}"), name)
     schema = model.model_json_schema()
     expected = []
@@ -208,4 +208,4 @@ def test_every_key_is_explained(model_name: str) -> None:
 def test_every_operation_is_in_the_reference() -> None:
     operations = Description.model_json_schema()["properties"]["layers"]["items"]
     classes = {ref.rsplit("/", 1)[-1] for ref in operations["discriminator"]["mapping"].values()}
-    assert classes == set(MODELS["description"]) - {"Description", "Node"}
+    assert classes == set(MODELS["network.description"]) - {"Description", "Node"}
