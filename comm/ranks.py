@@ -200,8 +200,11 @@ class MpiRanks:
         """From rank 0: end the run on every other rank, with this exit status."""
         if self.rank > 0:
             return
+        # What was sent before may never be taken: a rank that failed takes no task.
+        before, self._pending = self._pending, []
         self._send_all(Stopped(status), _STOP_TAG)
         _nap_until(self._sent, _STOP_TIMEOUT_S)
+        self._pending = before
 
     def leave_together(self) -> None:
         """Wait until all ranks leave, or for some seconds: launchers kill whoever is left when the first one ends."""
