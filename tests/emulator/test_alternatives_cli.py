@@ -78,7 +78,6 @@ def test_a_picture_needs_matplotlib(command: object, monkeypatch: pytest.MonkeyP
         (["vgg16", "--devices", "200000"], ["`devices` = 200000", "12480"]),
         (["vgg16", "--layers", "conv1_1"], ["`layers` = 'conv1_1'", "FIRST:LAST"]),
         (["vgg16", "--layers", "conv1_1:conv7_1"], ["`layers`", "conv7_1", "conv5_3"]),
-        (["vgg16", "--devices", "2", "--plot", "nowhere/x.png"], ["`--plot` nowhere/x.png"]),
     ],
 )
 def test_bad_input_is_one_line(command: object, arguments: list[str], words: list[str]) -> None:
@@ -86,6 +85,15 @@ def test_bad_input_is_one_line(command: object, arguments: list[str], words: lis
     assert isinstance(error, InputError)
     assert "\n" not in str(error)
     assert all(word in str(error) for word in words), error
+
+
+@pytest.mark.parametrize("command", [compare, topology])
+def test_a_picture_that_cannot_be_written(command: object) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = ["vgg16", "--devices", "2", "--plot", "nowhere/x.png"]
+    error = CliRunner().invoke(command, arguments).exception  # type: ignore[arg-type]
+    assert isinstance(error, InputError)
+    assert "`--plot` nowhere/x.png" in str(error)
 
 
 @pytest.mark.parametrize("counts", ["0", "3-2", "2,,3", "-3", "x", "2-", "1-10000000", "", "٣"])
