@@ -28,6 +28,7 @@ from .plan import Plan
 from .schedule import cut_samples
 
 _EVALUATION_MICRO_BATCH = 16  # at least; more gain little and take memory
+_EVALUATION_ROUND = 4  # micro-batches for each rank
 
 Weights = dict[str, dict[str, NDArray[np.float32]]]
 
@@ -182,11 +183,11 @@ class _Trainer:
         self.chain.attach(self.test_source, self.test_head)
         if not self.test_batches:
             return Tally()
-        run(
-            [device.evaluate(self.test_batches) for device in self.chain.devices],
-            self.pumps,
-            self.ranks.settling,
-        )
+        # In rounds, so that a rank that is ahead does not fill its memory with maps that nobody takes yet.
+        size = _EVALUATION_ROUND * self.ranks.size
+        for first in range(0, len(self.test_batches), size):
+            batches = self.test_batches[first : first + size]
+            run([device.evaluate(batches) for device in self.chain.devices], self.pumps, self.ranks.settling)
         return self.test_head.step_done(0)
 
     def weights(self) -> Weights:

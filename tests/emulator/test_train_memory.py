@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from emuchain.comm.host import Mailbox
+from emuchain.comm.message import Message
 from emuchain.comm.ranks import Alone
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data.load import load
@@ -50,6 +52,27 @@ def test_act_ram_holds_as_much_for_many_samples_as_for_few(
     assert all(count >= 1 for count in many.values())
 
 
+def most_waiting(monkeypatch: pytest.MonkeyPatch, test_samples: int) -> int:
+    """The most samples that waited for one device in an evaluation."""
+    most, put = [0], Mailbox.put
+
+    def counting(self: Mailbox, message: Message) -> None:
+        put(self, message)
+        most[0] = max(most[0], sum(len(waiting.times) for waiting in self._messages))
+
+    data = load("shapes").first(16).test_first(test_samples)
+    with monkeypatch.context() as patch:
+        patch.setattr(Mailbox, "put", counting)
+        config = load_config(None, {"devices": DEVICES, "batch": 16})
+        [result] = train(make_plan(config, 1), data, Alone(), lambda _: None, lambda *_: None, gather_weights=False)
+    assert result.test.samples == test_samples
+    return most[0]
+
+
+def test_evaluation_holds_as_much_for_many_samples_as_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert most_waiting(monkeypatch, 70) == most_waiting(monkeypatch, 200) == 64
+
+
 @pytest.mark.parametrize("schedule", ["sync", "fpdeep"])
 def test_an_epoch_like_the_one_before_takes_no_memory(
     monkeypatch: pytest.MonkeyPatch, small_cifar: Path, schedule: str
@@ -82,6 +105,8 @@ def test_an_epoch_like_the_one_before_takes_no_memory(
 
 _PEAKS = """
 import resource, sys
+from emuchain.comm.host import Mailbox
+from emuchain.comm.message import Message
 from emuchain.comm.ranks import Alone
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data.load import load
