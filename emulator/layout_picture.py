@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .boards import Board
-from .errors import InputError
 from .layout import Layout
 from .mapping.resources import Resources
+from .picture import new_figure, save
 
 _KINDS: dict[str, tuple[Callable[[Resources], int], Callable[[Board], int | None]]] = {
     "DSP": (lambda taken: taken.dsp, lambda board: board.dsp),
@@ -22,14 +22,12 @@ def draw(layout: Layout, path: str) -> None:
     Raises:
         InputError: matplotlib is missing, or the file cannot be written.
     """
-    try:
-        import matplotlib.figure
-    except ImportError:
-        raise InputError("`plot` needs matplotlib; install it with `pip install 'emuchain[plot]'`") from None
-    figure = matplotlib.figure.Figure(figsize=(min(24.0, 0.35 * len(layout.devices) + 6), 8), layout="constrained")
+    figure = new_figure(min(24.0, 0.35 * len(layout.devices) + 6), 8, "plot", layout="constrained")
+    from matplotlib import colormaps
+
     figure.suptitle(f"{layout.network.name} on {len(layout.devices)} x {layout.devices[0].board.name}")
     layers = [layer.name for layer in layout.network.layers]
-    colours = matplotlib.colormaps["turbo"]
+    colours = colormaps["turbo"]
     for axes, (kind, (taken, there)) in zip(figure.subplots(3, 1, sharex=True), _KINDS.items(), strict=True):
         for device in layout.devices:
             of_board = there(device.board)
@@ -49,7 +47,4 @@ def draw(layout: Layout, path: str) -> None:
     axes.set_xlabel("device")
     shown = {label: bar for axes in figure.axes for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(shown.values(), shown.keys(), loc="outside right upper", fontsize="small")
-    try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise InputError(f"`plot` = {path!r}: cannot be written: {error}") from None
+    save(figure, path, f"`plot` = {path!r}", dpi=120)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from ..errors import InputError
+from ..picture import new_figure, save
 from .comparison import METRICS, Comparison
 from .topology import Topology
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _STYLES = ("o-", "s--", "^:", "D-")
 
@@ -22,7 +18,7 @@ def draw_comparison(comparison: Comparison, path: pathlib.Path) -> None:
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    figure = _figure(9, 6.4)
+    figure = new_figure(9, 6.4, "--plot")
     devices = {count for outcomes in comparison.outcomes.values() for count in outcomes}
     for axes, metric in zip(figure.subplots(2, 2).flat, METRICS, strict=True):
         for (method, outcomes), style in zip(comparison.outcomes.items(), _STYLES, strict=True):
@@ -35,7 +31,7 @@ def draw_comparison(comparison: Comparison, path: pathlib.Path) -> None:
     figure.axes[0].legend()
     workload = comparison.workload
     figure.suptitle(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
-    _save(figure, path)
+    save(figure, path, f"`--plot` {path}")
 
 
 def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path: pathlib.Path) -> None:
@@ -44,7 +40,7 @@ def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    figure = _figure(6, 3.8)
+    figure = new_figure(6, 3.8, "--plot")
     axes = figure.subplots()
     devices = [one.devices for one, _ in pairs]
     for index, (name, style) in enumerate((("1D", "o-"), ("2D", "s--"))):
@@ -53,19 +49,4 @@ def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path
     axes.set(xlabel="devices", ylabel="images/s", yscale="log")
     axes.legend()
     figure.suptitle(title)
-    _save(figure, path)
-
-
-def _figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("`--plot` needs matplotlib: pip install 'emuchain[plot]'") from None
-    return Figure(figsize=(width, height), layout="tight")
-
-
-def _save(figure: Figure, path: pathlib.Path) -> None:
-    try:
-        figure.savefig(path, dpi=110)
-    except (OSError, ValueError) as error:
-        raise InputError(f"`--plot` {path}: cannot be written: {error}") from None
+    save(figure, path, f"`--plot` {path}")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from ..alternatives.pictures import draw_comparison, draw_topologies
 from ..errors import InputError
 from ..layout_picture import draw as draw_layout
+from ..picture import new_figure, save
 from ..results import Record, read
 from . import scaling, topologies
 from .evidence import IMAGES, LINK_GBPS, NETWORKS, bottleneck, comparison, idle_percent, layout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SIZES = tuple(range(5, 101, 5))
 
@@ -52,7 +52,7 @@ def draw_scaling(path: pathlib.Path) -> None:
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    figure = _figure(11, 8.4)
+    figure = new_figure(11, 8.4, "--pictures")
     for name, (roofs, idle, epochs) in zip(NETWORKS, figure.subplots(len(NETWORKS), 3), strict=True):
         found = [bottleneck(name, devices) for devices in SIZES]
         roofs.plot(SIZES, [1e12 / each.engines_ps for each in found], "o-", markersize=3, label="engines")
@@ -68,7 +68,7 @@ def draw_scaling(path: pathlib.Path) -> None:
         epochs.set(xlabel="FPGAs", ylabel="epochs an hour")
         epochs.set_ylim(bottom=0)
     figure.axes[0].legend()
-    _save(figure, path)
+    save(figure, path, f"`--pictures` {path}")
 
 
 def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
@@ -81,11 +81,11 @@ def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
     if not records:
         raise InputError(f"`--runs` {runs}: has no results files (RUN.h5)")
     names = list(dict.fromkeys(str(record.config["network"]) for record in records))
-    figure = _figure(4 * len(names), 3.6)
+    figure = new_figure(4 * len(names), 3.6, "--pictures")
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for name, axes in zip(names, panels, strict=True):
         _draw_runs(axes, name, [record for record in records if record.config["network"] == name])
-    _save(figure, path)
+    save(figure, path, f"`--pictures` {path}")
 
 
 def _draw_runs(axes: Axes, name: str, records: Sequence[Record]) -> None:
@@ -94,18 +94,3 @@ def _draw_runs(axes: Axes, name: str, records: Sequence[Record]) -> None:
         axes.plot(record.history["epoch"], 100 * record.history["test_accuracy"], "o-", markersize=3, label=label)
     axes.set(xlabel="epoch", ylabel="test accuracy / %", title=name)
     axes.legend()
-
-
-def _figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("`--pictures` needs matplotlib: pip install 'emuchain[plot]'") from None
-    return Figure(figsize=(width, height), layout="tight")
-
-
-def _save(figure: Figure, path: pathlib.Path) -> None:
-    try:
-        figure.savefig(path, dpi=110)
-    except OSError as error:
-        raise InputError(f"`--pictures` {path}: cannot be written: {error}") from None
