@@ -7,9 +7,10 @@ import dataclasses
 from .device.device import Device
 from .mapping import DataPath, Lane
 from .mapping.memory import slice_memory
+from .network.operator_graph import Phase
 from .timing import Timing
 
-PHASES = ("FP", "EB", "PG")
+PHASES = tuple(phase.value for phase in Phase)
 
 
 @dataclasses.dataclass(frozen=True)

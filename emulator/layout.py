@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from .boards import Board, Cluster
 from .mapping import Slice, SliceEngines
@@ -11,11 +11,11 @@ from .mapping.balancing import COPIES, Balancing
 from .mapping.memory import Buffer, SliceMemory, parameter_memory, slice_memory
 from .mapping.resources import Resources, bram_bytes, lut_bytes, resources, transceivers_used
 from .network.layers import Network
+from .network.operator_graph import TRAINING_OPERATIONS_PER_MAC
 from .placement import place
+from .servers import EngineServer, LinkServer, engine_servers, find_bottleneck, link_servers
 from .timing import Timing
-
-OPERATIONS_PER_MAC = 6
-"""A multiply and an add, in FP, EB and PG each: as FPDeep counts."""
+from .units import gbps, gops
 
 OFF_CHIP_PASSES = 4
 """How often a sample goes through parameters off chip: FP and EB read them; PG reads, adds to and writes gradients."""
@@ -40,6 +40,7 @@ class DeviceLayout:
     board: Board
     in_flight: int
     slices: tuple[SliceLayout, ...]
+    servers: tuple[EngineServer, ...]
     bpram: Buffer
     stored: Resources
     shortfall_bytes: int
@@ -61,14 +62,8 @@ class DeviceLayout:
 
     def slowest(self) -> tuple[str, int]:
         """The slowest engine's name, and its time for a sample in picoseconds."""
-        return max(self._engines(), key=lambda named: named[1])
-
-    def _engines(self) -> Iterator[tuple[str, int]]:
-        for held in self.slices:
-            for phase in ("fp", "eb", "pg"):
-                engine = getattr(held.engines, phase)
-                if engine is not None:
-                    yield f"{phase.upper()} of {held.part}", engine.sample_cycles * self.board.period_ps
+        slowest = max(self.servers, key=lambda server: server.sample_ps)
+        return slowest.engine, slowest.sample_ps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,11 +135,11 @@ class Layout:
         return {kind: devices for kind, devices in over.items() if devices}
 
     def _gops(self, macs: int, devices: int) -> float:
-        return OPERATIONS_PER_MAC * macs * self.images_per_s / 1e9 / max(1, devices)
+        return gops(TRAINING_OPERATIONS_PER_MAC * macs, self.interval_ps) / max(1, devices)
 
     def gbps(self, sample_bytes: int) -> float:
         """The bandwidth that so many bytes a sample take."""
-        return 8e3 * sample_bytes / self.interval_ps
+        return gbps(sample_bytes, self.interval_ps)
 
     def off_chip_gbytes_per_s(self, device: int) -> float:
         """The bandwidth of off-chip memory that a device would need."""
@@ -167,15 +162,31 @@ def lay_out(timing: Timing, in_flight: Sequence[int]) -> Layout:
         balancing = Balancing(timing.loans, (0,) * len(mapping.devices))
     else:
         timing = Timing.of(mapping, cluster, balancing.loans)
+    servers: list[list[EngineServer]] = [[] for _ in mapping.devices]
+    for server in engine_servers(timing):
+        servers[server.device].append(server)
     devices = tuple(
-        _device(timing, device, in_flight[device], on_chip[device], balancing) for device in range(len(mapping.devices))
+        _device(timing, device, in_flight[device], on_chip[device], balancing, tuple(servers[device]))
+        for device in range(len(mapping.devices))
     )
-    links = tuple(_link(timing, link) for link in range(len(timing.links)))
-    _, limit = max(_servers(devices, links, timing), key=lambda named: named[0])
+    directions = link_servers(timing)
+    links = tuple(
+        LinkLayout(right.sender, right.sample_bytes, left.sample_bytes)
+        for right, left in zip(directions[::2], directions[1::2], strict=True)
+    )
+    slowest = find_bottleneck(timing).slowest
+    limit = slowest.link if isinstance(slowest, LinkServer) else slowest.name
     return Layout(mapping.network, cluster, devices, links, balancing, timing.interval_ps, limit)
 
 
-def _device(timing: Timing, device: int, in_flight: int, on_chip: list[Slice], balancing: Balancing) -> DeviceLayout:
+def _device(
+    timing: Timing,
+    device: int,
+    in_flight: int,
+    on_chip: list[Slice],
+    balancing: Balancing,
+    servers: tuple[EngineServer, ...],
+) -> DeviceLayout:
     board, beta = timing.cluster.board(device), timing.cluster.beta
     dsp_left = board.dsp_multipliers
     slices = []
@@ -185,7 +196,7 @@ def _device(timing: Timing, device: int, in_flight: int, on_chip: list[Slice], b
         if part not in on_chip:
             off_chip = COPIES * memory.lpram.bytes
             memory = dataclasses.replace(memory, lpram=Buffer(), lgb=Buffer())
-        multipliers = sum(e.multipliers for e in (engines.fp, engines.eb, engines.pg) if e is not None)
+        multipliers = sum(engine.multipliers for engine in engines.built)
         of_dsp = min(dsp_left, multipliers)
         dsp_left -= of_dsp
         taken = resources(of_dsp, multipliers - of_dsp, memory.total, beta)
@@ -197,27 +208,8 @@ def _device(timing: Timing, device: int, in_flight: int, on_chip: list[Slice], b
         board,
         in_flight,
         tuple(slices),
+        servers,
         bpram,
         resources(0, 0, bpram + bpram, beta),
         balancing.shortfall_bytes[device],
     )
-
-
-def _link(timing: Timing, link: int) -> LinkLayout:
-    directions = [0, 0]
-    for stream in timing.links[link]:
-        directions[not stream.path.is_forward] += stream.sample_bytes
-    return LinkLayout(link, directions[0], directions[1])
-
-
-def _servers(devices: Sequence[DeviceLayout], links: Sequence[LinkLayout], timing: Timing) -> Iterator[tuple[int, str]]:
-    """The time of a sample, and the name, of the slowest engine of each device and of each direction of each link."""
-    for device in devices:
-        name, time_ps = device.slowest()
-        yield time_ps, f"{name} on device {device.device}"
-    for link in links:
-        for sample_bytes, name in (
-            (link.forward_bytes, f"link {link.link} -> {link.link + 1}"),
-            (link.backward_bytes, f"link {link.link + 1} -> {link.link}"),
-        ):
-            yield -(-8_000_000 * sample_bytes // timing.cluster.link.bandwidth_mbps), name

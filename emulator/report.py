@@ -14,11 +14,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from .network.operator_graph import TRAINING_OPERATIONS_PER_MAC
 from .plan import Plan
 from .servers import Bottleneck, EngineServer, LinkServer, engine_servers, find_bottleneck, link_servers
 from .simulate import simulate
+from .units import gbps, gops
 
-OPERATIONS_PER_MAC = 6
 _HOUR_PS = 3600 * 10**12
 
 
@@ -37,8 +38,12 @@ class EngineUse:
     """An engine's work for a sample, and its idle share."""
 
     server: EngineServer
-    macs: int
     idle_share: float
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of a sample: as many as in FP, whatever the phase."""
+        return self.server.part.macs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,14 +109,11 @@ def make_report(plan: Plan) -> Report:
     for server in engine_servers(plan.timing):
         cycles = period_ps / plan.cluster.board(server.device).period_ps
         idle = 1 - server.part.macs / (server.engines.multipliers * cycles)
-        uses[server.device].append(EngineUse(server, server.part.macs, idle))
+        uses[server.device].append(EngineUse(server, idle))
     devices = tuple(_device(plan, device, tuple(engines), period_ps) for device, engines in uses.items())
     holders = [device.device for device in devices if device.holds_convolutions]
     busy = [device for device in devices if device.holds_convolutions or not holders]
-    links = tuple(
-        LinkUse(server, 8000 * server.sample_bytes / period_ps)  # a bit a picosecond is 1000 Gb/s
-        for server in link_servers(plan.timing)
-    )
+    links = tuple(LinkUse(server, gbps(server.sample_bytes, period_ps)) for server in link_servers(plan.timing))
     return Report(
         period_ps,
         _throughput(plan, holders, _macs(plan, convolutions_only=True), period_ps) if holders else None,
@@ -140,8 +142,8 @@ def _device(plan: Plan, device: int, engines: tuple[EngineUse, ...], period_ps: 
     cycles = period_ps / plan.cluster.board(device).period_ps
     multipliers = sum(use.server.engines.multipliers for use in engines)
     idle = 1 - sum(use.macs for use in engines) / (multipliers * cycles)
-    gops = _gops(OPERATIONS_PER_MAC * sum(part.macs for part in slices), period_ps)
-    return DeviceUse(device, engines, gops, idle, any(not part.layer.is_fc for part in slices))
+    rate = gops(TRAINING_OPERATIONS_PER_MAC * sum(part.macs for part in slices), period_ps)
+    return DeviceUse(device, engines, rate, idle, any(not part.layer.is_fc for part in slices))
 
 
 def _macs(plan: Plan, *, convolutions_only: bool) -> int:
@@ -150,13 +152,8 @@ def _macs(plan: Plan, *, convolutions_only: bool) -> int:
 
 def _throughput(plan: Plan, devices: Iterable[int], macs: int, period_ps: float) -> Throughput:
     boards = [plan.cluster.board(device) for device in devices]
-    operations = OPERATIONS_PER_MAC * macs
-    gops = _gops(operations, period_ps)
+    operations = TRAINING_OPERATIONS_PER_MAC * macs
+    rate = gops(operations, period_ps)
     powers = [board.power_w for board in boards if board.power_w is not None]
-    gop_per_j = gops / sum(powers) if len(powers) == len(boards) else None
-    return Throughput(len(boards), operations, gops / len(boards), gop_per_j)
-
-
-def _gops(operations: int, period_ps: float) -> float:
-    """10^9 operations a second, of so many in a period."""
-    return 1000 * operations / period_ps
+    gop_per_j = rate / sum(powers) if len(powers) == len(boards) else None
+    return Throughput(len(boards), operations, rate / len(boards), gop_per_j)

@@ -25,9 +25,14 @@ class EngineServer:
     sample_ps: int
 
     @property
+    def engine(self) -> str:
+        """For people who know which device."""
+        return f"{self.phase} of {self.part}"
+
+    @property
     def name(self) -> str:
         """For people."""
-        return f"{self.phase} of {self.part} on device {self.device}"
+        return f"{self.engine} on device {self.device}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +45,16 @@ class LinkServer:
     sample_ps: int
 
     @property
+    def link(self) -> str:
+        """For people, without the paths."""
+        return f"link {self.sender} -> {self.receiver}"
+
+    @property
     def name(self) -> str:
         """For people."""
         paths = sorted({stream.path.value for stream in self.streams})
         shown = ", ".join(map(str, paths))
-        return f"link {self.sender} -> {self.receiver} (path{'s' * (len(paths) > 1)} {shown})"
+        return f"{self.link} (path{'s' * (len(paths) > 1)} {shown})"
 
     @property
     def sample_bytes(self) -> int:

@@ -167,9 +167,8 @@ class Timing:
         interval_ps = 1
         for device in devices:
             for held in engines[device]:
-                for engine in (held.fp, held.eb, held.pg):
-                    if engine is not None:
-                        interval_ps = max(interval_ps, engine.sample_cycles * cluster.board(device).period_ps)
+                for engine in held.built:
+                    interval_ps = max(interval_ps, engine.sample_cycles * cluster.board(device).period_ps)
         for link_streams in links:
             for stream in link_streams:
                 interval_ps = max(interval_ps, stream.rows * path_row_ps(cluster.link, stream, link_streams))

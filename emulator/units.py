@@ -38,3 +38,13 @@ def _scaled(value: int, units: tuple[tuple[str, int], ...], step: int) -> str:
     if number < 99.95:
         return f"{number:.1f} {unit}"
     return f"{number:.0f} {unit}"
+
+
+def gops(operations: int, period_ps: float) -> float:
+    """10^9 operations a second, of so many in a period."""
+    return 1000 * operations / period_ps
+
+
+def gbps(count: int, period_ps: float) -> float:
+    """10^9 bits a second, of so many bytes in a period."""
+    return 8000 * count / period_ps

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..units import gbps
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
@@ -36,4 +38,4 @@ class Outcome:
     @property
     def bandwidth_gbps(self) -> float:
         """The average over the iteration, all devices together."""
-        return 8000 * self.footprint_bytes / self.iteration_ps
+        return gbps(self.footprint_bytes, self.iteration_ps)

@@ -76,9 +76,7 @@ def _group_ps(network: Network, begin: int, end: int, board: Board) -> float:
         engines = allocate(Mapping(network, (_whole(network, begin, end),)), 0, board)
     except InputError:
         return math.inf
-    return max(
-        engine.sample_cycles * board.period_ps for held in engines for engine in (held.fp, held.eb, held.pg) if engine
-    )
+    return max(engine.sample_cycles * board.period_ps for held in engines for engine in held.built)
 
 
 def _stream(workload: Workload, mapping: Mapping) -> Outcome:

@@ -19,6 +19,7 @@ from collections.abc import Mapping as Map
 
 from ..boards import Cluster
 from ..mapping import VALUE_BYTES, Mapping, streams
+from ..servers import find_bottleneck
 from ..timing import Timing
 
 Traffic = Map[tuple[int, int], int]
@@ -117,11 +118,4 @@ def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topolog
 
 def _compute_images_per_s(mapping: Mapping, cluster: Cluster) -> float:
     """The rate of the slowest engine."""
-    slowest_ps = max(
-        engine.sample_cycles * cluster.board(device).period_ps
-        for device, slices in enumerate(Timing.of(mapping, cluster).engines)
-        for held in slices
-        for engine in (held.fp, held.eb, held.pg)
-        if engine is not None
-    )
-    return 1e12 / slowest_ps
+    return 1e12 / find_bottleneck(Timing.of(mapping, cluster)).engines_ps

@@ -42,9 +42,14 @@ class SliceEngines:
     pg: Engines
 
     @property
+    def built(self) -> tuple[Engines, ...]:
+        """FP, EB where there is one, and PG."""
+        return tuple(engine for engine in (self.fp, self.eb, self.pg) if engine is not None)
+
+    @property
     def sample_cycles_in_turn(self) -> int:
         """Cycles of one sample where FP, EB and PG take turns."""
-        return sum(engine.sample_cycles for engine in (self.fp, self.eb, self.pg) if engine is not None)
+        return sum(engine.sample_cycles for engine in self.built)
 
 
 @dataclasses.dataclass(frozen=True)

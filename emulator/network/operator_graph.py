@@ -24,6 +24,10 @@ class Phase(enum.Enum):
     PG = "PG"
 
 
+TRAINING_OPERATIONS_PER_MAC = OPERATIONS_PER_MAC * len(Phase)
+"""Of forward propagation's: FPDeep counts all phases of all layers, also EB of the first, which nobody computes."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Operator:
     """One phase of a layer, and its operations for one sample."""

@@ -11,6 +11,7 @@ from functools import partial
 
 from ..mapping.resources import transceivers_used
 from ..servers import LinkServer, link_servers
+from ..units import gbps
 from .evidence import (
     DEVICES,
     LINK_GBPS,
@@ -76,13 +77,11 @@ def _highest_demand() -> Measured:
 def _demand_ratio() -> Measured:
     found = []
     for devices in (DEVICES, 30, 50):
-        gbps = [
-            max(
-                8000 * link.sample_bytes / bottleneck(name, devices).slowest.sample_ps for link in _links(name, devices)
-            )
+        demands = [
+            max(gbps(link.sample_bytes, bottleneck(name, devices).slowest.sample_ps) for link in _links(name, devices))
             for name in ("vgg16", "vgg19")
         ]
-        found.append(gbps[0] / gbps[1])
+        found.append(demands[0] / demands[1])
     return Measured(found, "VGG-16 over VGG-19 with 15, 30, 50 FPGAs")
 
 

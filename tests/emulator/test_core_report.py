@@ -18,8 +18,9 @@ from emuchain.emulator.network.description import Conv, Description, Fc, Relu, S
 from emuchain.emulator.network.graph import resolve
 from emuchain.emulator.network.layers import Network
 from emuchain.emulator.network.load import load_network
+from emuchain.emulator.network.operator_graph import TRAINING_OPERATIONS_PER_MAC
 from emuchain.emulator.plan import Plan
-from emuchain.emulator.report import OPERATIONS_PER_MAC, make_report
+from emuchain.emulator.report import make_report
 from emuchain.emulator.servers import engine_servers, find_bottleneck, link_servers
 from emuchain.emulator.simulate import simulate
 from emuchain.emulator.steady import find_steady
@@ -147,7 +148,7 @@ def test_operations_are_rate_times_time(plan: Plan) -> None:
     report = make_report(plan)
     image_s = report.period_ps * 1e-12
     total = report.all_layers
-    assert total.operations_per_image == OPERATIONS_PER_MAC * plan.network.macs
+    assert total.operations_per_image == TRAINING_OPERATIONS_PER_MAC * plan.network.macs
     assert total.gops_per_fpga * total.devices * 1e9 * image_s == pytest.approx(total.operations_per_image)
     assert sum(device.gops for device in report.devices) == pytest.approx(total.gops_per_fpga * total.devices)
     assert (report.convolutions is None) == all(layer.is_fc for layer in plan.network.layers)
