@@ -6,6 +6,7 @@ import dataclasses
 
 from .device.device import Device
 from .mapping import DataPath, Lane
+from .mapping.balancing import loans_of
 from .mapping.memory import slice_memory
 from .network.operator_graph import Phase
 from .timing import Timing
@@ -123,8 +124,8 @@ def _link(
 def _memory(timing: Timing, device: int, in_flight: int) -> Memory:
     held = []
     for part in timing.mapping.devices[device]:
-        lent = [loan for loan in timing.loans if loan.user_device == device and loan.layer == part.layer]
-        kept = part.end - part.begin - sum(loan.end - loan.begin for loan in lent)
+        lent = sum(loan.end - loan.begin for _, loan in loans_of(timing.loans, part, device))
+        kept = part.end - part.begin - lent
         held.append(slice_memory(part, in_flight, kept))
     lpram, lgb, act_ram = (sum(getattr(memory, name).bytes for memory in held) for name in ("lpram", "lgb", "act_ram"))
     stored = sum(loan.parameter_bytes for loan in timing.loans if loan.store_device == device)

@@ -7,7 +7,7 @@ import math
 
 from ..boards import Cluster
 from ..mapping import VALUE_BYTES
-from ..network.layers import BatchNorm, Layer, Network
+from ..network.layers import Layer, Network
 
 
 def weight_bytes(layer: Layer) -> int:
@@ -17,8 +17,7 @@ def weight_bytes(layer: Layer) -> int:
 
 def parameter_bytes(layer: Layer) -> int:
     """Weights, biases, and what normalisations of a layer learn."""
-    normalised = sum(2 * step.output[0] for step in layer.sfu if isinstance(step.operation, BatchNorm))
-    return weight_bytes(layer) + VALUE_BYTES * (layer.bias * layer.channels + normalised)
+    return VALUE_BYTES * layer.parameters
 
 
 def input_bytes(layer: Layer) -> int:

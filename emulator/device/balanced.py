@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...comm.clock import Times
 from ..mapping import DataPath, Lane, Slice
-from ..mapping.balancing import Loan
+from ..mapping.balancing import Loan, loans_of
 from ..schedule import MicroBatch, Portion
 from .numerics import Numerics
 from .parameter import Parameter, Sgd
@@ -67,10 +67,7 @@ class Balanced:
     ) -> None:
         self._ports, self._stored = ports, stored
         self._loans = loans
-        self._used = [
-            [n for n, loan in enumerate(loans) if loan.user_device == device and loan.layer == part.layer]
-            for part in slices
-        ]
+        self._used = [[number for number, _ in loans_of(loans, part, device)] for part in slices]
         self._passing = [n for n, loan in enumerate(loans) if loan.store_device < device < loan.user_device]
 
     def lend(self, portion: Portion, started_ps: Times) -> None:

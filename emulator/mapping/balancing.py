@@ -67,9 +67,12 @@ class Balancing:
 
     def lent_channels(self, part: Slice, device: int) -> int:
         """How many of a slice's channels are stored elsewhere."""
-        return sum(
-            loan.end - loan.begin for loan in self.loans if loan.user_device == device and loan.layer == part.layer
-        )
+        return sum(loan.end - loan.begin for _, loan in loans_of(self.loans, part, device))
+
+
+def loans_of(loans: Sequence[Loan], part: Slice, device: int) -> list[tuple[int, Loan]]:
+    """The loans whose weights a slice uses, with their numbers."""
+    return [(n, loan) for n, loan in enumerate(loans) if (loan.user_device, loan.layer) == (device, part.layer)]
 
 
 def channel_bytes(part: Slice, value_bytes: int = VALUE_BYTES) -> int:

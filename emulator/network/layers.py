@@ -180,6 +180,12 @@ class Layer:
         return self.channels, self.input[0], *self.kernel
 
     @property
+    def parameters(self) -> int:
+        """Weights, biases, and what normalisations learn."""
+        normalised = sum(2 * step.output[0] for step in self.sfu if isinstance(step.operation, BatchNorm))
+        return math.prod(self.weight_shape) + self.bias * self.channels + normalised
+
+    @property
     def macs(self) -> int:
         """Multiply-accumulates of one sample's forward propagation; EB and PG take as many each."""
         oc, ic, kh, kw = self.weight_shape
@@ -215,8 +221,4 @@ class Network:
     @property
     def parameters(self) -> int:
         """Weights, biases, and what normalisations learn."""
-        total = 0
-        for layer in self.layers:
-            total += math.prod(layer.weight_shape) + layer.bias * layer.channels
-            total += sum(2 * step.output[0] for step in layer.sfu if isinstance(step.operation, BatchNorm))
-        return total
+        return sum(layer.parameters for layer in self.layers)
