@@ -1,0 +1,102 @@
+"""The time of a message: by hand on 10 Gb/s Ethernet, and what must hold whatever the network."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emuchain.comm.network import Network, Nic, later
+
+ETHERNET = Network(
+    bandwidth_mbps=10_000,
+    latency_ps=100_000_000,
+    packet_bytes=1448,
+    packet_overhead_bytes=90,
+    packet_stack_ps=500_000,
+    sum_ps_per_kbyte=118_000,
+)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """Of any speed, with packets of any size."""
+    return Network(
+        bandwidth_mbps=draw(st.integers(1, 10**6)),
+        latency_ps=draw(st.integers(0, 10**9)),
+        packet_bytes=draw(st.integers(1, 10**5)),
+        packet_overhead_bytes=draw(st.integers(0, 1000)),
+        packet_stack_ps=draw(st.integers(0, 10**7)),
+        sum_ps_per_kbyte=draw(st.integers(0, 10**6)),
+        nic=Nic(draw(st.integers(1, 10**5)), draw(st.sampled_from([64, 256, 512]))),
+        topology=draw(st.sampled_from(["switch", "chain"])),
+    )
+
+
+BYTES = st.integers(0, 10**8)
+
+
+def test_by_hand() -> None:
+    # 10,000 bytes are 7 packets; with 630 bytes of overhead 85,040 bits at 10 per ns.
+    assert ETHERNET.transfer_ps(10_000) == 8_504_000
+    # Of 1,000 made bytes 13,040 bits are left, 1,304 ns; the stack's 7 packets of 500 ns take longer.
+    assert ETHERNET.transfer_ps(10_000, 1000) == 3_500_000
+    assert ETHERNET.transfer_ps(10_000, 6000) == (6000 + 630) * 800
+    assert ETHERNET.sum_ps(10_000) == 1_180_000
+    assert ETHERNET.transfer_ps(0) == 0
+
+
+def test_engines_take_a_burst_a_cycle() -> None:
+    # 80 values are 10 bursts of 256 bits in; all of them incompressible, groups of 272 bits are 11 bursts.
+    nic = Nic()
+    assert nic.engines_ps(320, 20) == 100_000
+    assert nic.engines_ps(320, 340) == 110_000
+    assert nic.engines_ps(321, 20) == 110_000
+    fast = Network(bandwidth_mbps=100_000, latency_ps=0)
+    assert fast.transfer_ps(3200, 200) == 1_000_000  # the engines' 25.6 Gb/s; the wire alone would take 16 ns
+    assert fast.transfer_ps(3200) == 256_000  # not compressed: past the engines
+
+
+@given(networks(), BYTES, BYTES)
+def test_compression_leaves_packets_and_stack(network: Network, message_bytes: int, made_bytes: int) -> None:
+    packets = -(-message_bytes // network.packet_bytes)
+    taken = network.transfer_ps(message_bytes, made_bytes)
+    assert taken >= packets * network.packet_stack_ps
+    assert taken * network.bandwidth_mbps >= 8_000_000 * (packets * network.packet_overhead_bytes + made_bytes)
+    assert network.transfer_ps(message_bytes, 0) <= taken <= network.transfer_ps(message_bytes, made_bytes + 1)
+
+
+@given(networks(), BYTES)
+def test_engines_never_slow_down_a_wire_that_is_slower(network: Network, message_bytes: int) -> None:
+    slow = dataclasses.replace(network, bandwidth_mbps=1, nic=Nic())
+    assert slow.transfer_ps(message_bytes, message_bytes) == slow.transfer_ps(message_bytes)
+
+
+@given(networks(), st.lists(st.tuples(BYTES, BYTES), min_size=1, max_size=5))
+def test_arrays_are_messages_one_by_one(network: Network, messages: list[tuple[int, int]]) -> None:
+    sizes, made = np.array(messages).T
+    each = [network.transfer_ps(size, compressed) for size, compressed in messages]
+    assert network.transfer_ps(sizes, made).tolist() == each
+    assert network.transfer_ps(sizes).tolist() == [network.transfer_ps(size) for size, _ in messages]
+    assert network.sum_ps(sizes).tolist() == [network.sum_ps(size) for size, _ in messages]
+    assert all(type(time) is int for time in each)
+
+
+def test_hops() -> None:
+    chain = dataclasses.replace(ETHERNET, topology="chain")
+    assert [chain.hops(2, other) for other in (0, 1, 3, 7)] == [2, 1, 1, 5]
+    assert [ETHERNET.hops(2, other) for other in (0, 1, 3, 7)] == [1, 1, 1, 1]
+    assert ETHERNET.hops(np.array([0, 5]), np.array([5, 1])).tolist() == [1, 1]
+
+
+def test_later() -> None:
+    assert later(3, 5, 4) == 5
+    assert later(np.array([1, 9]), np.array([2, 3])).tolist() == [2, 9]
+
+
+def test_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ETHERNET.latency_ps = 0  # type: ignore[misc]
