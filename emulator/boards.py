@@ -6,6 +6,8 @@ import dataclasses
 import math
 from typing import Literal
 
+from ..comm.network import Network
+
 URAM_BANKS = 16
 """Banks in an UltraRAM of 4,096 words of 72 bits (Xilinx UG573)."""
 
@@ -67,6 +69,17 @@ class Link:
         return self.bandwidth_mbps / 1000
 
 
+_SUMMED_BYTES = 64
+"""Added to one's own in a cycle of a board: 16 values of 32 bits, as wide as a memory's port of 512 bits."""
+
+
+def chain_network(boards: tuple[Board, ...], link: Link) -> Network:
+    """The chain's links as a network for gradients: messages without packets' overhead, sums at the slowest clock."""
+    slowest_ps = max(board.period_ps for board in boards)
+    sum_ps_per_kbyte = round(1000 * slowest_ps / _SUMMED_BYTES)
+    return Network(link.bandwidth_mbps, link.latency_ps, sum_ps_per_kbyte=sum_ps_per_kbyte, topology="chain")
+
+
 @dataclasses.dataclass(frozen=True)
 class Cluster:
     """Boards in the order of the chain; the last one stands for all further devices.
@@ -83,6 +96,12 @@ class Cluster:
     alpha: float = 1.0
     beta: float = 1.0
     aim: Literal["throughput", "storage"] = "throughput"
+    own_network: Network | None = None
+
+    @property
+    def network(self) -> Network:
+        """Where replicas exchange gradients: a network of the cluster's own, or the chain's links."""
+        return self.own_network or chain_network(self.boards, self.link)
 
     def board(self, device: int) -> Board:
         """The board of a device."""

@@ -15,6 +15,9 @@ latency_ns = 1000
 [resources]                   # optional: what engines and buffers are built of
 alpha = 1.0
 beta = 1.0
+[network]                     # optional: where replicas exchange gradients, if not over the links as they are
+topology = "switch"
+latency_us = 100
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
+from ..comm.network import Network, Nic
 from . import shelf
-from .boards import Board, Cluster, Link
+from .boards import Board, Cluster, Link, chain_network
 from .errors import InputError
 from .mapping.resources import lut_multipliers
 from .network.description import NotNegative, Positive
@@ -38,6 +42,8 @@ PositiveNumber = Annotated[float, pydantic.Field(gt=0, le=1e9, allow_inf_nan=Fal
 Watts = Annotated[float, pydantic.Field(gt=0, le=1e6, allow_inf_nan=False)]
 Share = Annotated[float, pydantic.Field(gt=0, le=1, allow_inf_nan=False)]
 Boards = Annotated[int, pydantic.Field(ge=1, le=100_000)]
+Microseconds = Annotated[float, pydantic.Field(ge=0, le=1e6, allow_inf_nan=False)]
+GbytesPerSecond = Annotated[float, pydantic.Field(ge=0.001, le=1e6, allow_inf_nan=False)]
 
 
 class BoardDescription(Model):
@@ -78,6 +84,21 @@ class ResourcesDescription(Model):
     aim: Literal["throughput", "storage"] = "throughput"
 
 
+class NetworkDescription(Model):
+    """The `[network]` table: where replicas exchange gradients. What it leaves out is as the links have it."""
+
+    topology: Literal["chain", "switch"] = "chain"
+    bandwidth_gbps: Gbps | None = None
+    latency_us: Microseconds | None = None
+    packet_bytes: Annotated[int, pydantic.Field(ge=64, le=10**9)] = Network.packet_bytes
+    packet_overhead_bytes: Annotated[int, pydantic.Field(ge=0, le=10_000)] = 0
+    packet_stack_ns: Annotated[float, pydantic.Field(ge=0, le=1e6, allow_inf_nan=False)] = 0
+    blocking: bool = False
+    sum_gbytes_per_s: GbytesPerSecond | None = None
+    nic_clock_mhz: Megahertz = 100
+    burst_bits: Annotated[int, pydantic.Field(ge=32, le=4096, multiple_of=32)] = Nic.burst_bits
+
+
 class ClusterDescription(Model):
     """A cluster as its TOML file says it."""
 
@@ -89,6 +110,7 @@ class ClusterDescription(Model):
     ]
     links: LinksDescription
     resources: ResourcesDescription | None = None
+    network: NetworkDescription | None = None
 
 
 def clusters() -> list[str]:
@@ -102,10 +124,11 @@ def board_types() -> list[str]:
 
 
 def changeable_keys() -> list[str]:
-    """What `load_cluster` may change: `board.KEY` on all boards, `link.KEY` on all links, `resources.KEY`."""
+    """What `load_cluster` may change: `board.KEY` and `link.KEY` (on all of them), `resources.KEY`, `network.KEY`."""
     boards = [f"board.{key}" for key in BoardDescription.model_fields if key not in ("name", "source", "count")]
     links = [f"link.{key}" for key in LinksDescription.model_fields]
-    return [*boards, *links, *(f"resources.{key}" for key in ResourcesDescription.model_fields)]
+    resources = [f"resources.{key}" for key in ResourcesDescription.model_fields]
+    return [*boards, *links, *resources, *(f"network.{key}" for key in NetworkDescription.model_fields)]
 
 
 def load_cluster(name: str, changes: dict[str, object] | None = None) -> Cluster:
@@ -124,9 +147,10 @@ def load_cluster(name: str, changes: dict[str, object] | None = None) -> Cluster
         if board.lut is None and min(built_of.alpha, built_of.beta) < 1:
             raise InputError(f"{source}: key `boards[{place}].lut` is missing: `resources` has {board.name} use LUTs")
     boards = tuple(_board(board, built_of.alpha) for board in said.boards for _ in range(board.count))
-    link = Link(max(1, round(said.links.bandwidth_gbps * 1000)), round(said.links.latency_ns * 1000))
+    link = Link(_mbps(said.links.bandwidth_gbps), round(said.links.latency_ns * 1000))
+    network = None if said.network is None else _network(said.network, chain_network(boards, link))
     text = path.read_text(encoding="utf-8")
-    return Cluster(said.name, boards, link, text, built_of.alpha, built_of.beta, built_of.aim)
+    return Cluster(said.name, boards, link, text, built_of.alpha, built_of.beta, built_of.aim, network)
 
 
 def _validated(described: dict[str, Any], source: str) -> ClusterDescription:
@@ -141,7 +165,9 @@ def _changed(described: dict[str, Any], changes: dict[str, object]) -> dict[str,
 
     boards = [{**board, **of("board.")} for board in described["boards"]]
     resources = {**described.get("resources", {}), **of("resources.")}
-    return {**described, "boards": boards, "links": {**described["links"], **of("link.")}, "resources": resources}
+    links = {**described["links"], **of("link.")}
+    network = {**described.get("network", {}), **of("network.")}
+    return {**described, "boards": boards, "links": links, "resources": resources, "network": network}
 
 
 def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:
@@ -181,3 +207,23 @@ def _board(said: BoardDescription, alpha: float) -> Board:
         off_chip_gbytes_per_s=said.off_chip_gbytes_per_s,
     )
     return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))
+
+
+def _network(said: NetworkDescription, links: Network) -> Network:
+    """What is said of the network, and for the rest the chain's links."""
+    bandwidth, latency, sums = said.bandwidth_gbps, said.latency_us, said.sum_gbytes_per_s
+    return Network(
+        bandwidth_mbps=links.bandwidth_mbps if bandwidth is None else _mbps(bandwidth),
+        latency_ps=links.latency_ps if latency is None else round(latency * 1e6),
+        packet_bytes=said.packet_bytes,
+        packet_overhead_bytes=said.packet_overhead_bytes,
+        packet_stack_ps=round(said.packet_stack_ns * 1000),
+        blocking=said.blocking,
+        sum_ps_per_kbyte=links.sum_ps_per_kbyte if sums is None else round(1e6 / sums),
+        nic=Nic(max(1, round(1e6 / said.nic_clock_mhz)), said.burst_bits),
+        topology=said.topology,
+    )
+
+
+def _mbps(gbps: float) -> int:
+    return max(1, round(gbps * 1000))

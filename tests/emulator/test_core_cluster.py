@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emuchain.comm.network import Network, Nic
 from emuchain.emulator.cluster import ClusterDescription, clusters, load_cluster
 from emuchain.emulator.errors import InputError
 from emuchain.emulator.validation import validate
@@ -187,3 +188,58 @@ def test_a_description_or_one_line(table: dict[str, Any], more: dict[str, Any]) 
     assert all(board.dsp > 0 and board.clock_mhz > 0 and board.count > 0 for board in said.boards)
     assert said.links.bandwidth_gbps > 0
     assert said.links.latency_ns >= 0
+
+
+def test_gradients_go_over_the_links_unless_there_is_a_network(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(text())
+    network = load_cluster(str(path)).network
+    assert network == Network(150_000, 1_000_000, sum_ps_per_kbyte=78_125, topology="chain")  # 64 bytes in 5 ns
+    assert load_cluster(str(path), {"link.bandwidth_gbps": 10}).network.bandwidth_mbps == 10_000
+
+
+def test_a_network_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    keys = 'topology = "switch"\nlatency_us = 2.5\npacket_overhead_bytes = 90\npacket_stack_ns = 0.5\nblocking = true'
+    path.write_text(text() + f"[network]\n{keys}\nsum_gbytes_per_s = 10\nnic_clock_mhz = 200\nburst_bits = 512\n")
+    assert load_cluster(str(path)).network == Network(
+        bandwidth_mbps=150_000,
+        latency_ps=2_500_000,
+        packet_overhead_bytes=90,
+        packet_stack_ps=500,
+        blocking=True,
+        sum_ps_per_kbyte=100_000,
+        nic=Nic(5000, 512),
+        topology="switch",
+    )
+    changed = load_cluster(str(path), {"network.bandwidth_gbps": 1, "network.topology": "chain"}).network
+    assert (changed.bandwidth_mbps, changed.topology, changed.latency_ps) == (1000, "chain", 2_500_000)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('topology = "torus"', "`network.topology` = 'torus'"),
+        ("packet_bytes = 0", "`network.packet_bytes` = 0"),
+        ("packet_overhead_bytes = -1", "`network.packet_overhead_bytes` = -1"),
+        ("bandwidth_gbps = 0", "`network.bandwidth_gbps` = 0"),
+        ("latency_us = nan", "`network.latency_us` = nan"),
+        ("burst_bits = 100", "`network.burst_bits` = 100"),
+        ("blocking = 1", "`network.blocking` = 1"),
+        ("sum_gbytes_per_s = 0", "`network.sum_gbytes_per_s` = 0"),
+        ("latency_ns = 1", "`network.latency_ns`"),
+    ],
+)
+def test_bad_networks(tmp_path: Path, line: str, told: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text() + f"[network]\n{line}\n")
+    with pytest.raises(InputError) as error:
+        load_cluster(str(path))
+    assert told in one_line(error)
+
+
+def test_a_node_of_the_gpu_cluster() -> None:
+    network = load_cluster("titan-xp-10gbe").network
+    assert network.transfer_ps(1448) == 1_230_400  # 1,538 bytes at 10 Gb/s
+    assert network.transfer_ps(1448, 100) == 567_000
+    assert network.sum_ps(1000) == 120_048
