@@ -1,0 +1,262 @@
+"""A burst of INCEPTIONN's format at once: eight values become tags and payloads, or come back (see `inceptionn.py`).
+
+The tags of four values are one byte. So a table of 256 byte shuffles says where each byte of four values goes, and one
+instruction takes all sixteen there (as Lemire, Kurz and Rupp do for integers, "Stream VByte", 2018). It is x86's PSHUFB
+or Arm's TBL; in the portable form values are stored, or loaded, one after the other, each four bytes wide: the next one
+overwrites what is too much. Every form gives the same bytes.
+
+A lane, 32 bits, holds a value on its way: itself where it is kept, else its sign and 15 bits of fraction, the two low
+bytes. The 8-bit payload is the upper one of them.
+
+Arguments are addresses. A burst may be read, and is written, up to its greatest length, LONGEST bytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.extending import intrinsic
+
+from .compiled import compiled
+from .emit import FLOAT, INDEX, INT, broadcast, shuffle, vector
+from .form import FORM
+from .inceptionn_format import BURST, LANE_BYTES, LENGTHS, ONE, PACKED, SPREAD, TAG_BYTES, UNPACKED
+
+_BYTE, _HALF = ir.IntType(8), BURST // 2
+_LANES, _BYTES = ir.VectorType(INT, BURST), ir.VectorType(_BYTE, LANE_BYTES * _HALF)
+_SIGN, _FRACTION, _STEP = 0x8000, 0x7FFF, 2.0**-15
+_SHUFFLES = {"x86_64": "llvm.x86.ssse3.pshuf.b.128", "aarch64": "llvm.aarch64.neon.tbl1.v16i8"}
+
+
+def shuffle_of(form: str, triple: str, features: str) -> str | None:
+    """The shuffle of 16 bytes that a form and a processor have: an LLVM intrinsic; None where there is none."""
+    has = {"x86_64": "+ssse3", "aarch64": "+neon"}
+    processor = triple.partition("-")[0]
+    return _SHUFFLES[processor] if form != "portable" and has.get(processor) in features.split(",") else None
+
+
+_SHUFFLE = shuffle_of(FORM.name, binding.get_process_triple(), binding.get_host_cpu_features().flatten())
+
+
+@compiled
+def compress(source: Any, bursts: Any, out: Any, zero_below: Any, wide_from: Any, tolerance: Any) -> Any:
+    """Compress whole bursts; return the bytes written, of which there is room for LONGEST for each burst."""
+    at = out
+    for burst in range(bursts):
+        at += _pack(source + BURST * LANE_BYTES * burst, at, zero_below, wide_from, tolerance)
+    return at - out
+
+
+@compiled
+def decompress(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> None:
+    """Decompress bursts that begin before `end`, a number of bytes; the last of them may be read to its LONGEST.
+
+    `reached` is the bytes used, the bursts done, and where the last of these began; it is taken up and brought on.
+    """
+    at, burst, last = reached[0], reached[1], reached[2]
+    place = out.ctypes.data
+    while burst < bursts and at < end:
+        last = at
+        at += _unpack(source + at, place + BURST * LANE_BYTES * burst)
+        burst += 1
+    reached[0], reached[1], reached[2] = at, burst, last
+
+
+@compiled
+def count_tags(source: Any, end: Any, bursts: Any, counts: Any, reached: Any) -> None:
+    """As `decompress`, but count how often each byte of tags occurs."""
+    at, burst, last = reached[0], reached[1], reached[2]
+    while burst < bursts and at < end:
+        last = at
+        tags = _tags_at(source + at)
+        low, high = tags & 255, tags >> 8
+        counts[low] += 1
+        counts[high] += 1
+        at += TAG_BYTES + LENGTHS[low] + LENGTHS[high]
+        burst += 1
+    reached[0], reached[1], reached[2] = at, burst, last
+
+
+@intrinsic
+def _tags_at(context: Any, place: Any) -> Any:
+    def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+        return builder.zext(_load(builder, values[0], ir.IntType(16)), INDEX)
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def _pack(context: Any, source: Any, out: Any, zero_below: Any, wide_from: Any, tolerance: Any) -> Any:
+    """Compress a burst, and return its length. The three limits are those of `inceptionn.Limits`."""
+
+    def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+        source, out, *limits = values
+        lanes, kept, wide, narrow = _classify(builder, _load(builder, source, _LANES), *limits)
+        ones = [_entry(builder, SPREAD, _to_index(builder, mask)) for mask in (narrow, wide)]
+        tags = builder.or_(ones[0], builder.shl(ones[1], _index(1)))
+        _store(builder, builder.trunc(tags, ir.IntType(16)), out)
+        payload = builder.add(out, _index(TAG_BYTES))
+        if _SHUFFLE is None:
+            return builder.sub(_store_each(builder, lanes, tags, payload), out)
+        for half, part in enumerate(_halves(builder, tags)):
+            four = shuffle(builder, lanes, lanes, [*range(_HALF * half, _HALF * (half + 1))])
+            order = _row(builder, PACKED, part)
+            _store(builder, _shuffled(builder, builder.bitcast(four, _BYTES), order), payload)
+            payload = builder.add(payload, _entry(builder, LENGTHS, part))
+        return builder.sub(payload, out)
+
+    return types.int64(types.int64, types.int64, types.int64, types.int64, types.float32), emit
+
+
+def _classify(
+    builder: ir.IRBuilder, bits: ir.Value, zero_below: ir.Value, wide_from: ir.Value, tolerance: ir.Value
+) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+    """The lanes; and masks: of those that are kept in 32 bits; whose tag's upper bit is set; whose lower one is.
+
+    Everything is exact: scaling by powers of two, cutting, and subtracting what was cut off from what it came from.
+    """
+    size = builder.and_(bits, _all(0x7FFF_FFFF))
+    zero = builder.icmp_signed("<", size, _spread(builder, zero_below))
+    large = builder.icmp_signed(">=", size, _all(ONE))
+    coded = builder.not_(builder.or_(zero, large))
+    value = builder.bitcast(builder.select(coded, size, _all(0)), vector(BURST))
+    fraction = builder.fptosi(builder.fmul(value, _floats(1 / _STEP)), _LANES)
+    limit = broadcast(builder, tolerance, BURST)
+
+    def is_over(digits: ir.Value, step: float) -> ir.Value:
+        cut = builder.fmul(builder.sitofp(digits, vector(BURST)), _floats(step))
+        return builder.fcmp_ordered(">=", builder.fsub(value, cut), limit)
+
+    kept = builder.or_(large, is_over(fraction, _STEP))
+    over = is_over(builder.lshr(fraction, _all(8)), 256 * _STEP)
+    wide = builder.or_(builder.icmp_signed(">=", size, _spread(builder, wide_from)), over)
+    narrow = builder.or_(kept, builder.not_(builder.or_(zero, wide)))
+    sign = builder.and_(builder.lshr(bits, _all(16)), _all(_SIGN))
+    return builder.select(kept, bits, builder.or_(sign, fraction)), kept, wide, narrow
+
+
+def _store_each(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload: ir.Value) -> ir.Value:
+    for lane in range(BURST):
+        tag, lane_bits = _tag(builder, tags, lane), builder.extract_element(lanes, ir.Constant(INT, lane))
+        is_byte = builder.icmp_unsigned("==", tag, _index(1))
+        _store(builder, builder.select(is_byte, builder.lshr(lane_bits, ir.Constant(INT, 8)), lane_bits), payload)
+        payload = builder.add(payload, _entry(builder, LENGTHS, tag))
+    return payload
+
+
+@intrinsic
+def _unpack(context: Any, source: Any, out: Any) -> Any:
+    """Decompress a burst to eight floats, and return its length."""
+
+    def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+        source, out = values
+        tags = builder.zext(_load(builder, source, ir.IntType(16)), INDEX)
+        payload = builder.add(source, _index(TAG_BYTES))
+        load = _load_each if _SHUFFLE is None else _load_halves
+        lanes, kept, payload = load(builder, tags, payload)
+        fraction = builder.sitofp(builder.and_(lanes, _all(_FRACTION)), vector(BURST))
+        size = builder.bitcast(builder.fmul(fraction, _floats(_STEP)), _LANES)
+        sign = builder.shl(builder.and_(lanes, _all(_SIGN)), _all(16))
+        _store(builder, builder.select(kept, lanes, builder.or_(sign, size)), out)
+        return builder.sub(payload, source)
+
+    return types.int64(types.int64, types.int64), emit
+
+
+def _load_halves(builder: ir.IRBuilder, tags: ir.Value, payload: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """The lanes, the mask of those that are kept in 32 bits, and where the payloads end."""
+    fours, orders = [], []
+    for part in _halves(builder, tags):
+        order = _row(builder, UNPACKED, part)
+        four = _shuffled(builder, _load(builder, payload, _BYTES), order)
+        fours.append(builder.bitcast(four, ir.VectorType(INT, _HALF)))
+        orders.append(builder.bitcast(order, ir.VectorType(INT, _HALF)))
+        payload = builder.add(payload, _entry(builder, LENGTHS, part))
+    lanes, order = (shuffle(builder, *parts, [*range(BURST)]) for parts in (fours, orders))
+    # No place is negative, and a byte that comes from nowhere is: a lane with an uppermost byte holds all its bits.
+    return lanes, builder.icmp_signed(">=", order, _all(0)), payload
+
+
+def _load_each(builder: ir.IRBuilder, tags: ir.Value, payload: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    lanes, kept = ir.Constant(_LANES, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(1), BURST), ir.Undefined)
+    masks = np.array([0, 0xFF, 0xFFFF, 0xFFFFFFFF], np.uint32)
+    for lane in range(BURST):
+        tag, place = _tag(builder, tags, lane), ir.Constant(INT, lane)
+        mask = builder.trunc(_entry(builder, masks, tag), INT)
+        payload_bits = builder.and_(_load(builder, payload, INT), mask)
+        is_byte = builder.icmp_unsigned("==", tag, _index(1))
+        payload_bits = builder.select(is_byte, builder.shl(payload_bits, ir.Constant(INT, 8)), payload_bits)
+        lanes = builder.insert_element(lanes, payload_bits, place)
+        kept = builder.insert_element(kept, builder.icmp_unsigned("==", tag, _index(3)), place)
+        payload = builder.add(payload, _entry(builder, LENGTHS, tag))
+    return lanes, kept, payload
+
+
+def _index(value: int) -> ir.Constant:
+    return ir.Constant(INDEX, value)
+
+
+def _all(value: int) -> ir.Constant:
+    return ir.Constant(_LANES, [value] * BURST)
+
+
+def _floats(value: float) -> ir.Constant:
+    return ir.Constant(vector(BURST), [value] * BURST)
+
+
+def _spread(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    return broadcast(builder, builder.trunc(value, INT), BURST)
+
+
+def _to_index(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    return builder.zext(builder.bitcast(mask, _BYTE), INDEX)
+
+
+def _halves(builder: ir.IRBuilder, tags: ir.Value) -> tuple[ir.Value, ir.Value]:
+    return builder.and_(tags, _index(255)), builder.lshr(tags, _index(8))
+
+
+def _tag(builder: ir.IRBuilder, tags: ir.Value, lane: int) -> ir.Value:
+    return builder.and_(builder.lshr(tags, _index(2 * lane)), _index(3))
+
+
+def _load(builder: ir.IRBuilder, place: ir.Value, kind: ir.Type) -> ir.Value:
+    return builder.load(builder.inttoptr(place, kind.as_pointer()), align=1)
+
+
+def _store(builder: ir.IRBuilder, value: ir.Value, place: ir.Value) -> None:
+    builder.store(value, builder.inttoptr(place, value.type.as_pointer()), align=1)
+
+
+def _table(builder: ir.IRBuilder, table: Any) -> ir.Value:
+    """The address of a copy of a table in the module."""
+    name = f"table.{zlib.crc32(table.tobytes())}"
+    known = builder.module.globals.get(name)
+    if known is None:
+        items = table.tobytes()
+        kind = ir.ArrayType(_BYTE, len(items))
+        known = ir.GlobalVariable(builder.module, kind, name)
+        known.linkage, known.global_constant, known.align = "internal", True, 64
+        known.initializer = ir.Constant(kind, bytearray(items))
+    return builder.ptrtoint(known, INDEX)
+
+
+def _entry(builder: ir.IRBuilder, table: Any, place: ir.Value) -> ir.Value:
+    """table[place] as a 64-bit integer."""
+    at = builder.add(_table(builder, table), builder.mul(place, _index(table.itemsize)))
+    return builder.zext(_load(builder, at, ir.IntType(8 * table.itemsize)), INDEX)
+
+
+def _row(builder: ir.IRBuilder, table: Any, place: ir.Value) -> ir.Value:
+    """The 16 bytes table[place]."""
+    return _load(builder, builder.add(_table(builder, table), builder.mul(place, _index(16))), _BYTES)
+
+
+def _shuffled(builder: ir.IRBuilder, value: ir.Value, order: ir.Value) -> ir.Value:
+    known = builder.module.globals.get(_SHUFFLE)
+    function = known or ir.Function(builder.module, ir.FunctionType(_BYTES, [_BYTES, _BYTES]), _SHUFFLE)
+    return builder.call(function, [value, order])
