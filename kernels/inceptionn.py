@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compiled import Kernel, Kernels
-from .inceptionn_format import BURST, LONGEST, ONE, TAG_BYTES, TALLIES
+from .inceptionn_format import BURST, LONGEST, ONE, STEP, TAG_BYTES, TALLIES
 
 Rule = Literal["bound", "range"]
 LEAST_EXPONENT, EXPONENT_OF_ONE, MANTISSA_BITS = -127, 127, 23
@@ -35,14 +35,17 @@ class CodecError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What decides on a value's width, as bits of float32 numbers without sign, which order as integers do.
+    """What decides on a value's width. Its bits without sign are compared, which order as numbers do.
 
-    32 bits for 1 and more, infinities and NaN; none below `zero_below`; of the others 8 if they are below `wide_from`
-    and what the cut takes away is below `tolerance`, else 16 if that holds for the longer payload, else 32.
+    A value takes 32 bits from 1 on (infinities and NaN, too), and none below `zero_below`. Any other takes 16 bits from
+    `wide_from` on, or if it has any of `digits` among the 15 of its fraction, and else 8. Only where what 16 bits lose
+    may reach the `tolerance`, that is, where it is below 2**-15, another test decides: the shortest width that loses
+    less.
     """
 
     zero_below: int
     wide_from: int
+    digits: int
     tolerance: np.float32
 
     @classmethod
@@ -66,9 +69,10 @@ class Limits:
         bound = np.float32(2.0 ** int(exponent))
         zero_below = int(bound.view(np.uint32))
         if rule == "bound":
-            return cls(zero_below, ONE, bound)
+            digits = 0xFF & -int(bound / STEP)  # those that 8 bits lack, and that are not below the bound
+            return cls(zero_below, ONE, digits, bound)
         middle = EXPONENT_OF_ONE - int(-exponent) // 2
-        return cls(zero_below, middle << MANTISSA_BITS, np.float32(1))
+        return cls(zero_below, middle << MANTISSA_BITS, 0, np.float32(1))
 
 
 def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule = "bound") -> NDArray[np.uint8]:
@@ -98,8 +102,7 @@ def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule 
 
 def _compress(values: NDArray[np.float32], bursts: int, out: NDArray[np.uint8], at: int, limits: Limits) -> int:
     place = out.ctypes.data + at
-    size: int = burst.compress(values.ctypes.data, bursts, place, limits.zero_below, limits.wide_from, limits.tolerance)
-    return size
+    return int(burst.compress(values.ctypes.data, bursts, place, *dataclasses.astuple(limits)))
 
 
 def decompress(buffer: NDArray[np.uint8], count: int) -> NDArray[np.float32]:

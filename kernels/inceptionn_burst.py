@@ -13,7 +13,9 @@ Arguments are addresses. A burst may be read, and is written, up to its greatest
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,13 +24,13 @@ from numba import types
 from numba.extending import intrinsic
 
 from .compiled import compiled
-from .emit import FLOAT, INDEX, INT, broadcast, shuffle, vector
+from .emit import INDEX, INT, broadcast, shuffle, vector
 from .form import FORM
-from .inceptionn_format import BURST, LANE_BYTES, LENGTHS, ONE, PACKED, SPREAD, TAG_BYTES, UNPACKED
+from .inceptionn_format import BURST, LANE_BYTES, LENGTHS, ONE, PACKED, SPREAD, STEP, TAG_BYTES, UNPACKED
 
 _BYTE, _HALF = ir.IntType(8), BURST // 2
 _LANES, _BYTES = ir.VectorType(INT, BURST), ir.VectorType(_BYTE, LANE_BYTES * _HALF)
-_SIGN, _FRACTION, _STEP = 0x8000, 0x7FFF, 2.0**-15
+_SIGN, _FRACTION = 0x8000, 0x7FFF
 _SHUFFLES = {"x86_64": "llvm.x86.ssse3.pshuf.b.128", "aarch64": "llvm.aarch64.neon.tbl1.v16i8"}
 
 
@@ -43,11 +45,15 @@ _SHUFFLE = shuffle_of(FORM.name, binding.get_process_triple(), binding.get_host_
 
 
 @compiled
-def compress(source: Any, bursts: Any, out: Any, zero_below: Any, wide_from: Any, tolerance: Any) -> Any:
+def compress(source: Any, bursts: Any, out: Any, zero_below: Any, wide_from: Any, digits: Any, tolerance: Any) -> Any:
     """Compress whole bursts; return the bytes written, of which there is room for LONGEST for each burst."""
     at = out
-    for burst in range(bursts):
-        at += _pack(source + BURST * LANE_BYTES * burst, at, zero_below, wide_from, tolerance)
+    if tolerance >= STEP:
+        for burst in range(bursts):
+            at += _pack_coarsely(source + BURST * LANE_BYTES * burst, at, zero_below, wide_from, digits)
+    else:
+        for burst in range(bursts):
+            at += _pack_finely(source + BURST * LANE_BYTES * burst, at, zero_below, tolerance)
     return at - out
 
 
@@ -90,53 +96,86 @@ def _tags_at(context: Any, place: Any) -> Any:
 
 
 @intrinsic
-def _pack(context: Any, source: Any, out: Any, zero_below: Any, wide_from: Any, tolerance: Any) -> Any:
-    """Compress a burst, and return its length. The three limits are those of `inceptionn.Limits`."""
+def _pack_coarsely(context: Any, source: Any, out: Any, zero_below: Any, wide_from: Any, digits: Any) -> Any:
+    """Compress a burst, and return its length: where 15 bits of fraction are always enough."""
+
+    def is_wide(builder: ir.IRBuilder, value: _Value, limits: list[ir.Value]) -> tuple[ir.Value, ir.Value]:
+        _, wide_from, digits = limits
+        lost = builder.and_(value.fraction, _spread(builder, digits))
+        over = builder.icmp_signed("!=", lost, _all(0))
+        return builder.or_(builder.icmp_signed(">=", value.size, _spread(builder, wide_from)), over), value.large
+
+    return _packer(is_wide, types.int64, types.int64, types.int64)
+
+
+@intrinsic
+def _pack_finely(context: Any, source: Any, out: Any, zero_below: Any, tolerance: Any) -> Any:
+    """Compress a burst, and return its length: by what each payload would lose, to the last bit."""
+
+    def is_wide(builder: ir.IRBuilder, value: _Value, limits: list[ir.Value]) -> tuple[ir.Value, ir.Value]:
+        tolerance = broadcast(builder, limits[1], BURST)
+
+        def is_over(digits: ir.Value, step: float) -> ir.Value:
+            # Exact: both are whole multiples of the value's last bit, and the difference has no more bits than it.
+            cut = builder.fmul(builder.sitofp(digits, vector(BURST)), _floats(step))
+            return builder.fcmp_ordered(">=", builder.fsub(value.clipped, cut), tolerance)
+
+        over_short, over_long = (
+            is_over(builder.lshr(value.fraction, _all(8)), 2**8 * STEP),
+            is_over(value.fraction, STEP),
+        )
+        return builder.or_(value.large, over_short), builder.or_(value.large, over_long)
+
+    return _packer(is_wide, types.int64, types.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Value:
+    """What a width is decided by, of eight values: the bits without sign, those of numbers below 1 and their cut."""
+
+    size: ir.Value
+    large: ir.Value
+    clipped: ir.Value
+    fraction: ir.Value
+
+
+def _packer(is_wide: Callable[..., tuple[ir.Value, ir.Value]], *limits: types.Type) -> tuple[Any, Any]:
+    """What an intrinsic has to return; `is_wide` makes the masks of values that need more than 8, and than 16 bits."""
 
     def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
         source, out, *limits = values
-        lanes, kept, wide, narrow = _classify(builder, _load(builder, source, _LANES), *limits)
-        ones = [_entry(builder, SPREAD, _to_index(builder, mask)) for mask in (narrow, wide)]
-        tags = builder.or_(ones[0], builder.shl(ones[1], _index(1)))
+        bits = _load(builder, source, _LANES)
+        size = builder.and_(bits, _all(0x7FFF_FFFF))
+        large = builder.icmp_signed(">=", size, _all(ONE))
+        below_one = builder.select(builder.icmp_signed("<", size, _all(ONE)), size, _all(ONE - 1))
+        clipped = builder.bitcast(below_one, vector(BURST))
+        fraction = builder.fptosi(builder.fmul(clipped, _floats(1 / STEP)), _LANES)
+        wide, kept = is_wide(builder, _Value(size, large, clipped, fraction), limits)
+        not_zero = builder.icmp_signed(">=", size, _spread(builder, limits[0]))
+        narrow = builder.xor(builder.xor(not_zero, wide), kept)  # of these masks, each is part of the one before
+        tags = builder.or_(_spread_out(builder, narrow), builder.shl(_spread_out(builder, wide), _index(1)))
         _store(builder, builder.trunc(tags, ir.IntType(16)), out)
-        payload = builder.add(out, _index(TAG_BYTES))
-        if _SHUFFLE is None:
-            return builder.sub(_store_each(builder, lanes, tags, payload), out)
-        for half, part in enumerate(_halves(builder, tags)):
-            four = shuffle(builder, lanes, lanes, [*range(_HALF * half, _HALF * (half + 1))])
-            order = _row(builder, PACKED, part)
-            _store(builder, _shuffled(builder, builder.bitcast(four, _BYTES), order), payload)
-            payload = builder.add(payload, _entry(builder, LENGTHS, part))
-        return builder.sub(payload, out)
+        sign = builder.and_(builder.lshr(bits, _all(16)), _all(_SIGN))
+        lanes = builder.select(kept, bits, builder.or_(sign, fraction))
+        store = _store_each if _SHUFFLE is None else _store_halves
+        return builder.sub(store(builder, lanes, tags, builder.add(out, _index(TAG_BYTES))), out)
 
-    return types.int64(types.int64, types.int64, types.int64, types.int64, types.float32), emit
+    return types.int64(types.int64, types.int64, *limits), emit
 
 
-def _classify(
-    builder: ir.IRBuilder, bits: ir.Value, zero_below: ir.Value, wide_from: ir.Value, tolerance: ir.Value
-) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
-    """The lanes; and masks: of those that are kept in 32 bits; whose tag's upper bit is set; whose lower one is.
+def _spread_out(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """The bits of a mask, a place apart."""
+    return _entry(builder, SPREAD, builder.zext(builder.bitcast(mask, _BYTE), INDEX))
 
-    Everything is exact: scaling by powers of two, cutting, and subtracting what was cut off from what it came from.
-    """
-    size = builder.and_(bits, _all(0x7FFF_FFFF))
-    zero = builder.icmp_signed("<", size, _spread(builder, zero_below))
-    large = builder.icmp_signed(">=", size, _all(ONE))
-    coded = builder.not_(builder.or_(zero, large))
-    value = builder.bitcast(builder.select(coded, size, _all(0)), vector(BURST))
-    fraction = builder.fptosi(builder.fmul(value, _floats(1 / _STEP)), _LANES)
-    limit = broadcast(builder, tolerance, BURST)
 
-    def is_over(digits: ir.Value, step: float) -> ir.Value:
-        cut = builder.fmul(builder.sitofp(digits, vector(BURST)), _floats(step))
-        return builder.fcmp_ordered(">=", builder.fsub(value, cut), limit)
-
-    kept = builder.or_(large, is_over(fraction, _STEP))
-    over = is_over(builder.lshr(fraction, _all(8)), 256 * _STEP)
-    wide = builder.or_(builder.icmp_signed(">=", size, _spread(builder, wide_from)), over)
-    narrow = builder.or_(kept, builder.not_(builder.or_(zero, wide)))
-    sign = builder.and_(builder.lshr(bits, _all(16)), _all(_SIGN))
-    return builder.select(kept, bits, builder.or_(sign, fraction)), kept, wide, narrow
+def _store_halves(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload: ir.Value) -> ir.Value:
+    """Store the payloads, and return where they end."""
+    for half, part in enumerate(_halves(builder, tags)):
+        four = shuffle(builder, lanes, lanes, [*range(_HALF * half, _HALF * (half + 1))])
+        order = _row(builder, PACKED, part)
+        _store(builder, _shuffled(builder, builder.bitcast(four, _BYTES), order), payload)
+        payload = builder.add(payload, _entry(builder, LENGTHS, part))
+    return payload
 
 
 def _store_each(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload: ir.Value) -> ir.Value:
@@ -159,7 +198,7 @@ def _unpack(context: Any, source: Any, out: Any) -> Any:
         load = _load_each if _SHUFFLE is None else _load_halves
         lanes, kept, payload = load(builder, tags, payload)
         fraction = builder.sitofp(builder.and_(lanes, _all(_FRACTION)), vector(BURST))
-        size = builder.bitcast(builder.fmul(fraction, _floats(_STEP)), _LANES)
+        size = builder.bitcast(builder.fmul(fraction, _floats(STEP)), _LANES)
         sign = builder.shl(builder.and_(lanes, _all(_SIGN)), _all(16))
         _store(builder, builder.select(kept, lanes, builder.or_(sign, size)), out)
         return builder.sub(payload, source)
@@ -210,10 +249,6 @@ def _floats(value: float) -> ir.Constant:
 
 def _spread(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     return broadcast(builder, builder.trunc(value, INT), BURST)
-
-
-def _to_index(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    return builder.zext(builder.bitcast(mask, _BYTE), INDEX)
 
 
 def _halves(builder: ir.IRBuilder, tags: ir.Value) -> tuple[ir.Value, ir.Value]:

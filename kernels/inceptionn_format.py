@@ -11,6 +11,8 @@ LONGEST = TAG_BYTES + BURST * LANE_BYTES
 """The bytes of a burst at most."""
 ONE = 0x3F80_0000
 """The bits of 1.0."""
+STEP = 2.0**-15
+"""What the last bit of a 16-bit payload stands for."""
 
 _NONE = 0x80  # a byte that comes from nowhere
 _FOUR = [[tags >> 2 * value & 3 for value in range(4)] for tags in range(256)]
