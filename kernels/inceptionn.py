@@ -14,12 +14,14 @@ last burst that is not full has tags of 0 for the values that it lacks.
 from __future__ import annotations
 
 import dataclasses
-import operator
+import functools
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import address_of
+from .codec_error import CodecError, is_integer, opened, values_of
 from .compiled import Kernel, Kernels
 from .inceptionn_format import BURST, LONGEST, ONE, STEP, TAG_BYTES, TALLIES
 
@@ -27,10 +29,6 @@ Rule = Literal["bound", "range"]
 LEAST_EXPONENT, EXPONENT_OF_ONE, MANTISSA_BITS = -127, 127, 23
 
 burst = Kernels("inceptionn_burst")
-
-
-class CodecError(ValueError):
-    """What a codec is given is wrong."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,19 +58,24 @@ class Limits:
             CodecError: the exponent is no integer of [-127, 0], or there is no such rule.
         """
         exponent = error_bound_exponent
-        if isinstance(exponent, bool) or not isinstance(exponent, (int, np.integer)):
+        if not is_integer(exponent):
             raise CodecError(f"the error bound's exponent must be an integer, not {exponent!r}")
         if not LEAST_EXPONENT <= exponent <= 0:
             raise CodecError(f"the error bound's exponent must be one of {LEAST_EXPONENT} to 0, not {exponent}")
         if rule not in get_args(Rule):
             raise CodecError(f"there is no rule {rule!r}; it may be {' or '.join(get_args(Rule))}")
-        bound = np.float32(2.0 ** int(exponent))
-        zero_below = int(bound.view(np.uint32))
-        if rule == "bound":
-            digits = 0xFF & -int(bound / STEP)  # those that 8 bits lack, and that are not below the bound
-            return cls(zero_below, ONE, digits, bound)
-        middle = EXPONENT_OF_ONE - int(-exponent) // 2
-        return cls(zero_below, middle << MANTISSA_BITS, 0, np.float32(1))
+        return _limits(int(exponent), rule)
+
+
+@functools.cache
+def _limits(exponent: int, rule: Rule) -> Limits:
+    bound = np.float32(2.0**exponent)
+    zero_below = int(bound.view(np.uint32))
+    if rule == "bound":
+        digits = 0xFF & -int(bound / STEP)  # those that 8 bits lack, and that are not below the bound
+        return Limits(zero_below, ONE, digits, bound)
+    middle = EXPONENT_OF_ONE - -exponent // 2
+    return Limits(zero_below, middle << MANTISSA_BITS, 0, np.float32(1))
 
 
 def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule = "bound") -> NDArray[np.uint8]:
@@ -86,9 +89,7 @@ def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule 
         CodecError: the array is not of float32, the exponent no integer of [-127, 0], or there is no such rule.
     """
     limits = Limits.of(error_bound_exponent, rule)
-    if not isinstance(values, np.ndarray) or values.dtype != np.float32:
-        raise CodecError(f"values must be an array of float32, not {_kind(values)}")
-    flat = np.ascontiguousarray(values).reshape(-1)
+    flat = values_of(values)
     whole, rest = divmod(flat.size, BURST)
     out = np.empty(LONGEST * (whole + bool(rest)), np.uint8)
     size = _compress(flat, whole, out, 0, limits)
@@ -101,8 +102,9 @@ def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule 
 
 
 def _compress(values: NDArray[np.float32], bursts: int, out: NDArray[np.uint8], at: int, limits: Limits) -> int:
-    place = out.ctypes.data + at
-    return int(burst.compress(values.ctypes.data, bursts, place, *dataclasses.astuple(limits)))
+    place = address_of(out) + at
+    of = limits
+    return int(burst.compress(address_of(values), bursts, place, of.zero_below, of.wide_from, of.digits, of.tolerance))
 
 
 def decompress(buffer: NDArray[np.uint8], count: int) -> NDArray[np.float32]:
@@ -132,32 +134,24 @@ def width_counts(buffer: NDArray[np.uint8], count: int) -> tuple[int, int, int, 
 
 def _opened(buffer: NDArray[np.uint8], count: int) -> tuple[NDArray[np.uint8], int]:
     """The buffer in one piece, and its bursts, of each of which there are the tags at least."""
-    if not isinstance(buffer, np.ndarray) or buffer.dtype != np.uint8:
-        raise CodecError(f"a buffer must be an array of uint8, not {_kind(buffer)}")
-    try:
-        values = operator.index(count)
-    except TypeError:
-        raise CodecError(f"the count of values must be an integer, not {count!r}") from None
-    if values < 0:
-        raise CodecError(f"the count of values must not be negative: {values}")
-    bursts = -(-values // BURST)
-    if buffer.size < TAG_BYTES * bursts:
+    data = opened(buffer, count)
+    bursts = -(-count // BURST)
+    if data.size < TAG_BYTES * bursts:
         raise CodecError(
-            f"the buffer is cut short: {count} values take {TAG_BYTES * bursts} bytes of tags alone, "
-            f"but it has {buffer.size}"
+            f"the buffer is cut short: {count} values have {TAG_BYTES * bursts} bytes of tags alone, not {data.size} bytes"
         )
-    return np.ascontiguousarray(buffer).reshape(-1), bursts
+    return data, bursts
 
 
 def _read(kernel: Kernel, data: NDArray[np.uint8], bursts: int, count: int, out: NDArray[Any]) -> None:
     """Run a kernel over the buffer as far as the longest burst fits, and on over a padded copy of the rest."""
     reached = np.zeros(3, np.int64)
-    kernel(data.ctypes.data, data.size - LONGEST + 1, bursts, out, reached)
+    kernel(address_of(data), data.size - LONGEST + 1, bursts, out, reached)
     begin = int(reached[0])
     if reached[1] < bursts:
         padded = np.zeros(2 * LONGEST, np.uint8)
         padded[: data.size - begin] = data[begin:]
-        kernel(padded.ctypes.data - begin, data.size, bursts, out, reached)
+        kernel(address_of(padded) - begin, data.size, bursts, out, reached)
     at, done, last = reached.tolist()
     if done < bursts or at > data.size:
         raise CodecError(f"the buffer is cut short: its {data.size} bytes end in burst {done} of {bursts}")
@@ -165,7 +159,3 @@ def _read(kernel: Kernel, data: NDArray[np.uint8], bursts: int, count: int, out:
         raise CodecError(f"the last burst has tags for more than the {count % BURST} values that it holds")
     if at < data.size:
         raise CodecError(f"the buffer goes on after {count} values: {data.size - at} trailing bytes")
-
-
-def _kind(given: object) -> str:
-    return str(given.dtype) if isinstance(given, np.ndarray) else type(given).__name__

@@ -1,0 +1,37 @@
+"""What codecs refuse, and the checks that all of them make."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class CodecError(ValueError):
+    """What a codec is given is wrong."""
+
+
+def values_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The values side by side, in C order. Raises CodecError if this is no array of float32."""
+    if not isinstance(values, np.ndarray) or values.dtype != np.float32:
+        raise CodecError(f"values must be an array of float32, not {_kind(values)}")
+    return np.ascontiguousarray(values).reshape(-1)
+
+
+def opened(buffer: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
+    """The bytes side by side. Raises CodecError if this is no array of uint8, or no count of values can be `count`."""
+    if not isinstance(buffer, np.ndarray) or buffer.dtype != np.uint8:
+        raise CodecError(f"a buffer must be an array of uint8, not {_kind(buffer)}")
+    if not is_integer(count):
+        raise CodecError(f"the count of values must be an integer, not {count!r}")
+    if count < 0:
+        raise CodecError(f"the count of values must not be negative: {count}")
+    return np.ascontiguousarray(buffer).reshape(-1)
+
+
+def is_integer(number: object) -> bool:
+    """Whether this is a whole number, of Python or of NumPy."""
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+
+
+def _kind(given: object) -> str:
+    return f"one of {given.dtype}" if isinstance(given, np.ndarray) else f"{type(given).__name__}"
