@@ -13,10 +13,7 @@ import os
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from .message import Message
+from typing import Any, Protocol
 
 _SPINS_BEFORE_SLEEP = 10
 _SHORTEST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 1e-3
@@ -26,10 +23,10 @@ class Mailbox:
     """Messages of one stream, in order, for the one device that reads them."""
 
     def __init__(self) -> None:
-        self._messages: collections.deque[Message] = collections.deque()
+        self._messages: collections.deque[Any] = collections.deque()
         self._on_mail: Callable[[], None] | None = None
 
-    def put(self, message: Message) -> None:
+    def put(self, message: Any) -> None:
         """Leave a message."""
         self._messages.append(message)
         if self._on_mail is not None:
@@ -40,7 +37,7 @@ class Mailbox:
         """Call `on_mail` when the next message is left."""
         self._on_mail = on_mail
 
-    async def get(self) -> Message:
+    async def get(self) -> Any:
         """The next message, as soon as there is one."""
         while not self._messages:
             await _wait_for(self)

@@ -52,6 +52,7 @@ class Alone:
     rank = 0
     size = 1
     comm: Any = None
+    exchange_comm: Any = None
     running = False  # whether other ranks have a task, so that one may fail while others do not
 
     def __init__(self) -> None:
@@ -111,6 +112,7 @@ class MpiRanks:
         self.on_object: Callable[[Any], None] = lambda _: None
         self.running = False
         self._side = comm.Clone()
+        self.exchange_comm = comm.Clone()
         self._pending: list[Any] = []
         hosts = comm.allgather(socket.gethostname())
         self._on_this_host = [rank for rank, host in enumerate(hosts) if host == hosts[self.rank]]
