@@ -11,6 +11,7 @@ from ..comm.message import Format, Message
 from ..comm.mpi import Receiver, Sender
 from ..comm.throttle import Gate
 from ..kernels.arena import Arena
+from ..kernels.codec import Codec, NoCodec
 from .device.balanced import NoBpram, Stored
 from .device.device import Device, Epoch
 from .device.ends import Head, NoHead, NoImages, Source, Tally
@@ -56,7 +57,11 @@ class Placement:
 
 @dataclasses.dataclass(frozen=True)
 class Wiring:
-    """How messages travel: the ranks, their communicator (None in one process), and whether links are slowed."""
+    """How messages travel: the ranks, their communicator (None in one process), and whether links are slowed.
+
+    The placement is of all replicas' devices, one chain after another; this one's begin at `first`. What travels back
+    of balanced parameters' gradients goes through the codec.
+    """
 
     placement: Placement
     rank: int
@@ -64,6 +69,16 @@ class Wiring:
     throttled: bool
     most_samples: int
     with_data: bool
+    first: int = 0
+    codec: Codec = dataclasses.field(default_factory=NoCodec)
+
+    def host(self, device: int) -> int:
+        """The rank of one of the chain's devices."""
+        return self.placement.host(self.first + device)
+
+    def hosted(self, devices: int) -> list[int]:
+        """Those of the chain's devices that live here."""
+        return [device for device in range(devices) if self.host(device) == self.rank]
 
 
 @dataclasses.dataclass
@@ -123,7 +138,7 @@ class _ThrottledOutlet:
 def build(timing: Timing, wiring: Wiring, make: MakeNumerics | None) -> Chain:
     """Make this rank's devices and connect them; without `make`, for timing alone."""
     chain = Chain()
-    hosted = wiring.placement.hosted(wiring.rank)
+    hosted = wiring.hosted(len(timing.mapping.devices))
     inlets: dict[int, dict[Lane, Mailbox]] = {device: {} for device in hosted}
     outlets: dict[int, dict[Lane, Outlet]] = {device: {} for device in hosted}
     for link, streams in enumerate(timing.links):
@@ -156,6 +171,7 @@ def build(timing: Timing, wiring: Wiring, make: MakeNumerics | None) -> Chain:
                     for n, loan in enumerate(timing.loans)
                     if loan.store_device == number
                 },
+                wiring.codec,
             )
         )
     return chain
@@ -178,7 +194,7 @@ def _connect(
     mailbox = Mailbox()
     if receiver in inlets:
         inlets[receiver][lane] = mailbox
-    from_rank, to_rank = wiring.placement.host(sender), wiring.placement.host(receiver)
+    from_rank, to_rank = wiring.host(sender), wiring.host(receiver)
     if from_rank == to_rank:
         return mailbox
     if wiring.rank == to_rank:

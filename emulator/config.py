@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
+from ..kernels.codec import parse_codec
 from .errors import InputError
 from .network.description import Positive
 from .settings import Settings
@@ -36,8 +37,24 @@ class Config(Model):
         16, description="samples computed in one block; changes neither the numbers nor the virtual time"
     )
     devices: Positive | None = pydantic.Field(None, description="emulated FPGAs; default: one for each rank")
-    schedule: Literal["sync", "fpdeep"] = pydantic.Field(
-        "fpdeep", description="sync: drain at each update; fpdeep: continuous, slightly unaligned weights"
+    schedule: Literal["sync", "fpdeep", "data-parallel-ring", "data-parallel-aggregator"] = pydantic.Field(
+        "fpdeep",
+        description="sync: drain at each update; fpdeep: continuous, slightly unaligned weights; data-parallel-…: each "
+        "device holds the whole network, and they exchange gradients",
+    )
+    replicas: Positive = pydantic.Field(1, description="chains side by side that train data-parallel")
+    exchange: Literal["ring", "aggregator"] = pydantic.Field("ring", description="how replicas exchange gradients")
+    groups: Positive = pydantic.Field(
+        1, description="groups of replicas: each sums by a ring, then their leaders exchange"
+    )
+    compress: str = pydantic.Field(
+        "none", description="codec for gradients on their way: inceptionn:-10 (error bound 2^-10), truncate:16, …"
+    )
+    compress_weights: str = pydantic.Field(
+        "none", description="codec that weights go through after each update: what its loss does to training"
+    )
+    compress_ratio: PositiveNumber | None = pydantic.Field(
+        None, description="for simulate, which has no gradients: how many times smaller the codec makes them"
     )
     cluster: str = pydantic.Field("vc709", description="a cluster that comes with emuchain, or a TOML file")
     balancing: Literal["auto", "none"] = pydantic.Field(
@@ -60,6 +77,12 @@ class Config(Model):
     progress: Literal["auto", "bar", "plain", "none"] = pydantic.Field(
         "auto", description="a live bar on a terminal, plain lines elsewhere"
     )
+
+    @pydantic.field_validator("compress", "compress_weights")
+    @classmethod
+    def _codec(cls, value: str) -> str:
+        parse_codec(value)
+        return value
 
     @pydantic.field_validator("learning_rate_steps", mode="before")
     @classmethod

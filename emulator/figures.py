@@ -21,7 +21,7 @@ class DeviceCounts:
     device: int
     busy_ps: tuple[int, int, int]
     multipliers: tuple[int, int, int]
-    sent_rows: dict[Lane, int]
+    sent_rows: dict[Lane, float]
     updated_ps: int
 
 
@@ -34,7 +34,7 @@ def count(device: Device, timing: Timing) -> DeviceCounts:
             if server is not None and engine is not None:
                 busy[phase] += server.busy_ps * engine.multipliers
                 multipliers[phase] += engine.multipliers
-    sent = {lane: server.served_rows for lane, server in device.clock.paths.items()}
+    sent = {lane: server.served_rows - server.spared_rows for lane, server in device.clock.paths.items()}
     return DeviceCounts(device.number, tuple(busy), tuple(multipliers), sent, device.clock.updated_ps)  # type: ignore[arg-type]  # three phases each
 
 
@@ -86,9 +86,8 @@ class Figures:
     links: tuple[LinkFigures, ...]
 
 
-def figures(timing: Timing, counts: list[DeviceCounts], in_flight: tuple[int, ...]) -> Figures:
-    """Figures from the counts of all devices."""
-    total_ps = max(counted.updated_ps for counted in counts)
+def figures(timing: Timing, counts: list[DeviceCounts], in_flight: tuple[int, ...], total_ps: int) -> Figures:
+    """Figures from the counts of all devices of a chain, in a run that took so long."""
     devices, links = [], []
     for counted in sorted(counts, key=lambda c: c.device):
         number = counted.device
@@ -110,12 +109,12 @@ def figures(timing: Timing, counts: list[DeviceCounts], in_flight: tuple[int, ..
 
 
 def _link(
-    timing: Timing, link: int, sender: int, receiver: int, sent_rows: dict[Lane, int], total_ps: int
+    timing: Timing, link: int, sender: int, receiver: int, sent_rows: dict[Lane, float], total_ps: int
 ) -> LinkFigures:
     path_bytes: dict[DataPath, int] = {}
     for stream in timing.links[link]:
         if stream.path.is_forward == (receiver > sender):
-            sent = sent_rows[stream.lane] * stream.row_bytes
+            sent = round(sent_rows[stream.lane] * stream.row_bytes)
             path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
     carried_ps = sum(path_bytes.values()) * 8 * 1_000_000 / timing.cluster.link.bandwidth_mbps
     return LinkFigures(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from ..kernels.codec import NoCodec
 from .boards import Cluster
+from .device.gradients import GradientRow
 from .errors import InputError
 from .mapping import Mapping, partition
 from .network.layers import Network
 from .placement import place
+from .replicas import DataParallel, exchange_ps
 from .schedule import Schedule, dry_run, fpdeep, sync
+from .sharing import share_out
 from .steady import Steady, find_steady
 from .timing import Timing
 
@@ -31,15 +35,26 @@ class Plan:
     mapping: Mapping
     timing: Timing
     steady: Steady
+    data_parallel: DataParallel = dataclasses.field(default_factory=DataParallel)
 
     @property
     def devices(self) -> int:
-        """The number of emulated FPGAs."""
+        """The number of emulated FPGAs in a chain; each replica is one."""
         return len(self.mapping.devices)
 
+    @property
+    def nodes(self) -> int:
+        """The number of emulated FPGAs in all replicas."""
+        return self.devices * self.data_parallel.replicas
+
+    @property
+    def batch(self) -> int:
+        """A replica's samples in a mini-batch."""
+        return self.config.batch // self.data_parallel.replicas
+
     def schedule(self, samples: int, micro_batch: int | None = None) -> Schedule:
-        """The schedule of an epoch of so many samples."""
-        batch = self.config.batch
+        """A replica's schedule of an epoch, of which it has so many samples."""
+        batch = self.batch
         size = micro_batch or self.config.micro_batch
         if self.config.schedule == "fpdeep":
             return fpdeep(list(self.steady.lags), samples, batch, size)
@@ -57,19 +72,30 @@ def make_plan(config: Config, ranks: int, cluster_changes: dict[str, object] | N
 
     network = load_network(config.network)
     cluster = load_cluster(config.cluster, cluster_changes)
-    mapping = partition(network, cluster, config.devices or ranks)
+    data_parallel, devices = share_out(config, ranks)
+    mapping = partition(network, cluster, devices)
     timing = Timing.of(mapping, cluster)
-    steady = find_steady(timing, config.batch)
+    batch = config.batch // data_parallel.replicas
+    steady = _steady(timing, batch, data_parallel)
     if config.balancing == "auto":
-        timing, steady = _balanced(timing, steady, config.batch)
-    plan = Plan(config, network, cluster, mapping, timing, steady)
-    tail = (config.samples or 0) % config.batch
+        timing, steady = _balanced(timing, steady, batch, data_parallel)
+    plan = Plan(config, network, cluster, mapping, timing, steady, data_parallel)
+    tail = (config.samples or 0) % config.batch // data_parallel.replicas
     loans = {(loan.user_device, loan.store_device) for loan in timing.loans}
-    dry_run(plan.schedule(_DRY_RUN_STEPS * config.batch + tail), loans)
+    dry_run(plan.schedule(_DRY_RUN_STEPS * batch + tail), loans)
     return plan
 
 
-def _balanced(timing: Timing, steady: Steady, batch: int) -> tuple[Timing, Steady]:
+def _steady(timing: Timing, batch: int, data_parallel: DataParallel) -> Steady:
+    """The steady pipeline, where updates wait for gradients of other replicas, if there are any."""
+    if data_parallel.replicas == 1:
+        return find_steady(timing, batch)
+    rows = (GradientRow(number, part, timing.loans) for number, part in enumerate(timing.mapping.devices))
+    waits = [exchange_ps(data_parallel, timing.cluster.network, row.count) for row in rows]
+    return find_steady(timing, batch, waits)
+
+
+def _balanced(timing: Timing, steady: Steady, batch: int, data_parallel: DataParallel) -> tuple[Timing, Steady]:
     """With parameters on other devices, where they do not fit on their own, and if all of them find a place.
 
     Loans change times, and times the samples in flight, and these the memory that is left; so this may take turns.
@@ -82,7 +108,7 @@ def _balanced(timing: Timing, steady: Steady, batch: int) -> tuple[Timing, Stead
         if balancing.loans == found[0].loans:
             break
         loaned = Timing.of(timing.mapping, timing.cluster, balancing.loans)
-        found = loaned, find_steady(loaned, batch)
+        found = loaned, _steady(loaned, batch, data_parallel)
     return found
 
 
@@ -101,6 +127,17 @@ def check_data(plan: Plan, shape: tuple[int, int, int], classes: int, source: st
         raise InputError(
             f"`data` = {source!r}: has {classes} classes, but network {network.name} has {network.classes} outputs"
         )
+
+
+def fleet_line(plan: Plan) -> str:
+    """The devices of a plan, and how replicas exchange, for people."""
+    of = plan.data_parallel
+    devices = f"{plan.devices} x {plan.cluster.boards[0].name}"
+    if of.replicas == 1:
+        return devices
+    groups = f" in {of.groups} groups" if of.groups > 1 else ""
+    codec = "" if isinstance(of.codec, NoCodec) else f", gradients by {of.codec}"
+    return f"{of.replicas} replicas{groups} of {devices}, exchange by {of.exchange}{codec}"
 
 
 def _size(shape: tuple[int, int, int]) -> str:

@@ -81,11 +81,12 @@ class Report:
     mean_idle_share: float
     fill_ps: int
     bottleneck: Bottleneck
+    replicas: int
 
     @property
     def images_per_s(self) -> float:
-        """The steady rate."""
-        return 1e12 / self.period_ps
+        """The steady rate, of all replicas."""
+        return self.replicas * 1e12 / self.period_ps
 
     @property
     def fill_samples(self) -> float:
@@ -99,7 +100,7 @@ class Report:
 
     def epoch_hours(self, images: int) -> float:
         """Hours for so many images, at the steady rate."""
-        return images * self.period_ps / _HOUR_PS
+        return images * self.period_ps / (self.replicas * _HOUR_PS)
 
 
 def make_report(plan: Plan) -> Report:
@@ -123,18 +124,19 @@ def make_report(plan: Plan) -> Report:
         sum(device.idle_share for device in busy) / len(busy),
         plan.steady.fill_ps,
         find_bottleneck(plan.timing),
+        plan.data_parallel.replicas,
     )
 
 
 def steady_period_ps(plan: Plan) -> float:
-    """The time between two samples in the steady state."""
+    """The time between two samples in the steady state, in one replica."""
     if plan.config.schedule == "fpdeep":
         return plan.timing.interval_ps
     # All mini-batches take the same time, but for the first, which meets an empty chain.
     once = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": 1}))
     batch = plan.config.batch
     two, three = (simulate(once, steps * batch).epoch_ends_ps[-1] for steps in (2, 3))
-    return (three - two) / batch
+    return (three - two) / plan.batch
 
 
 def _device(plan: Plan, device: int, engines: tuple[EngineUse, ...], period_ps: float) -> DeviceUse:

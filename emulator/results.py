@@ -8,7 +8,10 @@ So a run that is killed leaves a readable file with all epochs that were done. L
     history/           one row an epoch: epoch, learning_rate, train_loss, train_accuracy, test_loss, test_accuracy,
                        virtual_time_ps, host_time_s (both since the start of training)
     devices/           one row a device: board, slices, multipliers, fp_busy … pg_idle, lpram_bytes …
-    links/             one row for each direction of each link: sender, receiver, path1_bytes … path6_bytes, utilisation
+    links/             one row for each direction of each link: sender, receiver, path1_bytes …, utilisation
+    exchange/          with replicas, one row an epoch: value_bytes and made_bytes (float32 gradients that were sent, and
+                       what the codec made of them), width_0 … width_32 (values of so many bits), device_ps (what a
+                       device spent on it), histogram (of the last gradients, by sign and bin: zeros, then 2^-40 to 2^0)
     weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)
 """
 
@@ -31,6 +34,10 @@ from .mapping import DataPath
 from .train import EpochResult, Weights
 
 FORMAT = 1
+TABLES = ("history", "devices", "links", "exchange")
+WIDTHS = (0, 8, 16, 32)
+"""Bits of a value that INCEPTIONN's codec has made smaller, beside its tag."""
+
 _MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb")
 
 
@@ -45,6 +52,7 @@ class Record:
     devices: dict[str, np.ndarray]
     links: dict[str, np.ndarray]
     weights: Weights
+    exchange: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 def versions(mpi: str) -> dict[str, str]:
@@ -80,6 +88,23 @@ def history_table(history: list[EpochResult]) -> dict[str, np.ndarray]:
         "virtual_time_ps": np.array([row.virtual_time_ps for row in history], np.int64),
         "host_time_s": np.array([row.host_time_s for row in history], np.float64),
     }
+
+
+def exchange_table(history: list[EpochResult], nodes: int) -> dict[str, np.ndarray]:
+    """The exchange's columns, of so many devices; none where nothing was exchanged."""
+    rows = [row.exchanged for row in history]
+    if not any(row.traffic.value_bytes for row in rows):
+        return {}
+    table = {
+        "epoch": np.array([row.epoch + 1 for row in history], np.int64),
+        "value_bytes": np.array([row.traffic.value_bytes for row in rows], np.int64),
+        "made_bytes": np.array([row.traffic.made_bytes for row in rows], np.int64),
+    }
+    for place, bits in enumerate(WIDTHS):
+        table[f"width_{bits}"] = np.array([row.traffic.widths[place] for row in rows], np.int64)
+    table["device_ps"] = np.array([row.spent_ps // nodes for row in rows], np.int64)
+    table["histogram"] = np.array([row.histogram for row in rows], np.int64)
+    return table
 
 
 def device_table(figures: Figures | None) -> dict[str, np.ndarray]:
@@ -187,7 +212,8 @@ def write(path: pathlib.Path, record: Record) -> None:
             _attributes(file.create_group("versions"), record.versions)
             for name, text in record.descriptions.items():
                 file[f"descriptions/{name}"] = np.bytes_(text.encode())
-            for group, table in (("history", record.history), ("devices", record.devices), ("links", record.links)):
+            for group in TABLES:
+                table = getattr(record, group)
                 file.create_group(group)
                 for name, column in table.items():
                     # Strings of fixed length: HDF5 may hang on a damaged heap of others.
@@ -219,13 +245,17 @@ def read(path: pathlib.Path) -> Record:
             if file.attrs.get("format") != FORMAT:
                 raise InputError(f"{path}: an HDF5 file, but not a results file of emuchain (format {FORMAT})")
             said_versions = dict(file["versions"].attrs)
-            tables = [{name: _column(data) for name, data in file[g].items()} for g in ("history", "devices", "links")]
+            tables = {
+                group: {name: _column(data) for name, data in file[group].items()}
+                for group in TABLES
+                if group in file or group != "exchange"  # which files of earlier versions do not have
+            }
             weights = {
                 layer: {name: data[()] for name, data in arrays.items()} for layer, arrays in file["weights"].items()
             }
             descriptions = {name: data[()].decode() for name, data in file["descriptions"].items()}
             attributes = {name: _plain(value) for name, value in file["config"].attrs.items()}
-            return Record(attributes, descriptions, said_versions, tables[0], tables[1], tables[2], weights)
+            return Record(attributes, descriptions, said_versions, weights=weights, **tables)
     except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: not a readable results file, perhaps damaged or cut off: {reason}") from None

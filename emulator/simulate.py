@@ -7,11 +7,12 @@ import dataclasses
 import numpy as np
 
 from ..comm.host import run
-from .chain import Placement, Wiring, build
 from .device.device import Epoch
 from .device.parameter import Sgd
 from .figures import Figures, count, figures
+from .fleet import build_fleet
 from .plan import Plan
+from .replicas import step_sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,15 +28,18 @@ def simulate(plan: Plan, samples: int) -> Simulation:
 
     Times do not depend on the micro-batches, so these are as large as the mini-batch.
     """
-    config = plan.config
-    wiring = Wiring(Placement(plan.devices, 1), 0, None, throttled=False, most_samples=config.batch, with_data=False)
-    chain = build(plan.timing, wiring, None)
+    config, totals = plan.config, step_sizes(samples, plan.config.batch)
+    fleet = build_fleet(plan, 0, 1, (None, None), plan.batch, None)
+    devices = [device for chain in fleet.chains for device in chain.devices]
     ends = []
     for _ in range(config.epochs):
-        schedule = plan.schedule(samples, micro_batch=config.batch)
-        epoch = Epoch(schedule.micro_batches, schedule.step_samples, np.zeros(0, np.int64), Sgd(0, 0, 0))
-        programs = schedule.programs(range(plan.devices))
-        run(chain.train(programs, epoch))
-        ends.append(max(device.clock.updated_ps for device in chain.devices))
-    counts = [count(device, plan.timing) for device in chain.devices]
-    return Simulation(tuple(ends), figures(plan.timing, counts, plan.steady.in_flight))
+        programs = []
+        for replica, chain in enumerate(fleet.chains):
+            own = len(plan.data_parallel.places(samples, config.batch, replica))
+            schedule = plan.schedule(own, micro_batch=plan.batch)
+            epoch = Epoch(schedule.micro_batches, schedule.step_samples, np.zeros(0, np.int64), Sgd(0, 0, 0), totals)
+            programs += chain.train(schedule.programs(range(plan.devices)), epoch)
+        run([*programs, *fleet.serve(len(totals))])
+        ends.append(max(device.clock.updated_ps for device in devices))
+    counts = [count(device, plan.timing) for device in fleet.chains[0].devices]
+    return Simulation(tuple(ends), figures(plan.timing, counts, plan.steady.in_flight, ends[-1]))

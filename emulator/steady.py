@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ..comm.exchange import Gradient
 from ..comm.host import run
 from .chain import Placement, Wiring, build
 from .device.device import Epoch, Trace
@@ -35,14 +36,28 @@ class Steady:
     fill_ps: int
 
 
-def find_steady(timing: Timing, batch: int) -> Steady:
+class _Waiting:
+    """An exchange with replicas that are ready at the same time."""
+
+    replicas = 1
+
+    def __init__(self, takes_ps: int) -> None:
+        self._takes_ps = takes_ps
+
+    async def total(self, gradient: Gradient, ready_ps: int) -> int:
+        """Wait."""
+        return ready_ps + self._takes_ps
+
+
+def find_steady(timing: Timing, batch: int, exchange_ps: Sequence[int] = ()) -> Steady:
     """Run mini-batches of `batch` samples until the pattern repeats, which it does not before the pipeline is full.
 
-    If more than 256 mini-batches fit into the pipeline, the last of those counts, and later ones will wait for weights.
+    `exchange_ps` says for each device what its exchange with other replicas takes, if there are any. If more than 256
+    mini-batches fit into the pipeline, the last of those counts, and later ones will wait for weights.
     """
     steps = 4
     while True:
-        traces = _free_run(timing, batch, steps)
+        traces = _free_run(timing, batch, steps, exchange_ps)
         lags = [_all_lags(timing, traces, step, batch) for step in (steps - 2, steps - 1)]
         fill_ps = max(trace.gradient_ps[0] for trace in traces)
         if lags[0] == lags[1] or steps == _MOST_STEPS:
@@ -50,12 +65,15 @@ def find_steady(timing: Timing, batch: int) -> Steady:
         steps = min(max(2 * steps, fill_ps // (batch * timing.interval_ps) + 4), _MOST_STEPS)
 
 
-def _free_run(timing: Timing, batch: int, steps: int) -> list[Trace]:
+def _free_run(timing: Timing, batch: int, steps: int, exchange_ps: Sequence[int]) -> list[Trace]:
     devices = len(timing.mapping.devices)
     micro_batches = cut_samples(batch * steps, batch, batch)
     wiring = Wiring(Placement(devices, 1), 0, None, throttled=False, most_samples=batch, with_data=False)
     chain = build(timing, wiring, None)
-    epoch = Epoch(micro_batches, [batch] * steps, np.zeros(0, np.int64), Sgd(0, 0, 0))
+    for device, takes_ps in zip(chain.devices, exchange_ps, strict=False):
+        device.exchange = _Waiting(takes_ps)
+    samples = [batch] * steps
+    epoch = Epoch(micro_batches, samples, np.zeros(0, np.int64), Sgd(0, 0, 0), samples)
     traces = []
     for device in chain.devices:
         device.trace = Trace()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .figures import PHASES, Figures
 from .mapping import DataPath
@@ -83,6 +84,26 @@ def link_rows(figures: Figures) -> None:
     ]
     names = [f"{path.value} {path.name.lower().replace('_', ' ')}" for path in used]
     table("Links", ["link", *names, "utilisation"], rows)
+
+
+def exchange_rows(exchange: Mapping[str, Any], virtual_time_ps: Any) -> None:
+    """What replicas exchanged, epoch by epoch; `virtual_time_ps` is since the start, at the end of each."""
+    rows, classes = [], exchange["width_0"] + exchange["width_8"] + exchange["width_16"] + exchange["width_32"]
+    for i, epoch in enumerate(exchange["epoch"]):
+        took_ps = virtual_time_ps[i] - (virtual_time_ps[i - 1] if i else 0)
+        shares = [exchange[f"width_{bits}"][i] / classes[i] for bits in (0, 8, 16, 32)] if classes[i] else []
+        rows.append(
+            [
+                str(epoch),
+                format_bytes(int(exchange["value_bytes"][i])),
+                format_bytes(int(exchange["made_bytes"][i])),
+                f"{exchange['value_bytes'][i] / exchange['made_bytes'][i]:.2f}",
+                *([percent(share) for share in shares] or ["-"] * 4),
+                percent(exchange["device_ps"][i] / took_ps),
+            ]
+        )
+    columns = ["epoch", "gradients", "sent", "ratio", "0 bits", "8 bits", "16 bits", "32 bits", "of the time"]
+    table("Exchange between replicas", columns, rows)
 
 
 def layer_rows(network: Network) -> None:

@@ -131,9 +131,9 @@ class SliceClock:
         """PG takes each row of output errors; its activations have been in Act-RAM since FP."""
         self.pg_end_ps = self.pg.serve(dy)[:, -1]
 
-    def updated_ps(self) -> int:
+    def updated_ps(self, not_before_ps: int) -> int:
         """When the update is through: each bank of LPRAM holds OC parameters, and all banks are updated at once."""
-        return self.pg.free_ps + self.update_ps
+        return max(self.pg.free_ps, not_before_ps) + self.update_ps
 
 
 def path_row_ps(link: Link, stream: Stream, others: tuple[Stream, ...]) -> int:
@@ -209,10 +209,16 @@ class DeviceClock:
         self._next_entry_ps = max(int(entries[-1]) + self._interval_ps, not_before_ps)
         return np.repeat(entries[:, None], rows, axis=1)
 
-    def update(self, came_ps: Sequence[int] = ()) -> None:
+    def gradients_ps(self, came_ps: Sequence[int]) -> int:
+        """When all gradients of a mini-batch are here, those of stored parameters, which came at these times, too."""
+        return max(*(part.pg.free_ps for part in self.slices), *came_ps, 0)
+
+    def update(self, came_ps: Sequence[int] = (), exchanged_ps: int = 0) -> None:
         """The device's weights are new when the last of its slices is through, and the last of what it stores.
 
-        `came_ps` says when the gradients of each loan that it stores were here.
+        `came_ps` says when the gradients of each loan that it stores were here, `exchanged_ps` when replicas have
+        exchanged theirs.
         """
-        stored = (came + takes for came, takes in zip(came_ps, self._stored_update_ps, strict=True))
-        self.updated_ps = max(*(part.updated_ps() for part in self.slices), *stored, 0)
+        stored = zip(came_ps, self._stored_update_ps, strict=True)
+        stored_ps = (max(came, exchanged_ps) + takes for came, takes in stored)
+        self.updated_ps = max(*(part.updated_ps(exchanged_ps) for part in self.slices), *stored_ps, 0)

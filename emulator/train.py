@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from ..comm.host import Pump, run
 from ..comm.ranks import Ranks
 from ..kernels.arena import Arena
-from .chain import Chain, Placement, Wiring, build
+from ..kernels.codec import NoCodec, parse_codec
+from .chain import Chain
 from .data.dataset import Dataset
 from .device.balanced import Bpram
 from .device.device import Epoch
@@ -22,10 +23,13 @@ from .device.numerics import SliceNumerics
 from .device.parameter import Sgd
 from .errors import InputError
 from .figures import DeviceCounts, Figures, count, figures
+from .fleet import Exchanged, build_fleet
 from .mapping import Cut, Slice
 from .mapping.balancing import Loan
 from .plan import Plan
+from .replicas import step_sizes
 from .schedule import cut_samples
+from .sharing import check_samples
 
 _EVALUATION_MICRO_BATCH = 16  # at least; more gain little and take memory
 _EVALUATION_ROUND = 4  # micro-batches for each rank
@@ -35,7 +39,10 @@ Weights = dict[str, dict[str, NDArray[np.float32]]]
 
 @dataclasses.dataclass(frozen=True)
 class EpochResult:
-    """One row of the history, with the figures up to then; times since the start of training."""
+    """One row of the history, with the figures up to then; times since the start of training.
+
+    `exchanged` is of this epoch and all devices.
+    """
 
     epoch: int
     learning_rate: float
@@ -44,11 +51,12 @@ class EpochResult:
     virtual_time_ps: int
     host_time_s: float
     figures: Figures
+    exchanged: Exchanged
 
 
 @dataclasses.dataclass(frozen=True)
 class StepResult:
-    """A mini-batch that is through on the chain's last device."""
+    """A replica's share of a mini-batch that is through on its chain's last device."""
 
     epoch: int
     step: int
@@ -84,7 +92,7 @@ def train(
     finally:
         ranks.on_object = lambda _: None
     ranks.running = False
-    trainer.chain.close()
+    trainer.fleet.close()
     return history
 
 
@@ -104,66 +112,68 @@ class _Numbers:
         return Bpram(loan, self.plan.network.start, self.plan.config.seed)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Share:
+    """What an epoch left on one rank: counts of its devices by replica, hits and losses, and the exchange so far."""
+
+    counts: dict[int, list[DeviceCounts]]
+    trained: Tally
+    tested: Tally
+    exchanged: Exchanged
+
+
 class _Trainer:
-    """This rank's part of the chain, and the data at its ends."""
+    """This rank's part of all replicas' chains, and the data at their ends."""
 
     def __init__(self, plan: Plan, data: Dataset, ranks: Ranks) -> None:
         self.plan, self.ranks = plan, ranks
         self.samples = data.n_train
         config = plan.config
+        weights_codec = parse_codec(config.compress_weights)
+        self._rounding = None if isinstance(weights_codec, NoCodec) else weights_codec
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
-        placement = Placement(plan.devices, ranks.size)
-        wiring = Wiring(placement, ranks.rank, ranks.comm, config.throttle == "wall", most, with_data=True)
-        self.chain: Chain = build(plan.timing, wiring, _Numbers(plan))
-        self.pumps: list[Pump] = [*self.chain.pumps] if ranks.comm is None else [*self.chain.pumps, ranks]
-        self.train_source, self.test_source = self._sources(data)
-        self.train_head, self.test_head = self._heads(data)
+        check_samples(config, plan.data_parallel.replicas, data.n_train)
+        comms = ranks.comm, ranks.exchange_comm
+        self.fleet = build_fleet(plan, ranks.rank, ranks.size, comms, most, _Numbers(plan))
+        self.pumps: list[Pump] = [*self.fleet.pumps] if ranks.comm is None else [*self.fleet.pumps, ranks]
+        self.ends = [_Ends.of(chain, data) for chain in self.fleet.chains]
+        self._exchanged = Exchanged()
         self.test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         ranks.gather(None)  # all are ready
         self.started_s = time.perf_counter()
-
-    def _sources(self, data: Dataset) -> tuple[Source, Source]:
-        if not self.chain.starts_here:
-            return NoImages(), NoImages()
-        normalisation, arena = data.normalisation(), self.chain.arena
-        return (
-            ImageSource(data.train_images, normalisation, arena),
-            ImageSource(data.test_images, normalisation, arena),
-        )
-
-    def _heads(self, data: Dataset) -> tuple[Head, Head]:
-        if not self.chain.ends_here:
-            return NoHead(), NoHead()
-        return SoftmaxHead(data.train_labels), SoftmaxHead(data.test_labels)
 
     def epoch(self, number: int) -> EpochResult | None:
         """Train an epoch and evaluate; the result is rank 0's."""
         rate = self.plan.config.rate_in(number)
         trained = self._train(number, rate)
         tested = self._evaluate()
-        counts = [count(device, self.plan.timing) for device in self.chain.devices]
-        parts = self.ranks.gather((counts, trained, tested))
+        counts = {
+            replica: [count(device, self.plan.timing) for device in chain.devices]
+            for replica, chain in enumerate(self.fleet.chains)
+        }
+        shares = self.ranks.gather(_Share(counts, trained, tested, self.fleet.exchanged()))
         if self.ranks.rank > 0:
             return None
-        all_counts: list[DeviceCounts] = [counted for part in parts for counted in part[0]]
-        figured = figures(self.plan.timing, all_counts, self.plan.steady.in_flight)
-        host_time_s = time.perf_counter() - self.started_s
-        train_tally, test_tally = (sum((part[i] for part in parts), Tally()) for i in (1, 2))
-        return EpochResult(number, rate, train_tally, test_tally, figured.virtual_time_ps, host_time_s, figured)
+        end_ps = max(c.updated_ps for share in shares for held in share.counts.values() for c in held)
+        first = [counted for share in shares for counted in share.counts[0]]
+        figured = figures(self.plan.timing, first, self.plan.steady.in_flight, end_ps)
+        before, self._exchanged = self._exchanged, sum((share.exchanged for share in shares), Exchanged())
+        return EpochResult(
+            number,
+            rate,
+            sum((share.trained for share in shares), Tally()),
+            sum((share.tested for share in shares), Tally()),
+            end_ps,
+            time.perf_counter() - self.started_s,
+            figured,
+            self._exchanged.since(before),
+        )
 
     def _train(self, number: int, rate: float) -> Tally:
         config = self.plan.config
-        schedule = self.plan.schedule(self.samples)
-        source, head = self.train_source, self.train_head
-        source.order = head.order = epoch_order(config.seed, number, self.samples)
-        self.chain.attach(source, head)
-        epoch = Epoch(
-            schedule.micro_batches,
-            schedule.step_samples,
-            np.arange(self.samples, dtype=np.int64) + number * self.samples,
-            Sgd(rate, config.momentum, config.weight_decay),
-        )
-        programs = schedule.programs([device.number for device in self.chain.devices])
+        order = epoch_order(config.seed, number, self.samples)
+        totals = step_sizes(self.samples, config.batch)
+        rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
         total = Tally()
 
         def on_step(step: int, tally: Tally, virtual_time_ps: int) -> None:
@@ -176,25 +186,37 @@ class _Trainer:
             total += tally
             self.ranks.tell(StepResult(number, step, tally, virtual_time_ps))
 
-        run(self.chain.train(programs, epoch, on_step), self.pumps, self.ranks.settling)
+        programs = []
+        for replica, (chain, ends) in enumerate(zip(self.fleet.chains, self.ends, strict=True)):
+            places = self.plan.data_parallel.places(self.samples, config.batch, replica)
+            schedule = self.plan.schedule(len(places))
+            ends.train_source.order = ends.train_head.order = order[places]
+            chain.attach(ends.train_source, ends.train_head)
+            numbers = places + number * self.samples
+            epoch = Epoch(schedule.micro_batches, schedule.step_samples, numbers, rule, totals)
+            actions = schedule.programs([device.number for device in chain.devices])
+            programs += chain.train(actions, epoch, on_step)
+        run([*programs, *self.fleet.serve(len(totals))], self.pumps, self.ranks.settling)
         return total
 
     def _evaluate(self) -> Tally:
-        self.chain.attach(self.test_source, self.test_head)
+        """Replicas are alike, so the first one does it."""
+        chain, ends = self.fleet.chains[0], self.ends[0]
+        chain.attach(ends.test_source, ends.test_head)
         if not self.test_batches:
             return Tally()
         # In rounds, so that a rank that is ahead does not fill its memory with maps that nobody takes yet.
         size = _EVALUATION_ROUND * self.ranks.size
         for first in range(0, len(self.test_batches), size):
             batches = self.test_batches[first : first + size]
-            run([device.evaluate(batches) for device in self.chain.devices], self.pumps, self.ranks.settling)
-        return self.test_head.step_done(0)
+            run([device.evaluate(batches) for device in chain.devices], self.pumps, self.ranks.settling)
+        return ends.test_head.step_done(0)
 
     def weights(self) -> Weights:
         """All layers' weights (oc, ic, kh, kw), and what their SFUs hold, on rank 0."""
         held = [
             (part, numerics.weights(), numerics.sfu.parameters() if numerics.sfu else {})
-            for device in self.chain.devices
+            for device in self.fleet.chains[0].devices
             for part, numerics in zip(device.slices, device.numerics, strict=True)
             if isinstance(numerics, SliceNumerics)
         ]
@@ -203,6 +225,30 @@ class _Trainer:
             for part, weight, others in rank_held:
                 _place(gathered, part, weight, others)
         return gathered
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ends:
+    """What a chain's first and last device work with in training and in evaluation, where they live here."""
+
+    train_source: Source
+    test_source: Source
+    train_head: Head
+    test_head: Head
+
+    @classmethod
+    def of(cls, chain: Chain, data: Dataset) -> _Ends:
+        """The data set's images and labels."""
+        normalisation = data.normalisation() if chain.starts_here else None
+
+        def source(images: NDArray[np.uint8]) -> Source:
+            return ImageSource(images, normalisation, chain.arena) if normalisation else NoImages()
+
+        def head(labels: NDArray[np.int64]) -> Head:
+            return SoftmaxHead(labels) if chain.ends_here else NoHead()
+
+        train, test = source(data.train_images), source(data.test_images)
+        return cls(train, test, head(data.train_labels), head(data.test_labels))
 
 
 def _place(gathered: Weights, part: Slice, weight: NDArray[np.float32], others: dict[str, NDArray[np.float32]]) -> None:

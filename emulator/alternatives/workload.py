@@ -12,7 +12,7 @@ from ..network.layers import Layer, Network
 
 def weight_bytes(layer: Layer) -> int:
     """Weights of a layer."""
-    return VALUE_BYTES * math.prod(layer.weight_shape)
+    return VALUE_BYTES * layer.weights
 
 
 def parameter_bytes(layer: Layer) -> int:

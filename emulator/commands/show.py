@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 
 from ..results import Record, figures_of, read
-from ..tables import device_rows, link_rows, percent, table
+from ..tables import device_rows, exchange_rows, link_rows, percent, table
 from ..units import format_time_ps
 
 
@@ -34,6 +34,8 @@ def show_results(file: str) -> None:
         device_rows(figures)
         if figures.links:
             link_rows(figures)
+    if record.exchange:
+        exchange_rows(record.exchange, record.history["virtual_time_ps"])
     if record.weights:
         _weights(record)
 

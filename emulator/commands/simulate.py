@@ -11,7 +11,7 @@ from ..config import about_data, blaming, load_config
 from ..data.load import describe
 from ..errors import InputError
 from ..figures import Figures
-from ..plan import Plan, check_data, make_plan
+from ..plan import Plan, check_data, fleet_line, make_plan
 from ..report import Report, make_report
 from ..simulate import Simulation, simulate
 from ..tables import device_rows, link_rows, time_and_ps
@@ -93,7 +93,7 @@ def _print(run: _Run) -> None:
     plan, samples, simulation = run.plan, run.samples, run.simulation
     config = plan.config
     print(
-        f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name}, {config.schedule}, "
+        f"{plan.network.name} on {fleet_line(plan)}, {config.schedule}, "
         f"batch {config.batch}, {samples} images an epoch, timing alone"
     )
     device_rows(simulation.figures)

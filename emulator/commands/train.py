@@ -10,19 +10,20 @@ from ...comm.ranks import Ranks
 from ..config import about_data, blaming, load_config
 from ..data.dataset import Dataset
 from ..data.load import load
-from ..plan import Plan, check_data, make_plan
+from ..plan import Plan, check_data, fleet_line, make_plan
 from ..progress import EpochRow, Progress, make_progress
 from ..results import (
     Record,
     check_writable,
     config_attributes,
     device_table,
+    exchange_table,
     history_table,
     link_table,
     versions,
     write,
 )
-from ..tables import device_rows, link_rows
+from ..tables import device_rows, exchange_rows, link_rows
 from ..train import EpochResult, StepResult, Weights, train
 from ..units import format_time_ps
 from . import part
@@ -64,10 +65,10 @@ def _load(plan: Plan) -> Dataset:
 
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
     hosts = f"{ranks} ranks" if ranks > 1 else "one process"
-    idle = f" ({ranks - plan.devices} ranks host none)" if ranks > plan.devices else ""
+    idle = f" ({ranks - plan.nodes} ranks host none)" if ranks > plan.nodes else ""
     note = f"; {data.note}" if data.note else ""
     return (
-        f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name} in {hosts}{idle}, "
+        f"{plan.network.name} on {fleet_line(plan)} in {hosts}{idle}, "
         f"{plan.config.schedule}, batch {plan.config.batch}, {data.name}: {data.n_train} images{note}"
     )
 
@@ -109,9 +110,10 @@ class _Recorder:
         )
         plan = self._plan
         descriptions = {"network.toml": plan.network.text, "cluster.toml": plan.cluster.text, "mapping": mapping}
-        config = config_attributes(self._plan.config, self._plan.devices, self._data.n_train)
+        config = config_attributes(plan.config, plan.config.devices or plan.devices, self._data.n_train)
         tables = history_table(self._history), device_table(figures), link_table(figures)
-        write(self._out, Record(config, descriptions, self._versions, *tables, weights=weights))
+        exchange = exchange_table(self._history, plan.nodes)
+        write(self._out, Record(config, descriptions, self._versions, *tables, weights, exchange))
 
     def summary(self) -> None:
         """What people want to know at the end."""
@@ -119,6 +121,9 @@ class _Recorder:
         device_rows(last.figures)
         if last.figures.links:
             link_rows(last.figures)
+        exchange = exchange_table(self._history, self._plan.nodes)
+        if exchange:
+            exchange_rows(exchange, history_table(self._history)["virtual_time_ps"])
         images = self._data.n_train * len(self._history)
         rate = images / (last.virtual_time_ps * 1e-12)
         print(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...comm.host import Mailbox
 from ...kernels.arena import Arena
+from ...kernels.codec import Codec, NoCodec
 from ..mapping import DataPath, Lane, Slice
 from ..mapping.balancing import Loan
 from ..network.layers import Layer, Tensor
@@ -25,6 +26,7 @@ from ..timing import DeviceClock
 from .act_ram import ActRam
 from .balanced import Balanced, Stored
 from .ends import Head, NoHead, NoImages, Source, Tally
+from .gradients import Exchange, GradientRow
 from .numerics import Numerics
 from .parameter import Sgd
 from .ports import Held, Maps, Outlet, Ports, Rows
@@ -48,6 +50,7 @@ class Epoch:
     step_samples: Sequence[int]
     sample_numbers: NDArray[np.int64]
     rule: Sgd
+    all_step_samples: Sequence[int] = ()  # those of all replicas; none where there is one
 
 
 class Device:
@@ -64,6 +67,7 @@ class Device:
         arena: Arena,
         loans: Sequence[Loan] = (),
         stored: Mapping[int, Stored] | None = None,
+        codec: Codec | None = None,
     ) -> None:
         self.number = number
         self.slices = slices
@@ -72,8 +76,10 @@ class Device:
         self.source: Source = NoImages()
         self.head: Head = NoHead()
         self.trace: Trace | None = None
+        self.exchange: Exchange | None = None
+        self.gradient_row = GradientRow(number, slices, loans)
         self._ports = Ports(number, inlets, outlets, clock.paths, arena)
-        self._balanced = Balanced(number, slices, loans, self._ports, stored or {})
+        self._balanced = Balanced(number, slices, loans, self._ports, stored or {}, codec or NoCodec())
         self._ends, self._output_error_times = ActRam(arena), ActRam(arena)
 
     @property
@@ -106,7 +112,7 @@ class Device:
 
     def relays(self, epoch: Epoch) -> list[Coroutine[Any, Any, None]]:
         """What others send one another through this device in an epoch, which it passes on beside its program."""
-        return self._balanced.relays(sum(epoch.step_samples), len(epoch.step_samples))
+        return self._balanced.relays(epoch.step_samples)
 
     async def _forward(self, portion: Portion, epoch: Epoch, not_before_ps: int) -> None:
         held = await self._enter(portion, not_before_ps)
@@ -208,22 +214,30 @@ class Device:
         all_times = self._output_error_times.read(whole)
         following = epoch.micro_batches[whole.of.index + 1 : whole.of.index + 2]
         ends_step = not following or following[0].step > whole.of.step
+        ends_step_of = epoch.step_samples[whole.of.step] if ends_step else None
         held_here = zip(self.numerics, self.clock.slices, all_times, strict=True)
         for place, (numerics, clock, times) in enumerate(held_here):
             numerics.gradient(whole)
             clock.gradient(times)
-            self._balanced.give_back(place, whole, clock.pg_end_ps, numerics, ends_step=ends_step)
+            self._balanced.give_back(place, whole, clock.pg_end_ps, numerics, ends_step_of=ends_step_of)
         if self.trace is not None:
             ends = [clock.pg_end_ps for clock in self.clock.slices]
             self.trace.gradient_ps.extend(np.max(ends, axis=0).tolist())
 
     async def _update(self, step: int, epoch: Epoch, on_step: Callable[[int, Tally, int], None] | None) -> None:
-        samples = epoch.step_samples[step]
-        came_ps = await self._balanced.update_stored(step, epoch.micro_batches, samples, epoch.rule)
+        samples, exchanged_ps = epoch.step_samples[step], 0
+        collected = await self._balanced.collect(step, epoch.micro_batches, samples)
+        came_ps, returned = [came for came, _ in collected], [gradient for _, gradient in collected]
+        if self.exchange is not None:
+            samples = self.exchange.replicas
+            gradient = self.gradient_row.gather(self.numerics, returned, samples / epoch.all_step_samples[step])
+            exchanged_ps = await self.exchange.total(gradient, self.clock.gradients_ps(came_ps))
+            returned = self.gradient_row.scatter(gradient, self.numerics)
+        self._balanced.update_stored(step, returned, samples, epoch.rule)
         for numerics in self.numerics:
             numerics.update(samples, epoch.rule)
         await self._balanced.update_used(self.numerics)
-        self.clock.update(came_ps)
+        self.clock.update(came_ps, exchanged_ps)
         if self.trace is not None:
             self.trace.updated_ps.append(self.clock.updated_ps)
         if on_step is not None:

@@ -62,6 +62,12 @@ class Numerics(Protocol):
     def update(self, samples: int, rule: Sgd) -> None:
         """New parameters from the gradients' mean over so many samples."""
 
+    def gradients(self, kept: NDArray[np.bool_]) -> list[Maps]:
+        """The sums of all gradients, each in a row: of the weights of those channels that are kept, and of the SFU."""
+
+    def take_gradients(self, kept: NDArray[np.bool_], row: Maps) -> Maps:
+        """Take in gradients that lie in a row, as `gradients` gives them; what is left of it."""
+
     def borrowed_gradient(self, begin: int, end: int) -> Maps:
         """The sum of the gradients of weights that are stored elsewhere, (1, 1, 1, values), which counts no more here.
 
@@ -185,6 +191,30 @@ class SliceNumerics:
         if self.sfu is not None:
             self.sfu.update(samples, rule)
 
+    def gradients(self, kept: NDArray[np.bool_]) -> list[Data]:
+        """See `Numerics`."""
+        weights = self._convolution.unpack(self.weight.gradient)[self._among(kept)]
+        return [weights.ravel(), *(of.gradient for of in self._others())]
+
+    def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
+        """See `Numerics`."""
+        gradient = self._convolution.unpack(self.weight.gradient)
+        own = gradient[self._among(kept)]
+        gradient[self._among(kept)] = row[: own.size].reshape(own.shape)
+        self.weight.gradient[...] = self._convolution.pack(gradient)
+        row = row[own.size :]
+        for of in self._others():
+            of.gradient[...] = row[: of.gradient.size]
+            row = row[of.gradient.size :]
+        return row
+
+    def _others(self) -> list[Parameter]:
+        return self.sfu.learnt() if self.sfu is not None else []
+
+    def _among(self, channels: slice | NDArray[np.bool_]) -> tuple[slice | NDArray[np.bool_], ...]:
+        """Some of the channels along which the layer is cut, in an array of this slice's weights."""
+        return (channels,) if self._cut is Cut.OCP else (slice(None), channels)
+
     def borrowed_gradient(self, begin: int, end: int) -> Data:
         """See `Numerics`."""
         gradient = self._convolution.unpack(self.weight.gradient)
@@ -202,10 +232,9 @@ class SliceNumerics:
         self.weight.value[...] = self._convolution.pack(value)
         self._turn()
 
-    def _channels(self, begin: int, end: int) -> tuple[slice, ...]:
+    def _channels(self, begin: int, end: int) -> tuple[slice | NDArray[np.bool_], ...]:
         """Channels of the layer in an array of this slice's weights."""
-        channels = slice(begin - self.part.begin, end - self.part.begin)
-        return (channels,) if self._cut is Cut.OCP else (slice(None), channels)
+        return self._among(slice(begin - self.part.begin, end - self.part.begin))
 
     def _turn(self) -> None:
         if self._turned is not None:
@@ -243,6 +272,13 @@ class NoNumerics:
         """See `Numerics`."""
 
     def update(self, samples: int, rule: Sgd) -> None:
+        """See `Numerics`."""
+
+    def gradients(self, kept: NDArray[np.bool_]) -> list[None]:
+        """See `Numerics`."""
+        return []
+
+    def take_gradients(self, kept: NDArray[np.bool_], row: None) -> None:
         """See `Numerics`."""
 
     def borrowed_gradient(self, begin: int, end: int) -> None:

@@ -9,15 +9,20 @@ from numpy.typing import NDArray
 
 from ...kernels import sgd
 from ...kernels.arena import aligned
+from ...kernels.codec import Codec
 
 
 @dataclasses.dataclass(frozen=True)
 class Sgd:
-    """Stochastic gradient descent with momentum and weight decay, at one learning rate."""
+    """Stochastic gradient descent with momentum and weight decay, at one learning rate.
+
+    `rounding` is a codec that weights go through after each update, so that what it loses adds up (INCEPTIONN, Fig. 4).
+    """
 
     learning_rate: float
     momentum: float
     weight_decay: float
+    rounding: Codec | None = None
 
 
 class Parameter:
@@ -47,6 +52,9 @@ class Parameter:
             momentum=rule.momentum,
             weight_decay=rule.weight_decay,
         )
+        if rule.rounding is not None:
+            flat = self.value.reshape(-1)
+            flat[...] = rule.rounding.decompress(rule.rounding.compress(flat), flat.size)
         self._is_summed = False
 
 

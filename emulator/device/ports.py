@@ -88,6 +88,10 @@ class Ports:
         """Send rows of the samples from `first` on, as they become ready; the message says when they arrive."""
         self._outlets[lane].put(Message(first, self._servers[lane].serve(ready), data))
 
+    def shrink(self, lane: Lane, share: float) -> None:
+        """From now on the rows of a lane have this share of their bytes."""
+        self._servers[lane].shrink(share)
+
     def send_untimed(self, lane: Lane, first: int, samples: int, rows: int, data: Maps) -> None:
         """Send outside virtual time."""
         self._outlets[lane].put(Message(first, np.zeros((samples, rows), np.int64), data))

@@ -141,6 +141,11 @@ class Sfu:
         for norm in self._norms:
             norm.update(samples, rule)
 
+    def learnt(self) -> list[Parameter]:
+        """The bias, and scale and shift of each normalisation."""
+        biases = [] if self.bias is None else [self.bias]
+        return biases + [of for norm in self._norms for of in (norm.scale, norm.shift)]
+
     def parameters(self) -> dict[str, Data]:
         """By name, for people: the bias, and what normalisations hold; the second one's names end in 2, and so on."""
         found = {} if self.bias is None else {"bias": self.bias.value}

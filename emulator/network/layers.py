@@ -180,10 +180,15 @@ class Layer:
         return self.channels, self.input[0], *self.kernel
 
     @property
+    def weights(self) -> int:
+        """How many it has."""
+        return math.prod(self.weight_shape)
+
+    @property
     def parameters(self) -> int:
         """Weights, biases, and what normalisations learn."""
         normalised = sum(2 * step.output[0] for step in self.sfu if isinstance(step.operation, BatchNorm))
-        return math.prod(self.weight_shape) + self.bias * self.channels + normalised
+        return self.weights + self.bias * self.channels + normalised
 
     @property
     def macs(self) -> int:
