@@ -8,10 +8,10 @@ So a run that is killed leaves a readable file with all epochs that were done. L
     history/           one row an epoch: epoch, learning_rate, train_loss, train_accuracy, test_loss, test_accuracy,
                        virtual_time_ps, host_time_s (both since the start of training)
     devices/           one row a device: board, slices, multipliers, fp_busy … pg_idle, lpram_bytes …
-    links/             one row for each direction of each link: sender, receiver, path1_bytes …, utilisation
-    exchange/          with replicas, one row an epoch: value_bytes and made_bytes (float32 gradients that were sent, and
-                       what the codec made of them), width_0 … width_32 (values of so many bits), device_ps (what a
-                       device spent on it), histogram (of the last gradients, by sign and bin: zeros, then 2^-40 to 2^0)
+    links/             one row a direction of each link: sender, receiver, path1_bytes … path6_bytes, utilisation
+    exchange/          with replicas, one row an epoch: value_bytes and made_bytes (float32 gradients sent, and what the
+                       codec made of them), width_0 … width_32 (values of so many bits), device_ps (what a device
+                       spent on it), histogram (of the last gradients, by sign and bin: zeros, then 2^-40 to 2^0)
     weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)
 """
 

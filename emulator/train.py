@@ -51,7 +51,7 @@ class EpochResult:
     virtual_time_ps: int
     host_time_s: float
     figures: Figures
-    exchanged: Exchanged
+    exchanged: Exchanged = dataclasses.field(default_factory=Exchanged)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ receiver. So maps are changed in place only where the sender lets go of them: pa
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -193,16 +194,18 @@ class SliceNumerics:
 
     def gradients(self, kept: NDArray[np.bool_]) -> list[Data]:
         """See `Numerics`."""
-        weights = self._convolution.unpack(self.weight.gradient)[self._among(kept)]
-        return [weights.ravel(), *(of.gradient for of in self._others())]
+        own = self._convolution.unpack(self.weight.gradient)[self._among(kept)]
+        return [own.reshape(-1), *(of.gradient for of in self._others())]
 
     def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
         """See `Numerics`."""
-        gradient = self._convolution.unpack(self.weight.gradient)
-        own = gradient[self._among(kept)]
-        gradient[self._among(kept)] = row[: own.size].reshape(own.shape)
+        layer = self.part.layer
+        gradient = np.zeros((len(self.part.out_channels), len(self.part.in_channels), *layer.kernel), np.float32)
+        own = gradient[self._among(kept)].shape
+        size = math.prod(own)
+        gradient[self._among(kept)] = row[:size].reshape(own)
         self.weight.gradient[...] = self._convolution.pack(gradient)
-        row = row[own.size :]
+        row = row[size:]
         for of in self._others():
             of.gradient[...] = row[: of.gradient.size]
             row = row[of.gradient.size :]
@@ -213,6 +216,8 @@ class SliceNumerics:
 
     def _among(self, channels: slice | NDArray[np.bool_]) -> tuple[slice | NDArray[np.bool_], ...]:
         """Some of the channels along which the layer is cut, in an array of this slice's weights."""
+        if isinstance(channels, np.ndarray) and channels.all():
+            channels = slice(None)
         return (channels,) if self._cut is Cut.OCP else (slice(None), channels)
 
     def borrowed_gradient(self, begin: int, end: int) -> Data:
