@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Literal
 
-from ..comm.network import Network
+from ..comm.network import Network, Nic
 
 URAM_BANKS = 16
 """Banks in an UltraRAM of 4,096 words of 72 bits (Xilinx UG573)."""
@@ -73,11 +73,21 @@ _SUMMED_BYTES = 64
 """Added to one's own in a cycle of a board: 16 values of 32 bits, as wide as a memory's port of 512 bits."""
 
 
+_ENGINE_MBPS = 10_000
+"""What INCEPTIONN has an engine of 256 bits a cycle for (section VI-A); a faster link has several side by side."""
+
+
 def chain_network(boards: tuple[Board, ...], link: Link) -> Network:
     """The chain's links as a network for gradients: messages without packets' overhead, sums at the slowest clock."""
     slowest_ps = max(board.period_ps for board in boards)
-    sum_ps_per_kbyte = round(1000 * slowest_ps / _SUMMED_BYTES)
-    return Network(link.bandwidth_mbps, link.latency_ps, sum_ps_per_kbyte=sum_ps_per_kbyte, topology="chain")
+    engines = -(-link.bandwidth_mbps // _ENGINE_MBPS)
+    return Network(
+        link.bandwidth_mbps,
+        link.latency_ps,
+        sum_ps_per_kbyte=round(1000 * slowest_ps / _SUMMED_BYTES),
+        nic=Nic(slowest_ps, engines * Nic().burst_bits),
+        topology="chain",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

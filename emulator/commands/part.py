@@ -15,23 +15,29 @@ from ..train import train
 
 @dataclasses.dataclass(frozen=True)
 class Gist:
-    """A data set without its images, which only the chain's first device reads; and that is rank 0's."""
+    """A data set without the images that nobody needs but rank 0: for testing, and for training where there is one chain.
+
+    Only a chain's first device reads images. The first chain's is rank 0's, other replicas' are where they are.
+    """
 
     name: str
+    train_images: NDArray[np.uint8] | None
     train_labels: NDArray[np.int64]
     test_labels: NDArray[np.int64]
     shape: tuple[int, int, int]
     classes: tuple[str, ...]
 
     @classmethod
-    def of(cls, data: Dataset) -> Gist:
-        """All but the images."""
-        return cls(data.name, data.train_labels, data.test_labels, data.shape, data.classes)
+    def of(cls, data: Dataset, replicas: int) -> Gist:
+        """What all ranks need, where so many replicas train."""
+        images = data.train_images if replicas > 1 else None
+        return cls(data.name, images, data.train_labels, data.test_labels, data.shape, data.classes)
 
     def dataset(self) -> Dataset:
-        """The data set, its images all 0; they take no memory."""
+        """The data set; images that are left out are all 0, and take no memory."""
         train, test = self.train_labels, self.test_labels
-        return Dataset(self.name, self._images(len(train)), train, self._images(len(test)), test, self.classes)
+        images = self._images(len(train)) if self.train_images is None else self.train_images
+        return Dataset(self.name, images, train, self._images(len(test)), test, self.classes)
 
     def _images(self, count: int) -> NDArray[np.uint8]:
         return np.broadcast_to(np.uint8(0), (count, *self.shape))

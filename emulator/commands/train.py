@@ -44,7 +44,7 @@ def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -
         data = _load(plan)
     with make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
-        ranks.start(functools.partial(part.take, plan, part.Gist.of(data)))
+        ranks.start(functools.partial(part.take, plan, part.Gist.of(data, plan.data_parallel.replicas)))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
         recorder = _Recorder(plan, data, ranks.describe(), progress)

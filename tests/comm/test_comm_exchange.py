@@ -1,0 +1,257 @@
+"""Replicas exchange gradients: sums in a fixed order to the last bit, times equal to the closed forms' functions.
+
+The exchange is carried out message by message by coroutines; `comm/exchange_time.py` works out its times with arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emuchain.comm.exchange import COMPRESSIBLE_TOS, ORDINARY_TOS, Gradient, Parcel, ParcelFormat, Port, histogram
+from emuchain.comm.exchange_time import aggregator_ps, hierarchy_ps, ring_ps
+from emuchain.comm.host import Mailbox, run
+from emuchain.comm.network import Network
+from emuchain.emulator.replicas import DataParallel, Exchange, Leg, Line, aggregator, exchange_ps, parts
+from emuchain.kernels.arena import Arena
+from emuchain.kernels.codec import Codec, Inceptionn, NoCodec, Truncation
+
+Kind = Literal["ring", "aggregator"]
+SWITCH = Network(10_000, 5_000_000, 1448, 90, 500_000, sum_ps_per_kbyte=120_000)
+CHAIN = dataclasses.replace(SWITCH, topology="chain")
+networks = st.sampled_from([SWITCH, CHAIN, dataclasses.replace(SWITCH, blocking=True)])
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What all replicas have in the end, when they have it, and their ports."""
+
+    values: list[Any]
+    times: list[int]
+    ports: list[Port]
+
+
+def carried_out(of: DataParallel, network: Network, count: int, gradients: Any, ready_ps: Any = None) -> Outcome:
+    """An exchange among coroutines in this process."""
+    mailboxes: dict[tuple[Leg, int, int], Mailbox] = {}
+
+    def lines(*ends: Any) -> Line:
+        mailbox = mailboxes.setdefault(ends, Mailbox())
+        return Line(mailbox, mailbox)
+
+    outcome = Outcome([None] * of.replicas, [0] * of.replicas, [])
+
+    async def take_part(replica: int, exchange: Exchange) -> None:
+        values = None if gradients is None else gradients[replica].copy()
+        start_ps = 0 if ready_ps is None else int(ready_ps[replica])
+        outcome.times[replica] = await exchange.total(Gradient(count, values), start_ps)
+        outcome.values[replica] = values
+
+    programs = []
+    for replica in range(of.replicas):
+        port = Port(network, of.codec, of.ratio)
+        outcome.ports.append(port)
+        programs.append(take_part(replica, Exchange(of, port, parts(of, replica, port, lines))))
+    if of.exchange == "aggregator":
+        node = aggregator(of, Port(network, of.codec, of.ratio), count, gradients is not None, lines)
+        programs.append(node.serve(1))
+    run(programs)
+    assert not any(mailboxes.values())
+    return outcome
+
+
+def gradients_of(replicas: int, count: int, seed: int = 0) -> np.ndarray:
+    """Values of very different sizes, so that the order of a sum shows."""
+    rng = np.random.default_rng(seed)
+    exponents = rng.integers(-12, 0, (replicas, count))
+    return (rng.standard_normal((replicas, count)) * 2.0**exponents).astype(np.float32)
+
+
+def in_order(ring: list[np.ndarray], first: int) -> np.ndarray:
+    """The sum that begins at a worker and goes on around the ring."""
+    total = ring[first].copy()
+    for step in range(1, len(ring)):
+        total = total + ring[(first + step) % len(ring)]
+    return total
+
+
+@settings(max_examples=60, deadline=None)
+@given(replicas=st.integers(1, 9), count=st.integers(1, 60), seed=st.integers(0, 99))
+def test_a_ring_sums_each_block_in_the_order_of_the_ring(replicas: int, count: int, seed: int) -> None:
+    gradients = gradients_of(replicas, count, seed)
+    outcome = carried_out(DataParallel(replicas), SWITCH, count, gradients)
+    sizes = [count // replicas + (block < count % replicas) for block in range(replicas)]
+    bounds = np.cumsum([0, *sizes])
+    expected = np.concatenate(
+        [
+            in_order([gradient[bounds[block] : bounds[block + 1]] for gradient in gradients], block)
+            for block in range(replicas)
+        ]
+    )
+    for values in outcome.values:
+        assert values.tobytes() == expected.tobytes()
+
+
+@settings(max_examples=30, deadline=None)
+@given(replicas=st.integers(1, 9), count=st.integers(1, 60), network=networks)
+def test_an_aggregator_sums_in_the_order_of_the_workers(replicas: int, count: int, network: Network) -> None:
+    gradients = gradients_of(replicas, count)
+    outcome = carried_out(DataParallel(replicas, exchange="aggregator"), network, count, gradients)
+    expected = in_order(list(gradients), 0)
+    for values in outcome.values:
+        assert values.tobytes() == expected.tobytes()
+
+
+def test_on_a_chain_the_ring_is_folded() -> None:
+    """Workers 0, 1, 2, 3 stand in the ring as 0, 2, 3, 1: so the first block's sum goes on at worker 2."""
+    gradients = gradients_of(4, 4)
+    outcome = carried_out(DataParallel(4), CHAIN, 4, gradients)
+    ring = [gradients[worker] for worker in (0, 2, 3, 1)]
+    expected = [in_order([gradient[block : block + 1] for gradient in ring], block) for block in range(4)]
+    assert outcome.values[0].tobytes() == np.concatenate(expected).tobytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    replicas=st.integers(1, 9),
+    count=st.integers(1, 5000),
+    network=networks,
+    exchange=st.sampled_from(["ring", "aggregator"]),
+    data=st.data(),
+)
+def test_messages_take_as_long_as_worked_out(
+    replicas: int, count: int, network: Network, exchange: Kind, data: st.DataObject
+) -> None:
+    ready = np.array(data.draw(st.lists(st.integers(0, 10**8), min_size=replicas, max_size=replicas)), np.int64)
+    outcome = carried_out(DataParallel(replicas, exchange=exchange), network, count, None, ready)
+    if exchange == "aggregator":
+        assert outcome.times == aggregator_ps(network, ready, count).tolist()
+        return
+    order = [*range(0, replicas, 2), *reversed(range(1, replicas, 2))] if network.topology == "chain" else None
+    in_ring = ready if order is None else ready[order]
+    found = ring_ps(network, in_ring, count)
+    placed = found if order is None else found[np.argsort(order)]
+    assert outcome.times == placed.tolist()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    groups=st.integers(2, 4),
+    members=st.integers(1, 4),
+    count=st.integers(1, 3000),
+    network=networks,
+    top=st.sampled_from(["ring", "aggregator"]),
+)
+def test_hierarchies_take_as_long_as_worked_out(
+    groups: int, members: int, count: int, network: Network, top: Kind
+) -> None:
+    found = exchange_ps(DataParallel(groups * members, groups, top), network, count)
+    assert found == hierarchy_ps(network, np.zeros((groups, members), np.int64), count, top).max()
+
+
+@pytest.mark.parametrize("exchange", ["ring", "aggregator"])
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_hierarchies_sum_all(groups: int, exchange: Kind) -> None:
+    gradients = gradients_of(6, 50)
+    outcome = carried_out(DataParallel(6, groups, exchange), SWITCH, 50, gradients)
+    np.testing.assert_allclose(outcome.values[0], gradients.sum(axis=0, dtype=np.float64), rtol=1e-4, atol=1e-6)
+    for values in outcome.values:
+        assert values.tobytes() == outcome.values[0].tobytes()
+
+
+@pytest.mark.parametrize("codec", [Inceptionn(-10), Inceptionn(-6), Truncation(16), Truncation(24)], ids=str)
+@pytest.mark.parametrize("exchange", ["ring", "aggregator"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_replicas_stay_alike_with_a_codec(groups: int, exchange: Kind, codec: Codec) -> None:
+    gradients = gradients_of(4, 100) / 4
+    outcome = carried_out(DataParallel(4, groups, exchange, codec), SWITCH, 100, gradients)
+    exact = carried_out(DataParallel(4, groups, exchange), SWITCH, 100, gradients)
+    assert outcome.values[0].tobytes() != exact.values[0].tobytes()
+    for values in outcome.values:
+        assert values.tobytes() == outcome.values[0].tobytes()
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_partial_sums_are_compressed_at_every_hop(workers: int) -> None:
+    """A block's sum is cut off once at each of the N - 1 hops of P1, and once more when it is complete."""
+    codec, gradients = Truncation(16), gradients_of(workers, workers)
+    outcome = carried_out(DataParallel(workers, codec=codec), SWITCH, workers, gradients)
+
+    def cut(value: np.ndarray) -> np.ndarray:
+        return (value.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+    for block in range(workers):
+        total = gradients[block, block : block + 1].copy()
+        for step in range(1, workers):
+            total = cut(total) + gradients[(block + step) % workers, block : block + 1]
+        assert outcome.values[0][block] == cut(total)
+
+
+def test_errors_stay_within_the_bound_times_the_hops() -> None:
+    gradients = gradients_of(4, 4000) / 8
+    outcome = carried_out(DataParallel(4, codec=Inceptionn(-8)), SWITCH, 4000, gradients)
+    errors = np.abs(outcome.values[0] - gradients.sum(axis=0, dtype=np.float64))
+    assert 2.0**-8 < errors.max() < 4 * 2.0**-8 + 1e-6
+
+
+def test_the_aggregator_compresses_one_leg_and_a_ring_both() -> None:
+    """Gradients that are zeros become tags: 2 bytes for 8 values. Weights go as they are."""
+    zeros = np.zeros((4, 800), np.float32)
+    for exchange, sent in (("ring", 6 * 200), ("aggregator", 800)):
+        outcome = carried_out(DataParallel(4, exchange=exchange, codec=Inceptionn(-10)), SWITCH, 800, zeros)  # type: ignore[arg-type]
+        for port in outcome.ports:
+            assert port.traffic.value_bytes == 4 * sent
+            assert port.traffic.made_bytes == sent // 8 * 2
+            assert port.traffic.widths == (sent, 0, 0, 0)
+            assert port.traffic.ratio == 16
+
+
+def test_time_comes_from_the_bytes_that_the_codec_made() -> None:
+    """With bandwidth alone, a message of a sixteenth of the bytes takes a sixteenth of the time."""
+    bare = Network(1_000, 0, nic=dataclasses.replace(SWITCH.nic, clock_period_ps=1))
+    zeros = np.zeros((4, 8000), np.float32)
+    whole = carried_out(DataParallel(4), bare, 8000, zeros).times[0]
+    assert whole == 6 * 8000 * 8000  # 2 (N - 1) blocks of 2,000 values, 8 ns a byte
+    assert carried_out(DataParallel(4, codec=Inceptionn(-10)), bare, 8000, zeros).times[0] * 16 == whole
+    assert carried_out(DataParallel(4, codec=Inceptionn(-10), ratio=16), bare, 8000, None).times[0] * 16 == whole
+
+
+def test_a_tos_decides_on_compression() -> None:
+    port = Port(SWITCH, Inceptionn(-10))
+    gradient = Gradient(8, np.full(8, 2.0**-12, np.float32))
+    ordinary, marked = (port.parcel(gradient, tos) for tos in (ORDINARY_TOS, COMPRESSIBLE_TOS))
+    assert ordinary.payload is not None and marked.payload is not None
+    assert (ordinary.payload.nbytes, marked.payload.nbytes) == (32, 2)
+    assert np.array_equal(port.open(ordinary, 8), gradient.values)  # type: ignore[arg-type]  # there are values
+    assert not np.any(port.open(marked, 8))
+    assert port.traffic.value_bytes == 32
+
+
+@given(st.integers(0, 1 << 62), st.integers(0, 1 << 40), st.sampled_from([0, 0x28]), st.binary(max_size=50))
+def test_parcels_pack_and_unpack(ready_ps: int, transfer_ps: int, tos: int, payload: bytes) -> None:
+    form, arena = ParcelFormat(), Arena()
+    for held in (np.frombuffer(payload, np.uint8), None):
+        packed = form.pack(Parcel(ready_ps, transfer_ps, tos, held), arena)
+        assert packed.nbytes <= form.bytes_of(50)
+        found = form.unpack(packed)
+        assert (found.ready_ps, found.transfer_ps, found.tos) == (ready_ps, transfer_ps, tos)
+        assert (found.payload is None) == (held is None)
+        assert held is None or found.payload.tobytes() == payload  # type: ignore[union-attr]
+
+
+def test_histogram_counts_by_sign_and_power_of_two() -> None:
+    values = np.array([0, 0.5, 0.75, -0.5, 2.0**-40, -(2.0**-60), 1, -3, 0.3], np.float32)
+    counts = histogram(values)
+    assert counts.sum() == len(values)
+    expected = {(0, 0): 1, (0, 40): 2, (1, 40): 1, (0, 1): 1, (1, 1): 1, (0, 41): 1, (1, 41): 1, (0, 39): 1}
+    assert {tuple(place): counts[tuple(place)] for place in np.argwhere(counts)} == expected
+
+
+def test_nothing_is_compressed_where_there_is_no_codec() -> None:
+    outcome = carried_out(DataParallel(3, codec=NoCodec()), SWITCH, 10, gradients_of(3, 10))
+    assert all(port.traffic.made_bytes == port.traffic.value_bytes for port in outcome.ports)
