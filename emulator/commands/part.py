@@ -15,7 +15,7 @@ from ..train import train
 
 @dataclasses.dataclass(frozen=True)
 class Gist:
-    """A data set without the images that nobody needs but rank 0: for testing, and for training where there is one chain.
+    """A data set without images that rank 0 alone needs: those for testing, and with one chain those for training.
 
     Only a chain's first device reads images. The first chain's is rank 0's, other replicas' are where they are.
     """
