@@ -23,7 +23,7 @@ _WIDEST = 48
 @click.argument("paper")
 @click.option("--only", default="", metavar="PREFIX", help="Claims whose ids begin so: fpdeep-t6, or t6.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all claims.")
-@click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as docs/validation.md has them.")
+@click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as docs/validation*.md have them.")
 @click.option(
     "--pictures", type=click.Path(path_type=pathlib.Path), metavar="DIR", help="Draw the paper's figures there."
 )
@@ -31,12 +31,12 @@ _WIDEST = 48
     "--runs",
     type=click.Path(path_type=pathlib.Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="Results files (RUN.h5) for the picture of convergence.",
+    help="Results files (RUN.h5) for fpdeep's picture of convergence.",
 )
 def validate(
     paper: str, only: str, as_json: bool, markdown: bool, pictures: pathlib.Path | None, runs: pathlib.Path | None
 ) -> None:
-    """A paper's claims, run: published, ours, deviation, verdict. PAPER is fpdeep.
+    """A paper's claims, run: published, ours, deviation, verdict. PAPER is fpdeep or inceptionn.
 
     The exit status is 0 whatever the verdicts.
     """
@@ -45,9 +45,7 @@ def validate(
 
     claims = select(paper, only)
     if pictures is not None:
-        from ..validate.pictures import draw_all
-
-        for path in draw_all(pictures, runs):
+        for path in _draw(paper, pictures, runs):
             print(f"drawn: {path}", file=sys.stderr)
     results = _run(paper, claims)
     if as_json:
@@ -56,6 +54,16 @@ def validate(
         print("\n".join(markdown_tables(results)))
     else:
         _print_tables(paper, results)
+
+
+def _draw(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
+    if paper == "inceptionn":
+        from ..validate.inceptionn.pictures import draw_all as draw_inceptionn
+
+        return draw_inceptionn(folder)
+    from ..validate.pictures import draw_all
+
+    return draw_all(folder, runs)
 
 
 def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
@@ -75,7 +83,7 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
 
     from ..tables import table
 
-    ran = [result for result in results if result.claim.expect is not None]
+    ran = [result for result in results if result.is_run]
     rows = [[escape(_cut(cell)) for cell in _cells(result)] for result in ran]
     if rows:
         table(f"What {paper} published, and what comes out here", COLUMNS, rows, left=("claim", "published", "ours"))
@@ -92,7 +100,7 @@ def _by_explanation(results: Sequence[Result], *, confirmed: bool) -> dict[str, 
     """The claims that were not confirmed; or those that were and yet want a word."""
     found: dict[str, list[Result]] = {}
     for result in results:
-        if result.claim.expect is not None and result.verdict.is_good is confirmed:
+        if result.is_run and result.verdict.is_good is confirmed:
             found.setdefault(result.claim.explanation or "not explained", []).append(result)
     if confirmed:
         found.pop("not explained", None)
@@ -103,8 +111,8 @@ def _by_reason(results: Sequence[Result]) -> dict[str, list[Result]]:
     """The claims that were not run."""
     found: dict[str, list[Result]] = {}
     for result in results:
-        if result.claim.not_run is not None:
-            found.setdefault(result.claim.not_run, []).append(result)
+        if not result.is_run:
+            found.setdefault(result.how, []).append(result)
     return found
 
 
@@ -146,7 +154,7 @@ def markdown_tables(results: Sequence[Result]) -> list[str]:
     """The claims that were run, and the others with the reasons, as lines of Markdown."""
     lines = [f"| {' | '.join(COLUMNS)} | how |", "|---" * (len(COLUMNS) + 1) + "|"]
     for result in results:
-        if result.claim.expect is not None:
+        if result.is_run:
             lines.append("| " + " | ".join(_escaped(cell) for cell in [*_cells(result), result.how]) + " |")
     lines += ["", summary(results)]
     groups = {

@@ -30,10 +30,14 @@ Value = Any
 
 
 class Expect(Model):
-    """What a measure is to be; one of the keys but `tolerance`. Of a list of numbers, each is to be so."""
+    """What a measure is to be; one of the keys but `tolerance` and `points`. Of a list of numbers, each is to be so.
+
+    `tolerance` is a share of what is near; `points`, which goes before it, is in the unit of the value.
+    """
 
     near: Value = None
     tolerance: Annotated[float, pydantic.Field(gt=0)] = 0.10
+    points: Annotated[float | None, pydantic.Field(gt=0)] = None
     equals: Value = None
     at_least: float | None = None
     at_most: float | None = None
@@ -50,7 +54,7 @@ class Expect(Model):
     @property
     def said(self) -> dict[str, Value]:
         """The key and its value."""
-        return {key: value for key, value in self if key != "tolerance" and value is not None}
+        return {key: value for key, value in self if key not in ("tolerance", "points") and value is not None}
 
 
 class Claim(Model):

@@ -34,6 +34,9 @@ class Verdict(enum.Enum):
 def judge(expect: Expect, ours: Value) -> tuple[Verdict, float | None]:
     """The verdict, and for values the deviation as a share: of a list the largest, with its sign."""
     ((key, wanted),) = expect.said.items()
+    if key == "near" and expect.points is not None:
+        good = _apart(_as_list(wanted), _as_list(ours)) <= expect.points
+        return (Verdict.WITHIN if good else Verdict.OFF), None
     if key == "near":
         deviation = _deviation(_as_list(wanted), _as_list(ours))
         return (Verdict.WITHIN if abs(deviation) <= expect.tolerance else Verdict.OFF), deviation
@@ -48,6 +51,13 @@ def judge(expect: Expect, ours: Value) -> tuple[Verdict, float | None]:
 
 def _as_list(value: Value) -> list[float]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _apart(wanted: list[float], ours: list[float]) -> float:
+    """The largest difference, in the unit of both."""
+    if len(wanted) != len(ours):
+        return math.inf
+    return max((abs(mine - theirs) for mine, theirs in zip(ours, wanted, strict=True)), default=math.inf)
 
 
 def _deviation(wanted: list[float], ours: list[float]) -> float:

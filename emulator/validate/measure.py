@@ -17,3 +17,7 @@ class Measured:
 
 
 Measure = Callable[[], Measured]
+
+
+class NoEvidence(Exception):
+    """A claim cannot be measured here and now; `str(error)` says what is missing."""

@@ -10,6 +10,7 @@ from . import (
     arithmetic,
     datapaths,
     engines,
+    inceptionn,
     memory,
     methods,
     partitioning,
@@ -21,7 +22,7 @@ from . import (
 )
 from .claim import Claim, Value, load_claims
 from .judge import Verdict, judge
-from .measure import Measure
+from .measure import Measure, NoEvidence
 
 _TOPICS = (
     throughput,
@@ -38,19 +39,25 @@ _TOPICS = (
 )
 
 MEASURES: Mapping[str, Mapping[str, Measure]] = {
-    "fpdeep": {name: measure for topic in _TOPICS for name, measure in topic.MEASURES.items()}
+    "fpdeep": {name: measure for topic in _TOPICS for name, measure in topic.MEASURES.items()},
+    "inceptionn": inceptionn.MEASURES,
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A claim with what was measured, how, its deviation as a share (of values alone), and the verdict."""
+    """A claim with what was measured, how (or why not), its deviation as a share (of values alone), and the verdict."""
 
     claim: Claim
     ours: Value
     how: str
     deviation: float | None
     verdict: Verdict
+
+    @property
+    def is_run(self) -> bool:
+        """Whether there is a measure."""
+        return self.verdict is not Verdict.NOT_RUN
 
 
 def select(paper: str, prefix: str = "") -> list[Claim]:
@@ -72,6 +79,10 @@ def validate(paper: str, claims: Iterable[Claim]) -> Iterator[Result]:
         if claim.expect is None:
             yield Result(claim, None, claim.not_run or "", None, Verdict.NOT_RUN)
             continue
-        measured = MEASURES[paper][claim.id]()
+        try:
+            measured = MEASURES[paper][claim.id]()
+        except NoEvidence as error:
+            yield Result(claim, None, str(error), None, Verdict.NOT_RUN)
+            continue
         verdict, deviation = judge(claim.expect, measured.ours)
         yield Result(claim, measured.ours, measured.how, deviation, verdict)

@@ -1,0 +1,12 @@
+"""INCEPTIONN (Li et al., MICRO 2018): how each of its claims is measured, a file for each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..measure import Measure
+from . import networks, nic, ring, times, training
+
+MEASURES: Mapping[str, Measure] = {
+    name: measure for topic in (networks, ring, nic, times, training) for name, measure in topic.MEASURES.items()
+}
