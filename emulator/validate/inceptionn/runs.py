@@ -8,14 +8,13 @@
               "edges": [-1.0, 0.0, 1.0], "counts": [5, 7]}]
 }]}
 
-`codec` is spelt as for `--compress`, or "none"; `on` says what it is done to. `widths` are the shares of values of 0, 8,
-16 and 32 bits (empty if the codec is another), `edges` and `counts` a histogram of the gradients (empty if not taken).
+`codec` is spelt as for `--compress`; `on` says what it is done to. `widths` are the shares of values of 0, 8, 16 and 32
+bits (empty if the codec is another), `edges` and `counts` a histogram of the gradients (empty if not taken).
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import json
 import pathlib
 from typing import Annotated, Literal
@@ -35,9 +34,9 @@ class Stage(Model):
     """The gradients at one time of a run: `early`, `middle` or `final`."""
 
     stage: Literal["early", "middle", "final"]
-    widths: list[Share] = []
-    edges: list[float] = []
-    counts: list[int] = []
+    widths: list[Share] = pydantic.Field(default_factory=list)
+    edges: list[float] = pydantic.Field(default_factory=list)
+    counts: list[int] = pydantic.Field(default_factory=list)
 
 
 class Run(Model):
@@ -50,7 +49,7 @@ class Run(Model):
     workers: int = 4
     test_accuracy: Annotated[list[Share], pydantic.Field(min_length=1)]
     largest_gradient: float | None = None
-    stages: list[Stage] = []
+    stages: list[Stage] = pydantic.Field(default_factory=list)
 
 
 class Runs(Model):
@@ -59,7 +58,7 @@ class Runs(Model):
     runs: list[Run]
 
 
-FILE = pathlib.Path(str(importlib.resources.files("emuchain.emulator"))) / "claims" / "inceptionn-runs.json"
+FILE = pathlib.Path(__file__).parents[2] / "claims" / "inceptionn-runs.json"
 
 
 def read_runs(path: pathlib.Path) -> list[Run]:

@@ -128,7 +128,9 @@ def _share_grows() -> Measured:
 def _ratio_not_time() -> Measured:
     """Communication of INC+C at the ratio of 2^-6 over that at 2^-10, in percent of WA's."""
     ratios = (RATIOS["alexnet"], 12.34)
-    shares = [100 * times("alexnet", "INC+C", WORKERS, r).communicate / times("alexnet", "WA").communicate for r in ratios]
+    shares = [
+        100 * times("alexnet", "INC+C", WORKERS, r).communicate / times("alexnet", "WA").communicate for r in ratios
+    ]
     how = f"{shares[1]:.1f} % of WA's against {shares[0]:.1f} %, for AlexNet's ratios in Table III, 12.3 and 5.6"
     return Measured(shares[1] / shares[0], how)
 

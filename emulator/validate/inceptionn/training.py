@@ -16,7 +16,6 @@ from .runs import Run, Target, runs_of
 STAND_INS = {"alexnet": "alexnet-cifar", "hdc": "hdc", "resnet50": "resnet8-cifar", "vgg16": "vgg16-cifar"}
 EXPONENTS = (-10, -8, -6)
 TRUNCATED = (16, 22, 24)
-_STAGES = ("early", "middle", "final")
 
 
 def final_accuracy(runs: Sequence[Run]) -> float:
@@ -76,7 +75,9 @@ def _weights_or_gradients() -> Measured:
 
 
 def _weights_of_complex() -> Measured:
-    return Measured(loss_points("alexnet", "truncate:24", "weights"), f"points, {_named('alexnet')}, 24 bits of weights")
+    return Measured(
+        loss_points("alexnet", "truncate:24", "weights"), f"points, {_named('alexnet')}, 24 bits of weights"
+    )
 
 
 def _largest() -> Measured:
@@ -115,7 +116,9 @@ def _largest_ratio() -> Measured:
 
 def _ratio_range() -> Measured:
     found = _ratios(-10)
-    return Measured([min(found), max(found)], f"{', '.join(map(_named, NETWORKS))}: {', '.join(f'{r:.1f}' for r in found)}")
+    return Measured(
+        [min(found), max(found)], f"{', '.join(map(_named, NETWORKS))}: {', '.join(f'{r:.1f}' for r in found)}"
+    )
 
 
 def _ratio_rises() -> Measured:
