@@ -10,6 +10,7 @@ import click
 from .. import __version__
 from .commands.bench import bench
 from .commands.compare import compare, topology
+from .commands.exchange import exchange
 from .commands.kernels import settle
 from .commands.validate import validate
 from .data.cli import data
@@ -159,5 +160,6 @@ def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> 
 commands.add_command(bench)
 commands.add_command(compare)
 commands.add_command(data)
+commands.add_command(exchange)
 commands.add_command(topology)
 commands.add_command(validate)

@@ -1,15 +1,15 @@
-"""What training runs gave that take too long for a measure: claims/inceptionn-runs.json, which a script writes.
+"""What training runs gave that take too long for a measure: claims/inceptionn-runs.json.
 
 {"runs": [{
-  "network": "hdc", "codec": "inceptionn:-10", "on": "gradients", "seed": 1, "workers": 4,
-  "test_accuracy": [0.91, 0.93],                          by epoch, 0 to 1
-  "largest_gradient": 0.31,                               of all epochs, absolute; null if not looked at
-  "stages": [{"stage": "early", "widths": [0.92, 0.065, 0.015, 0.0],
-              "edges": [-1.0, 0.0, 1.0], "counts": [5, 7]}]
+  "network": "hdc", "gradients": "inceptionn:-10", "weights": "none",   codecs, spelt as for `--compress`
+  "seed": 1, "workers": 4,
+  "epochs": 2,                                             of the schedule; a run with a codec may go on
+  "test_accuracy": [0.91, 0.93, 0.94],                     by epoch, 0 to 1; fewer than `epochs` if it diverged
+  "widths": [[0.92, 0.065, 0.015, 0.0], ...],              by epoch: shares of values of 0, 8, 16, 32 bits
+  "histograms": [[[5, 7, ...], [3, 2, ...]], ...]          by epoch: of gradients, as comm/exchange/histogram.py's
 }]}
 
-`codec` is spelt as for `--compress`; `on` says what it is done to. `widths` are the shares of values of 0, 8, 16 and 32
-bits (empty if the codec is another), `edges` and `counts` a histogram of the gradients (empty if not taken).
+`widths` and `histograms` may be left out. `scripts/gradients` makes such runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import json
 import pathlib
-from typing import Annotated, Literal
+from typing import Annotated
 
 import pydantic
 
@@ -27,29 +27,31 @@ from ...validation import validate as checked
 from ..measure import NoEvidence
 
 Share = Annotated[float, pydantic.Field(ge=0, le=1)]
-Target = Literal["gradients", "weights", "both"]
+Widths = Annotated[list[Share], pydantic.Field(min_length=4, max_length=4)]
+Count = Annotated[int, pydantic.Field(ge=0)]
+Histogram = Annotated[list[list[Count]], pydantic.Field(min_length=2, max_length=2)]
 
-
-class Stage(Model):
-    """The gradients at one time of a run: `early`, `middle` or `final`."""
-
-    stage: Literal["early", "middle", "final"]
-    widths: list[Share] = pydantic.Field(default_factory=list)
-    edges: list[float] = pydantic.Field(default_factory=list)
-    counts: list[int] = pydantic.Field(default_factory=list)
+CHANCE = 0.1
+"""Accuracy of a run that diverged: both data sets have ten classes."""
 
 
 class Run(Model):
     """A training run."""
 
     network: str
-    codec: str
-    on: Target = "gradients"
+    gradients: str = "none"
+    weights: str = "none"
     seed: int
     workers: int = 4
-    test_accuracy: Annotated[list[Share], pydantic.Field(min_length=1)]
-    largest_gradient: float | None = None
-    stages: list[Stage] = pydantic.Field(default_factory=list)
+    epochs: Annotated[int, pydantic.Field(ge=1)]
+    test_accuracy: list[Share]
+    widths: list[Widths] = pydantic.Field(default_factory=list)
+    histograms: list[Histogram] = pydantic.Field(default_factory=list)
+
+    @property
+    def accuracy(self) -> float:
+        """At the schedule's end, 0 to 1."""
+        return self.test_accuracy[self.epochs - 1] if len(self.test_accuracy) >= self.epochs else CHANCE
 
 
 class Runs(Model):
@@ -69,7 +71,7 @@ def read_runs(path: pathlib.Path) -> list[Run]:
     """
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a file of runs: {error}") from None
     if not isinstance(said, dict):
         raise InputError(f"{path}: not a file of runs: must be an object with `runs`")
@@ -82,13 +84,14 @@ def all_runs() -> list[Run]:
     return read_runs(FILE) if FILE.exists() else []
 
 
-def runs_of(network: str, codec: str, on: Target = "gradients") -> list[Run]:
-    """The runs of a network with a codec, all seeds.
+def runs_of(network: str, gradients: str = "none", weights: str = "none") -> list[Run]:
+    """The runs of a network with these codecs, all seeds.
 
     Raises:
         NoEvidence: there are none.
     """
-    found = [run for run in all_runs() if (run.network, run.codec, run.on) == (network, codec, on)]
+    wanted = (network, gradients, weights)
+    found = [run for run in all_runs() if (run.network, run.gradients, run.weights) == wanted]
     if not found:
-        raise NoEvidence(f"no measured runs of {network}, {codec} on {on} (claims/{FILE.name})")
+        raise NoEvidence(f"No runs of {network} (emulator/claims/{FILE.name}).")
     return found
