@@ -44,10 +44,10 @@ class NoCodec:
 
     def decompress(self, buffer: NDArray[np.uint8], count: int) -> NDArray[np.float32]:
         """As `Codec`; a copy."""
-        data = opened(buffer, count)
+        data, count = opened(buffer, count)
         if data.size != _FLOAT_BYTES * count:
             raise CodecError(f"{count} values are {_FLOAT_BYTES * count} bytes, but the buffer has {data.size}")
-        return np.frombuffer(data.tobytes(), np.float32).copy()
+        return data.copy().view(np.float32)
 
     def __str__(self) -> str:
         return "none"

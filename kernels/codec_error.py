@@ -17,15 +17,15 @@ def values_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.ascontiguousarray(values).reshape(-1)
 
 
-def opened(buffer: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
-    """The bytes side by side. Raises CodecError if this is no array of uint8, or no count of values can be `count`."""
+def opened(buffer: NDArray[np.uint8], count: int) -> tuple[NDArray[np.uint8], int]:
+    """The bytes side by side, and the count. Raises CodecError if these are no array of uint8 and no count of values."""
     if not isinstance(buffer, np.ndarray) or buffer.dtype != np.uint8:
         raise CodecError(f"a buffer must be an array of uint8, not {_kind(buffer)}")
     if not is_integer(count):
         raise CodecError(f"the count of values must be an integer, not {count!r}")
     if count < 0:
         raise CodecError(f"the count of values must not be negative: {count}")
-    return np.ascontiguousarray(buffer).reshape(-1)
+    return np.ascontiguousarray(buffer).reshape(-1), int(count)
 
 
 def is_integer(number: object) -> bool:

@@ -134,11 +134,12 @@ def width_counts(buffer: NDArray[np.uint8], count: int) -> tuple[int, int, int, 
 
 def _opened(buffer: NDArray[np.uint8], count: int) -> tuple[NDArray[np.uint8], int]:
     """The buffer in one piece, and its bursts, of each of which there are the tags at least."""
-    data = opened(buffer, count)
-    bursts = -(-count // BURST)
+    data, values = opened(buffer, count)
+    bursts = -(-values // BURST)
     if data.size < TAG_BYTES * bursts:
         raise CodecError(
-            f"the buffer is cut short: {count} values have {TAG_BYTES * bursts} bytes of tags alone, not {data.size} bytes"
+            f"the buffer is cut short: {count} values have {TAG_BYTES * bursts} bytes of tags alone, "
+            f"but it has {data.size} bytes"
         )
     return data, bursts
 

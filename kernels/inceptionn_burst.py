@@ -215,7 +215,7 @@ def _load_halves(builder: ir.IRBuilder, tags: ir.Value, payload: ir.Value) -> tu
         fours.append(builder.bitcast(four, ir.VectorType(INT, _HALF)))
         orders.append(builder.bitcast(order, ir.VectorType(INT, _HALF)))
         payload = builder.add(payload, _entry(builder, LENGTHS, part))
-    lanes, order = (shuffle(builder, *parts, [*range(BURST)]) for parts in (fours, orders))
+    lanes, order = (shuffle(builder, low, high, [*range(BURST)]) for low, high in (fours, orders))
     # No place is negative, and a byte that comes from nowhere is: a lane with an uppermost byte holds all its bits.
     return lanes, builder.icmp_signed(">=", order, _all(0)), payload
 

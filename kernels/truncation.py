@@ -45,7 +45,7 @@ def decompress(buffer: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.f
             many values, or so many bits cannot be dropped.
     """
     check(bits)
-    data, left = opened(buffer, count), 32 - bits
+    (data, count), left = opened(buffer, count), 32 - bits
     if data.size != _size(count, left):
         raise CodecError(
             f"{count} values of {left} bits are {_size(count, left)} bytes, but the buffer has {data.size}"
