@@ -18,7 +18,7 @@ def values_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def opened(buffer: NDArray[np.uint8], count: int) -> tuple[NDArray[np.uint8], int]:
-    """The bytes side by side, and the count. Raises CodecError if these are no array of uint8 and no count of values."""
+    """The bytes side by side, and the count. Raises CodecError if these are no array of uint8, or no such number."""
     if not isinstance(buffer, np.ndarray) or buffer.dtype != np.uint8:
         raise CodecError(f"a buffer must be an array of uint8, not {_kind(buffer)}")
     if not is_integer(count):

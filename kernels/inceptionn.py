@@ -155,7 +155,8 @@ def _read(kernel: Kernel, data: NDArray[np.uint8], bursts: int, count: int, out:
         kernel(address_of(padded) - begin, data.size, bursts, out, reached)
     at, done, last = reached.tolist()
     if done < bursts or at > data.size:
-        raise CodecError(f"the buffer is cut short: its {data.size} bytes end in burst {done} of {bursts}")
+        cut = done if at > data.size else done + 1
+        raise CodecError(f"the buffer is cut short: its {data.size} bytes end before burst {cut} of {bursts} does")
     if count % BURST and int.from_bytes(data[last : last + TAG_BYTES], "little") >> 2 * (count % BURST):
         raise CodecError(f"the last burst has tags for more than the {count % BURST} values that it holds")
     if at < data.size:

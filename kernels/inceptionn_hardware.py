@@ -1,7 +1,8 @@
 """INCEPTIONN's compression and decompression engines, a burst at a time, as the paper draws them.
 
 Li et al. (MICRO 2018), section VI, Figs. 9 and 10. Plain Python, slow, and the measure of `inceptionn.py`: both make
-the same bytes. Bit vectors are integers, bit 0 first on the wire; a burst is the 256 bits that the bus takes in a cycle.
+the same bytes. Bit vectors are integers, bit 0 first on the wire. A burst is the 256 bits that the bus takes in a
+cycle.
 
 Compression: eight Compression Blocks; a binary shifter tree that puts what they make side by side; the Alignment Unit,
 which collects until there are 256 bits. Decompression: the Burst Buffer; the Tag Decoder, which tells from 16 bits of

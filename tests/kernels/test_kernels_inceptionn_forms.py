@@ -1,0 +1,120 @@
+"""The INCEPTIONN codec in every form and in hardware's shape: the same bytes."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from typing import get_args
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from emuchain.kernels import inceptionn_hardware as hardware
+from emuchain.kernels.codec_error import CodecError
+from emuchain.kernels.form import FORMS, SETTING
+from emuchain.kernels.inceptionn import Rule, compress, decompress
+from emuchain.kernels.inceptionn_burst import shuffle_of
+
+EXPONENTS = (-127, -126, -30, -20, -16, -15, -14, -10, -8, -7, -6, -1, 0)
+RULES = get_args(Rule)
+
+
+def values(count: int) -> NDArray[np.float32]:
+    """Gradients, numbers of all sizes, and any patterns."""
+    random = np.random.Generator(np.random.Philox(key=5))
+    words = random.integers(0, 1 << 32, count, dtype=np.uint32)
+    some = [
+        random.laplace(0, 2.0**-10, count),
+        random.uniform(-1.1, 1.1, count),
+        np.exp2(-random.uniform(0, 30, count)),
+    ]
+    columns = [*(one.astype(np.float32) for one in some), words.view(np.float32)]
+    return np.stack(columns, axis=1).reshape(-1)[:count]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("exponent", EXPONENTS)
+def test_hardware_makes_the_same(exponent: int, rule: Rule) -> None:
+    for count in (0, 1, 7, 8, 9, 1001):
+        x = values(count)
+        buffer = compress(x, exponent, rule)
+        wire, _ = hardware.compress(x, exponent, rule)
+        assert wire == buffer.tobytes()
+        back, _ = hardware.decompress(wire, count)
+        assert back.tobytes() == decompress(buffer, count).tobytes()
+
+
+def test_hardware_takes_a_burst_a_cycle() -> None:
+    """As long as that makes no more bursts than it takes; then a cycle for each burst that it makes."""
+    bursts = 1000
+    for x, tags_and_payloads in (
+        (np.zeros(8 * bursts), 16),
+        (np.full(8 * bursts, 0.5), 80),
+        (np.ones(8 * bursts), 272),
+    ):
+        wire, cycles = hardware.compress(x.astype(np.float32), -10)
+        assert len(wire) == bursts * tags_and_payloads // 8
+        made = -(-bursts * tags_and_payloads // 256)
+        assert 0 <= cycles - max(bursts, made) <= 1
+        _, back_cycles = hardware.decompress(wire, 8 * bursts)
+        assert 0 <= back_cycles - max(bursts, made) <= 2
+
+
+def test_hardware_ends_with_its_bytes() -> None:
+    wire, _ = hardware.compress(np.ones(8, np.float32), -10)
+    with pytest.raises(CodecError, match="end after 0 of 8 values"):
+        hardware.decompress(wire[:-1], 8)
+
+
+def test_shifters_join() -> None:
+    assert hardware.joined(hardware.Vector(0b101, 3), hardware.Vector(0b11, 2)) == hardware.Vector(0b11101, 5)
+    bytes_ = [hardware.Vector(place, 8 * (place % 3)) for place in range(8)]
+    expected = b"".join(vector.bits.to_bytes(vector.length // 8, "little") for vector in bytes_ if vector.length)
+    joined = hardware.shifter_tree([vector if vector.length else hardware.Vector(0, 0) for vector in bytes_])
+    assert joined.bits.to_bytes(joined.length // 8, "little") == expected
+
+
+PROGRAM = """
+import hashlib, sys
+import numpy as np
+from emuchain.kernels.inceptionn import compress, decompress
+x = np.load(sys.argv[1])
+digest = hashlib.sha256()
+for exponent in {exponents}:
+    for rule in {rules}:
+        buffer = compress(x, exponent, rule)
+        digest.update(buffer.tobytes() + decompress(buffer, x.size).tobytes())
+print(digest.hexdigest())
+"""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_makes_the_same(form: str, tmp_path: "os.PathLike[str]") -> None:
+    x, path = values(20_001), os.path.join(tmp_path, "x.npy")
+    np.save(path, x)
+    digest = hashlib.sha256()
+    for exponent in EXPONENTS:
+        for rule in RULES:
+            buffer = compress(x, exponent, rule)
+            digest.update(buffer.tobytes() + decompress(buffer, x.size).tobytes())
+    program = PROGRAM.format(exponents=EXPONENTS, rules=RULES)
+    command = [sys.executable, "-c", program, path]
+    done = subprocess.run(command, env={**os.environ, SETTING: form}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == digest.hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("form", "triple", "features", "expected"),
+    [
+        ("avx512", "x86_64-unknown-linux-gnu", "+sse2,+ssse3,+avx512f", "llvm.x86.ssse3.pshuf.b.128"),
+        ("neon", "aarch64-unknown-linux-gnu", "+neon", "llvm.aarch64.neon.tbl1.v16i8"),
+        ("portable", "x86_64-unknown-linux-gnu", "+ssse3", None),
+        ("avx2", "x86_64-unknown-linux-gnu", "+sse2,-ssse3", None),
+        ("avx2", "aarch64-apple-darwin", "-neon", None),
+        ("neon", "powerpc64le-unknown-linux-gnu", "+altivec", None),
+    ],
+)
+def test_who_shuffles(form: str, triple: str, features: str, expected: str | None) -> None:
+    assert shuffle_of(form, triple, features) == expected

@@ -1,0 +1,114 @@
+"""Buffers that nobody compressed: an error of one line, or values; never a read beyond them.
+
+A buffer stands at the very end of a page, before one that must not be touched: to read beyond it ends the process.
+"""
+
+import ctypes
+import mmap
+import random
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from emuchain.kernels.codec_error import CodecError
+from emuchain.kernels.inceptionn import compress, decompress, width_counts
+
+CASES = 100_000
+
+
+class Cliff:
+    """Memory that ends where none may be read."""
+
+    def __init__(self) -> None:
+        self.memory = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+        self.bytes = np.frombuffer(self.memory, np.uint8)
+        self.edge = mmap.PAGESIZE
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        beyond = self.bytes.ctypes.data + self.edge
+        assert libc.mprotect(beyond, mmap.PAGESIZE, 0) == 0
+
+    def put(self, data: bytes) -> NDArray[np.uint8]:
+        """A buffer of such bytes, up to the edge."""
+        place = self.bytes[self.edge - len(data) : self.edge]
+        place[:] = np.frombuffer(data, np.uint8)
+        return place
+
+
+@pytest.fixture(scope="module")
+def cliff() -> Cliff:
+    return Cliff()
+
+
+def tried(buffer: NDArray[np.uint8], count: int) -> bool:
+    """Whether it was taken; if so, as many values came, and each burst's tags were counted."""
+    try:
+        values = decompress(buffer, count)
+    except CodecError as error:
+        assert str(error) and "\n" not in str(error)
+        with pytest.raises(CodecError):
+            width_counts(buffer, count)
+        return False
+    assert values.shape == (count,)
+    zero, byte, half, full = width_counts(buffer, count)
+    assert zero + byte + half + full == count
+    assert 2 * -(-count // 8) + byte + 2 * half + 4 * full == buffer.size
+    return True
+
+
+def test_many(cliff: Cliff) -> None:
+    """Random bytes, and good buffers that were cut, extended, changed, or asked for another count."""
+    chance = random.Random(7)
+    source = np.random.Generator(np.random.Philox(key=7))
+    good = []
+    for count in range(0, 200):
+        x = source.laplace(0, 2.0 ** -chance.randrange(0, 14), count).astype(np.float32)
+        good.append((compress(x, -10).tobytes(), count))
+    taken = 0
+    for case in range(CASES):
+        data, count = good[case % len(good)]
+        match case % 5:
+            case 0:
+                data = chance.randbytes(chance.randrange(0, 120))
+            case 1:
+                data = data[: chance.randrange(0, len(data) + 1)]
+            case 2:
+                data += chance.randbytes(chance.randrange(1, 40))
+            case 3 if data:
+                place = chance.randrange(0, len(data))
+                data = data[:place] + bytes([data[place] ^ 1 << chance.randrange(0, 8)]) + data[place + 1 :]
+            case _:
+                count = chance.randrange(-3, 2 * count + 20)
+        buffer = cliff.put(data)
+        try:
+            taken += decompress(buffer, count).size == count
+        except CodecError:
+            pass
+    assert CASES // 50 < taken < CASES // 2
+
+
+@hypothesis.given(st.binary(max_size=200), st.integers(-2, 1700))
+def test_any_bytes(cliff: Cliff, data: bytes, count: int) -> None:
+    tried(cliff.put(data), count)
+
+
+@hypothesis.given(
+    st.lists(st.floats(width=32), max_size=60), st.integers(-127, 0), st.integers(0, 40), st.binary(max_size=3)
+)
+def test_good_ones(cliff: Cliff, numbers: list[float], exponent: int, less: int, more: bytes) -> None:
+    """A buffer is taken whole, and neither with less nor with more."""
+    data = compress(np.array(numbers, np.float32), exponent).tobytes()
+    assert tried(cliff.put(data), len(numbers))
+    if more:
+        assert not tried(cliff.put(data + more), len(numbers))
+    if 0 < less <= len(data):
+        assert not tried(cliff.put(data[: len(data) - less]), len(numbers))
+
+
+def test_compress_reads_no_value_beyond(cliff: Cliff) -> None:
+    for count in range(40):
+        x = cliff.put(np.full(count, 0.25, np.float32).tobytes()).view(np.float32)
+        assert (decompress(compress(x, -10), count) == 0.25).all()
