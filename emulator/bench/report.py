@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..tables import percent, table
 from ..units import format_bytes
+from . import codec
 from .shapes import BAR_SHARE
 
 if TYPE_CHECKING:
@@ -121,6 +122,33 @@ def simulation_sheet(costs: Sequence[Cost]) -> Sheet:
         for cost in costs
     )
     return Sheet("Simulation, mini-batches of 64, fpdeep", columns, cells, 1)
+
+
+CODEC_NOTES = (
+    "GB of float32 a second, one thread; medians. Size: float32's over the compressed one. Error: the greatest, absolute."
+    " Ratio: our speed over theirs, round by round. Bar: what this ratio is to be at least, both ways; for ours, GB/s."
+)
+
+
+def codec_sheet(rows: Sequence[codec.Row], mebibytes: int, exponent: int) -> Sheet:
+    """A row for each side."""
+    columns = ("side", "size", "error", "compress", "ratio", "decompress", "ratio", "bar", "")
+    cells = tuple(
+        (
+            row.name,
+            f"{row.size_ratio:.2f}",
+            f"{row.error:.1e}",
+            f"{row.compress_gbps:.2f} GB/s",
+            f"{row.compress_ratio:.2f}",
+            f"{row.decompress_gbps:.2f} GB/s",
+            f"{row.decompress_ratio:.2f}",
+            f"{row.bar:g}" if row.bar is not None else f"{codec.LEAST_GBPS:g} GB/s",
+            "met" if row.meets_bar else "missed",
+        )
+        for row in rows
+    )
+    title = f"Codec: {mebibytes} MiB of float32, {percent(codec.ZERO_SHARE)} of them below 2^{exponent}"
+    return Sheet(title, columns, cells, 1)
 
 
 def _side_row(name: str, side: Side) -> tuple[str, ...]:

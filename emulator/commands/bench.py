@@ -128,6 +128,40 @@ def simulation(runs: int, as_json: bool, as_markdown: bool) -> None:
     print(SIMULATION_NOTES)
 
 
+@bench.command("codec")
+@_number("--mebibytes", "Size of the values.", 16, most=1024)
+@click.option(
+    "--bound", type=click.IntRange(-127, 0), default=-10, show_default=True, metavar="E", help="Errors are below 2^E."
+)
+@_number("--runs", "Timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS)
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_markdown: bool) -> None:
+    """Speed of the INCEPTIONN codec.
+
+    Compression and decompression of gradient-like numbers: GB/s, and ratios to memcpy, zfp and blosc2. One thread
+    against one thread, interleaved; medians.
+    """
+    _check_output(as_json, as_markdown)
+    from ..bench.codec import measure, versions
+    from ..bench.host import describe_host, host_line
+    from ..bench.report import CODEC_NOTES, codec_sheet
+    from ..bench.stopwatch import Pace
+
+    host, peers = describe_host(None), versions()
+    rows = measure(mebibytes << 18, bound, Pace(runs))
+    if as_json:
+        found = [{**dataclasses.asdict(row), "meets_bar": row.meets_bar} for row in rows]
+        setting = {"mebibytes": mebibytes, "bound": bound, "runs": runs}
+        print(json.dumps({"host": host, "peers": peers, **setting, "rows": found}))
+        return
+    print(f"{host_line(host)}\n")
+    _show(codec_sheet(rows, mebibytes, bound), as_markdown)
+    missing = [name for name, version in peers.items() if version is None]
+    absent = f"\nNot installed, so not measured: {', '.join(missing)} (`pip install 'emuchain[bench]'`)."
+    print(CODEC_NOTES + (absent if missing else ""))
+
+
 def choose_form(name: str) -> None:
     """Set the micro-kernel's form, before any kernel is loaded.
 

@@ -1,0 +1,164 @@
+"""The INCEPTIONN codec's speed, beside memcpy, zfp with the same error bound, and blosc2, which is lossless.
+
+One thread against one thread, interleaved: each round compresses, and then decompresses, with all sides one right after
+the other. Every side makes new memory for its result, as it does for its users; memcpy has warm memory. Peers are
+measured where they are installed (the extra `bench`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+import importlib.util
+import math
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.codec import Inceptionn
+from .stopwatch import Pace, interleaved, median_ratio
+
+ZERO_SHARE = 0.85
+LEAST_GBPS = 3.0
+PEERS = ("zfpy", "blosc2")
+
+Floats = NDArray[np.float32]
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """A codec: how it compresses and decompresses the same values. `bar`: how many times as fast we are to be."""
+
+    name: str
+    bar: float | None
+    size: int
+    error: float
+    compress: Callable[[], object]
+    decompress: Callable[[], object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A side's speed in GB of float32 a second, and ours over it; medians.
+
+    `size_ratio`: float32's size over its; `error`: how far a value comes back from what it was at most.
+    """
+
+    name: str
+    size_ratio: float
+    error: float
+    compress_gbps: float
+    compress_ratio: float
+    decompress_gbps: float
+    decompress_ratio: float
+    bar: float | None
+
+    @property
+    def meets_bar(self) -> bool:
+        """Whether we are so many times as fast both ways; for ourselves, whether both are LEAST_GBPS."""
+        if self.bar is None:
+            return min(self.compress_gbps, self.decompress_gbps) >= LEAST_GBPS
+        return min(self.compress_ratio, self.decompress_ratio) >= self.bar
+
+
+def gradients(count: int, bound: float) -> Floats:
+    """Independent Laplace numbers, ZERO_SHARE of them below the bound."""
+    random = np.random.Generator(np.random.Philox(key=1))
+    return random.laplace(0, -bound / math.log(1 - ZERO_SHARE), count).astype(np.float32)
+
+
+def versions() -> dict[str, str | None]:
+    """The peers' versions; None where one is not installed."""
+    found = {name: importlib.util.find_spec(name) is not None for name in PEERS}
+    return {name: importlib.metadata.version(name) if here else None for name, here in found.items()}
+
+
+def measure(count: int, error_bound_exponent: int, pace: Pace) -> list[Row]:
+    """A row for us, memcpy, and each peer that is there.
+
+    Raises:
+        ArithmeticError: a side's values are farther from what they were than its bound allows.
+    """
+    x = gradients(count, 2.0**error_bound_exponent)
+    here = versions()
+    sides = [_ours(x, error_bound_exponent), _memcpy(x)]
+    if here["zfpy"]:
+        sides.append(_zfp(x, 2.0**error_bound_exponent))
+    if here["blosc2"]:
+        sides += [_blosc2(x, codec) for codec in ("BLOSCLZ", "LZ4")]
+    compressing = interleaved([side.compress for side in sides], pace)
+    decompressing = interleaved([side.decompress for side in sides], pace)
+    return [
+        row_of(side, x.nbytes, (compressing[0], mine), (decompressing[0], back))
+        for side, mine, back in zip(sides, compressing, decompressing, strict=True)
+    ]
+
+
+def row_of(
+    side: Side, size: int, compressing: tuple[list[float], list[float]], decompressing: tuple[list[float], list[float]]
+) -> Row:
+    """From the seconds of each round, ours and the side's, of `size` bytes of float32."""
+    gbps = [size / statistics.median(theirs) / 1e9 for _, theirs in (compressing, decompressing)]
+    ratio = [median_ratio(theirs, ours) for ours, theirs in (compressing, decompressing)]
+    return Row(side.name, size / side.size, side.error, gbps[0], ratio[0], gbps[1], ratio[1], side.bar)
+
+
+def _ours(x: Floats, exponent: int) -> Side:
+    codec = Inceptionn(exponent)
+    buffer = codec.compress(x)
+    error = _error(str(codec), x, codec.decompress(buffer, x.size), 2.0**exponent)
+    return Side(
+        str(codec), None, buffer.size, error, lambda: codec.compress(x), lambda: codec.decompress(buffer, x.size)
+    )
+
+
+def _memcpy(x: Floats) -> Side:
+    out = np.zeros_like(x)
+
+    def copy() -> None:
+        np.copyto(out, x)
+
+    return Side("memcpy", 0.25, x.nbytes, 0, copy, copy)
+
+
+def _zfp(x: Floats, bound: float) -> Side:
+    zfpy: Any = importlib.import_module("zfpy")
+
+    def compress() -> bytes:
+        made: bytes = zfpy.compress_numpy(x, tolerance=bound)
+        return made
+
+    buffer = compress()
+    # zfp means the bound, but rounding in its transform lets a few values in millions miss it.
+    error = _error("zfp", x, zfpy.decompress_numpy(buffer), 2 * bound)
+    return Side("zfp, same bound", 10, len(buffer), error, compress, lambda: zfpy.decompress_numpy(buffer))
+
+
+def _blosc2(x: Floats, codec: str) -> Side:
+    """One of its fastest codecs, at its fastest level, behind its usual filter."""
+    blosc2: Any = importlib.import_module("blosc2")
+    how = {"codec": blosc2.Codec[codec], "clevel": 1, "filters": [blosc2.Filter.SHUFFLE], "typesize": x.itemsize}
+
+    def compress() -> bytes:
+        made: bytes = blosc2.compress2(x, nthreads=1, **how)
+        return made
+
+    def decompress() -> bytes:
+        made: bytes = blosc2.decompress2(buffer, nthreads=1)
+        return made
+
+    buffer = compress()
+    error = _error("blosc2", x, np.frombuffer(decompress(), np.float32), 0)
+    return Side(f"blosc2, {codec.lower()}", 1, len(buffer), error, compress, decompress)
+
+
+def _error(name: str, x: Floats, y: Floats, most: float) -> float:
+    """The greatest error. A benchmark of wrong results is worth nothing: raises ArithmeticError if it is above `most`."""
+    error = float(np.abs(x - y).max())
+    if error > most:
+        raise ArithmeticError(f"{name}: a value comes back with an error of {error:.1e}, more than {most:.1e}")
+    return error
