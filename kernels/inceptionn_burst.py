@@ -193,23 +193,21 @@ def _unpack(context: Any, source: Any, out: Any) -> Any:
 
     def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
         source, out = values
-        tags = builder.zext(_load(builder, source, ir.IntType(16)), INDEX)
-        payload = builder.add(source, _index(TAG_BYTES))
-        load = _load_each if _SHUFFLE is None else _load_halves
-        lanes, kept, payload = load(builder, tags, payload)
+        lanes, kept, end = (_load_each if _SHUFFLE is None else _load_halves)(builder, source)
         fraction = builder.sitofp(builder.and_(lanes, _all(_FRACTION)), vector(BURST))
         size = builder.bitcast(builder.fmul(fraction, _floats(STEP)), _LANES)
         sign = builder.shl(builder.and_(lanes, _all(_SIGN)), _all(16))
         _store(builder, builder.select(kept, lanes, builder.or_(sign, size)), out)
-        return builder.sub(payload, source)
+        return builder.sub(end, source)
 
     return types.int64(types.int64, types.int64), emit
 
 
-def _load_halves(builder: ir.IRBuilder, tags: ir.Value, payload: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+def _load_halves(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """The lanes, the mask of those that are kept in 32 bits, and where the payloads end."""
-    fours, orders = [], []
-    for part in _halves(builder, tags):
+    fours, orders, payload = [], [], builder.add(source, _index(TAG_BYTES))
+    for half in range(2):
+        part = builder.zext(_load(builder, builder.add(source, _index(half)), _BYTE), INDEX)
         order = _row(builder, UNPACKED, part)
         four = _shuffled(builder, _load(builder, payload, _BYTES), order)
         fours.append(builder.bitcast(four, ir.VectorType(INT, _HALF)))
@@ -220,8 +218,9 @@ def _load_halves(builder: ir.IRBuilder, tags: ir.Value, payload: ir.Value) -> tu
     return lanes, builder.icmp_signed(">=", order, _all(0)), payload
 
 
-def _load_each(builder: ir.IRBuilder, tags: ir.Value, payload: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+def _load_each(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     lanes, kept = ir.Constant(_LANES, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(1), BURST), ir.Undefined)
+    tags, payload = builder.zext(_load(builder, source, ir.IntType(16)), INDEX), builder.add(source, _index(TAG_BYTES))
     masks = np.array([0, 0xFF, 0xFFFF, 0xFFFFFFFF], np.uint32)
     for lane in range(BURST):
         tag, place = _tag(builder, tags, lane), ir.Constant(INT, lane)

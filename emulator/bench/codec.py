@@ -157,7 +157,7 @@ def _blosc2(x: Floats, codec: str) -> Side:
 
 
 def _error(name: str, x: Floats, y: Floats, most: float) -> float:
-    """The greatest error. A benchmark of wrong results is worth nothing: raises ArithmeticError if it is above `most`."""
+    """The greatest error; an ArithmeticError if it is above `most`: a benchmark of wrong results is worth nothing."""
     error = float(np.abs(x - y).max())
     if error > most:
         raise ArithmeticError(f"{name}: a value comes back with an error of {error:.1e}, more than {most:.1e}")

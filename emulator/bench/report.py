@@ -125,7 +125,7 @@ def simulation_sheet(costs: Sequence[Cost]) -> Sheet:
 
 
 CODEC_NOTES = (
-    "GB of float32 a second, one thread; medians. Size: float32's over the compressed one. Error: the greatest, absolute."
+    "GB of float32 a second, one thread; medians. Size: float32's over the compressed one. Error: the greatest one."
     " Ratio: our speed over theirs, round by round. Bar: what this ratio is to be at least, both ways; for ours, GB/s."
 )
 
