@@ -95,11 +95,24 @@ def _tags_at(context: Any, place: Any) -> Any:
     return types.int64(types.int64), emit
 
 
+@dataclasses.dataclass(frozen=True)
+class Values:
+    """Eight values, as their width is decided: bits without sign; which are 1 and more; the others, and their cut."""
+
+    size: ir.Value
+    large: ir.Value
+    clipped: ir.Value
+    fraction: ir.Value
+
+
+_IsWide = Callable[[ir.IRBuilder, Values, tuple[ir.Value, ...]], tuple[ir.Value, ir.Value]]
+
+
 @intrinsic
 def _pack_coarsely(context: Any, source: Any, out: Any, zero_below: Any, wide_from: Any, digits: Any) -> Any:
     """Compress a burst, and return its length: where 15 bits of fraction are always enough."""
 
-    def is_wide(builder: ir.IRBuilder, value: _Value, limits: list[ir.Value]) -> tuple[ir.Value, ir.Value]:
+    def is_wide(builder: ir.IRBuilder, value: Values, limits: tuple[ir.Value, ...]) -> tuple[ir.Value, ir.Value]:
         _, wide_from, digits = limits
         lost = builder.and_(value.fraction, _spread(builder, digits))
         over = builder.icmp_signed("!=", lost, _all(0))
@@ -112,7 +125,7 @@ def _pack_coarsely(context: Any, source: Any, out: Any, zero_below: Any, wide_fr
 def _pack_finely(context: Any, source: Any, out: Any, zero_below: Any, tolerance: Any) -> Any:
     """Compress a burst, and return its length: by what each payload would lose, to the last bit."""
 
-    def is_wide(builder: ir.IRBuilder, value: _Value, limits: list[ir.Value]) -> tuple[ir.Value, ir.Value]:
+    def is_wide(builder: ir.IRBuilder, value: Values, limits: tuple[ir.Value, ...]) -> tuple[ir.Value, ir.Value]:
         tolerance = broadcast(builder, limits[1], BURST)
 
         def is_over(digits: ir.Value, step: float) -> ir.Value:
@@ -129,38 +142,35 @@ def _pack_finely(context: Any, source: Any, out: Any, zero_below: Any, tolerance
     return _packer(is_wide, types.int64, types.float32)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Value:
-    """What a width is decided by, of eight values: the bits without sign, those of numbers below 1 and their cut."""
-
-    size: ir.Value
-    large: ir.Value
-    clipped: ir.Value
-    fraction: ir.Value
-
-
-def _packer(is_wide: Callable[..., tuple[ir.Value, ir.Value]], *limits: types.Type) -> tuple[Any, Any]:
-    """What an intrinsic has to return; `is_wide` makes the masks of values that need more than 8, and than 16 bits."""
+def _packer(is_wide: _IsWide, *limits: types.Type) -> tuple[Any, Any]:
+    """What an intrinsic of source, out and these limits, the first of which is `zero_below`, has to return."""
 
     def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
-        source, out, *limits = values
-        bits = _load(builder, source, _LANES)
-        size = builder.and_(bits, _all(0x7FFF_FFFF))
-        large = builder.icmp_signed(">=", size, _all(ONE))
-        below_one = builder.select(builder.icmp_signed("<", size, _all(ONE)), size, _all(ONE - 1))
-        clipped = builder.bitcast(below_one, vector(BURST))
-        fraction = builder.fptosi(builder.fmul(clipped, _floats(1 / STEP)), _LANES)
-        wide, kept = is_wide(builder, _Value(size, large, clipped, fraction), limits)
-        not_zero = builder.icmp_signed(">=", size, _spread(builder, limits[0]))
-        narrow = builder.xor(builder.xor(not_zero, wide), kept)  # of these masks, each is part of the one before
-        tags = builder.or_(_spread_out(builder, narrow), builder.shl(_spread_out(builder, wide), _index(1)))
-        _store(builder, builder.trunc(tags, ir.IntType(16)), out)
-        sign = builder.and_(builder.lshr(bits, _all(16)), _all(_SIGN))
-        lanes = builder.select(kept, bits, builder.or_(sign, fraction))
-        store = _store_each if _SHUFFLE is None else _store_halves
-        return builder.sub(store(builder, lanes, tags, builder.add(out, _index(TAG_BYTES))), out)
+        return emit_pack(builder, is_wide, *values)
 
     return types.int64(types.int64, types.int64, *limits), emit
+
+
+def emit_pack(builder: ir.IRBuilder, is_wide: _IsWide, source: ir.Value, out: ir.Value, *limits: ir.Value) -> ir.Value:
+    """Emit what compresses eight floats at one address to a burst at another, and gives its length.
+
+    `is_wide` emits the masks of the values that take more than 8 bits, and of those that take more than 16.
+    """
+    bits = _load(builder, source, _LANES)
+    size = builder.and_(bits, _all(0x7FFF_FFFF))
+    large = builder.icmp_signed(">=", size, _all(ONE))
+    below_one = builder.select(builder.icmp_signed("<", size, _all(ONE)), size, _all(ONE - 1))
+    clipped = builder.bitcast(below_one, vector(BURST))
+    fraction = builder.fptosi(builder.fmul(clipped, _floats(1 / STEP)), _LANES)
+    wide, kept = is_wide(builder, Values(size, large, clipped, fraction), limits)
+    not_zero = builder.icmp_signed(">=", size, _spread(builder, limits[0]))
+    narrow = builder.xor(builder.xor(not_zero, wide), kept)  # of these masks, each is part of the one before
+    tags = builder.or_(_spread_out(builder, narrow), builder.shl(_spread_out(builder, wide), _index(1)))
+    _store(builder, builder.trunc(tags, ir.IntType(16)), out)
+    sign = builder.and_(builder.lshr(bits, _all(16)), _all(_SIGN))
+    lanes = builder.select(kept, bits, builder.or_(sign, fraction))
+    store = _store_each if _SHUFFLE is None else _store_halves
+    return builder.sub(store(builder, lanes, tags, builder.add(out, _index(TAG_BYTES))), out)
 
 
 def _spread_out(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
@@ -192,15 +202,19 @@ def _unpack(context: Any, source: Any, out: Any) -> Any:
     """Decompress a burst to eight floats, and return its length."""
 
     def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
-        source, out = values
-        lanes, kept, end = (_load_each if _SHUFFLE is None else _load_halves)(builder, source)
-        fraction = builder.sitofp(builder.and_(lanes, _all(_FRACTION)), vector(BURST))
-        size = builder.bitcast(builder.fmul(fraction, _floats(STEP)), _LANES)
-        sign = builder.shl(builder.and_(lanes, _all(_SIGN)), _all(16))
-        _store(builder, builder.select(kept, lanes, builder.or_(sign, size)), out)
-        return builder.sub(end, source)
+        return emit_unpack(builder, *values)
 
     return types.int64(types.int64, types.int64), emit
+
+
+def emit_unpack(builder: ir.IRBuilder, source: ir.Value, out: ir.Value) -> ir.Value:
+    """Emit what decompresses a burst at one address to eight floats at another, and gives its length."""
+    lanes, kept, end = (_load_each if _SHUFFLE is None else _load_halves)(builder, source)
+    fraction = builder.sitofp(builder.and_(lanes, _all(_FRACTION)), vector(BURST))
+    size = builder.bitcast(builder.fmul(fraction, _floats(STEP)), _LANES)
+    sign = builder.shl(builder.and_(lanes, _all(_SIGN)), _all(16))
+    _store(builder, builder.select(kept, lanes, builder.or_(sign, size)), out)
+    return builder.sub(end, source)
 
 
 def _load_halves(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:

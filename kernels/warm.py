@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from . import bias, conv, dropout, loss, lrn, pool, relu, sgd
+from . import bias, conv, dropout, inceptionn, loss, lrn, pool, relu, sgd
 from .serve import serve
 
 
@@ -34,6 +34,9 @@ def compile_all() -> None:
     loss.softmax_cross_entropy(np.ones((1, 2), np.float32), np.zeros(1, np.int64))
     serve(np.zeros((1, 1), np.int64), 1, 0)
     sgd.update(b, b, b, count=1, learning_rate=0.1, momentum=0.9, weight_decay=1e-4)
+    buffer = inceptionn.compress(b, -10)
+    inceptionn.decompress(buffer, b.size)
+    inceptionn.width_counts(buffer, b.size)
 
 
 def _convolve(x: conv.Floats, padding: int) -> None:

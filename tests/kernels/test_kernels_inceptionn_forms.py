@@ -8,13 +8,14 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from llvmlite import binding, ir
 from numpy.typing import NDArray
 
+from emuchain.kernels import inceptionn_burst as burst
 from emuchain.kernels import inceptionn_hardware as hardware
 from emuchain.kernels.codec_error import CodecError
 from emuchain.kernels.form import FORMS, SETTING
 from emuchain.kernels.inceptionn import Rule, compress, decompress
-from emuchain.kernels.inceptionn_burst import shuffle_of
 
 EXPONENTS = (-127, -126, -30, -20, -16, -15, -14, -10, -8, -7, -6, -1, 0)
 RULES = get_args(Rule)
@@ -117,4 +118,26 @@ def test_every_form_makes_the_same(form: str, tmp_path: "os.PathLike[str]") -> N
     ],
 )
 def test_who_shuffles(form: str, triple: str, features: str, expected: str | None) -> None:
-    assert shuffle_of(form, triple, features) == expected
+    assert burst.shuffle_of(form, triple, features) == expected
+
+
+def test_arm_has_one_instruction_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is emitted for aarch64 compiles there: four shuffles, two each way."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    triple = "aarch64-unknown-linux-gnu"
+    monkeypatch.setattr(burst, "_SHUFFLE", burst.shuffle_of("neon", triple, "+neon"))
+    module = ir.Module()
+    module.triple = triple
+
+    def is_wide(builder: ir.IRBuilder, values: burst.Values, _: object) -> tuple[ir.Value, ir.Value]:
+        return values.large, values.large
+
+    for name, count in (("pack", 3), ("unpack", 2)):
+        function = ir.Function(module, ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * count), name)
+        builder = ir.IRBuilder(function.append_basic_block())
+        arguments = list(function.args)
+        length = burst.emit_unpack(builder, *arguments) if count == 2 else burst.emit_pack(builder, is_wide, *arguments)
+        builder.ret(length)
+    machine = binding.Target.from_triple(triple).create_target_machine(features="+neon", opt=2)
+    assert machine.emit_assembly(binding.parse_assembly(str(module))).count("\ttbl\t") == 4
