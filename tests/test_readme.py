@@ -87,7 +87,10 @@ def run_shell(commands: str, folder: Path, binaries: Path) -> subprocess.Complet
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
-@pytest.mark.parametrize("page", ["README.md", "docs/time-model.md", "docs/configuration.md", "docs/validation.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/time-model.md", "docs/configuration.md", "docs/validation.md", "docs/validation-inceptionn.md"],
+)
 def test_commands_run_as_shown(mpiexec, tmp_path: Path, page: str) -> None:  # type: ignore[no-untyped-def]  # a fixture
     blocks = blocks_of(page)
     assert any(block.skipped is None for block in blocks)

@@ -13,6 +13,7 @@ from emuchain.comm.network import Network, Nic
 from emuchain.emulator.cluster import ClusterDescription, clusters, load_cluster
 from emuchain.emulator.errors import InputError
 from emuchain.emulator.validation import validate
+from emuchain.emulator.whatif import parse_what_if
 
 BOARD = {"name": '"b"', "clock_mhz": "200", "dsp": "3600", "on_chip_memory_kbit": "52920"}
 LINKS = {"bandwidth_gbps": "150", "latency_ns": "1000"}
@@ -243,3 +244,13 @@ def test_a_node_of_the_gpu_cluster() -> None:
     assert network.transfer_ps(1448) == 1_230_400  # 1,538 bytes at 10 Gb/s
     assert network.transfer_ps(1448, 100) == 567_000
     assert network.sum_ps(1000) == 120_048
+
+
+def test_the_network_may_be_asked_about() -> None:
+    asked = parse_what_if(["network.latency_us=5", "network.blocking=false"]).cluster
+    network = load_cluster("titan-xp-10gbe", asked).network
+    assert (network.latency_ps, network.blocking, network.topology) == (5_000_000, False, "switch")
+    with pytest.raises(InputError, match="unknown key `network.latency_ns`"):
+        parse_what_if(["network.latency_ns=5"])
+    with pytest.raises(InputError, match="--what-if: `network.blocking` = 'maybe'"):
+        load_cluster("vc709", parse_what_if(["network.blocking=maybe"]).cluster)
