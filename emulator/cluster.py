@@ -95,8 +95,8 @@ class NetworkDescription(Model):
     packet_stack_ns: Annotated[float, pydantic.Field(ge=0, le=1e6, allow_inf_nan=False)] = 0
     blocking: bool = False
     sum_gbytes_per_s: GbytesPerSecond | None = None
-    nic_clock_mhz: Megahertz = 100
-    burst_bits: Annotated[int, pydantic.Field(ge=32, le=4096, multiple_of=32)] = Nic.burst_bits
+    nic_clock_mhz: Megahertz | None = None
+    burst_bits: Annotated[int, pydantic.Field(ge=32, le=4096, multiple_of=32)] | None = None
 
 
 class ClusterDescription(Model):
@@ -212,6 +212,11 @@ def _board(said: BoardDescription, alpha: float) -> Board:
 def _network(said: NetworkDescription, links: Network) -> Network:
     """What is said of the network, and for the rest the chain's links."""
     bandwidth, latency, sums = said.bandwidth_gbps, said.latency_us, said.sum_gbytes_per_s
+    clock, bits = said.nic_clock_mhz, said.burst_bits
+    nic = Nic(
+        links.nic.clock_period_ps if clock is None else max(1, round(1e6 / clock)),
+        links.nic.burst_bits if bits is None else bits,
+    )
     return Network(
         bandwidth_mbps=links.bandwidth_mbps if bandwidth is None else _mbps(bandwidth),
         latency_ps=links.latency_ps if latency is None else round(latency * 1e6),
@@ -220,7 +225,7 @@ def _network(said: NetworkDescription, links: Network) -> Network:
         packet_stack_ps=round(said.packet_stack_ns * 1000),
         blocking=said.blocking,
         sum_ps_per_kbyte=links.sum_ps_per_kbyte if sums is None else round(1e6 / sums),
-        nic=Nic(max(1, round(1e6 / said.nic_clock_mhz)), said.burst_bits),
+        nic=nic,
         topology=said.topology,
     )
 

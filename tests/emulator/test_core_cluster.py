@@ -195,7 +195,11 @@ def test_gradients_go_over_the_links_unless_there_is_a_network(tmp_path: Path) -
     path = tmp_path / "c.toml"
     path.write_text(text())
     network = load_cluster(str(path)).network
-    assert network == Network(150_000, 1_000_000, sum_ps_per_kbyte=78_125, topology="chain")  # 64 bytes in 5 ns
+    # 64 bytes are summed in 5 ns; an engine of 256 bits for each 10 Gb/s.
+    engines = Nic(5000, 15 * 256)
+    assert network == Network(150_000, 1_000_000, sum_ps_per_kbyte=78_125, nic=engines, topology="chain")
+    asked = load_cluster(str(path), {"network.latency_us": 1}).network
+    assert asked == network, "what is not said is as the links have it"
     assert load_cluster(str(path), {"link.bandwidth_gbps": 10}).network.bandwidth_mbps == 10_000
 
 

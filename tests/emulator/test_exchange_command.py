@@ -22,6 +22,8 @@ latency_ns = 7000
 [network]
 topology = "switch"
 sum_gbytes_per_s = 8
+nic_clock_mhz = 100
+burst_bits = 256
 """
 
 
