@@ -20,7 +20,7 @@ from emuchain.emulator.commands.validate import markdown_tables
 from emuchain.emulator.commands.validate import validate as command
 from emuchain.emulator.errors import InputError
 from emuchain.emulator.validate import Expect, Result, Verdict, load_claims, validate
-from emuchain.emulator.validate.inceptionn import codec, evidence, ring, runs, times, training
+from emuchain.emulator.validate.inceptionn import codec, evidence, hardware, ring, runs, times, training
 from emuchain.emulator.validate.judge import judge
 from emuchain.emulator.validate.run import MEASURES
 
@@ -114,6 +114,14 @@ def lossy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(codec, "_through", lambda values, coding: np.float32(1 - 2.0**-9) * through(values, coding))
 
 
+def overlapping(patch: pytest.MonkeyPatch) -> None:
+    """Vectors that lie on one another."""
+    joined = hardware.hardware.joined
+    patch.setattr(
+        hardware.hardware, "joined", lambda low, high: joined(dataclasses.replace(low, length=low.length // 2), high)
+    )
+
+
 @pytest.fixture(autouse=True)
 def forget() -> Any:
     """What was worked out with another network."""
@@ -140,6 +148,8 @@ def forget() -> Any:
         ("error-bound-holds", lossy),
         ("mode-mid", lossy),
         ("mode-none", lossy),
+        ("shifter", overlapping),
+        ("alignment", overlapping),
     ],
 )
 def test_measures_notice(name: str, patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:

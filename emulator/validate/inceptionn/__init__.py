@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..measure import Measure
-from . import codec, networks, nic, ring, times, training
+from . import codec, hardware, networks, nic, ring, times, training
 
 MEASURES: Mapping[str, Measure] = {
-    name: measure for topic in (networks, ring, codec, nic, times, training) for name, measure in topic.MEASURES.items()
+    name: measure
+    for topic in (networks, ring, codec, hardware, nic, times, training)
+    for name, measure in topic.MEASURES.items()
 }

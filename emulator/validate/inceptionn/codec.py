@@ -138,12 +138,6 @@ def _groups() -> list[Floats]:
     return list(numbers()[: 1000 * _BURST].reshape(-1, _BURST))
 
 
-def _aligned() -> Measured:
-    """Bytes of a stream of bursts beyond those of the bursts alone."""
-    alone = sum(_bits(group.tolist()) for group in _groups())
-    return Measured((_bits(numbers()[: 1000 * _BURST].tolist()) - alone) // 8, "bytes between 1000 bursts")
-
-
 def _from_tags() -> Measured:
     """Bursts whose length is not what their 16 bits of tags say."""
     wrong = 0
@@ -207,7 +201,6 @@ MEASURES: dict[str, Measure] = {
     "inceptionn-normal-naive-trunc": _least_kept,
     "inceptionn-tag-vector": _tag_vector,
     "inceptionn-cu-output": _group,
-    "inceptionn-alignment": _aligned,
     "inceptionn-tag-decoder": _from_tags,
     "inceptionn-alg1-compress": _every_hop,
     "inceptionn-fig14-trunc-ratios": _truncated_ratios,
