@@ -24,7 +24,11 @@ class Gate:
 
     def pass_through(self, payload_bytes: int, deliver: Callable[[], None]) -> None:
         """Call `deliver` when so many bytes have crossed the link."""
-        self._free_s = max(self._free_s, self._clock()) + payload_bytes * self._seconds_per_byte
+        self.hold(payload_bytes * self._seconds_per_byte, deliver)
+
+    def hold(self, occupied_s: float, deliver: Callable[[], None]) -> None:
+        """Call `deliver` when the link has been occupied for so long, and the latency has passed."""
+        self._free_s = max(self._free_s, self._clock()) + occupied_s
         self._held.append((self._free_s + self._latency_s, deliver))
 
     def poll(self) -> bool:

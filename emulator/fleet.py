@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.exchange import BINS, Aggregator, ParcelFormat, Port, Traffic, histogram
+from ..comm.exchange import BINS, Aggregator, Outlet, Parcel, ParcelFormat, Port, Traffic, histogram
 from ..comm.host import Mailbox, Pump
 from ..comm.mpi import Receiver, Sender
+from ..comm.throttle import Gate
 from ..kernels.arena import Arena
 from .chain import Chain, MakeNumerics, Placement, Wiring, build
 from .plan import Plan
@@ -92,20 +93,25 @@ def build_fleet(
         fleet.pumps.extend(chain.pumps)
     if of.replicas > 1:
         for device in range(plan.devices):
-            _connect(fleet, plan, _Lines(fleet, plan, placement, rank, comms[1], device), with_data)
+            lines = _Lines(fleet, plan, placement, rank, comms[1], device, throttled)
+            _connect(fleet, plan, lines, with_data)
     return fleet
 
 
 class _Lines:
     """The lines between all replicas' devices of one number, and their aggregator, which lives with the first."""
 
-    def __init__(self, fleet: Fleet, plan: Plan, placement: Placement, rank: int, comm: Any, device: int) -> None:
+    def __init__(
+        self, fleet: Fleet, plan: Plan, placement: Placement, rank: int, comm: Any, device: int, throttled: bool
+    ) -> None:
         self.device, self.rank = device, rank
+        self._throttled = throttled
         self.count = next(
             (each.gradient_row.count for chain in fleet.chains for each in chain.devices if each.number == device), 0
         )
         self._fleet, self._plan, self._placement, self._comm = fleet, plan, placement, comm
         self._lines: dict[tuple[Leg, int, int], Line] = {}
+        self._gates: dict[int, Gate] = {}
         self._arena = Arena()
 
     def host(self, node: int) -> int:
@@ -122,19 +128,40 @@ class _Lines:
     def _make(self, leg: Leg, sender: int, receiver: int) -> Line:
         mailbox, from_rank, to_rank = Mailbox(), self.host(sender), self.host(receiver)
         if from_rank == to_rank:
-            return Line(mailbox, mailbox)
+            return Line(self._gated(sender, mailbox), mailbox)
         nodes = self._plan.data_parallel.replicas + 1
         tag = ((self.device * len(Leg) + leg) * nodes + sender) * nodes + receiver
         form = ParcelFormat()
         if self.rank == from_rank:
             outlet = Sender(self._comm, to_rank, tag, form, self._arena)
             self._fleet.pumps.append(outlet)
-            return Line(outlet, None)
+            return Line(self._gated(sender, outlet), None)
         grown, bursts = _WORST_GROWTH[0], -(-4 * self.count // _WORST_GROWTH[1])
         inlet = Receiver(self._comm, from_rank, tag, form, bursts * grown, mailbox, self._arena)
         self._fleet.pumps.append(inlet)
         self._fleet.receivers.append(inlet)
         return Line(None, mailbox)
+
+    def _gated(self, sender: int, outlet: Outlet) -> Outlet:
+        """An outlet; with the throttle, one that holds back what a node sends as its link would."""
+        if not self._throttled:
+            return outlet
+        if sender not in self._gates:
+            network = self._plan.cluster.network
+            self._gates[sender] = Gate(network.bandwidth_mbps, network.latency_ps)
+            self._fleet.pumps.append(self._gates[sender])
+        return _Gated(self._gates[sender], outlet)
+
+
+class _Gated:
+    """Sends parcels through a gate."""
+
+    def __init__(self, gate: Gate, outlet: Outlet) -> None:
+        self._gate, self._outlet = gate, outlet
+
+    def put(self, parcel: Parcel) -> None:
+        """Hold a parcel for as long as it occupies the link."""
+        self._gate.hold(parcel.transfer_ps * 1e-12, lambda: self._outlet.put(parcel))
 
 
 def _connect(fleet: Fleet, plan: Plan, lines: _Lines, with_data: bool) -> None:

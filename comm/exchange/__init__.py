@@ -2,7 +2,7 @@
 
 from ..network import COMPRESSIBLE_TOS
 from .aggregator import Aggregator, Report
-from .broadcast import Above, Below, Broadcast
+from .broadcast import Above, Below, Broadcast, Outlet
 from .gradient import Gradient
 from .histogram import BINS, histogram
 from .parcel import Parcel, ParcelFormat
@@ -18,6 +18,7 @@ __all__ = [
     "Below",
     "Broadcast",
     "Gradient",
+    "Outlet",
     "Parcel",
     "ParcelFormat",
     "Port",

@@ -43,3 +43,23 @@ def test_transfer_bound_run_takes_bytes_over_bandwidth(
     expected_s = (max(bits) + test_bits) / 0.004e9
     assert expected_s > 4
     assert record.history["host_time_s"][-1] == pytest.approx(expected_s, rel=0.1)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_exchange_bound_run_takes_bytes_over_bandwidth(
+    mpiexec,
+    small_cifar: Path,
+    tmp_path: Path,
+    ranks: int,  # type: ignore[no-untyped-def]  # a fixture
+) -> None:
+    """Two replicas in a ring: in each of two steps both send half of the gradients, at the same time."""
+    cluster, out = tmp_path / "slow.toml", tmp_path / "run.h5"
+    cluster.write_text(CLUSTER)
+    arguments = ["--network", "resnet8-cifar", "--devices", "2", "--data", str(small_cifar), "--samples", "48"]
+    arguments += ["--batch", "8", "--cluster", str(cluster), "--throttle", "wall", "--test-samples", "2"]
+    arguments += ["--schedule", "data-parallel-ring"]
+    mpiexec(ranks, ["-m", "emuchain", "train", *arguments, "--out", str(out)], timeout=120, cwd=tmp_path)
+    record = read(out)
+    expected_s = 8 * record.exchange["value_bytes"][0] / 2 / 0.004e9
+    assert expected_s > 3
+    assert record.history["host_time_s"][-1] == pytest.approx(expected_s, rel=0.25)
