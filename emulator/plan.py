@@ -132,11 +132,13 @@ def check_data(plan: Plan, shape: tuple[int, int, int], classes: int, source: st
 def fleet_line(plan: Plan) -> str:
     """The devices of a plan, and how replicas exchange, for people."""
     of = plan.data_parallel
-    devices = f"{plan.devices} x {plan.cluster.boards[0].name}"
+    devices, codec = f"{plan.devices} x {plan.cluster.boards[0].name}", ""
+    if not isinstance(of.codec, NoCodec):
+        nothing = of.replicas == 1 and not plan.timing.loans
+        codec = f", {of.codec} has nothing to compress" if nothing else f", gradients by {of.codec}"
     if of.replicas == 1:
-        return devices
+        return devices + codec
     groups = f" in {of.groups} groups" if of.groups > 1 else ""
-    codec = "" if isinstance(of.codec, NoCodec) else f", gradients by {of.codec}"
     return f"{of.replicas} replicas{groups} of {devices}, exchange by {of.exchange}{codec}"
 
 

@@ -1,7 +1,7 @@
 """What a chain achieves in its steady state: rates, operations, idle engines, demand on links, and what limits it.
 
 - A *period* is the time between two samples in the steady state. Under `fpdeep` it is the initiation interval; under
-  `sync`, which drains the chain, a mini-batch's time over its samples.
+  `sync`, which drains the chain, a mini-batch's mean time over its samples.
 - *Operations* are counted as FPDeep counts them: a multiply and an add for each multiply-accumulate, in FP, EB and PG
   alike, so 6 for each multiply-accumulate of forward propagation; also for the first layer, which has no EB here.
 - *Idle* is what an engine could have done in a period and did not: 1 - multiply-accumulates / (multipliers x cycles).
@@ -21,6 +21,7 @@ from .simulate import simulate
 from .units import gbps, gops
 
 _HOUR_PS = 3600 * 10**12
+_FIRST_STEPS, _MEASURED_STEPS = 2, 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,11 +133,11 @@ def steady_period_ps(plan: Plan) -> float:
     """The time between two samples in the steady state, in one replica."""
     if plan.config.schedule == "fpdeep":
         return plan.timing.interval_ps
-    # All mini-batches take the same time, but for the first, which meets an empty chain.
-    once = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": 1}))
-    batch = plan.config.batch
-    two, three = (simulate(once, steps * batch).epoch_ends_ps[-1] for steps in (2, 3))
-    return (three - two) / plan.batch
+    # The first mini-batches meet an empty chain; later ones take the same time, or two times by turns.
+    epochs = _FIRST_STEPS + _MEASURED_STEPS
+    steps = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": epochs}))
+    ends_ps = simulate(steps, plan.config.batch).epoch_ends_ps
+    return (ends_ps[-1] - ends_ps[_FIRST_STEPS - 1]) / (_MEASURED_STEPS * plan.batch)
 
 
 def _device(plan: Plan, device: int, engines: tuple[EngineUse, ...], period_ps: float) -> DeviceUse:

@@ -17,10 +17,19 @@ from .replicas import step_sizes
 
 @dataclasses.dataclass(frozen=True)
 class Simulation:
-    """The virtual time at the end of each epoch since the start, and the figures of the whole run."""
+    """The virtual time at the end of each epoch since the start, and the figures of the whole run.
+
+    `exchange_ps` is what a device waited for the exchange with other replicas, on average, all in all.
+    """
 
     epoch_ends_ps: tuple[int, ...]
     figures: Figures
+    exchange_ps: int = 0
+
+    @property
+    def exchange_share(self) -> float:
+        """Of the run's time."""
+        return self.exchange_ps / self.epoch_ends_ps[-1]
 
 
 def simulate(plan: Plan, samples: int) -> Simulation:
@@ -42,4 +51,5 @@ def simulate(plan: Plan, samples: int) -> Simulation:
         run([*programs, *fleet.serve(len(totals))])
         ends.append(max(device.clock.updated_ps for device in devices))
     counts = [count(device, plan.timing) for device in fleet.chains[0].devices]
-    return Simulation(tuple(ends), figures(plan.timing, counts, plan.steady.in_flight, ends[-1]))
+    found = figures(plan.timing, counts, plan.steady.in_flight, ends[-1])
+    return Simulation(tuple(ends), found, fleet.exchanged().spent_ps // plan.nodes)

@@ -15,7 +15,10 @@ from .report import Report
 from .simulate import Simulation
 from .validation import tomllib
 
-CONFIG_KEYS = ("network", "cluster", "devices", "batch", "schedule", "samples", "epochs")
+CONFIG_KEYS = (
+    *("network", "cluster", "devices", "batch", "schedule", "samples", "epochs"),
+    *("replicas", "exchange", "groups", "compress", "compress_ratio"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Compared:
 def compare(before: tuple[Simulation, Report], after: tuple[Simulation, Report], epoch_images: int) -> list[Compared]:
     """The figures of two runs side by side."""
     figures = [main_figures(*run, epoch_images) for run in (before, after)]
-    return [Compared(name, value, figures[1][name]) for name, value in figures[0].items()]
+    return [Compared(name, figures[0].get(name), figures[1].get(name)) for name in {**figures[0], **figures[1]}]
 
 
 def main_figures(simulation: Simulation, report: Report, epoch_images: int) -> dict[str, float | None]:
@@ -85,6 +88,7 @@ def main_figures(simulation: Simulation, report: Report, epoch_images: int) -> d
     convolutions = report.convolutions
     return {
         "virtual_time_ps": simulation.figures.virtual_time_ps,
+        **({"exchange_share": simulation.exchange_share} if report.replicas > 1 else {}),
         "steady_images_per_s": report.images_per_s,
         "steady_epoch_hours": report.epoch_hours(epoch_images),
         "convolutions_gops_per_fpga": convolutions.gops_per_fpga if convolutions else None,

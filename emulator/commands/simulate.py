@@ -12,9 +12,10 @@ from ..data.load import describe
 from ..errors import InputError
 from ..figures import Figures
 from ..plan import Plan, check_data, fleet_line, make_plan
+from ..replicas import step_sizes
 from ..report import Report, make_report
 from ..simulate import Simulation, simulate
-from ..tables import device_rows, link_rows, time_and_ps
+from ..tables import device_rows, link_rows, percent, time_and_ps
 from ..units import format_time_ps
 from ..whatif import compare, parse_what_if
 from .report import (
@@ -106,6 +107,13 @@ def _print(run: _Run) -> None:
     rate = _images_per_s(run)
     print(f"{rate:.1f} images/s; a sample enters every {format_time_ps(plan.timing.interval_ps)}")
     print(f"{3600 * rate / samples:.4g} epochs an hour of {samples} images, with filling and draining")
+    if simulation.exchange_ps:
+        step = simulation.exchange_ps // (config.epochs * len(step_sizes(samples, config.batch)))
+        print(
+            f"exchange of gradients: {format_time_ps(step)} after each mini-batch, on each device;"
+            f" {percent(simulation.exchange_share)} of the time"
+            + ("" if config.schedule != "fpdeep" else ", while further samples are computed")
+        )
     if config.schedule == "fpdeep":
         shown = stale if len(stale) <= 16 else f"{stale[0]} on the first to {stale[-1]} on the last"
         print(f"of {config.batch} samples in a mini-batch, see old weights (on each device): {shown}")
@@ -124,6 +132,7 @@ def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
         "virtual_time_ps": simulation.figures.virtual_time_ps,
         "epoch_ends_ps": list(simulation.epoch_ends_ps),
         "interval_ps": plan.timing.interval_ps,
+        "exchange_ps": simulation.exchange_ps,
         "images_per_s": rate,
         "epochs_per_hour": 3600 * rate / run.samples,
         "stale_samples": [sum(lag > 0 for lag in lags.forward) for lags in plan.steady.lags],
