@@ -20,7 +20,7 @@ def print_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         plan = make_plan(config, 1)
-    print(to_text(plan.schedule(steps * config.batch)), end="")
+    print(to_text(plan.schedule(steps * plan.batch)), end="")
 
 
 def check_schedule(file: str) -> None:

@@ -20,8 +20,10 @@ def show_results(file: str) -> None:
     record = read(pathlib.Path(file))
     config = record.config
     plural = "s" * (config["devices"] != 1)
+    replicas = f"{config['replicas']} times " if config.get("replicas", 1) > 1 else ""
+    codec = f"gradients by {config['compress']}, " if config.get("compress", "none") != "none" else ""
     print(
-        f"{config['network']} on {config['devices']} device{plural} ({config['cluster']}), "
+        f"{config['network']} on {replicas}{config['devices']} device{plural} ({config['cluster']}), {codec}"
         f"{config['schedule']}, batch {config['batch']}, seed {config['seed']}, "
         f"data {config['data']} ({config['samples']} images)"
     )
