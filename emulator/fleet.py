@@ -18,8 +18,8 @@ from .chain import Chain, MakeNumerics, Placement, Wiring, build
 from .plan import Plan
 from .replicas import Exchange, Leg, Line, aggregator, parts
 
-_WORST_GROWTH = 34, 32
-"""Bytes of which a codec makes at most so many."""
+_BURST_VALUES, _BURST_BYTES = 8, 34
+"""No codec makes more bytes of so many values."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,11 +136,17 @@ class _Lines:
             outlet = Sender(self._comm, to_rank, tag, form, self._arena)
             self._fleet.pumps.append(outlet)
             return Line(self._gated(sender, outlet), None)
-        grown, bursts = _WORST_GROWTH[0], -(-4 * self.count // _WORST_GROWTH[1])
-        inlet = Receiver(self._comm, from_rank, tag, form, bursts * grown, mailbox, self._arena)
+        inlet = Receiver(self._comm, from_rank, tag, form, self._most_bytes(leg), mailbox, self._arena)
         self._fleet.pumps.append(inlet)
         self._fleet.receivers.append(inlet)
         return Line(None, mailbox)
+
+    def _most_bytes(self, leg: Leg) -> int:
+        """The largest message of a leg: rings send blocks, all others the whole row."""
+        of = self._plan.data_parallel
+        ring_of = {Leg.GROUP: of.members, Leg.TOP: len(of.top) if of.exchange == "ring" else 1}
+        values = -(-self.count // ring_of.get(leg, 1))
+        return -(-values // _BURST_VALUES) * _BURST_BYTES
 
     def _gated(self, sender: int, outlet: Outlet) -> Outlet:
         """An outlet; with the throttle, one that holds back what a node sends as its link would."""

@@ -131,7 +131,7 @@ class SliceClock:
         """PG takes each row of output errors; its activations have been in Act-RAM since FP."""
         self.pg_end_ps = self.pg.serve(dy)[:, -1]
 
-    def updated_ps(self, not_before_ps: int) -> int:
+    def updated_ps(self, not_before_ps: int = 0) -> int:
         """When the update is through: each bank of LPRAM holds OC parameters, and all banks are updated at once."""
         return max(self.pg.free_ps, not_before_ps) + self.update_ps
 

@@ -109,4 +109,4 @@ def parse_codec(text: str) -> Codec:
             return Truncation(number)
         return Inceptionn(number, "bound" if name == "inceptionn" else "range")
     except CodecError as error:
-        raise CodecError(f"{error}; known are {_KNOWN}") from None
+        raise CodecError(f"{text!r}: {error}; known are {_KNOWN}") from None
