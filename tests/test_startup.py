@@ -121,7 +121,7 @@ def test_a_warm_start_does_without_numba_and_other_ranks_without_pydantic(mpiexe
 
 def test_a_gist_is_small_and_makes_a_data_set() -> None:
     data = shapes.draw(train=200, test=30).first(150)
-    gist = Gist.of(data)
+    gist = Gist.of(data, 1)
     assert len(pickle.dumps(gist)) < 8 * (150 + 30) + 1000
     again = gist.dataset()
     assert (again.name, again.classes, again.shape) == (data.name, data.classes, data.shape)
@@ -129,6 +129,9 @@ def test_a_gist_is_small_and_makes_a_data_set() -> None:
     assert np.array_equal(again.train_labels, data.train_labels)
     assert np.array_equal(again.test_labels, data.test_labels)
     assert not any(again.train_images.strides)
+    shared = Gist.of(data, 2).dataset()  # of two replicas, the other one's images are read elsewhere
+    assert np.array_equal(shared.train_images, data.train_images)
+    assert not any(shared.test_images.strides)
 
 
 # A setting that is wrong

@@ -7,6 +7,8 @@ import pytest
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.results import read
 
+pytestmark = pytest.mark.alone
+
 CLUSTER = """
 name = "slow"
 [[boards]]
