@@ -61,9 +61,9 @@ def _draw(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -> list[p
         from ..validate.inceptionn.pictures import draw_all as draw_inceptionn
 
         return draw_inceptionn(folder)
-    from ..validate.pictures import draw_all
+    from ..validate.fpdeep.pictures import draw_all as draw_fpdeep
 
-    return draw_all(folder, runs)
+    return draw_fpdeep(folder, runs)
 
 
 def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:

@@ -6,40 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..errors import InputError
-from . import (
-    arithmetic,
-    datapaths,
-    engines,
-    inceptionn,
-    memory,
-    methods,
-    partitioning,
-    pipeline,
-    resources,
-    scaling,
-    throughput,
-    topologies,
-)
+from . import fpdeep, inceptionn
 from .claim import Claim, Value, load_claims
 from .judge import Verdict, judge
 from .measure import Measure, NoEvidence
 
-_TOPICS = (
-    throughput,
-    scaling,
-    resources,
-    memory,
-    partitioning,
-    methods,
-    topologies,
-    pipeline,
-    datapaths,
-    engines,
-    arithmetic,
-)
-
 MEASURES: Mapping[str, Mapping[str, Measure]] = {
-    "fpdeep": {name: measure for topic in _TOPICS for name, measure in topic.MEASURES.items()},
+    "fpdeep": fpdeep.MEASURES,
     "inceptionn": inceptionn.MEASURES,
 }
 

@@ -19,22 +19,16 @@ from emuchain.emulator.commands.validate import markdown_tables
 from emuchain.emulator.errors import InputError
 from emuchain.emulator.mapping import DataPath, Mapping, partition, streams
 from emuchain.emulator.network.load import load_network
-from emuchain.emulator.validate import (
-    Claim,
-    Expect,
-    Result,
-    Verdict,
+from emuchain.emulator.validate import Claim, Expect, Result, Verdict, load_claims, select, validate
+from emuchain.emulator.validate.fpdeep import (
     arithmetic,
     datapaths,
     engines,
     evidence,
-    load_claims,
     memory,
     partitioning,
     pipeline,
     scaling,
-    select,
-    validate,
 )
 from emuchain.emulator.validate.judge import judge
 from emuchain.emulator.validate.run import MEASURES

@@ -14,7 +14,8 @@ from emuchain.emulator.commands.validate import validate
 from emuchain.emulator.config import Config
 from emuchain.emulator.errors import InputError
 from emuchain.emulator.results import Record, config_attributes, device_table, history_table, link_table, write
-from emuchain.emulator.validate import load_claims, pictures
+from emuchain.emulator.validate import load_claims
+from emuchain.emulator.validate.fpdeep import pictures
 
 
 def printed(*arguments: str) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..network.operator_graph import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC
-from ..servers import engine_servers
-from .claim import load_claims
+from ...network.operator_graph import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC
+from ...servers import engine_servers
+from ..claim import load_claims
+from ..measure import Measure, Measured
 from .evidence import DEVICES, IMAGES, NETWORKS, convolutions, network, report, timing
-from .measure import Measure, Measured
 
 _K80 = {"alexnet": "fpdeep-t6-k80-alexnet-gopsj", "vgg16": "fpdeep-t6-k80-vgg16-gopsj"}
 _TITAN_X = "fpdeep-t6-titanx-alexnet-gopsj"

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..network.description import Description
-from ..network.graph import resolve
-from ..validation import validate
-from .measure import Measure, Measured
+from ...network.description import Description
+from ...network.graph import resolve
+from ...validation import validate
+from ..measure import Measure, Measured
 
 Array = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def _pairs() -> Iterator[tuple[int, int]]:
 
 def _equation_1() -> Measured:
     """A[b][l][c] = sum over p of A[b][l-1][p] * Pa[b][l][c][p]"""
-    from ...kernels import conv
+    from ....kernels import conv
 
     a, pa, e = _arrays()
     padded, formula = _padded(a, _PAD), np.zeros_like(e)
@@ -90,7 +90,7 @@ def _equation_2() -> Measured:
 
 
 def _kernel_error(channels: range) -> NDArray[np.float32]:
-    from ...kernels import conv
+    from ....kernels import conv
 
     a, pa, e = _arrays()
     some = slice(channels.start, channels.stop)
@@ -104,7 +104,7 @@ def _two_steps() -> Measured:
 
 
 def _kernel_gradient() -> NDArray[np.float32]:
-    from ...kernels import conv
+    from ....kernels import conv
 
     a, pa, e = _arrays()
     return conv.gradient(_float32(a), _float32(e), pa.shape, stride=(1, 1), pad=(_PAD, _PAD))
@@ -134,7 +134,7 @@ def _split() -> Measured:
 
 def _equation_4() -> Measured:
     """Pa[b+1] = dP[b] + Pa[b], with minus the learning rate and the mean over the samples in dP"""
-    from ...kernels import sgd
+    from ....kernels import sgd
 
     _, pa, _ = _arrays()
     gradient, rate = _kernel_gradient(), 0.125
@@ -154,7 +154,7 @@ def _two_layers() -> list[int]:
 
 def _error_sides(layer: int) -> Measured:
     """In, padded, and out, as the kernel gives it."""
-    from ...kernels import conv
+    from ....kernels import conv
 
     sides = _two_layers()
     before, after = sides[layer - 1], sides[layer]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 
-from ..alternatives import Ports, Topology, chain_topology, direct_topology, section
-from ..mapping import partition
+from ...alternatives import Ports, Topology, chain_topology, direct_topology, section
+from ...mapping import partition
+from ..measure import Measure, Measured
 from .evidence import DEVICES, cluster, mapping, network
-from .measure import Measure, Measured
 
 PORTS = Ports(10, 13.1)
 """Ten (FPDeep, section 4.2); 13.1 Gb/s is the most of a Virtex-7's GTH (Xilinx DS183)."""

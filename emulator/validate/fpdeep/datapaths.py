@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..cluster import changeable_keys
-from ..mapping import Cut, DataPath, Slice, Stream, partition
-from ..mapping.traffic import streams
-from ..network.layers import Add, Concat
+from ...cluster import changeable_keys
+from ...mapping import Cut, DataPath, Slice, Stream, partition
+from ...mapping.traffic import streams
+from ...network.layers import Add, Concat
+from ..measure import Measure, Measured
 from .evidence import NETWORKS, cluster, network, timing
-from .measure import Measure, Measured
 
 _MANY = 60
 _FORWARD, _BACKWARD = ([path.value for path in DataPath if path.is_forward is forward] for forward in (True, False))

@@ -8,18 +8,18 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..alternatives import Comparison, Workload, compare
-from ..boards import Cluster
-from ..cluster import load_cluster
-from ..config import Config
-from ..layout import Layout, lay_out
-from ..mapping import Mapping, Slice, idle_share, partition
-from ..network.layers import Network
-from ..network.load import load_network
-from ..plan import Plan, make_plan
-from ..report import Report, Throughput, make_report
-from ..servers import Bottleneck, find_bottleneck
-from ..timing import Timing
+from ...alternatives import Comparison, Workload, compare
+from ...boards import Cluster
+from ...cluster import load_cluster
+from ...config import Config
+from ...layout import Layout, lay_out
+from ...mapping import Mapping, Slice, idle_share, partition
+from ...network.layers import Network
+from ...network.load import load_network
+from ...plan import Plan, make_plan
+from ...report import Report, Throughput, make_report
+from ...servers import Bottleneck, find_bottleneck
+from ...timing import Timing
 
 NETWORKS = ("alexnet", "vgg16", "vgg19")
 """By the paper's names."""

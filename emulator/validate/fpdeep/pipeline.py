@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..alternatives import Method
-from ..plan import Plan
-from ..report import steady_period_ps
-from ..schedule import Kind
-from ..servers import engine_servers
-from ..simulate import simulate
-from ..steady import find_steady
+from ...alternatives import Method
+from ...plan import Plan
+from ...report import steady_period_ps
+from ...schedule import Kind
+from ...servers import engine_servers
+from ...simulate import simulate
+from ...steady import find_steady
+from ..measure import Measure, Measured
 from .evidence import DEVICES, NETWORKS, cluster, comparison, plan, report, timing
-from .measure import Measure, Measured
 
 _NETWORK = "vgg16-cifar"
 _MINI_BATCH, _FPGAS = 1000, 100

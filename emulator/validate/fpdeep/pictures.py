@@ -6,11 +6,11 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..alternatives.pictures import draw_comparison, draw_topologies
-from ..errors import InputError
-from ..layout_picture import draw as draw_layout
-from ..picture import new_figure, save
-from ..results import Record, read
+from ...alternatives.pictures import draw_comparison, draw_topologies
+from ...errors import InputError
+from ...layout_picture import draw as draw_layout
+from ...picture import new_figure, save
+from ...results import Record, read
 from . import scaling, topologies
 from .evidence import IMAGES, LINK_GBPS, NETWORKS, bottleneck, comparison, idle_percent, layout
 

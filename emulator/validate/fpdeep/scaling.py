@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 from functools import partial
 
-from ..mapping.resources import transceivers_used
-from ..servers import LinkServer, link_servers
-from ..units import gbps
+from ...mapping.resources import transceivers_used
+from ...servers import LinkServer, link_servers
+from ...units import gbps
+from ..measure import Measure, Measured
 from .evidence import (
     DEVICES,
     LINK_GBPS,
@@ -23,7 +24,6 @@ from .evidence import (
     report,
     timing,
 )
-from .measure import Measure, Measured
 
 _MANY = 30
 _MOST = 160

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 
-from ..layout import DeviceLayout, Layout
-from ..mapping import VALUE_BYTES
-from ..mapping.resources import lut_multipliers
+from ...layout import DeviceLayout, Layout
+from ...mapping import VALUE_BYTES
+from ...mapping.resources import lut_multipliers
+from ..measure import Measure, Measured
 from .evidence import NETWORKS, cluster, layout
-from .measure import Measure, Measured
 
 
 def _conv_devices(found: Layout) -> list[DeviceLayout]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from functools import partial
 
-from ..alternatives import Method
-from ..alternatives.pipelines import whole_layers
-from ..mapping.traffic import streams
+from ...alternatives import Method
+from ...alternatives.pipelines import whole_layers
+from ...mapping.traffic import streams
+from ..measure import Measure, Measured
 from .evidence import NETWORKS, comparison, layout, network
-from .measure import Measure, Measured
 
 _METHODS = {"dp": Method.DP, "lp": Method.LP, "mp": Method.MP, "fpdeep": Method.HP}
 _METRICS = {

@@ -8,13 +8,13 @@ import math
 import time
 from functools import partial
 
-from ..alternatives import section
-from ..boards import Cluster
-from ..mapping import Cut, Mapping, Slice, partition
-from ..mapping.engines import channel_demands
-from ..servers import engine_servers
+from ...alternatives import section
+from ...boards import Cluster
+from ...mapping import Cut, Mapping, Slice, partition
+from ...mapping.engines import channel_demands
+from ...servers import engine_servers
+from ..measure import Measure, Measured
 from .evidence import DEVICES, NETWORKS, cluster, mapping, network, slices, timing
-from .measure import Measure, Measured
 
 
 def operations(found: Mapping) -> list[int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from .. import shelf
-from ..cluster import board_types
-from ..mapping import Engines, Slice, cut_channels
-from ..mapping.engines import channel_demands
-from ..network.layers import Layer
-from ..validation import read_toml
+from ... import shelf
+from ...cluster import board_types
+from ...mapping import Engines, Slice, cut_channels
+from ...mapping.engines import channel_demands
+from ...network.layers import Layer
+from ...validation import read_toml
+from ..measure import Measure, Measured
 from .evidence import NETWORKS, network, timing
-from .measure import Measure, Measured
 
 _PHASES = ("fp", "eb", "pg")
 

@@ -10,13 +10,13 @@ import functools
 import itertools
 import math
 
-from ..layout import OFF_CHIP_PASSES, DeviceLayout, SliceLayout, lay_out
-from ..mapping import VALUE_BYTES, DataPath
-from ..mapping.memory import parameter_memory, slice_memory
-from ..placement import place
-from ..timing import Timing
+from ...layout import OFF_CHIP_PASSES, DeviceLayout, SliceLayout, lay_out
+from ...mapping import VALUE_BYTES, DataPath
+from ...mapping.memory import parameter_memory, slice_memory
+from ...placement import place
+from ...timing import Timing
+from ..measure import Measure, Measured
 from .evidence import BALANCED, NETWORKS, cluster, layout, mapping, plan
-from .measure import Measure, Measured
 
 
 def _storage_aim() -> Measured:

@@ -1,0 +1,38 @@
+"""FPDeep (Wang et al., TC 2020): how each of its claims is measured, a file for each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..measure import Measure
+from . import (
+    arithmetic,
+    datapaths,
+    engines,
+    memory,
+    methods,
+    partitioning,
+    pipeline,
+    resources,
+    scaling,
+    throughput,
+    topologies,
+)
+
+MEASURES: Mapping[str, Measure] = {
+    name: measure
+    for topic in (
+        throughput,
+        scaling,
+        resources,
+        memory,
+        partitioning,
+        methods,
+        topologies,
+        pipeline,
+        datapaths,
+        engines,
+        arithmetic,
+    )
+    for name, measure in topic.MEASURES.items()
+}
