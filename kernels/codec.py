@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import inceptionn, truncation
+from .codec_error import Buffer, opened, values_of
 from .codec_error import CodecError as CodecError
-from .codec_error import opened, values_of
 
 _FLOAT_BYTES = 4
 _KNOWN = "none, inceptionn:E and inceptionn-range:E for an error bound 2^E (E from -127 to 0), truncate:16, :22 and :24"
@@ -27,7 +27,7 @@ class Codec(Protocol):
     def compress(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
         """The bytes of an array's values, in C order. Raises CodecError if it is not of float32."""
 
-    def decompress(self, buffer: NDArray[np.uint8], count: int) -> NDArray[np.float32]:
+    def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
         """The `count` values of a buffer, in one dimension. Raises CodecError if these are not what it holds."""
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class NoCodec:
         """As `Codec`; a copy."""
         return values_of(values).view(np.uint8).copy()
 
-    def decompress(self, buffer: NDArray[np.uint8], count: int) -> NDArray[np.float32]:
+    def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
         """As `Codec`; a copy."""
         data, count = opened(buffer, count)
         if data.size != _FLOAT_BYTES * count:
@@ -67,7 +67,7 @@ class Inceptionn:
         """As `Codec`."""
         return inceptionn.compress(values, self.error_bound_exponent, self.rule)
 
-    def decompress(self, buffer: NDArray[np.uint8], count: int) -> NDArray[np.float32]:
+    def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
         """As `Codec`."""
         return inceptionn.decompress(buffer, count)
 
@@ -88,7 +88,7 @@ class Truncation:
         """As `Codec`."""
         return truncation.compress(values, self.bits)
 
-    def decompress(self, buffer: NDArray[np.uint8], count: int) -> NDArray[np.float32]:
+    def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
         """As `Codec`."""
         return truncation.decompress(buffer, count, self.bits)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,10 +19,15 @@ def values_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.ascontiguousarray(values).reshape(-1)
 
 
-def opened(buffer: NDArray[np.uint8], count: int) -> tuple[NDArray[np.uint8], int]:
-    """The bytes side by side, and the count. Raises CodecError if these are no array of uint8, or no such number."""
+Buffer: TypeAlias = NDArray[np.uint8] | bytes | bytearray
+
+
+def opened(buffer: Buffer, count: int) -> tuple[NDArray[np.uint8], int]:
+    """The bytes side by side, and the count. Raises CodecError if these are no bytes, or no such number."""
+    if isinstance(buffer, (bytes, bytearray)):
+        buffer = np.frombuffer(buffer, np.uint8)
     if not isinstance(buffer, np.ndarray) or buffer.dtype != np.uint8:
-        raise CodecError(f"a buffer must be an array of uint8, not {_kind(buffer)}")
+        raise CodecError(f"a buffer must be bytes, or an array of uint8, not {_kind(buffer)}")
     if not is_integer(count):
         raise CodecError(f"the count of values must be an integer, not {count!r}")
     if count < 0:

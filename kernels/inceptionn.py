@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import address_of
-from .codec_error import CodecError, is_integer, opened, values_of
+from .codec_error import Buffer, CodecError, is_integer, opened, values_of
 from .compiled import Kernel, Kernels
 from .inceptionn_format import BURST, LONGEST, ONE, STEP, TAG_BYTES, TALLIES
 
@@ -107,7 +107,7 @@ def _compress(values: NDArray[np.float32], bursts: int, out: NDArray[np.uint8], 
     return int(burst.compress(address_of(values), bursts, place, of.zero_below, of.wide_from, of.digits, of.tolerance))
 
 
-def decompress(buffer: NDArray[np.uint8], count: int) -> NDArray[np.float32]:
+def decompress(buffer: Buffer, count: int) -> NDArray[np.float32]:
     """The `count` values that were compressed to a buffer.
 
     Raises:
@@ -119,7 +119,7 @@ def decompress(buffer: NDArray[np.uint8], count: int) -> NDArray[np.float32]:
     return out[:count]
 
 
-def width_counts(buffer: NDArray[np.uint8], count: int) -> tuple[int, int, int, int]:
+def width_counts(buffer: Buffer, count: int) -> tuple[int, int, int, int]:
     """How many values a buffer holds in 0, 8, 16 and 32 bits (Table III counts so).
 
     Raises:
@@ -132,7 +132,7 @@ def width_counts(buffer: NDArray[np.uint8], count: int) -> tuple[int, int, int, 
     return zero - (BURST * bursts - count), byte, half, full
 
 
-def _opened(buffer: NDArray[np.uint8], count: int) -> tuple[NDArray[np.uint8], int]:
+def _opened(buffer: Buffer, count: int) -> tuple[NDArray[np.uint8], int]:
     """The buffer in one piece, and its bursts, of each of which there are the tags at least."""
     data, values = opened(buffer, count)
     bursts = -(-values // BURST)

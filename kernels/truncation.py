@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .codec_error import CodecError, is_integer, opened, values_of
+from .codec_error import Buffer, CodecError, is_integer, opened, values_of
 
 DROPPED = (16, 22, 24)
 _GROUP = 4  # values whose bits are whole bytes, and at most 64
@@ -37,7 +37,7 @@ def compress(values: NDArray[np.float32], bits: int) -> NDArray[np.uint8]:
     return whole_bytes.reshape(-1)[: _size(flat.size, left)].copy()
 
 
-def decompress(buffer: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.float32]:
+def decompress(buffer: Buffer, count: int, bits: int) -> NDArray[np.float32]:
     """The `count` values of a buffer, their dropped bits 0.
 
     Raises:

@@ -33,7 +33,7 @@ def test_all_codecs(text: str, words: NDArray[np.uint32]) -> None:
     for count in (-1, 2.5, "3", x.size + 100):
         with pytest.raises(CodecError):
             codec.decompress(buffer, count)  # type: ignore[arg-type]
-    others: list[Any] = [buffer.view(np.int8), buffer.tobytes(), words.astype(np.float64)]
+    others: list[Any] = [buffer.view(np.int8), buffer.tolist(), words.astype(np.float64)]
     for other in others:
         with pytest.raises(CodecError, match="uint8"):
             codec.decompress(other, x.size)
