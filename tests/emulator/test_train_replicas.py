@@ -64,8 +64,33 @@ def furthest(these: Weights, those: Weights) -> float:
     return max(float(np.abs(these[layer][name] - those[layer][name]).max()) for layer in those for name in those[layer])
 
 
+DROPOUT = """
+name = "dropout"
+input = [3, 32, 32]
+layers = [
+  { type = "conv", channels = 12, kernel = 5, stride = 2, pad = 2 },
+  { type = "relu" },
+  { type = "max-pool", kernel = 4 },
+  { type = "fc", features = 60 },
+  { type = "relu" },
+  { type = "dropout", rate = 0.5 },
+  { type = "fc", features = 10 },
+  { type = "softmax" },
+]
+"""
+
+
+@pytest.fixture(scope="module", params=["quick-cifar", "dropout"])
+def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One without dropout, and one with it, which must fall alike in all replicas."""
+    if request.param != "dropout":
+        return request.param
+    path = tmp_path_factory.mktemp("replicas") / "dropout.toml"
+    path.write_text(DROPOUT)
+    return str(path)
+
+
 @pytest.mark.parametrize("flags", [fleet for fleet in FLEETS if fleet["schedule"] != "fpdeep"], ids=str)
-@pytest.mark.parametrize("network", ["quick-cifar", "vgg11-cifar"])  # with dropout, which must fall alike
 def test_replicas_train_as_one_does_on_whole_mini_batches(flags: Flags, network: str, small_cifar: Path) -> None:
     plan = plan_of(schedule="sync", devices=1, network=network, epochs=1)
     alone, results = trained(plan, small_cifar)
