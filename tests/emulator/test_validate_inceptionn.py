@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from emuchain.comm.exchange.histogram import BINS
+from emuchain.comm.exchange.histogram import BINS, histogram
 from emuchain.comm.network import Network, Nic
 from emuchain.emulator.commands.validate import markdown_tables
 from emuchain.emulator.commands.validate import validate as command
@@ -23,6 +23,7 @@ from emuchain.emulator.validate import Expect, Result, Verdict, load_claims, val
 from emuchain.emulator.validate.inceptionn import codec, evidence, hardware, ring, runs, times, training
 from emuchain.emulator.validate.judge import judge
 from emuchain.emulator.validate.run import MEASURES
+from emuchain.kernels.inceptionn import compress, width_counts
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("inceptionn")
@@ -197,6 +198,8 @@ def test_measures_of_runs_by_hand() -> None:
     assert training.loss("alexnet", "inceptionn:-10") == pytest.approx(1.2)
     assert training.extra_epochs("hdc") == 1
     assert training.ratio("hdc", -10) == pytest.approx(32 / (0.9 * 2 + 0.1 * 10))
+    assert training.plain_widths("hdc", -10) == pytest.approx([3100 / 41, 500 / 41, 500 / 41, 0])
+    assert training.plain_widths("hdc", -7) == pytest.approx([3400 / 41, 400 / 41, 300 / 41, 0])
     assert training.loss("hdc", weights="truncate:24") == pytest.approx(80)  # it diverged: chance is left
     assert result_of("fig14-trunc-hdc-only").ours == ["hdc"]
     assert result_of("fig5-range").ours == [0, 0, 0]
@@ -204,6 +207,17 @@ def test_measures_of_runs_by_hand() -> None:
     assert result_of("t3-hdc-eb8").verdict is Verdict.WITHIN
     assert result_of("t3-alexnet-eb10").verdict is Verdict.OFF
     assert all(result_of(name.removeprefix("inceptionn-")).is_run for name in training.MEASURES)
+
+
+@pytest.mark.parametrize("exponent", [-10, -7, -6])
+def test_histograms_tell_what_the_codec_would_make(exponent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.Generator(np.random.Philox(key=3))
+    values = (random.standard_normal(5000) * 10.0 ** random.uniform(-6, 1, 5000)).astype(np.float32)
+    run = runs.Run(network="hdc", seed=1, epochs=1, test_accuracy=[0.9], histograms=[histogram(values).tolist()])
+    monkeypatch.setattr(runs, "all_runs", lambda: [run])
+    counts = width_counts(compress(values, exponent, "range"), values.size)
+    assert min(counts) > 0
+    assert training.plain_widths("hdc", exponent) == pytest.approx([100 * count / values.size for count in counts])
 
 
 def test_without_runs_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:

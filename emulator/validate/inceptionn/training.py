@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from functools import partial
 
-from ....comm.exchange.histogram import BINS
+from ....comm.exchange.histogram import BINS, LEAST_EXPONENT
 from ..measure import Measure, Measured, NoEvidence
 from .evidence import NETWORKS
 from .runs import runs_of
@@ -46,6 +46,18 @@ def widths(name: str, exponent: int, codec: str = "inceptionn-range") -> list[fl
     return [100 * statistics.mean(shares) for shares in zip(*epochs, strict=True)]
 
 
+def plain_widths(name: str, exponent: int) -> list[float]:
+    """What the rule by range would make of gradients that meet no codec, as `widths`; before they are summed."""
+    histograms = [histogram for run in runs_of(STAND_INS[name]) for histogram in run.histograms]
+    if not histograms:
+        raise NoEvidence(f"The runs of {STAND_INS[name]} have no histograms.")
+    smallest, middle = (1 + each - LEAST_EXPONENT for each in (exponent, -(-exponent // 2)))
+    epochs = [[sum(both) for both in zip(*signs, strict=True)] for signs in histograms]
+    parts = [(counts[:smallest], counts[smallest:middle], counts[middle:-1], counts[-1:]) for counts in epochs]
+    shares = [[100 * sum(part) / sum(map(sum, of)) for part in of] for of in parts]
+    return [statistics.mean(of) for of in zip(*shares, strict=True)]
+
+
 def ratio(name: str, exponent: int, codec: str = "inceptionn-range") -> float:
     """Compression ratio: 32 bits over the mean of 2, 10, 18, 34."""
     return 3200 / sum(share * bits for share, bits in zip(widths(name, exponent, codec), (2, 10, 18, 34), strict=True))
@@ -75,8 +87,12 @@ def _shown(found: dict[str, float]) -> str:
 
 
 def _table_3(name: str, exponent: int) -> Measured:
-    by_bound = ", ".join(f"{share:.1f}" for share in widths(name, exponent, "inceptionn"))
-    return Measured(widths(name, exponent), f"{STAND_INS[name]}; by the bound {by_bound}")
+    by_bound, plain = (
+        ", ".join(f"{share:.1f}" for share in shares)
+        for shares in (widths(name, exponent, "inceptionn"), plain_widths(name, exponent))
+    )
+    how = f"{STAND_INS[name]}; by the bound {by_bound}; by the range, of training without a codec {plain}"
+    return Measured(widths(name, exponent), how)
 
 
 def _weights_or_gradients() -> Measured:
