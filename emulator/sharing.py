@@ -50,9 +50,10 @@ def check_samples(config: Config, replicas: int, samples: int) -> None:
     """
     tail = samples % config.batch
     if 0 < tail < replicas:
+        whole = samples - tail
+        near = f"{whole} or {whole + replicas}" if whole else f"{replicas}"
         raise InputError(
-            f"`samples` = {samples}: the last mini-batch has {tail} samples for {replicas} replicas;"
-            f" try samples = {samples - tail}"
+            f"`samples` = {samples}: leaves {tail} for the last mini-batch, fewer than {replicas} replicas; try {near}"
         )
 
 

@@ -142,6 +142,7 @@ class _Trainer:
         ranks.gather(None)  # all are ready
         self.started_s = time.perf_counter()
 
+    @np.errstate(over="ignore", invalid="ignore")  # training that diverges is told by its loss
     def epoch(self, number: int) -> EpochResult | None:
         """Train an epoch and evaluate; the result is rank 0's."""
         rate = self.plan.config.rate_in(number)

@@ -245,7 +245,8 @@ def test_every_sample_has_one_replica(flags: Flags) -> None:
     [
         ({"replicas": 5}, "`batch` = 24: cannot be shared out evenly among 5 replicas; try 20 or 25"),
         ({"replicas": 4, "groups": 3}, "`groups` = 3: 4 replicas do not make so many groups of equal size"),
-        ({"replicas": 8, "samples": 50}, "`samples` = 50: the last mini-batch has 2 samples for 8 replicas; try sa"),
+        ({"replicas": 8, "samples": 50}, "leaves 2 for the last mini-batch, fewer than 8 replicas; try 48 or 56"),
+        ({"replicas": 8, "samples": 2}, "fewer than 8 replicas; try 8"),
         ({"schedule": "data-parallel-ring", "devices": 4, "replicas": 2}, "every one of 4 devices is a replica"),
         ({"schedule": "data-parallel-ring", "devices": 4, "exchange": "aggregator"}, "says 'ring'"),
         ({"compress": "gzip"}, "`compress` = 'gzip': there is no codec 'gzip'; known are none, inceptionn:E"),
