@@ -52,7 +52,8 @@ def _bars(path: pathlib.Path, groups: Sequence[str], bars: dict[str, list[float]
         axes.bar(left, heights, 0.8 / len(bars), label=name)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_ylabel(label)
-    axes.legend()
+    axes.margins(y=0.25)
+    axes.legend(ncols=4, fontsize=8)
     save(figure, path, f"`--pictures` {path}")
 
 
@@ -68,7 +69,8 @@ def draw_times(path: pathlib.Path) -> None:
     axes.bar(places, [each.communicate / whole for each, whole in found], bottom=computation, label="communication")
     axes.set_xticks(places, labels, fontsize=7)
     axes.set_ylabel("training time over WA")
-    axes.legend()
+    axes.set_ylim(0, 1.2)
+    axes.legend(ncols=2)
     save(figure, path, f"`--pictures` {path}")
 
 
@@ -123,8 +125,8 @@ def draw_gradients(path: pathlib.Path) -> None:
 
 def draw_codecs(path: pathlib.Path) -> None:
     """Fig. 14 (b): accuracy after equally many epochs."""
-    bars = {codec: [training.accuracy(name, codec) for name in NETWORKS] for codec in _CODECS}
-    _bars(path, [training.STAND_INS[name] for name in NETWORKS], bars, "test accuracy / %")
+    bars = {codec: [training.accuracy(name, codec) for name in training.TRAINED] for codec in _CODECS}
+    _bars(path, [training.STAND_INS[name] for name in training.TRAINED], bars, "test accuracy / %")
 
 
 def draw_ratios(path: pathlib.Path) -> None:
