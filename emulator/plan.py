@@ -86,13 +86,28 @@ def make_plan(config: Config, ranks: int, cluster_changes: dict[str, object] | N
     return plan
 
 
-def _steady(timing: Timing, batch: int, data_parallel: DataParallel) -> Steady:
-    """The steady pipeline, where updates wait for gradients of other replicas, if there are any."""
+def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
+    """What each device's exchange with other replicas takes for a mini-batch, in ps; none without others."""
     if data_parallel.replicas == 1:
-        return find_steady(timing, batch)
+        return []
     rows = (GradientRow(number, part, timing.loans) for number, part in enumerate(timing.mapping.devices))
-    waits = [exchange_ps(data_parallel, timing.cluster.network, row.count) for row in rows]
-    return find_steady(timing, batch, waits)
+    return [exchange_ps(data_parallel, timing.cluster.network, row.count) for row in rows]
+
+
+def _steady(timing: Timing, batch: int, data_parallel: DataParallel) -> Steady:
+    """The steady pipeline, where updates wait for gradients of other replicas, if there are any.
+
+    What a codec will make of gradients is not known yet, so the lags are those without. Where the exchange is slower
+    than the chain, they are found at its rate. Samples then enter in bursts, at most as close as in a chain alone.
+    """
+    alone = find_steady(timing, batch)
+    waits = exchange_times(timing, dataclasses.replace(data_parallel, codec=NoCodec()))
+    if not waits:
+        return alone
+    interval_ps = max(timing.interval_ps, -(-max(waits) // batch))
+    steady = find_steady(dataclasses.replace(timing, interval_ps=interval_ps), batch, waits)
+    in_flight = tuple(map(max, steady.in_flight, alone.in_flight))
+    return dataclasses.replace(steady, in_flight=in_flight)
 
 
 def _balanced(timing: Timing, steady: Steady, batch: int, data_parallel: DataParallel) -> tuple[Timing, Steady]:

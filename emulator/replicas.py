@@ -37,14 +37,14 @@ from ..kernels.codec import Codec, NoCodec
 class DataParallel:
     """So many replicas in so many groups, how they exchange, and with which codec.
 
-    Without numbers the codec is taken to make 1/`ratio` of the bytes.
+    Without numbers the codec is taken to make 1/`ratio` of the bytes; without a ratio it is `Port`'s.
     """
 
     replicas: int = 1
     groups: int = 1
     exchange: Literal["ring", "aggregator"] = "ring"
     codec: Codec = dataclasses.field(default_factory=NoCodec)
-    ratio: float = 1.0
+    ratio: float | None = None
 
     @property
     def members(self) -> int:
@@ -155,7 +155,10 @@ def aggregator(of: DataParallel, port: Port, count: int, with_data: bool, lines:
 
 
 class Exchange:
-    """One device's exchange with its like in the other replicas; keeps the last gradient that it brought."""
+    """One device's exchange with its like in the other replicas; keeps the last gradient that it brought.
+
+    Mini-batches come one after another: an exchange begins when that of the mini-batch before is through.
+    """
 
     def __init__(self, of: DataParallel, port: Port, legs: Sequence[Part]) -> None:
         self.replicas = of.replicas
@@ -163,18 +166,21 @@ class Exchange:
         self.spent_ps = 0
         self.last: NDArray[np.float32] | None = None
         self._legs = legs
+        self._done_ps = 0
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all replicas, in place; when that is done."""
-        done_ps, self.last = ready_ps, None if gradient.values is None else gradient.values.copy()
+        self.last = None if gradient.values is None else gradient.values.copy()
+        begin_ps = done_ps = max(ready_ps, self._done_ps)
         for leg in self._legs:
             done_ps = await leg.run(gradient, done_ps)
-        self.spent_ps += done_ps - ready_ps
+        self.spent_ps += done_ps - begin_ps
+        self._done_ps = done_ps
         return done_ps
 
 
 def exchange_ps(of: DataParallel, network: Network, count: int) -> int:
-    """What an exchange of so many values takes, without a codec, where all replicas are ready at once: until the last.
+    """What an exchange of so many values takes where all replicas are ready at once: until the last is through.
 
     It is carried out, without numbers.
     """
@@ -187,12 +193,12 @@ def exchange_ps(of: DataParallel, network: Network, count: int) -> int:
     done = []
 
     async def take_part(replica: int) -> None:
-        port = Port(network, NoCodec())
+        port = Port(network, of.codec, of.ratio)
         exchange = Exchange(of, port, parts(of, replica, port, lines))
         done.append(await exchange.total(Gradient(count, None), 0))
 
     programs = [take_part(replica) for replica in range(of.replicas)]
     if of.exchange == "aggregator":
-        programs.append(aggregator(of, Port(network, NoCodec()), count, False, lines).serve(1))
+        programs.append(aggregator(of, Port(network, of.codec, of.ratio), count, False, lines).serve(1))
     run(programs)
     return max(done)

@@ -1,7 +1,7 @@
 """What a chain achieves in its steady state: rates, operations, idle engines, demand on links, and what limits it.
 
-- A *period* is the time between two samples in the steady state. Under `fpdeep` it is the initiation interval; under
-  `sync`, which drains the chain, a mini-batch's mean time over its samples.
+- A *period* is the time between two samples in the steady state. Under `fpdeep` it is what the slowest server takes for
+  a sample; under `sync`, which drains the chain, a mini-batch's mean time over its samples.
 - *Operations* are counted as FPDeep counts them: a multiply and an add for each multiply-accumulate, in FP, EB and PG
   alike, so 6 for each multiply-accumulate of forward propagation; also for the first layer, which has no EB here.
 - *Idle* is what an engine could have done in a period and did not: 1 - multiply-accumulates / (multipliers x cycles).
@@ -12,11 +12,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .network.operator_graph import TRAINING_OPERATIONS_PER_MAC
-from .plan import Plan
-from .servers import Bottleneck, EngineServer, LinkServer, engine_servers, find_bottleneck, link_servers
+from .plan import Plan, exchange_times
+from .servers import Bottleneck, EngineServer, ExchangeServer, LinkServer, engine_servers, find_bottleneck, link_servers
 from .simulate import simulate
 from .units import gbps, gops
 
@@ -106,7 +106,8 @@ class Report:
 
 def make_report(plan: Plan) -> Report:
     """Work out the steady state."""
-    period_ps = steady_period_ps(plan)
+    exchanges = _exchange_servers(plan)
+    period_ps = steady_period_ps(plan, exchanges)
     uses: dict[int, list[EngineUse]] = {device: [] for device in range(plan.devices)}
     for server in engine_servers(plan.timing):
         cycles = period_ps / plan.cluster.board(server.device).period_ps
@@ -124,15 +125,21 @@ def make_report(plan: Plan) -> Report:
         links,
         sum(device.idle_share for device in busy) / len(busy),
         plan.steady.fill_ps,
-        find_bottleneck(plan.timing),
+        find_bottleneck(plan.timing, exchanges),
         plan.data_parallel.replicas,
     )
 
 
-def steady_period_ps(plan: Plan) -> float:
+def _exchange_servers(plan: Plan) -> tuple[ExchangeServer, ...]:
+    """A mini-batch's exchange, over its samples."""
+    times = exchange_times(plan.timing, plan.data_parallel)
+    return tuple(ExchangeServer(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times))
+
+
+def steady_period_ps(plan: Plan, exchanges: Sequence[ExchangeServer] = ()) -> float:
     """The time between two samples in the steady state, in one replica."""
     if plan.config.schedule == "fpdeep":
-        return plan.timing.interval_ps
+        return max(plan.timing.interval_ps, max((server.sample_ps for server in exchanges), default=0))
     # The first mini-batches meet an empty chain; later ones take the same time, or two times by turns.
     epochs = _FIRST_STEPS + _MEASURED_STEPS
     steps = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": epochs}))

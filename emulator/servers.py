@@ -2,12 +2,15 @@
 
 Every engine and every direction of a link takes a fixed time for each sample. Samples enter at the rate of the slowest
 of them, so throughput is the lower of two roofs: that of the engines and that of the links (FPDeep, section 6.3.3 and
-Fig. 15). Were the slowest infinitely fast, the one behind it would set the rate.
+Fig. 15). Replicas have a third, their exchange of gradients, with a mini-batch's time over its samples. Were the
+slowest infinitely fast, the one behind it would set the rate.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from .figures import PHASES
 from .mapping import Engines, Slice, Stream
@@ -62,6 +65,22 @@ class LinkServer:
         return sum(stream.sample_bytes for stream in self.streams)
 
 
+@dataclasses.dataclass(frozen=True)
+class ExchangeServer:
+    """A device's exchange of gradients with other replicas."""
+
+    device: int
+    sample_ps: int
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"exchange of gradients on device {self.device}"
+
+
+Server: TypeAlias = EngineServer | LinkServer | ExchangeServer
+
+
 def engine_servers(timing: Timing) -> tuple[EngineServer, ...]:
     """All engines, in the order of the chain."""
     return tuple(
@@ -88,21 +107,25 @@ def link_servers(timing: Timing) -> tuple[LinkServer, ...]:
 class Bottleneck:
     """The slowest server and the one behind it.
 
-    `ties` is how many others are as slow as the slowest; `engines_ps` and `links_ps` are the slowest of either kind,
-    and 0 where there are no links.
+    `ties` is how many others are as slow as the slowest; `engines_ps`, `links_ps` and `exchanges_ps` are the slowest of
+    each kind, and 0 where there are none.
     """
 
-    slowest: EngineServer | LinkServer
-    behind: EngineServer | LinkServer
+    slowest: Server
+    behind: Server
     ties: int
     engines_ps: int
     links_ps: int
+    exchanges_ps: int = 0
 
 
-def find_bottleneck(timing: Timing) -> Bottleneck:
-    """The slowest servers of a chain; of equally slow ones, the first of the chain, engines before links."""
+def find_bottleneck(timing: Timing, exchanges: Sequence[ExchangeServer] = ()) -> Bottleneck:
+    """The slowest servers of a chain, one of replicas that exchange gradients if there are any.
+
+    Of equally slow ones, the first of the chain, engines before links.
+    """
     engines, links = engine_servers(timing), link_servers(timing)
-    servers: list[EngineServer | LinkServer] = [*engines, *links]
+    servers: list[Server] = [*engines, *links, *exchanges]
     servers.sort(key=lambda server: -server.sample_ps)
     slowest, behind = servers[:2]  # each slice has FP and PG
     return Bottleneck(
@@ -111,4 +134,5 @@ def find_bottleneck(timing: Timing) -> Bottleneck:
         sum(server.sample_ps == slowest.sample_ps for server in servers) - 1,
         max(server.sample_ps for server in engines),
         max((server.sample_ps for server in links), default=0),
+        max((server.sample_ps for server in exchanges), default=0),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ..kernels.codec import parse_codec
+from ..kernels.codec import NoCodec, parse_codec
 from .errors import InputError
 from .replicas import DataParallel
 
@@ -26,7 +26,9 @@ def share_out(config: Config, ranks: int) -> tuple[DataParallel, int]:
         "data-parallel-aggregator": "aggregator",
     }
     kind = kinds.get(config.schedule, config.exchange)
-    codec, ratio = parse_codec(config.compress), config.compress_ratio or 1.0
+    codec, ratio = parse_codec(config.compress), config.compress_ratio
+    if ratio is not None and isinstance(codec, NoCodec):
+        raise InputError(f"`compress_ratio` = {ratio:g}: there is no codec; add `compress`, such as inceptionn:-10")
     if config.schedule not in kinds:
         replicas, devices = config.replicas, config.devices or max(1, ranks // config.replicas)
     else:

@@ -19,7 +19,7 @@ from .replicas import step_sizes
 class Simulation:
     """The virtual time at the end of each epoch since the start, and the figures of the whole run.
 
-    `exchange_ps` is what a device waited for the exchange with other replicas, on average, all in all.
+    `exchange_ps` is what a device spent on the exchange with other replicas, on average, all in all.
     """
 
     epoch_ends_ps: tuple[int, ...]

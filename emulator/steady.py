@@ -37,16 +37,17 @@ class Steady:
 
 
 class _Waiting:
-    """An exchange with replicas that are ready at the same time."""
+    """An exchange with replicas that are ready at the same time; one mini-batch's after the other."""
 
     replicas = 1
 
     def __init__(self, takes_ps: int) -> None:
-        self._takes_ps = takes_ps
+        self._takes_ps, self._done_ps = takes_ps, 0
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Wait."""
-        return ready_ps + self._takes_ps
+        self._done_ps = max(ready_ps, self._done_ps) + self._takes_ps
+        return self._done_ps
 
 
 def find_steady(timing: Timing, batch: int, exchange_ps: Sequence[int] = ()) -> Steady:

@@ -92,6 +92,10 @@ class Truncation:
         """As `Codec`."""
         return truncation.decompress(buffer, count, self.bits)
 
+    def made_bytes(self, count: int) -> int:
+        """The bytes of so many values, whatever they are."""
+        return truncation.made_bytes(count, self.bits)
+
     def __str__(self) -> str:
         return f"truncate:{self.bits}"
 

@@ -34,7 +34,7 @@ def compress(values: NDArray[np.float32], bits: int) -> NDArray[np.uint8]:
     words.reshape(-1)[: flat.size] = flat.view(np.uint32) >> np.uint32(bits)
     groups = np.bitwise_or.reduce(words << _places(left), axis=1).astype("<u8")
     whole_bytes = groups.view(np.uint8).reshape(-1, 8)[:, : left * _GROUP // 8]
-    return whole_bytes.reshape(-1)[: _size(flat.size, left)].copy()
+    return whole_bytes.reshape(-1)[: made_bytes(flat.size, bits)].copy()
 
 
 def decompress(buffer: Buffer, count: int, bits: int) -> NDArray[np.float32]:
@@ -46,10 +46,9 @@ def decompress(buffer: Buffer, count: int, bits: int) -> NDArray[np.float32]:
     """
     check(bits)
     (data, count), left = opened(buffer, count), 32 - bits
-    if data.size != _size(count, left):
-        raise CodecError(
-            f"{count} values of {left} bits are {_size(count, left)} bytes, but the buffer has {data.size}"
-        )
+    size = made_bytes(count, bits)
+    if data.size != size:
+        raise CodecError(f"{count} values of {left} bits are {size} bytes, but the buffer has {data.size}")
     if count * left % 8 and data[-1] >> count * left % 8:
         raise CodecError("the last byte has bits set that belong to no value")
     groups = np.zeros((-(-count // _GROUP), 8), np.uint8)
@@ -60,8 +59,9 @@ def decompress(buffer: Buffer, count: int, bits: int) -> NDArray[np.float32]:
     return (words.reshape(-1)[:count].astype(np.uint32) << np.uint32(bits)).view(np.float32)
 
 
-def _size(count: int, left: int) -> int:
-    return -(-count * left // 8)
+def made_bytes(count: int, bits: int) -> int:
+    """The bytes of so many values of which so many bits are dropped."""
+    return -(-count * (32 - bits) // 8)
 
 
 def _places(left: int) -> NDArray[np.uint64]:

@@ -38,6 +38,7 @@ class Aggregator:
     def __init__(self, port: Port, count: int, with_data: bool, workers: Sequence[Above], broadcast: Broadcast) -> None:
         self._port, self._count, self._with_data = port, count, with_data
         self._workers, self._broadcast = workers, broadcast
+        self._done_ps = 0
 
     async def serve(self, steps: int) -> None:
         """Do so many exchanges."""
@@ -45,7 +46,7 @@ class Aggregator:
             await self._serve_one()
 
     async def _serve_one(self) -> None:
-        network, free_ps = self._port.network, 0
+        network, free_ps = self._port.network, self._done_ps
         total = Gradient(self._count, np.zeros(self._count, np.float32) if self._with_data else None)
         for place, (mailbox, hops) in enumerate(self._workers):
             came: Parcel = await mailbox.get()
@@ -56,4 +57,4 @@ class Aggregator:
             else:
                 total.add(values)
                 free_ps += network.sum_ps(total.bytes)
-        await self._broadcast.run(total, free_ps)
+        self._done_ps = await self._broadcast.run(total, free_ps)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.codec import Codec, Inceptionn, NoCodec
+from ...kernels.codec import Codec, Inceptionn, NoCodec, Truncation
 from ..exchange_time import VALUE_BYTES
 from ..network import COMPRESSIBLE_TOS, Network
 from .gradient import Gradient, Values
@@ -47,10 +47,11 @@ class Traffic:
 class Port:
     """Sends and receives parcels; counts what the codec does.
 
-    Where there is timing alone, a codec is taken to make 1/`ratio` of the bytes.
+    Where there is timing alone, a codec is taken to make 1/`ratio` of the bytes. Truncation needs no such word; of
+    INCEPTIONN's codec it is taken that nothing gets smaller, for that is up to the values.
     """
 
-    def __init__(self, network: Network, codec: Codec, ratio: float = 1.0) -> None:
+    def __init__(self, network: Network, codec: Codec, ratio: float | None = None) -> None:
         self.network = network
         self.traffic = Traffic()
         self._codec, self._ratio = codec, ratio
@@ -64,12 +65,17 @@ class Port:
                 self._count(copies, gradient.bytes, gradient.bytes, (0, 0, 0, 0))
             return Parcel(0, self.network.transfer_ps(gradient.bytes), tos, payload)
         if gradient.values is None:
-            payload, made_bytes = None, math.ceil(gradient.bytes / self._ratio)
+            payload, made_bytes = None, self._made_bytes(gradient)
         else:
             payload = self._codec.compress(gradient.values)
             made_bytes = payload.nbytes
         self._count(copies, gradient.bytes, made_bytes, self._widths(payload, gradient.count))
         return Parcel(0, self.network.transfer_ps(gradient.bytes, made_bytes), tos, payload)
+
+    def _made_bytes(self, gradient: Gradient) -> int:
+        if self._ratio is not None:
+            return math.ceil(gradient.bytes / self._ratio)
+        return self._codec.made_bytes(gradient.count) if isinstance(self._codec, Truncation) else gradient.bytes
 
     def _count(self, copies: int, value_bytes: int, made_bytes: int, widths: tuple[int, ...]) -> None:
         self.traffic += Traffic(copies * value_bytes, copies * made_bytes, tuple(copies * width for width in widths))

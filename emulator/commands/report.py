@@ -8,7 +8,7 @@ from typing import Any
 
 from ..figures import PHASES
 from ..report import DeviceUse, Report, Throughput
-from ..servers import EngineServer, LinkServer
+from ..servers import Server
 from ..tables import percent, table
 from ..units import format_time_ps
 from ..whatif import Compared
@@ -63,13 +63,18 @@ def _throughput(throughput: Throughput) -> str:
 
 
 def print_bottleneck(report: Report) -> None:
-    """What holds the chain back, and what removing it would give."""
+    """What holds the chain back, and what removing it would give: rates are those of all replicas."""
     found = report.bottleneck
     ties = f" ({found.ties} more are as slow)" if found.ties else ""
     print(f"bottleneck: {found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}")
     print(f"behind it: {found.behind.name}, {format_time_ps(found.behind.sample_ps)}")
-    left_ps = {"it": found.behind.sample_ps, "all links": found.engines_ps, "all engines": found.links_ps}
-    rates = [f"{what}: {1e12 / ps:.1f} images/s" for what, ps in left_ps.items() if ps]
+    left_ps = {
+        "it": found.behind.sample_ps,
+        "all links": max(found.engines_ps, found.exchanges_ps),
+        "all engines": max(found.links_ps, found.exchanges_ps),
+        "all exchanges": max(found.engines_ps, found.links_ps) if found.exchanges_ps else 0,
+    }
+    rates = [f"{what}: {report.replicas * 1e12 / ps:.1f} images/s" for what, ps in left_ps.items() if ps]
     print(f"infinitely fast, if the chain never drains: {'; '.join(rates)}")
 
 
@@ -105,9 +110,10 @@ def report_as_json(report: Report, epoch_images: int) -> dict[str, Any]:
             "slowest": _server(found.slowest),
             "behind": _server(found.behind),
             "ties": found.ties,
-            "images_per_s_without_slowest": _rate(found.behind.sample_ps),
-            "images_per_s_engines_alone": _rate(found.engines_ps),
-            "images_per_s_links_alone": _rate(found.links_ps),
+            "images_per_s_without_slowest": _rate(report, found.behind.sample_ps),
+            "images_per_s_engines_alone": _rate(report, found.engines_ps),
+            "images_per_s_links_alone": _rate(report, found.links_ps),
+            "images_per_s_exchanges_alone": _rate(report, found.exchanges_ps),
         },
         "devices": [_device(device) for device in report.devices],
         "links": [
@@ -148,9 +154,9 @@ def _device(device: DeviceUse) -> dict[str, Any]:
     }
 
 
-def _server(server: EngineServer | LinkServer) -> dict[str, Any]:
+def _server(server: Server) -> dict[str, Any]:
     return {"name": server.name, "sample_ps": server.sample_ps}
 
 
-def _rate(sample_ps: int) -> float | None:
-    return 1e12 / sample_ps if sample_ps else None
+def _rate(report: Report, sample_ps: int) -> float | None:
+    return report.replicas * 1e12 / sample_ps if sample_ps else None

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ...kernels.codec import Inceptionn
 from ..config import about_data, blaming, load_config
 from ..data.load import describe
 from ..errors import InputError
@@ -105,15 +106,22 @@ def _print(run: _Run) -> None:
     for epoch, end_ps in enumerate(simulation.epoch_ends_ps, 1):
         print(f"epoch {epoch}: virtual time {time_and_ps(end_ps)}")
     rate = _images_per_s(run)
-    print(f"{rate:.1f} images/s; a sample enters every {format_time_ps(plan.timing.interval_ps)}")
+    entry_ps = round(run.report.period_ps) if config.schedule == "fpdeep" else plan.timing.interval_ps
+    where = "" if run.report.replicas == 1 else " each replica"
+    print(f"{rate:.1f} images/s; a sample enters{where} every {format_time_ps(entry_ps)}")
     print(f"{3600 * rate / samples:.4g} epochs an hour of {samples} images, with filling and draining")
     if simulation.exchange_ps:
         step = simulation.exchange_ps // (config.epochs * len(step_sizes(samples, config.batch)))
         print(
-            f"exchange of gradients: {format_time_ps(step)} after each mini-batch, on each device;"
+            f"exchange of gradients: {format_time_ps(step)} a mini-batch, the mean over devices;"
             f" {percent(simulation.exchange_share)} of the time"
             + ("" if config.schedule != "fpdeep" else ", while further samples are computed")
         )
+        if config.compress_ratio is None and isinstance(plan.data_parallel.codec, Inceptionn):
+            print(
+                f"{plan.data_parallel.codec} has no gradients here, and is taken to make nothing smaller;"
+                " `--compress-ratio` says what it does"
+            )
     if config.schedule == "fpdeep":
         shown = stale if len(stale) <= 16 else f"{stale[0]} on the first to {stale[-1]} on the last"
         print(f"of {config.batch} samples in a mini-batch, see old weights (on each device): {shown}")

@@ -17,7 +17,8 @@ from emuchain.emulator.data.load import load
 from emuchain.emulator.errors import InputError
 from emuchain.emulator.fleet import Fleet
 from emuchain.emulator.mapping.balancing import Loan, channel_bytes
-from emuchain.emulator.plan import Plan, make_plan
+from emuchain.emulator.plan import Plan, exchange_times, make_plan
+from emuchain.emulator.report import make_report
 from emuchain.emulator.simulate import simulate
 from emuchain.emulator.steady import find_steady
 from emuchain.emulator.timing import Timing
@@ -151,12 +152,13 @@ def test_a_codec_makes_gradients_smaller_and_time_shorter(small_cifar: Path) -> 
 
 
 def test_the_bytes_of_an_exchange_are_those_that_virtual_time_took(small_cifar: Path) -> None:
-    """A ratio that the codec really made, given to the simulator, gives nearly the trained run's time."""
+    """A ratio that the codec made, given to the simulator, gives the trained run's time; truncation's is known."""
     flags = {"schedule": "data-parallel-ring", "devices": 4, "cluster": "titan-xp-10gbe", "compress": "truncate:16"}
     plan = plan_of(**flags)
     assert trained(plan, small_cifar)[1][-1].exchanged.traffic.ratio == 2
-    simulated = simulate(plan_of(**flags, compress_ratio=2.0), SAMPLES).epoch_ends_ps
-    assert list(simulated) == [result.virtual_time_ps for result in trained(plan, small_cifar)[1]]
+    ends = [result.virtual_time_ps for result in trained(plan, small_cifar)[1]]
+    for same in (plan, plan_of(**flags, compress_ratio=2.0)):
+        assert list(simulate(same, SAMPLES).epoch_ends_ps) == ends
 
 
 def test_weights_that_are_cut_off_stay_cut_off(small_cifar: Path) -> None:
@@ -229,6 +231,23 @@ def test_path_6_goes_through_the_codec(small: str, small_cifar: Path) -> None:
     assert compressed[-1].virtual_time_ps <= whole[-1].virtual_time_ps
 
 
+@pytest.mark.parametrize("flags", [FLEETS[5], FLEETS[6], {**FLEETS[5], "groups": 2}], ids=str)
+def test_where_exchange_is_slowest_it_sets_the_rate(flags: Flags) -> None:
+    """A device's exchanges come one after another: so many mini-batches take as many exchanges, and little more."""
+    steps = 40
+    plan = plan_of(**{**flags, "cluster": "titan-xp-10gbe"}, batch=6, epochs=1)
+    slowest = max(exchange_times(plan.timing, plan.data_parallel))
+    assert slowest > 2 * plan.batch * plan.timing.interval_ps  # or the chain would set the rate
+    ended_ps = simulate(plan, 6 * steps).epoch_ends_ps[0]
+    assert steps * slowest <= ended_ps < (steps + 2) * slowest + plan.steady.fill_ps
+    report = make_report(plan)
+    assert report.period_ps == pytest.approx(slowest / plan.batch, rel=1e-6)
+    assert report.bottleneck.slowest.name.startswith("exchange of gradients on device")
+    assert simulate(plan, 6 * steps).exchange_share <= 1
+    stale = max(lag for lags in plan.steady.lags for lag in lags.forward)
+    assert stale <= 2 + plan.steady.fill_ps // slowest
+
+
 @pytest.mark.parametrize("flags", FLEETS, ids=str)
 def test_every_sample_has_one_replica(flags: Flags) -> None:
     of = plan_of(**flags).data_parallel
@@ -253,6 +272,7 @@ def test_every_sample_has_one_replica(flags: Flags) -> None:
         ({"compress": "inceptionn:3"}, "-127"),
         ({"compress_weights": "truncate:7"}, "16, 22"),
         ({"compress_ratio": 0.0}, "`compress_ratio` = 0.0"),
+        ({"compress_ratio": 8.0}, "`compress_ratio` = 8: there is no codec; add `compress`, such as inceptionn:-10"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_told_in_a_line(flags: Flags, said: str) -> None:
