@@ -24,7 +24,7 @@ and no two messages of a step share a direction of a link. The aggregator stands
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -34,6 +34,8 @@ from .network import Count, Network, later
 
 Times = NDArray[np.int64]
 Sizes = NDArray[np.int64]
+Made = Callable[[Sizes], Sizes]
+"""What a codec makes of messages, in bytes."""
 
 VALUE_BYTES = 4
 
@@ -97,23 +99,47 @@ def ring_ps(network: Network, ready_ps: Times, values: int, made_bytes: Sizes | 
     return times
 
 
+def ring_of_nodes_ps(
+    network: Network, ready_ps: Times, values: int, made_bytes: Sizes | None = None, spacing: int = 1
+) -> Times:
+    """As `ring_ps`, with nodes in their own order; in a chain the ring of them is folded."""
+    workers = len(ready_ps)
+    order = ring_places(workers) if network.topology == "chain" else np.arange(workers)
+    times = np.empty(workers, np.int64)
+    times[order] = ring_ps(network, ready_ps[order], values, made_bytes, spacing)
+    return times
+
+
 def aggregator_ps(
     network: Network, ready_ps: Times, values: int, made_bytes: Sizes | None = None, spacing: int = 1
 ) -> Times:
-    """When each worker has the new weights, in ps.
+    """When each worker has the new weights, and has passed them on, in ps.
 
     Gradients come in the workers' order, whenever they are ready: the sum's order is fixed. `made_bytes` (worker) is
     what the codec made of them; weights are never compressed.
     """
+    return aggregator_ends_ps(network, ready_ps, values, made_bytes, spacing)[0]
+
+
+def aggregator_ends_ps(
+    network: Network,
+    ready_ps: Times,
+    values: int,
+    made_bytes: Sizes | None = None,
+    spacing: int = 1,
+    free_ps: int = 0,
+) -> tuple[Times, int]:
+    """As `aggregator_ps`, and when the aggregator is through, which is free from `free_ps` on."""
     workers, message_bytes = len(ready_ps), VALUE_BYTES * values
-    time_ps = 0
+    time_ps = free_ps
     for worker, worker_ready_ps in enumerate(ready_ps.tolist()):
         latency_ps = network.hops(spacing * worker, spacing * workers) * network.latency_ps
         made = None if made_bytes is None else int(made_bytes[worker])
         time_ps = later(time_ps, worker_ready_ps + latency_ps) + network.transfer_ps(message_bytes, made)
         time_ps += network.sum_ps(message_bytes) if worker else 0
     nodes = np.array([time_ps, *ready_ps[::-1]], np.int64)  # the aggregator, the worker beside it, and so on
-    return broadcast_ps(network, nodes, message_bytes, spacing=spacing)[:0:-1]
+    ends = broadcast_ps(network, nodes, message_bytes, spacing=spacing)
+    return ends[:0:-1], int(ends[0])
 
 
 def broadcast_rounds(nodes: int) -> Iterator[list[tuple[int, int]]]:
@@ -143,27 +169,38 @@ def broadcast_ps(
 
 
 def hierarchy_ps(
-    network: Network, ready_ps: Times, values: int, top: Literal["aggregator", "ring"], ratio: float | None = None
+    network: Network, ready_ps: Times, values: int, top: Literal["aggregator", "ring"], made: Made | None = None
 ) -> Times:
     """When each worker of `ready_ps` (groups, members) is done with an exchange in two levels (Fig. 1), in ps.
 
     The members of each group make their sum by a ring. Then the groups' first members send theirs to an aggregator, and
     get weights (Fig. 1 (b)), or make the sum of all by a ring of their own (Fig. 1 (c)). What they then have they pass
-    on in their group by a binomial tree. `ratio` is that of compression, of gradients alone.
+    on in their group by a binomial tree. `made` says what the codec makes of gradients, of which alone.
     """
+    return hierarchy_ends_ps(network, ready_ps, values, top, made)[0]
+
+
+def hierarchy_ends_ps(
+    network: Network,
+    ready_ps: Times,
+    values: int,
+    top: Literal["aggregator", "ring"],
+    made: Made | None = None,
+    free_ps: int = 0,
+) -> tuple[Times, int]:
+    """As `hierarchy_ps`, and when the aggregator is through, if there is one, which is free from `free_ps` on."""
     groups, members = ready_ps.shape
-    made = None if ratio is None else compressed_bytes(ring_messages(values, members), ratio)
-    times = np.array([ring_ps(network, group, values, made) for group in ready_ps])
-    leaders, gradient = times[:, 0], np.full(groups, VALUE_BYTES * values)
-    made_of_all = None
+    made_blocks = None if made is None else made(ring_messages(values, members))
+    times = np.array([ring_of_nodes_ps(network, group, values, made_blocks) for group in ready_ps])
+    leaders, gradient, made_of_all = times[:, 0], np.full(groups, VALUE_BYTES * values), None
     if top == "ring":
-        made = None if ratio is None else compressed_bytes(ring_messages(values, groups), ratio)
-        made_of_all = None if ratio is None else int(compressed_bytes(gradient, ratio)[0])
-        times[:, 0] = ring_ps(network, leaders, values, made, spacing=members)
+        made_blocks = None if made is None else made(ring_messages(values, groups))
+        made_of_all = None if made is None else int(made(gradient)[0])
+        times[:, 0] = ring_of_nodes_ps(network, leaders, values, made_blocks, spacing=members)
     else:
-        made = None if ratio is None else compressed_bytes(gradient, ratio)
-        times[:, 0] = aggregator_ps(network, leaders, values, made, spacing=members)
-    return np.array([broadcast_ps(network, group, VALUE_BYTES * values, made_of_all) for group in times])
+        made_gradients = None if made is None else made(gradient)
+        times[:, 0], free_ps = aggregator_ends_ps(network, leaders, values, made_gradients, members, free_ps)
+    return np.array([broadcast_ps(network, group, VALUE_BYTES * values, made_of_all) for group in times]), free_ps
 
 
 def compressed_bytes(message_bytes: Sizes, ratio: float) -> Sizes:

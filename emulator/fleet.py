@@ -15,6 +15,7 @@ from ..comm.mpi import Receiver, Sender
 from ..comm.throttle import Gate
 from ..kernels.arena import Arena
 from .chain import Chain, MakeNumerics, Placement, Wiring, build
+from .meeting import Attendance, Meeting
 from .plan import Plan
 from .replicas import Exchange, Leg, Line, aggregator, parts
 
@@ -91,11 +92,21 @@ def build_fleet(
         chain = build(plan.timing, wiring, make)
         fleet.chains.append(chain)
         fleet.pumps.extend(chain.pumps)
-    if of.replicas > 1:
+    if of.replicas > 1 and make is None:
+        _meet(fleet, plan)
+    elif of.replicas > 1:
         for device in range(plan.devices):
             lines = _Lines(fleet, plan, placement, rank, comms[1], device, throttled)
-            _connect(fleet, plan, lines, with_data)
+            _connect(fleet, plan, lines)
     return fleet
+
+
+def _meet(fleet: Fleet, plan: Plan) -> None:
+    """Give all devices their exchange, which is worked out: all of them live here."""
+    for devices in zip(*(chain.devices for chain in fleet.chains), strict=True):
+        meeting = Meeting(plan.data_parallel, plan.cluster.network, devices[0].gradient_row.count)
+        for replica, device in enumerate(devices):
+            device.exchange = Attendance(meeting, replica)
 
 
 class _Lines:
@@ -170,14 +181,14 @@ class _Gated:
         self._gate.hold(parcel.transfer_ps * 1e-12, lambda: self._outlet.put(parcel))
 
 
-def _connect(fleet: Fleet, plan: Plan, lines: _Lines, with_data: bool) -> None:
+def _connect(fleet: Fleet, plan: Plan, lines: _Lines) -> None:
     """Give the devices of one number their exchange, and where it belongs their aggregator."""
     of, network = plan.data_parallel, plan.cluster.network
     for replica, chain in enumerate(fleet.chains):
         for device in chain.devices:
             if device.number == lines.device:
-                port = Port(network, of.codec, of.ratio)
+                port = Port(network, of.codec)
                 device.exchange = Exchange(of, port, parts(of, replica, port, lines))
     if of.exchange == "aggregator" and lines.host(of.aggregator) == lines.rank:
-        port = Port(network, of.codec, of.ratio)
-        fleet.aggregators.append(aggregator(of, port, lines.count, with_data, lines))
+        port = Port(network, of.codec)
+        fleet.aggregators.append(aggregator(of, port, lines.count, True, lines))

@@ -10,9 +10,10 @@ from .boards import Cluster
 from .device.gradients import GradientRow
 from .errors import InputError
 from .mapping import Mapping, partition
+from .meeting import exchange_ps
 from .network.layers import Network
 from .placement import place
-from .replicas import DataParallel, exchange_ps
+from .replicas import DataParallel
 from .schedule import Schedule, dry_run, fpdeep, sync
 from .sharing import share_out
 from .steady import Steady, find_steady

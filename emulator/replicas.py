@@ -28,8 +28,6 @@ from ..comm.exchange import (
     Ring,
 )
 from ..comm.exchange_time import broadcast_rounds, ring_places
-from ..comm.host import Mailbox, run
-from ..comm.network import Network
 from ..kernels.codec import Codec, NoCodec
 
 
@@ -37,7 +35,7 @@ from ..kernels.codec import Codec, NoCodec
 class DataParallel:
     """So many replicas in so many groups, how they exchange, and with which codec.
 
-    Without numbers the codec is taken to make 1/`ratio` of the bytes; without a ratio it is `Port`'s.
+    Where there is timing alone, the codec is taken to make 1/`ratio` of the bytes.
     """
 
     replicas: int = 1
@@ -177,28 +175,3 @@ class Exchange:
         self.spent_ps += done_ps - begin_ps
         self._done_ps = done_ps
         return done_ps
-
-
-def exchange_ps(of: DataParallel, network: Network, count: int) -> int:
-    """What an exchange of so many values takes where all replicas are ready at once: until the last is through.
-
-    It is carried out, without numbers.
-    """
-    here: dict[tuple[Leg, int, int], Mailbox] = {}
-
-    def lines(*ends: Any) -> Line:
-        mailbox = here.setdefault(ends, Mailbox())
-        return Line(mailbox, mailbox)
-
-    done = []
-
-    async def take_part(replica: int) -> None:
-        port = Port(network, of.codec, of.ratio)
-        exchange = Exchange(of, port, parts(of, replica, port, lines))
-        done.append(await exchange.total(Gradient(count, None), 0))
-
-    programs = [take_part(replica) for replica in range(of.replicas)]
-    if of.exchange == "aggregator":
-        programs.append(aggregator(of, Port(network, of.codec, of.ratio), count, False, lines).serve(1))
-    run(programs)
-    return max(done)

@@ -11,6 +11,7 @@ from .device.device import Epoch
 from .device.parameter import Sgd
 from .figures import Figures, count, figures
 from .fleet import build_fleet
+from .meeting import Attendance
 from .plan import Plan
 from .replicas import step_sizes
 
@@ -48,8 +49,9 @@ def simulate(plan: Plan, samples: int) -> Simulation:
             schedule = plan.schedule(own, micro_batch=plan.batch)
             epoch = Epoch(schedule.micro_batches, schedule.step_samples, np.zeros(0, np.int64), Sgd(0, 0, 0), totals)
             programs += chain.train(schedule.programs(range(plan.devices)), epoch)
-        run([*programs, *fleet.serve(len(totals))])
+        run(programs)
         ends.append(max(device.clock.updated_ps for device in devices))
     counts = [count(device, plan.timing) for device in fleet.chains[0].devices]
     found = figures(plan.timing, counts, plan.steady.in_flight, ends[-1])
-    return Simulation(tuple(ends), found, fleet.exchanged().spent_ps // plan.nodes)
+    spent_ps = sum(device.exchange.spent_ps for device in devices if isinstance(device.exchange, Attendance))
+    return Simulation(tuple(ends), found, spent_ps // plan.nodes)

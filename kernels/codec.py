@@ -92,8 +92,8 @@ class Truncation:
         """As `Codec`."""
         return truncation.decompress(buffer, count, self.bits)
 
-    def made_bytes(self, count: int) -> int:
-        """The bytes of so many values, whatever they are."""
+    def made_bytes(self, count: truncation.Count) -> truncation.Count:
+        """The bytes of so many values, whatever they are; of one buffer or of many."""
         return truncation.made_bytes(count, self.bits)
 
     def __str__(self) -> str:

@@ -7,10 +7,14 @@ n i + n - 1 of the buffer, its bytes being little-endian; unused bits of the las
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from .codec_error import Buffer, CodecError, is_integer, opened, values_of
+
+Count = TypeVar("Count", int, NDArray[np.int64])
 
 DROPPED = (16, 22, 24)
 _GROUP = 4  # values whose bits are whole bytes, and at most 64
@@ -59,8 +63,8 @@ def decompress(buffer: Buffer, count: int, bits: int) -> NDArray[np.float32]:
     return (words.reshape(-1)[:count].astype(np.uint32) << np.uint32(bits)).view(np.float32)
 
 
-def made_bytes(count: int, bits: int) -> int:
-    """The bytes of so many values of which so many bits are dropped."""
+def made_bytes(count: Count, bits: int) -> Count:
+    """The bytes of so many values of which so many bits are dropped; of one buffer or of many."""
     return -(-count * (32 - bits) // 8)
 
 

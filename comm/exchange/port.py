@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,14 +46,13 @@ class Traffic:
 class Port:
     """Sends and receives parcels; counts what the codec does.
 
-    Where there is timing alone, a codec is taken to make 1/`ratio` of the bytes. Truncation needs no such word; of
-    INCEPTIONN's codec it is taken that nothing gets smaller, for that is up to the values.
+    Without values, INCEPTIONN's codec is taken to make nothing smaller.
     """
 
-    def __init__(self, network: Network, codec: Codec, ratio: float | None = None) -> None:
+    def __init__(self, network: Network, codec: Codec) -> None:
         self.network = network
         self.traffic = Traffic()
-        self._codec, self._ratio = codec, ratio
+        self._codec = codec
 
     def parcel(self, gradient: Gradient, tos: int, copies: int = 1) -> Parcel:
         """A block as a message, ready at time 0, which goes to so many."""
@@ -73,8 +71,6 @@ class Port:
         return Parcel(0, self.network.transfer_ps(gradient.bytes, made_bytes), tos, payload)
 
     def _made_bytes(self, gradient: Gradient) -> int:
-        if self._ratio is not None:
-            return math.ceil(gradient.bytes / self._ratio)
         return self._codec.made_bytes(gradient.count) if isinstance(self._codec, Truncation) else gradient.bytes
 
     def _count(self, copies: int, value_bytes: int, made_bytes: int, widths: tuple[int, ...]) -> None:

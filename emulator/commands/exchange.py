@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -101,16 +102,17 @@ def row_of(network: Network, values: int, workers: int, ratio: float | None) -> 
 
     groups, ready = groups_of(workers), np.zeros(workers, np.int64)
     in_groups, gradients = ready.reshape(groups, -1), np.full(workers, VALUE_BYTES * values)
-    blocks_made = None if ratio is None else compressed_bytes(ring_messages(values, workers), ratio)
-    gradients_made = None if ratio is None else compressed_bytes(gradients, ratio)
+    made = None if ratio is None else functools.partial(compressed_bytes, ratio=ratio)
+    blocks_made = None if made is None else made(ring_messages(values, workers))
+    gradients_made = None if made is None else made(gradients)
     return Row(
         workers,
         groups,
         ratio,
         ring_ps=int(ring_ps(network, ready, values, blocks_made).max()),
         aggregator_ps=int(aggregator_ps(network, ready, values, gradients_made).max()),
-        rings_under_aggregator_ps=int(hierarchy_ps(network, in_groups, values, "aggregator", ratio).max()),
-        rings_of_rings_ps=int(hierarchy_ps(network, in_groups, values, "ring", ratio).max()),
+        rings_under_aggregator_ps=int(hierarchy_ps(network, in_groups, values, "aggregator", made).max()),
+        rings_of_rings_ps=int(hierarchy_ps(network, in_groups, values, "ring", made).max()),
     )
 
 

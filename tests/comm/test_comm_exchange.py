@@ -6,6 +6,7 @@ The exchange is carried out message by message by coroutines; `comm/exchange_tim
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emuchain.comm.exchange import COMPRESSIBLE_TOS, ORDINARY_TOS, Gradient, Parcel, ParcelFormat, Port, histogram
-from emuchain.comm.exchange_time import aggregator_ps, hierarchy_ps, ring_ps
 from emuchain.comm.host import Mailbox, run
 from emuchain.comm.network import Network
-from emuchain.emulator.replicas import DataParallel, Exchange, Leg, Line, aggregator, exchange_ps, parts
+from emuchain.emulator.meeting import Attendance, Meeting, exchange_ends_ps, exchange_ps
+from emuchain.emulator.replicas import DataParallel, Exchange, Leg, Line, aggregator, parts
 from emuchain.kernels.arena import Arena
 from emuchain.kernels.codec import Codec, Inceptionn, NoCodec, Truncation
 
@@ -29,37 +30,45 @@ networks = st.sampled_from([SWITCH, CHAIN, dataclasses.replace(SWITCH, blocking=
 
 @dataclasses.dataclass
 class Outcome:
-    """What all replicas have in the end, when they have it, and their ports."""
+    """What all replicas have in the end, when they have it in each turn, and their ports."""
 
     values: list[Any]
-    times: list[int]
+    turns: list[list[int]]
     ports: list[Port]
 
+    @property
+    def times(self) -> list[int]:
+        """In the first turn."""
+        return [times[0] for times in self.turns]
 
-def carried_out(of: DataParallel, network: Network, count: int, gradients: Any, ready_ps: Any = None) -> Outcome:
-    """An exchange among coroutines in this process."""
+
+def carried_out(
+    of: DataParallel, network: Network, count: int, gradients: Any, ready_ps: Sequence[Sequence[int]] = ()
+) -> Outcome:
+    """Exchanges among coroutines in this process; `ready_ps` says for each turn when the replicas are ready."""
     mailboxes: dict[tuple[Leg, int, int], Mailbox] = {}
 
     def lines(*ends: Any) -> Line:
         mailbox = mailboxes.setdefault(ends, Mailbox())
         return Line(mailbox, mailbox)
 
-    outcome = Outcome([None] * of.replicas, [0] * of.replicas, [])
+    turns = ready_ps or [[0] * of.replicas]
+    outcome = Outcome([None] * of.replicas, [[] for _ in range(of.replicas)], [])
 
     async def take_part(replica: int, exchange: Exchange) -> None:
         values = None if gradients is None else gradients[replica].copy()
-        start_ps = 0 if ready_ps is None else int(ready_ps[replica])
-        outcome.times[replica] = await exchange.total(Gradient(count, values), start_ps)
+        for starts_ps in turns:
+            outcome.turns[replica].append(await exchange.total(Gradient(count, values), starts_ps[replica]))
         outcome.values[replica] = values
 
     programs = []
     for replica in range(of.replicas):
-        port = Port(network, of.codec, of.ratio)
+        port = Port(network, of.codec)
         outcome.ports.append(port)
         programs.append(take_part(replica, Exchange(of, port, parts(of, replica, port, lines))))
     if of.exchange == "aggregator":
-        node = aggregator(of, Port(network, of.codec, of.ratio), count, gradients is not None, lines)
-        programs.append(node.serve(1))
+        node = aggregator(of, Port(network, of.codec), count, gradients is not None, lines)
+        programs.append(node.serve(len(turns)))
     run(programs)
     assert not any(mailboxes.values())
     return outcome
@@ -116,42 +125,50 @@ def test_on_a_chain_the_ring_is_folded() -> None:
     assert outcome.values[0].tobytes() == np.concatenate(expected).tobytes()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
-    replicas=st.integers(1, 9),
+    groups=st.integers(1, 4),
+    members=st.integers(1, 5),
     count=st.integers(1, 5000),
     network=networks,
     exchange=st.sampled_from(["ring", "aggregator"]),
+    codec=st.sampled_from([NoCodec(), Truncation(22), Inceptionn(-10)]),
     data=st.data(),
 )
 def test_messages_take_as_long_as_worked_out(
-    replicas: int, count: int, network: Network, exchange: Kind, data: st.DataObject
+    groups: int, members: int, count: int, network: Network, exchange: Kind, codec: Codec, data: st.DataObject
 ) -> None:
-    ready = np.array(data.draw(st.lists(st.integers(0, 10**8), min_size=replicas, max_size=replicas)), np.int64)
-    outcome = carried_out(DataParallel(replicas, exchange=exchange), network, count, None, ready)
-    if exchange == "aggregator":
-        assert outcome.times == aggregator_ps(network, ready, count).tolist()
-        return
-    order = [*range(0, replicas, 2), *reversed(range(1, replicas, 2))] if network.topology == "chain" else None
-    in_ring = ready if order is None else ready[order]
-    found = ring_ps(network, in_ring, count)
-    placed = found if order is None else found[np.argsort(order)]
-    assert outcome.times == placed.tolist()
+    of = DataParallel(groups * members, groups, exchange, codec)
+    ready = data.draw(st.lists(st.integers(0, 10**8), min_size=of.replicas, max_size=of.replicas))
+    outcome = carried_out(of, network, count, None, [ready])
+    assert outcome.times == exchange_ends_ps(of, network, count, np.array(ready))[0].tolist()
 
 
 @settings(max_examples=30, deadline=None)
 @given(
-    groups=st.integers(2, 4),
-    members=st.integers(1, 4),
-    count=st.integers(1, 3000),
+    replicas=st.integers(1, 6),
+    groups=st.integers(1, 3),
+    count=st.integers(1, 2000),
     network=networks,
-    top=st.sampled_from(["ring", "aggregator"]),
+    exchange=st.sampled_from(["ring", "aggregator"]),
+    data=st.data(),
 )
-def test_hierarchies_take_as_long_as_worked_out(
-    groups: int, members: int, count: int, network: Network, top: Kind
+def test_one_exchange_after_another_takes_as_long_as_worked_out(
+    replicas: int, groups: int, count: int, network: Network, exchange: Kind, data: st.DataObject
 ) -> None:
-    found = exchange_ps(DataParallel(groups * members, groups, top), network, count)
-    assert found == hierarchy_ps(network, np.zeros((groups, members), np.int64), count, top).max()
+    """Also where replicas are ready again before the last exchange is through."""
+    of = DataParallel(groups * replicas, groups, exchange)
+    turns = [[data.draw(st.integers(0, 10**7)) for _ in range(of.replicas)] for _ in range(3)]
+    meeting = Meeting(of, network, count)
+    found: list[list[int]] = [[] for _ in range(of.replicas)]
+
+    async def attend(replica: int) -> None:
+        attendance = Attendance(meeting, replica)
+        for ready in turns:
+            found[replica].append(await attendance.total(Gradient(count, None), ready[replica]))
+
+    run([attend(replica) for replica in range(of.replicas)])
+    assert found == carried_out(of, network, count, None, turns).turns
 
 
 @pytest.mark.parametrize("exchange", ["ring", "aggregator"])
@@ -218,7 +235,7 @@ def test_time_comes_from_the_bytes_that_the_codec_made() -> None:
     whole = carried_out(DataParallel(4), bare, 8000, zeros).times[0]
     assert whole == 6 * 8000 * 8000  # 2 (N - 1) blocks of 2,000 values, 8 ns a byte
     assert carried_out(DataParallel(4, codec=Inceptionn(-10)), bare, 8000, zeros).times[0] * 16 == whole
-    assert carried_out(DataParallel(4, codec=Inceptionn(-10), ratio=16), bare, 8000, None).times[0] * 16 == whole
+    assert exchange_ps(DataParallel(4, codec=Inceptionn(-10), ratio=16), bare, 8000) * 16 == whole
 
 
 def test_a_tos_decides_on_compression() -> None:

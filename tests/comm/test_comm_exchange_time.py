@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -234,7 +235,8 @@ def test_hierarchies_of_one_level(top: str) -> None:
 @pytest.mark.parametrize("top", ["ring", "aggregator"])
 def test_hierarchies_compress_gradients_alone(top: str) -> None:
     wire = dataclasses.replace(PLAIN, latency_ps=0, sum_ps_per_kbyte=0)
-    times = [hierarchy_ps(wire, np.zeros((4, 4), np.int64), 4000, top, ratio).max() for ratio in (None, 2)]  # type: ignore[arg-type]
+    half = functools.partial(compressed_bytes, ratio=2)
+    times = [hierarchy_ps(wire, np.zeros((4, 4), np.int64), 4000, top, made).max() for made in (None, half)]  # type: ignore[arg-type]
     # 16,000 bytes: group rings 1.5 n, then a ring of 1.5 n and 2 rounds, or 4 gradients in and 3 + 2 rounds of weights.
     n = 16_000 * BETA
     assert times[0] == {"ring": 5 * n, "aggregator": 10.5 * n}[top]
