@@ -89,7 +89,14 @@ def run_shell(commands: str, folder: Path, binaries: Path) -> subprocess.Complet
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/time-model.md", "docs/configuration.md", "docs/validation.md", "docs/validation-inceptionn.md"],
+    [
+        "README.md",
+        "docs/time-model.md",
+        "docs/configuration.md",
+        "docs/exchange.md",
+        "docs/validation.md",
+        "docs/validation-inceptionn.md",
+    ],
 )
 def test_commands_run_as_shown(mpiexec, tmp_path: Path, page: str) -> None:  # type: ignore[no-untyped-def]  # a fixture
     blocks = blocks_of(page)
