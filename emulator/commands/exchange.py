@@ -60,7 +60,9 @@ TIMES = tuple(field.name for field in dataclasses.fields(Row) if field.name.ends
 @click.argument("network")
 @click.option("--workers", type=Workers(), default="4,8,16,64,256,1024", show_default=True, metavar="N,N,...")
 @click.option("--cluster", default="titan-xp-10gbe", show_default=True, metavar="WORD", help="A name, or a TOML file.")
-@click.option("--ratio", type=float, default=8.0, show_default=True, help="Of compression, where it is used.")
+@click.option(
+    "--compress-ratio", "ratio", type=float, default=8.0, show_default=True, help="Of compression, where it is used."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float, as_json: bool) -> None:
     """How long workers take to exchange NETWORK's gradients: by a ring, an aggregator, and hierarchies.
@@ -72,7 +74,8 @@ def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float,
     from ..network.load import load_network
 
     if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
-        raise InputError(f"`--ratio` = {ratio:g}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits")
+        given = f"`--compress-ratio` = {ratio:g}"
+        raise InputError(f"{given}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits")
     found, boards = load_network(network), load_cluster(cluster)
     rows = [row_of(boards.network, found.parameters, count, each) for count in workers for each in (None, ratio)]
     if as_json:

@@ -43,7 +43,7 @@ def plain(tmp_path: Path) -> str:
 
 
 def test_json_has_the_closed_forms(plain: str) -> None:
-    said = json.loads(printed("lenet-mnist", "--workers", "2,6", "--cluster", plain, "--ratio", "4", "--json"))
+    said = json.loads(printed("lenet-mnist", "--workers", "2,6", "--cluster", plain, "--compress-ratio", "4", "--json"))
     n = said["gradient_bytes"]
     assert n == 4 * 61_706
     assert [(row["workers"], row["ratio"]) for row in said["exchanges"]] == [(2, None), (2, 4.0), (6, None), (6, 4.0)]
@@ -95,8 +95,8 @@ def test_bad_workers(workers: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["hdc", "--ratio", "0.5"], "`--ratio` = 0.5: must be from 1 to 16"),
-        (["hdc", "--ratio", "nan"], "`--ratio` = nan"),
+        (["hdc", "--compress-ratio", "0.5"], "`--compress-ratio` = 0.5: must be from 1 to 16"),
+        (["hdc", "--compress-ratio", "nan"], "`--compress-ratio` = nan"),
         (["hcd"], "did you mean `hdc`?"),
         (["hdc", "--cluster", "titan"], "known: "),
     ],
