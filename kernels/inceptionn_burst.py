@@ -63,13 +63,14 @@ def decompress(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> No
 
     `reached` is the bytes used, the bursts done, and where the last of these began; it is taken up and brought on.
     """
-    at, burst, last = reached[0], reached[1], reached[2]
+    # Where a burst begins is known when the one before is: from address to tags to length to address, nothing between.
+    at, burst, last = source + reached[0], reached[1], source + reached[2]
     place = out.ctypes.data
-    while burst < bursts and at < end:
+    while burst < bursts and at < source + end:
         last = at
-        at += _unpack(source + at, place + BURST * LANE_BYTES * burst)
+        at = _unpack(at, place + BURST * LANE_BYTES * burst)
         burst += 1
-    reached[0], reached[1], reached[2] = at, burst, last
+    reached[0], reached[1], reached[2] = at - source, burst, last - source
 
 
 @compiled
@@ -199,7 +200,7 @@ def _store_each(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload:
 
 @intrinsic
 def _unpack(context: Any, source: Any, out: Any) -> Any:
-    """Decompress a burst to eight floats, and return its length."""
+    """Decompress a burst to eight floats, and return where it ends."""
 
     def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
         return emit_unpack(builder, *values)
@@ -208,28 +209,28 @@ def _unpack(context: Any, source: Any, out: Any) -> Any:
 
 
 def emit_unpack(builder: ir.IRBuilder, source: ir.Value, out: ir.Value) -> ir.Value:
-    """Emit what decompresses a burst at one address to eight floats at another, and gives its length."""
+    """Emit what decompresses a burst at one address to eight floats at another, and gives where it ends."""
     lanes, kept, end = (_load_each if _SHUFFLE is None else _load_halves)(builder, source)
     fraction = builder.sitofp(builder.and_(lanes, _all(_FRACTION)), vector(BURST))
     size = builder.bitcast(builder.fmul(fraction, _floats(STEP)), _LANES)
     sign = builder.shl(builder.and_(lanes, _all(_SIGN)), _all(16))
     _store(builder, builder.select(kept, lanes, builder.or_(sign, size)), out)
-    return builder.sub(end, source)
+    return end
 
 
 def _load_halves(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """The lanes, the mask of those that are kept in 32 bits, and where the payloads end."""
-    fours, orders, payload = [], [], builder.add(source, _index(TAG_BYTES))
-    for half in range(2):
+    fours, orders, payload, end = [], [], builder.add(source, _index(TAG_BYTES)), source
+    for half, lengths in enumerate((LENGTHS + TAG_BYTES, LENGTHS)):
         part = builder.zext(_load(builder, builder.add(source, _index(half)), _BYTE), INDEX)
         order = _row(builder, UNPACKED, part)
         four = _shuffled(builder, _load(builder, payload, _BYTES), order)
         fours.append(builder.bitcast(four, ir.VectorType(INT, _HALF)))
         orders.append(builder.bitcast(order, ir.VectorType(INT, _HALF)))
-        payload = builder.add(payload, _entry(builder, LENGTHS, part))
+        payload = end = builder.add(end, _entry(builder, lengths, part))
     lanes, order = (shuffle(builder, low, high, [*range(BURST)]) for low, high in (fours, orders))
     # No place is negative, and a byte that comes from nowhere is: a lane with an uppermost byte holds all its bits.
-    return lanes, builder.icmp_signed(">=", order, _all(0)), payload
+    return lanes, builder.icmp_signed(">=", order, _all(0)), end
 
 
 def _load_each(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:

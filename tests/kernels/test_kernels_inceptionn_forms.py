@@ -137,7 +137,7 @@ def test_arm_has_one_instruction_for_it(monkeypatch: pytest.MonkeyPatch) -> None
         function = ir.Function(module, ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * count), name)
         builder = ir.IRBuilder(function.append_basic_block())
         arguments = list(function.args)
-        length = burst.emit_unpack(builder, *arguments) if count == 2 else burst.emit_pack(builder, is_wide, *arguments)
-        builder.ret(length)
+        end = burst.emit_unpack(builder, *arguments) if count == 2 else burst.emit_pack(builder, is_wide, *arguments)
+        builder.ret(end)
     machine = binding.Target.from_triple(triple).create_target_machine(features="+neon", opt=2)
     assert machine.emit_assembly(binding.parse_assembly(str(module))).count("\ttbl\t") == 4
