@@ -125,8 +125,8 @@ def draw_gradients(path: pathlib.Path) -> None:
 
 def draw_codecs(path: pathlib.Path) -> None:
     """Fig. 14 (b): accuracy after equally many epochs."""
-    bars = {codec: [training.accuracy(name, codec) for name in training.TRAINED] for codec in _CODECS}
-    _bars(path, [training.STAND_INS[name] for name in training.TRAINED], bars, "test accuracy / %")
+    bars = {codec: [training.accuracy(name, codec) for name in training.CUT] for codec in _CODECS}
+    _bars(path, [training.STAND_INS[name] for name in training.CUT], bars, "test accuracy / %")
 
 
 def draw_ratios(path: pathlib.Path) -> None:
