@@ -7,7 +7,9 @@ on, it stops all others. Whoever waits here sleeps, for ranks may outnumber core
 
 from __future__ import annotations
 
+import faulthandler
 import math
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -209,8 +211,21 @@ class MpiRanks:
         self._pending = before
 
     def leave_together(self) -> None:
-        """Wait until all ranks leave, or for some seconds: launchers kill whoever is left when the first one ends."""
-        _nap_until(self._side.Ibarrier().Test, _STOP_TIMEOUT_S)
+        """Wait until all ranks leave, or for some seconds; then leave MPI, if they do.
+
+        When a rank ends that has not left MPI, launchers kill the others, and tell of that in place of their status.
+        MPI takes no notice of messages that nobody will take any more. Should it wait for them all the same, this
+        process ends after some seconds, with status 1.
+        """
+        from mpi4py import MPI
+
+        if not _nap_until(self._side.Ibarrier().Test, _STOP_TIMEOUT_S):
+            return
+        with open(os.devnull, "w") as nowhere:
+            # MPI_Finalize keeps Python's lock; this watch needs none.
+            faulthandler.dump_traceback_later(_STOP_TIMEOUT_S, exit=True, file=nowhere)
+            MPI.Finalize()
+            faulthandler.cancel_dump_traceback_later()
 
     def describe(self) -> str:
         """For the results file."""
@@ -251,8 +266,9 @@ class MpiRanks:
 Ranks = Alone | MpiRanks
 
 
-def _nap_until(done: Callable[[], bool], timeout_s: float = math.inf) -> None:
-    """Ask again and again, and sleep in between."""
+def _nap_until(done: Callable[[], bool], timeout_s: float = math.inf) -> bool:
+    """Ask again and again, and sleep in between; return whether it is done."""
     give_up_s = time.monotonic() + timeout_s
-    while not done() and time.monotonic() < give_up_s:
+    while not (is_done := done()) and time.monotonic() < give_up_s:
         time.sleep(_NAP_S)
+    return is_done
