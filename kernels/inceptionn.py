@@ -28,7 +28,7 @@ from .inceptionn_format import BURST, LONGEST, ONE, STEP, TAG_BYTES, TALLIES
 Rule = Literal["bound", "range"]
 LEAST_EXPONENT, EXPONENT_OF_ONE, MANTISSA_BITS = -127, 127, 23
 
-burst = Kernels("inceptionn_burst")
+burst, readers = Kernels("inceptionn_burst"), Kernels("inceptionn_readers")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +115,7 @@ def decompress(buffer: Buffer, count: int) -> NDArray[np.float32]:
     """
     data, bursts = _opened(buffer, count)
     out = np.empty(BURST * bursts, np.float32)
-    _read(burst.decompress, data, bursts, count, out)
+    _read(readers.decompress, data, bursts, count, out)
     return out[:count]
 
 

@@ -31,6 +31,8 @@ from .inceptionn_format import BURST, LANE_BYTES, LENGTHS, ONE, PACKED, SPREAD, 
 _BYTE, _HALF = ir.IntType(8), BURST // 2
 _LANES, _BYTES = ir.VectorType(INT, BURST), ir.VectorType(_BYTE, LANE_BYTES * _HALF)
 _SIGN, _FRACTION = 0x8000, 0x7FFF
+_LENGTHS_WITH_TAGS = LENGTHS + TAG_BYTES, LENGTHS
+"""For the first four payloads of a burst, and the tags of all; for the others."""
 _SHUFFLES = {"x86_64": "llvm.x86.ssse3.pshuf.b.128", "aarch64": "llvm.aarch64.neon.tbl1.v16i8"}
 
 
@@ -68,7 +70,7 @@ def decompress(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> No
     place = out.ctypes.data
     while burst < bursts and at < source + end:
         last = at
-        at = _unpack(at, place + BURST * LANE_BYTES * burst)
+        at = unpack(at, place + BURST * LANE_BYTES * burst)
         burst += 1
     reached[0], reached[1], reached[2] = at - source, burst, last - source
 
@@ -199,7 +201,20 @@ def _store_each(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload:
 
 
 @intrinsic
-def _unpack(context: Any, source: Any, out: Any) -> Any:
+def end_of(context: Any, source: Any) -> Any:
+    """Where the burst at an address ends."""
+
+    def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+        (end,) = values
+        for half, lengths in enumerate(_LENGTHS_WITH_TAGS):
+            end = builder.add(end, _entry(builder, lengths, _part(builder, values[0], half)))
+        return end
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def unpack(context: Any, source: Any, out: Any) -> Any:
     """Decompress a burst to eight floats, and return where it ends."""
 
     def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
@@ -221,8 +236,8 @@ def emit_unpack(builder: ir.IRBuilder, source: ir.Value, out: ir.Value) -> ir.Va
 def _load_halves(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """The lanes, the mask of those that are kept in 32 bits, and where the payloads end."""
     fours, orders, payload, end = [], [], builder.add(source, _index(TAG_BYTES)), source
-    for half, lengths in enumerate((LENGTHS + TAG_BYTES, LENGTHS)):
-        part = builder.zext(_load(builder, builder.add(source, _index(half)), _BYTE), INDEX)
+    for half, lengths in enumerate(_LENGTHS_WITH_TAGS):
+        part = _part(builder, source, half)
         order = _row(builder, UNPACKED, part)
         four = _shuffled(builder, _load(builder, payload, _BYTES), order)
         fours.append(builder.bitcast(four, ir.VectorType(INT, _HALF)))
@@ -247,6 +262,11 @@ def _load_each(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.Va
         kept = builder.insert_element(kept, builder.icmp_unsigned("==", tag, _index(3)), place)
         payload = builder.add(payload, _entry(builder, LENGTHS, tag))
     return lanes, kept, payload
+
+
+def _part(builder: ir.IRBuilder, source: ir.Value, half: int) -> ir.Value:
+    """The tags of four values of the burst at an address."""
+    return builder.zext(_load(builder, builder.add(source, _index(half)), _BYTE), INDEX)
 
 
 def _index(value: int) -> ir.Constant:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from emuchain.kernels.codec_error import CodecError
 from emuchain.kernels.inceptionn import compress, decompress, width_counts
+from emuchain.kernels.inceptionn_readers import LEAST_BYTES
 
 CASES = 100_000
 
@@ -22,10 +23,10 @@ CASES = 100_000
 class Cliff:
     """Memory that ends where none may be read."""
 
-    def __init__(self) -> None:
-        self.memory = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+    def __init__(self, pages: int = 1) -> None:
+        self.memory = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
         self.bytes = np.frombuffer(self.memory, np.uint8)
-        self.edge = mmap.PAGESIZE
+        self.edge = pages * mmap.PAGESIZE
         libc = ctypes.CDLL(None, use_errno=True)
         libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         beyond = self.bytes.ctypes.data + self.edge
@@ -88,6 +89,28 @@ def test_many(cliff: Cliff) -> None:
         except CodecError:
             pass
     assert CASES // 50 < taken < CASES // 2
+
+
+def test_long_ones() -> None:
+    """Such as four readers read at once: good ones that were cut or changed, and random bytes."""
+    cliff, chance = Cliff(pages=60), random.Random(8)
+    x = np.random.Generator(np.random.Philox(key=8)).laplace(0, 2.0**-10, 200_000).astype(np.float32)
+    good = compress(x, -10).tobytes()
+    assert 1.5 * LEAST_BYTES < len(good) < cliff.edge
+    taken = 0
+    for case in range(CASES // 100):
+        data = good
+        match case % 3:
+            case 0:
+                data = data[: chance.randrange(LEAST_BYTES, len(data) + 1)]
+            case 1:
+                place = chance.randrange(0, len(data))
+                data = data[:place] + bytes([data[place] ^ 1 << chance.randrange(0, 8)]) + data[place + 1 :]
+            case _:
+                data = chance.randbytes(chance.randrange(LEAST_BYTES, 2 * LEAST_BYTES))
+        count = x.size if case % 2 else chance.randrange(x.size // 2, 2 * x.size)
+        taken += tried(cliff.put(data), count)
+    assert CASES // 1000 < taken < CASES // 200
 
 
 @hypothesis.given(st.binary(max_size=200), st.integers(-2, 1700))
