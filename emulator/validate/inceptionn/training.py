@@ -86,7 +86,7 @@ def stages(name: str) -> list[list[int]]:
 
 
 def _shown(found: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.1f}" for name, value in found.items())
+    return ", ".join(f"{name} {round(value, 1) + 0:.1f}" for name, value in found.items())  # no -0.0
 
 
 def _table_3(name: str, exponent: int) -> Measured:
