@@ -78,16 +78,15 @@ def decompress(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> No
 @compiled
 def count_tags(source: Any, end: Any, bursts: Any, counts: Any, reached: Any) -> None:
     """As `decompress`, but count how often each byte of tags occurs."""
-    at, burst, last = reached[0], reached[1], reached[2]
-    while burst < bursts and at < end:
+    at, burst, last = source + reached[0], reached[1], source + reached[2]
+    while burst < bursts and at < source + end:
         last = at
-        tags = _tags_at(source + at)
-        low, high = tags & 255, tags >> 8
-        counts[low] += 1
-        counts[high] += 1
-        at += TAG_BYTES + LENGTHS[low] + LENGTHS[high]
+        tags = _tags_at(at)
+        counts[tags & 255] += 1
+        counts[tags >> 8] += 1
+        at = end_of(at)
         burst += 1
-    reached[0], reached[1], reached[2] = at, burst, last
+    reached[0], reached[1], reached[2] = at - source, burst, last - source
 
 
 @intrinsic

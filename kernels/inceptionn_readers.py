@@ -52,23 +52,23 @@ def by_four(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> None:
         done += 1
     at_1, count_1 = _count(at_1, begin_2, done)
     at_2, count_2 = _count(at_2, begin_3, done)
-    while at_0 < begin_1 and done < bursts:
-        last = at_0
-        at_0 = unpack(at_0, place + _OUT * done)
-        done += 1
     reached[0], reached[1], reached[2] = at_0 - source, done, last - source
-    before = done + count_1 + count_2
-    if at_0 != begin_1 or at_1 != begin_2 or at_2 != begin_3 or before >= bursts:
+    read_on(source, begin_1 - source, bursts, out, reached)
+    count_0 = reached[1]
+    before = count_0 + count_1 + count_2
+    if source + reached[0] != begin_1 or at_1 != begin_2 or at_2 != begin_3 or before >= bursts:
         return
 
-    out_1, out_2, out_3 = place + _OUT * done, place + _OUT * (done + count_1), place + _OUT * before
+    out_1, out_2, out_3 = place + _OUT * count_0, place + _OUT * (count_0 + count_1), place + _OUT * before
     at_1, at_2, at_3, step = begin_1, begin_2, begin_3, 0
     while step < min(count_1, count_2, bursts - before) and at_3 < source + end:
         last, to = at_3, _OUT * step
         at_1, at_2, at_3 = unpack(at_1, out_1 + to), unpack(at_2, out_2 + to), unpack(at_3, out_3 + to)
         step += 1
-    _finish(at_1, out_1, step, count_1)
-    _finish(at_2, out_2, step, count_2)
+    reached[0], reached[1] = at_1 - source, count_0 + step
+    read_on(source, begin_2 - source, bursts, out, reached)
+    reached[0], reached[1] = at_2 - source, count_0 + count_1 + step
+    read_on(source, begin_3 - source, bursts, out, reached)
     reached[0], reached[1], reached[2] = at_3 - source, before + step, last - source
 
 
@@ -89,9 +89,3 @@ def _count(at: Any, end: Any, count: Any) -> Any:
         at = end_of(at)
         count += 1
     return at, count
-
-
-@compiled
-def _finish(at: Any, place: Any, done: Any, count: Any) -> None:
-    for burst in range(done, count):
-        at = unpack(at, place + _OUT * burst)
