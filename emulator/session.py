@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import traceback
@@ -103,6 +102,8 @@ def _leave(ranks: Ranks, status: int) -> NoReturn:
 
     It is in C's `exit` that MPICH tells its launcher that this rank has left MPI.
     """
+    import ctypes  # here, where a run has failed, and not at each start
+
     sys.stdout.flush()
     sys.stderr.flush()
     ranks.leave_together()
