@@ -44,6 +44,11 @@ def cliff() -> Cliff:
     return Cliff()
 
 
+def one_bit_changed(data: bytes, chance: random.Random) -> bytes:
+    place = chance.randrange(0, len(data))
+    return data[:place] + bytes([data[place] ^ 1 << chance.randrange(0, 8)]) + data[place + 1 :]
+
+
 def tried(buffer: NDArray[np.uint8], count: int) -> bool:
     """Whether it was taken; if so, as many values came, and each burst's tags were counted."""
     try:
@@ -79,8 +84,7 @@ def test_many(cliff: Cliff) -> None:
             case 2:
                 data += chance.randbytes(chance.randrange(1, 40))
             case 3 if data:
-                place = chance.randrange(0, len(data))
-                data = data[:place] + bytes([data[place] ^ 1 << chance.randrange(0, 8)]) + data[place + 1 :]
+                data = one_bit_changed(data, chance)
             case _:
                 count = chance.randrange(-3, 2 * count + 20)
         buffer = cliff.put(data)
@@ -104,8 +108,7 @@ def test_long_ones() -> None:
             case 0:
                 data = data[: chance.randrange(LEAST_BYTES, len(data) + 1)]
             case 1:
-                place = chance.randrange(0, len(data))
-                data = data[:place] + bytes([data[place] ^ 1 << chance.randrange(0, 8)]) + data[place + 1 :]
+                data = one_bit_changed(data, chance)
             case _:
                 data = chance.randbytes(chance.randrange(LEAST_BYTES, 2 * LEAST_BYTES))
         count = x.size if case % 2 else chance.randrange(x.size // 2, 2 * x.size)
