@@ -53,12 +53,17 @@ class Plan:
         """A replica's samples in a mini-batch."""
         return self.config.batch // self.data_parallel.replicas
 
+    @property
+    def loans(self) -> set[tuple[int, int]]:
+        """Which devices use parameters that others store: (user, store)."""
+        return {(loan.user_device, loan.store_device) for loan in self.timing.loans}
+
     def schedule(self, samples: int, micro_batch: int | None = None) -> Schedule:
         """A replica's schedule of an epoch, of which it has so many samples."""
         batch = self.batch
         size = micro_batch or self.config.micro_batch
         if self.config.schedule == "fpdeep":
-            return fpdeep(list(self.steady.lags), samples, batch, size)
+            return fpdeep(list(self.steady.lags), samples, batch, size, self.loans)
         return sync(self.devices, samples, batch, size)
 
 
@@ -82,8 +87,7 @@ def make_plan(config: Config, ranks: int, cluster_changes: dict[str, object] | N
         timing, steady = _balanced(timing, steady, batch, data_parallel)
     plan = Plan(config, network, cluster, mapping, timing, steady, data_parallel)
     tail = (config.samples or 0) % config.batch // data_parallel.replicas
-    loans = {(loan.user_device, loan.store_device) for loan in timing.loans}
-    dry_run(plan.schedule(_DRY_RUN_STEPS * batch + tail), loans)
+    dry_run(plan.schedule(_DRY_RUN_STEPS * batch + tail), plan.loans)
     return plan
 
 

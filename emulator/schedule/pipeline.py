@@ -13,8 +13,9 @@ import collections
 import dataclasses
 import heapq
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from ..errors import InputError
 from .action import Action, Kind, MicroBatch, Schedule
 
 
@@ -46,12 +47,16 @@ def sync(devices: int, samples: int, batch: int, micro_batch: int) -> Schedule:
     return _pipeline("sync", [none] * devices, samples, batch, micro_batch)
 
 
-def fpdeep(lags: list[Lags], samples: int, batch: int, micro_batch: int) -> Schedule:
+def fpdeep(
+    lags: list[Lags], samples: int, batch: int, micro_batch: int, loans: Iterable[tuple[int, int]] = ()
+) -> Schedule:
     """FPDeep's continuous pipeline with slightly unaligned weights.
 
-    Where a device's version changes within a micro-batch, it does that one in portions.
+    Where a device's version changes within a micro-batch, it does that one in portions. `loans` says which devices use
+    parameters that others store: (user, store). A store's update needs its users' gradients, and a user's update the
+    new weights of its stores.
     """
-    return _pipeline("fpdeep", lags, samples, batch, micro_batch)
+    return _pipeline("fpdeep", lags, samples, batch, micro_batch, loans)
 
 
 def cut_samples(samples: int, batch: int, micro_batch: int) -> list[MicroBatch]:
@@ -64,11 +69,18 @@ def cut_samples(samples: int, batch: int, micro_batch: int) -> list[MicroBatch]:
     return found
 
 
-def _pipeline(name: str, lags: list[Lags], samples: int, batch: int, micro_batch: int) -> Schedule:
-    micro_batches = cut_samples(samples, batch, micro_batch)
+def _pipeline(
+    name: str,
+    lags: list[Lags],
+    samples: int,
+    batch: int,
+    micro_batch: int,
+    loans: Iterable[tuple[int, int]] = (),
+) -> Schedule:
+    micro_batches, loans = cut_samples(samples, batch, micro_batch), sorted(set(loans))
 
     def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
-        chain = _Chain(lags, micro_batches, samples)
+        chain = _Chain(lags, micro_batches, samples, loans)
         buffers: dict[int, collections.deque[Action]] = {device: collections.deque() for device in devices}
 
         def program(device: int) -> Iterator[Action]:
@@ -90,43 +102,84 @@ def _pipeline(name: str, lags: list[Lags], samples: int, batch: int, micro_batch
 class _Chain:
     """Devices that take turns: in each round, from left to right, every device does one action, if it can do any.
 
-    A device that could do nothing is asked again only after its neighbour's progress, so that making a schedule costs
-    as much as it has actions.
+    A device that could do nothing is asked again only after a neighbour's progress, so that making a schedule costs
+    as much as it has actions. Where all devices wait, the bound on samples in flight is too low for the staleness that
+    the virtual time asks for; then it grows.
     """
 
-    def __init__(self, lags: list[Lags], micro_batches: list[MicroBatch], samples: int) -> None:
-        self._samples = samples
+    def __init__(
+        self, lags: list[Lags], micro_batches: list[MicroBatch], samples: int, loans: list[tuple[int, int]]
+    ) -> None:
+        self._samples, self._micro_batches = samples, len(micro_batches)
         self._devices = [
             _Device(device_lags, micro_batches, in_flight=2 * (len(lags) - device) + 1)
             for device, device_lags in enumerate(lags)
         ]
+        self._stores: dict[int, list[int]] = collections.defaultdict(list)
+        self._users: dict[int, list[int]] = collections.defaultdict(list)
+        for user, store in loans:
+            self._stores[user].append(store)
+            self._users[store].append(user)
+        self._now = 0
         self._turns = [(0, number) for number in range(len(lags))]
         self._awake = set(self._turns)
 
     def next_action(self) -> tuple[int, Action] | None:
-        """Whose turn brings the next action, and the action; None if all is done."""
-        devices = self._devices
-        while self._turns:
+        """Whose turn brings the next action, and the action; None if all is done.
+
+        Raises:
+            InputError: weights and samples wait for one another.
+        """
+        while self._turns or self._runs_further_ahead():
             turn = heapq.heappop(self._turns)
             self._awake.remove(turn)
-            now, number = turn
-            device = devices[number]
-            f_here = devices[number - 1].f.samples if number else self._samples
-            b_here = devices[number + 1].b.samples if number + 1 < len(devices) else device.f.samples
-            action = device.next_action(f_here, b_here)
+            self._now, number = turn
+            action = self._action_of(number)
             if action is not None:
-                self._wake(now + 1, number)
+                self._wake(1, number)
                 if action.kind is Kind.FORWARD:
-                    self._wake(now, number + 1)
+                    self._wake(0, number + 1)
                 elif action.kind is Kind.BACKWARD:
-                    self._wake(now + 1, number - 1)
+                    self._wake(1, number - 1)
+                elif action.kind is Kind.GRADIENT:
+                    self._wake(1, *self._stores[number])
+                else:
+                    self._wake(1, *self._users[number])
                 return number, action
-        return None
+        stuck = next((number for number, device in enumerate(self._devices) if not device.is_done), None)
+        if stuck is None:
+            return None
+        raise InputError(
+            f"mini-batches are too short for {len(self._devices)} devices under schedule fpdeep: device {stuck} waits for"
+            f" version {self._devices[stuck].version + 1} of weights that wait for samples behind it; try a larger"
+            " `batch`, or schedule sync"
+        )
 
-    def _wake(self, when: int, number: int) -> None:
-        if 0 <= number < len(self._devices) and (when, number) not in self._awake:
-            self._awake.add((when, number))
-            heapq.heappush(self._turns, (when, number))
+    def _action_of(self, number: int) -> Action | None:
+        devices, device = self._devices, self._devices[number]
+        f_here = devices[number - 1].f.samples if number else self._samples
+        b_here = devices[number + 1].b.samples if number + 1 < len(devices) else device.f.samples
+        may_update = all(devices[store].version > device.version for store in self._stores[number]) and all(
+            devices[user].has_gradients_of(device.version) for user in self._users[number]
+        )
+        return device.next_action(f_here, b_here, may_update=may_update)
+
+    def _runs_further_ahead(self) -> bool:
+        """Let every device have one more micro-batch in flight; whether that can be of any use."""
+        waiting = [number for number, device in enumerate(self._devices) if not device.is_done]
+        if not waiting or self._devices[waiting[0]].in_flight > 3 * len(self._devices) + self._micro_batches:
+            return False
+        for number in waiting:
+            self._devices[number].in_flight += 1
+        self._wake(1, *waiting)
+        return True
+
+    def _wake(self, later: int, *numbers: int) -> None:
+        for number in numbers:
+            turn = self._now + later, number
+            if 0 <= number < len(self._devices) and turn not in self._awake:
+                self._awake.add(turn)
+                heapq.heappush(self._turns, turn)
 
 
 class _Progress:
@@ -186,7 +239,16 @@ class _Device:
         self.in_flight = in_flight
         self.w = self.version = 0
 
-    def next_action(self, f_here: int, b_here: int) -> Action | None:
+    @property
+    def is_done(self) -> bool:
+        """Whether all updates are made."""
+        return not self.micro_batches or self.version > self.micro_batches[-1].step
+
+    def has_gradients_of(self, step: int) -> bool:
+        """Whether all W of a step are done."""
+        return self.w == len(self.micro_batches) or self.micro_batches[self.w].step > step
+
+    def next_action(self, f_here: int, b_here: int, *, may_update: bool) -> Action | None:
         """The next action, where F and B of so many samples are done beside it; None if there is nothing to do yet."""
         through = self.w == len(self.micro_batches)
         step = len(self.micro_batches) if through else self.micro_batches[self.w].step
@@ -196,7 +258,7 @@ class _Device:
         step_done = self.w > 0 and self.micro_batches[self.w - 1].step == self.version and step > self.version
         f_due = self.f.version == self.version
         b_due = self.b.version == self.version
-        if step_done and not f_due and not b_due:
+        if step_done and not f_due and not b_due and may_update:
             self.version += 1
             return Action(Kind.UPDATE, self.version)
         if b_due and self.b.samples < min(b_here, self.f.samples):

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from emuchain.emulator.config import load_config
 from emuchain.emulator.errors import InputError
+from emuchain.emulator.plan import make_plan
 from emuchain.emulator.schedule import (
     Action,
     Kind,
@@ -184,6 +186,20 @@ def test_text_round_trip(schedule: Schedule) -> None:
 def test_a_parsed_schedule_can_be_run_twice(schedule: Schedule) -> None:
     found = parse(to_text(schedule))
     assert actions_of(found) == actions_of(found)
+
+
+@pytest.mark.parametrize("micro_batch", [1, 3, 4])
+def test_balanced_parameters_under_a_continuous_schedule(micro_batch: int) -> None:
+    """Staleness exceeds a mini-batch here, and updates of some devices wait for those of others."""
+    keys = {"network": "vgg16-cifar", "devices": 24, "batch": 16, "micro_batch": micro_batch}
+    plan = make_plan(load_config(None, keys), 1)  # which dry-runs the schedule
+    assert len(plan.loans) > 8
+    dry_run(plan.schedule(165), plan.loans)
+
+
+def test_mini_batches_that_are_too_short() -> None:
+    with pytest.raises(InputError, match=r"^mini-batches are too short for 30 devices .* larger `batch`"):
+        make_plan(load_config(None, {"network": "vgg19-cifar", "devices": 30, "batch": 8}), 1)
 
 
 GOLDEN_SCHEDULES: dict[str, Callable[[], Schedule]] = {
