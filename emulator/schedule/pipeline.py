@@ -150,8 +150,8 @@ class _Chain:
         if stuck is None:
             return None
         raise InputError(
-            f"mini-batches are too short for {len(self._devices)} devices under schedule fpdeep: device {stuck} waits for"
-            f" version {self._devices[stuck].version + 1} of weights that wait for samples behind it; try a larger"
+            f"mini-batches are too short for {len(self._devices)} devices under schedule fpdeep: device {stuck} waits"
+            f" for version {self._devices[stuck].version + 1} of weights that wait for samples behind it; try a larger"
             " `batch`, or schedule sync"
         )
 
