@@ -74,8 +74,8 @@ class Config(Model):
         "none", description="wall: enforce the links' bandwidth and latency in real time"
     )
     out: str | None = pydantic.Field(None, description="the HDF5 file of the results")
-    progress: Literal["auto", "bar", "plain", "none"] = pydantic.Field(
-        "auto", description="a live bar on a terminal, plain lines elsewhere"
+    progress: Literal["auto", "bar", "plain", "steps", "none"] = pydantic.Field(
+        "auto", description="auto: a live bar on a terminal, plain lines elsewhere; steps: a line for each mini-batch"
     )
 
     @pydantic.field_validator("compress", "compress_weights")

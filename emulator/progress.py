@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 # The columns that the words beside a bar take, and the bar's own; on a narrow terminal the bar is what gives way.
 _WORDS_WIDTH, _SHORTEST_BAR, _LONGEST_BAR = 82, 4, 40
 
-ProgressMode = Literal["auto", "bar", "plain", "none"]
+_INTERVAL_S = 10.0
+
+ProgressMode = Literal["auto", "bar", "plain", "steps", "none"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class PlainProgress(Progress):
     """Lines for files and pipes: one about every `interval` seconds, and one for each epoch."""
 
     def __init__(
-        self, stream: TextIO | None = None, interval: float = 10.0, clock: Callable[[], float] = time.monotonic
+        self, stream: TextIO | None = None, interval: float = _INTERVAL_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._stream = sys.stdout if stream is None else stream
         self._interval = interval
@@ -188,7 +190,7 @@ def make_progress(mode: ProgressMode, rank: int = 0) -> Progress:
         return SilentProgress()
     if mode == "bar" or (mode == "auto" and is_terminal()):
         return LiveProgress()
-    return PlainProgress()
+    return PlainProgress(interval=0.0 if mode == "steps" else _INTERVAL_S)
 
 
 def _figures(loss: float | None, accuracy: float | None, virtual_time_ps: int) -> list[str]:

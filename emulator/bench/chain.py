@@ -1,11 +1,9 @@
 """`bench chain`: the whole emulated chain against plain PyTorch training, on the same cores.
 
 Ours is `mpiexec -n RANKS emuchain train ...`, as users run it; PyTorch's is `torch_training`, with a thread for each
-core. They take turns, PyTorch first; a ratio is that of two turns side by side. Each one's first turn, with its start,
-is not counted. Memory is looked at in that first turn and in one more at the end, outside all timing.
-
-Ours prints a line at the first mini-batch that is done ten seconds or more after the last line, as the clock on the
-wall goes. So when PyTorch has had its turn of about five seconds, ours ends after the other five.
+core. They take turns, PyTorch first: at least five mini-batches and five seconds, after one mini-batch that does not
+count. A ratio is that of two turns side by side. Each one's first turn, with its start, is not counted. Memory is looked
+at in that first turn and in one more at the end, outside all timing.
 """
 
 from __future__ import annotations
@@ -69,7 +67,6 @@ class _Entry:
     name: str
     command: list[str]
     threads: int
-    turn_s: float
 
 
 def ours_command(setting: Setting) -> list[str]:
@@ -91,7 +88,7 @@ def ours_command(setting: Setting) -> list[str]:
         "learning-rate": LEARNING_RATE,
         "momentum": MOMENTUM,
         "weight-decay": WEIGHT_DECAY,
-        "progress": "plain",
+        "progress": "steps",
     }
     train = [sys.executable, "-m", "emuchain", "train", *(f"--{key}={value}" for key, value in flags.items())]
     return train if setting.ranks == 1 else [find_mpiexec(), "-n", str(setting.ranks), *train]
@@ -120,14 +117,14 @@ def torch_command(setting: Setting) -> list[str]:
 
 
 def compare(setting: Setting, with_torch: bool) -> Comparison:
-    """Run both, by turns; PyTorch's last TURN_S or a little longer.
+    """Run both, by turns of TURN_S or a little longer.
 
     Raises:
         InputError: the network cannot be trained on `shapes`, there is no mpiexec, or a run ended by itself.
     """
     _check_network(setting.network)
-    ours = _Entry("the chain", ours_command(setting), threads=1, turn_s=0.0)
-    torch = _Entry("PyTorch", torch_command(setting), setting.threads, TURN_S)
+    ours = _Entry("the chain", ours_command(setting), threads=1)
+    torch = _Entry("PyTorch", torch_command(setting), setting.threads)
     with _ended_in_order():
         subprocess.run([sys.executable, "-m", "emuchain.kernels.warm"], check=True)  # so that no turn holds compiling
         sides = _take_turns([torch, ours] if with_torch else [ours], setting.runs)
@@ -149,10 +146,10 @@ def _take_turns(entries: list[_Entry], rounds: int) -> list[Side]:
         runs = []
         for entry in entries:
             runs.append(stack.enter_context(Run(entry.name, entry.command, _environment(entry.threads))))
-            runs[-1].turn(entry.turn_s, look_at_memory=True)
-        turns = [[run.turn(entry.turn_s) for run, entry in zip(runs, entries, strict=True)] for _ in range(rounds)]
-        for run, entry in zip(runs, entries, strict=True):
-            run.turn(entry.turn_s, look_at_memory=True)
+            runs[-1].turn(TURN_S, look_at_memory=True)
+        turns = [[run.turn(TURN_S) for run in runs] for _ in range(rounds)]
+        for run in runs:
+            run.turn(TURN_S, look_at_memory=True)
     return [side(mine, run.peak_bytes) for mine, run in zip(zip(*turns, strict=True), runs, strict=True)]
 
 

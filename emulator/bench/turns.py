@@ -2,8 +2,9 @@
 
 Two runs on the same cores are compared by letting one go on while the other is stopped (SIGSTOP, SIGCONT), a few
 seconds each, again and again. So a slow moment of the machine hits both, each pays for its start once, and nothing in
-them has to know of it: all that is read is the line that a run prints when a mini-batch is done. A turn begins where
-such a line ended the one before, and ends with the next such line; so it holds whole mini-batches of a steady run.
+them has to know of it: all that is read is the line that a run prints when a mini-batch is done. After it goes on
+again a run is slow at first: its caches are cold, and its threads and ranks wake up one after another. So the first
+mini-batch of a turn is not counted; the counted ones are whole and several.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from .family import family, memory_bytes, tell
 _DONE = re.compile(r"(\d+)/\d+ samples")
 _LOOK_S = 0.1  # from one look at the memory to the next
 _END_S = 10.0
+UNCOUNTED, LEAST_COUNTED = 1, 5
+"""Mini-batches at the beginning of a turn, and after these."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,25 +79,30 @@ class Run:
         self.close()
 
     def turn(self, least_s: float, *, look_at_memory: bool = False) -> Turn:
-        """Go on until a mini-batch is done after at least `least_s`, then stop.
+        """Go on for one mini-batch, then for at least `least_s` and five mini-batches more, which count; then stop.
 
-        Looking at the memory costs time, so that a turn in which that is done is not for timing.
+        Looking at the memory costs time, so a turn in which that is done is not for timing.
 
         Raises:
             InputError: the run has ended.
         """
-        before = self._samples
-        started_s = time.perf_counter()
         tell(family(self._process.pid), signal.SIGCONT)
-        while True:
-            line = self._next_line(look_at_memory)
-            done = _DONE.search(line)
-            if done is not None:
-                self._samples = int(done[1])
-                if self._samples > before and time.perf_counter() - started_s >= least_s:
-                    break
+        for _ in range(UNCOUNTED):
+            before = self._mini_batch(look_at_memory)
+        started_s, counted, samples, seconds = time.perf_counter(), 0, before, 0.0
+        while counted < LEAST_COUNTED or seconds < least_s:
+            samples = self._mini_batch(look_at_memory)
+            counted, seconds = counted + 1, time.perf_counter() - started_s
         tell(family(self._process.pid), signal.SIGSTOP)
-        return Turn(self._samples - before, time.perf_counter() - started_s)
+        return Turn(samples - before, seconds)
+
+    def _mini_batch(self, look_at_memory: bool) -> int:
+        """Wait until a mini-batch is done; return the samples since the start."""
+        while True:
+            done = _DONE.search(self._next_line(look_at_memory))
+            if done is not None and int(done[1]) > self._samples:
+                self._samples = int(done[1])
+                return self._samples
 
     def close(self) -> None:
         """End all processes of the run."""

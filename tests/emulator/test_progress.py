@@ -215,6 +215,7 @@ def test_bar_can_be_closed_at_any_time(close_twice):
 def test_mode_chooses(monkeypatch):
     assert type(make_progress("none")) is SilentProgress
     assert type(make_progress("plain")) is PlainProgress
+    assert type(make_progress("steps")) is PlainProgress
     assert type(make_progress("bar")) is LiveProgress
     assert type(make_progress("bar", rank=1)) is SilentProgress
     for is_terminal, kind in ((True, LiveProgress), (False, PlainProgress)):
