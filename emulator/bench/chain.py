@@ -2,8 +2,8 @@
 
 Ours is `mpiexec -n RANKS emuchain train ...`, as users run it; PyTorch's is `torch_training`, with a thread for each
 core. They take turns, PyTorch first: at least five mini-batches and five seconds, after one mini-batch that does not
-count. A ratio is that of two turns side by side. Each one's first turn, with its start, is not counted. Memory is looked
-at in that first turn and in one more at the end, outside all timing.
+count. A ratio is that of two turns side by side. Each one's first turn, with its start, is not counted. Memory is
+looked at in that first turn and in one more at the end, outside all timing.
 """
 
 from __future__ import annotations
