@@ -1,5 +1,5 @@
 """`python -m emuchain` is `emuchain`."""
 
-from .emulator.cli import main
+from .emulator.commands.cli import main
 
 main()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.arena import ALIGNMENT, Arena
-from .clock import Times
+from .fifo import Times
 
 _HEADER_BYTES = 16  # the first sample's number and how many there are, both int64
 _TIME_BYTES = 8

@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from . import bias, conv, dropout, inceptionn, loss, lrn, pool, relu, sgd
-from .serve import serve
+from .conv import convolution as conv
+from .fifo import serve
+from .inceptionn import inceptionn
+from .layers import bias, dropout, loss, lrn, pool, relu, sgd
 
 
 def compile_all() -> None:

@@ -73,8 +73,9 @@ make_environment() {
 
 # Ahead of the tests, whose limits of time allow for no compilation. Compiled code of other sources is of no use any more.
 compile_kernels() {
-    local venv=$1 cache=${NUMBA_CACHE_DIR:-kernels/__pycache__} now
-    now=$(fingerprint "$venv" kernels/*.py)
+    local venv=$1 cache=${NUMBA_CACHE_DIR:-kernels/__pycache__} now sources
+    mapfile -t sources < <(find kernels -name '*.py' | sort)
+    now=$(fingerprint "$venv" "${sources[@]}")
     if [ "$(cat "$cache/emuchain-kernels" 2>/dev/null)" != "$now" ]; then
         say "compiling the kernels"
         mkdir -p "$cache"

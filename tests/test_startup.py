@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emuchain.emulator.commands.part import Gist
 from emuchain.emulator.data import shapes
+from emuchain.emulator.run.follower import Gist
 from emuchain.kernels import warm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,7 +41,7 @@ def one_line(stderr: str) -> str:
 
 MODULES = """
 import sys
-from emuchain.emulator.cli import main
+from emuchain.emulator.commands.cli import main
 try:
     main(sys.argv[1:])
 except SystemExit:
@@ -76,7 +76,7 @@ def report():
     Path(sys.argv[0], f"{launcher_rank()}.json").write_text(json.dumps(seen))
 atexit.register(report)
 sys.argv = sys.argv[1:]
-from emuchain.emulator.cli import main
+from emuchain.emulator.commands.cli import main
 main(sys.argv[1:])
 """
 
@@ -103,7 +103,7 @@ from pathlib import Path
 from emuchain.comm.join import launcher_rank
 atexit.register(lambda: Path(sys.argv[0], f"{launcher_rank()}.txt").write_text(" ".join(sys.modules)))
 sys.argv = sys.argv[1:]
-from emuchain.emulator.cli import main
+from emuchain.emulator.commands.cli import main
 main(sys.argv[1:])
 """
 
@@ -169,7 +169,7 @@ def load(say):
     raise ValueError("so it goes")
 if launcher_rank() == int(sys.argv[1]):
     kernels.load = load
-from emuchain.emulator.cli import main
+from emuchain.emulator.commands.cli import main
 main(sys.argv[2:])
 """
 
@@ -192,7 +192,7 @@ SERVE = """
 import sys
 import numpy as np
 from numba.core import event
-from emuchain.kernels.serve import serve
+from emuchain.kernels.fifo import serve
 with event.install_recorder("numba:compile") as recorder:
     done = serve(np.array([[0, 5], [7, 30]]), 10, 3)
 print(done.ravel().tolist(), len(recorder.buffer) > 0)

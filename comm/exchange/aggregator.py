@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..network import COMPRESSIBLE_TOS
+from ..interconnect import COMPRESSIBLE_TOS
 from .broadcast import Above, Broadcast, Outlet
 from .gradient import Gradient
-from .parcel import Parcel
-from .port import Port
+from .message import Parcel
+from .nic import Port
 
 
 class Report:

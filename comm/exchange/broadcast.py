@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 from ..host import Mailbox
 from .gradient import Gradient
-from .parcel import Parcel
-from .port import Port
+from .message import Parcel
+from .nic import Port
 
 
 class Outlet(Protocol):

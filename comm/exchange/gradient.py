@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from ..exchange_time import VALUE_BYTES
+from .time import VALUE_BYTES
 
 Values = NDArray[np.float32]
 

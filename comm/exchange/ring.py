@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..exchange_time import after_step, ring_steps, sent_block
 from ..host import Mailbox
-from ..network import COMPRESSIBLE_TOS
+from ..interconnect import COMPRESSIBLE_TOS
 from .broadcast import Outlet
 from .gradient import Gradient
-from .parcel import Parcel
-from .port import Port
+from .message import Parcel
+from .nic import Port
+from .time import after_step, ring_steps, sent_block
 
 
 class Ring:

@@ -1,1 +1,1 @@
-"""Benchmarks: how fast the kernels and the whole chain are on this machine, beside its peak and beside PyTorch."""
+"""Benchmarks: how fast kernels, chain, simulation and codec are here, beside their peers."""

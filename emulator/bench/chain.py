@@ -20,8 +20,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ..common.errors import InputError
 from ..data.shapes import CLASSES, N_TRAIN, SHAPE
-from ..errors import InputError
 from ..network.load import load_network
 from .stopwatch import median_ratio
 from .torch_training import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY

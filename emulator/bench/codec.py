@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.codec import Inceptionn
+from ...kernels.codec.codec import Inceptionn
 from .stopwatch import Pace, interleaved, median_ratio
 
 ZERO_SHARE = 0.85

@@ -7,7 +7,7 @@ import pathlib
 import re
 import signal
 
-from ..terminal import parse_status
+from ..report.terminal import parse_status
 
 _PSS = re.compile(r"^Pss:\s+(\d+) kB$", re.MULTILINE)
 

@@ -64,7 +64,7 @@ def measure(lists: Sequence[str], pace: Pace, torch: ModuleType | None) -> Itera
     Raises:
         ArithmeticError: ours and PyTorch do not compute the same.
     """
-    from ...kernels.peak import FLOP_OF_ROUND, multiply_add
+    from ...kernels.llvm.peak import FLOP_OF_ROUND, multiply_add
 
     def peak() -> None:
         multiply_add(_PEAK_ROUNDS)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.arena import Arena
-from ...kernels.conv import Convolution
+from ...kernels.conv.convolution import Convolution
 from .shapes import Shape
 
 Floats = NDArray[np.float32]

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..tables import percent, table
-from ..units import format_bytes
+from ..common.units import format_bytes
+from ..report.tables import percent, table
 from . import codec
 from .shapes import BAR_SHARE
 

@@ -13,11 +13,11 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from ..config import load_config
-from ..plan import make_plan
-from ..servers import engine_servers, link_servers
-from ..simulate import simulate
-from ..timing import Timing
+from ..config.config import load_config
+from ..plan.plan import make_plan
+from ..run.simulate import simulate
+from ..timing.bottleneck import engine_servers, link_servers
+from ..timing.timing import Timing
 
 BATCH = 64
 CASES = (

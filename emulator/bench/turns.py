@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import IO
 
-from ..errors import InputError
+from ..common.errors import InputError
 from .family import family, memory_bytes, tell
 
 _DONE = re.compile(r"(\d+)/\d+ samples")

@@ -1,1 +1,1 @@
-"""The edge between emuchain and people: one module for each command of `emuchain.emulator.cli`."""
+"""The command line: its frame, and a file for each command."""

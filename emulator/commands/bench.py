@@ -13,7 +13,7 @@ import click
 
 from ...comm.join import launcher_rank
 from ..bench.shapes import LISTS
-from ..errors import InputError
+from ..common.errors import InputError
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting

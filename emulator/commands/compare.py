@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import InputError
+from ..common.errors import InputError
 from .kernels import settle
 
 if TYPE_CHECKING:
-    from ..alternatives import Comparison, Outcome, Topology
-    from ..boards import Cluster
+    from ..cluster.board import Cluster
     from ..network.layers import Network
+    from ..studies.parallelism.comparison import Comparison
+    from ..studies.parallelism.outcome import Outcome
+    from ..studies.topology import Topology
 
 
 class Counts(click.ParamType):
@@ -74,13 +76,13 @@ def compare(
     how the methods rank.
     """
     settle()
-    from ..alternatives import Workload
-    from ..alternatives import compare as run
+    from ..studies.parallelism.comparison import compare as run
+    from ..studies.parallelism.workload import Workload
 
     found, boards = _load(network, cluster, layers)
     comparison = run(Workload(found, boards, batch), devices)
     if plot is not None:
-        from ..alternatives.pictures import draw_comparison
+        from ..studies.parallelism.pictures import draw_comparison
 
         draw_comparison(comparison, plot)
     if as_json:
@@ -114,8 +116,8 @@ def topology(
     The mapping is the same; a board divides its ports among its links.
     """
     settle()
-    from ..alternatives import Ports, chain_topology, direct_topology
-    from ..mapping import partition
+    from ..mapping.partition import partition
+    from ..studies.topology import Ports, chain_topology, direct_topology
 
     found, boards = _load(network, cluster, layers)
     having = Ports(ports, port_gbps)
@@ -123,7 +125,7 @@ def topology(
     pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
     title = f"{found.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
     if plot is not None:
-        from ..alternatives.pictures import draw_topologies
+        from ..studies.parallelism.pictures import draw_topologies
 
         draw_topologies(title, pairs, plot)
     if as_json:
@@ -135,9 +137,9 @@ def topology(
 
 
 def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Cluster]:
-    from ..alternatives import section
-    from ..cluster import load_cluster
+    from ..cluster.load import load_cluster
     from ..network.load import load_network
+    from ..studies.section import section
 
     found = load_network(network)
     if layers is not None:
@@ -149,8 +151,9 @@ def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Clus
 
 
 def _print_comparison(comparison: Comparison) -> None:
-    from ..alternatives import METRICS, Method, Metric
-    from ..tables import table
+    from ..report.tables import table
+    from ..studies.parallelism.comparison import METRICS, Metric
+    from ..studies.parallelism.methods import Method
 
     workload, outcomes = comparison.workload, comparison.outcomes
     print(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
@@ -182,7 +185,7 @@ def _print_comparison(comparison: Comparison) -> None:
 
 
 def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
-    from ..alternatives import Method
+    from ..studies.parallelism.methods import Method
 
     workload, common = comparison.workload, comparison.common_devices
 
@@ -222,7 +225,7 @@ def _outcome_as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]]) -> None:
-    from ..tables import table
+    from ..report.tables import table
 
     rows = []
     for one, two in pairs:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import InputError
+from ..common.errors import InputError
 from .kernels import settle
 
 if TYPE_CHECKING:
-    from ...comm.network import Network
+    from ...comm.interconnect import Network
 
 _MOST_WORKERS = 1024
 _MOST_RATIO = 16
@@ -70,7 +70,7 @@ def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float,
     From the model alone, for up to 1,024 workers; with and without compression in the NIC.
     """
     settle()
-    from ..cluster import load_cluster
+    from ..cluster.load import load_cluster
     from ..network.load import load_network
 
     if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
@@ -94,7 +94,7 @@ def row_of(network: Network, values: int, workers: int, ratio: float | None) -> 
     """Exchange times of so many values; all workers are ready at once."""
     import numpy as np
 
-    from ...comm.exchange_time import (
+    from ...comm.exchange.time import (
         VALUE_BYTES,
         aggregator_ps,
         compressed_bytes,
@@ -120,8 +120,8 @@ def row_of(network: Network, values: int, workers: int, ratio: float | None) -> 
 
 
 def _print(title: str, rows: Sequence[Row]) -> None:
-    from ..tables import table
-    from ..units import format_time_ps
+    from ..common.units import format_time_ps
+    from ..report.tables import table
 
     shown = [
         [

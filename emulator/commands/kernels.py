@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from ..errors import InputError
+from ..common.errors import InputError
 
 _FORM = "EMUCHAIN_KERNEL_FORM"
 
@@ -17,7 +17,7 @@ def settle() -> None:
     Raises:
         InputError: there is no place, or no such form.
     """
-    from ...kernels import store
+    from ...kernels.jit import store
 
     try:
         place = store.where()
@@ -34,7 +34,7 @@ def settle() -> None:
 
 def load(say: Callable[[str], None]) -> None:
     """Load all kernels; where they are not compiled yet, compile them, and say so."""
-    from ...kernels.compiled import announced
+    from ...kernels.jit.compiled import announced
     from ...kernels.warm import compile_all
 
     with announced(lambda: say("compiling kernels, once for this machine (about 20 s) ...")):

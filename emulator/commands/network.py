@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import pathlib
 
-from ..errors import InputError
+from ..common.errors import InputError
 from ..network.load import load_network, zoo
 from ..network.operator_graph import operator_graph
-from ..tables import layer_rows, table
+from ..report.tables import layer_rows, table
 
 
 def list_networks() -> None:

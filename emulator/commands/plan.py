@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..config import Config
-from ..layout import DeviceLayout, Layout, SliceLayout, lay_out
-from ..layout_json import layout_as_json
-from ..placement import place, smallest_cluster
-from ..plan import Plan, make_plan
-from ..tables import percent, table
-from ..units import format_bytes, format_time_ps
-from ..validation import validate
+from ..common.units import format_bytes, format_time_ps
+from ..config.config import Config
+from ..inputs.validation import validate
+from ..plan.layout import DeviceLayout, Layout, SliceLayout, lay_out
+from ..plan.placement import place, smallest_cluster
+from ..plan.plan import Plan, make_plan
+from ..report.layout_json import layout_as_json
+from ..report.tables import percent, table
 
 _MOST_LOANS_SHOWN = 20
 _SPELT = {
@@ -37,7 +37,7 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None) -> None
     if not layout.balancing.fits:
         smallest = smallest_cluster(plan.network, plan.cluster, plan.devices)
     if picture is not None:
-        from ..layout_picture import draw
+        from ..report.layout_picture import draw
 
         draw(layout, picture)
     if as_json:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from ..config import blaming, load_config
-from ..errors import InputError
-from ..plan import make_plan
-from ..schedule import dry_run, parse, to_text
+from ..common.errors import InputError
+from ..config.config import blaming, load_config
+from ..plan.plan import make_plan
+from ..schedule.dry_run import dry_run
+from ..schedule.text import parse, to_text
 
 
 def print_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> None:

@@ -6,9 +6,9 @@ import pathlib
 
 import numpy as np
 
-from ..results import Record, figures_of, read
-from ..tables import device_rows, exchange_rows, link_rows, percent, table
-from ..units import format_time_ps
+from ..common.units import format_time_ps
+from ..report.tables import device_rows, exchange_rows, link_rows, percent, table
+from ..run.results import Record, figures_of, read
 
 
 def show_results(file: str) -> None:

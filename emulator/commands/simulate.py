@@ -7,19 +7,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ...kernels.codec import Inceptionn
-from ..config import about_data, blaming, load_config
+from ...comm.exchange.groups import step_sizes
+from ...kernels.codec.codec import Inceptionn
+from ..common.errors import InputError
+from ..common.units import format_time_ps
+from ..config.config import about_data, blaming, load_config
 from ..data.load import describe
-from ..errors import InputError
-from ..figures import Figures
-from ..plan import Plan, check_data, fleet_line, make_plan
-from ..replicas import step_sizes
-from ..report import Report, make_report
-from ..simulate import Simulation, simulate
-from ..tables import device_rows, link_rows, percent, time_and_ps
-from ..units import format_time_ps
-from ..whatif import compare, parse_what_if
-from .report import (
+from ..plan.plan import Plan, check_data, fleet_line, make_plan
+from ..report.steady_state import Report, make_report
+from ..report.tables import device_rows, link_rows, percent, time_and_ps
+from ..report.text import (
     comparison_as_json,
     print_bottleneck,
     print_comparison,
@@ -27,6 +24,9 @@ from .report import (
     print_tables,
     report_as_json,
 )
+from ..run.simulate import Simulation, simulate
+from ..run.usage import Figures
+from ..studies.what_if import compare, parse_what_if
 
 
 @dataclasses.dataclass(frozen=True)

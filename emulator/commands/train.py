@@ -7,12 +7,15 @@ import pathlib
 from typing import Any
 
 from ...comm.ranks import Ranks
-from ..config import about_data, blaming, load_config
+from ..common.units import format_time_ps
+from ..config.config import about_data, blaming, load_config
 from ..data.dataset import Dataset
 from ..data.load import load
-from ..plan import Plan, check_data, fleet_line, make_plan
-from ..progress import EpochRow, Progress, make_progress
-from ..results import (
+from ..plan.plan import Plan, check_data, fleet_line, make_plan
+from ..report.progress import EpochRow, Progress, make_progress
+from ..report.tables import device_rows, exchange_rows, link_rows
+from ..run import follower as part
+from ..run.results import (
     Record,
     check_writable,
     config_attributes,
@@ -23,10 +26,7 @@ from ..results import (
     versions,
     write,
 )
-from ..tables import device_rows, exchange_rows, link_rows
-from ..train import EpochResult, StepResult, Weights, train
-from ..units import format_time_ps
-from . import part
+from ..run.train import EpochResult, StepResult, Weights, train
 from .kernels import load as load_kernels
 
 

@@ -14,7 +14,8 @@ import click
 from .kernels import settle
 
 if TYPE_CHECKING:
-    from ..validate import Claim, Result
+    from ..studies.validate.claim import Claim
+    from ..studies.validate.run import Result
 
 _WIDEST = 48
 
@@ -41,7 +42,7 @@ def validate(
     The exit status is 0 whatever the verdicts.
     """
     settle()
-    from ..validate import select
+    from ..studies.validate.run import select
 
     claims = select(paper, only)
     if pictures is not None:
@@ -58,16 +59,16 @@ def validate(
 
 def _draw(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
     if paper == "inceptionn":
-        from ..validate.inceptionn.pictures import draw_all as draw_inceptionn
+        from ..studies.validate.inceptionn.pictures import draw_all as draw_inceptionn
 
         return draw_inceptionn(folder)
-    from ..validate.fpdeep.pictures import draw_all as draw_fpdeep
+    from ..studies.validate.fpdeep.pictures import draw_all as draw_fpdeep
 
     return draw_fpdeep(folder, runs)
 
 
 def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
-    from ..validate import validate as run
+    from ..studies.validate.run import validate as run
 
     def named(claim: Claim | None) -> str:
         return claim.id if claim else ""
@@ -81,7 +82,7 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
 def _print_tables(paper: str, results: Sequence[Result]) -> None:
     from rich.markup import escape
 
-    from ..tables import table
+    from ..report.tables import table
 
     ran = [result for result in results if result.is_run]
     rows = [[escape(_cut(cell)) for cell in _cells(result)] for result in ran]

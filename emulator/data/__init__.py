@@ -1,1 +1,1 @@
-"""Data sets: CIFAR-10, MNIST, and a procedurally drawn one that needs no download."""
+"""What it is trained with: CIFAR-10, MNIST, and a procedurally drawn set that needs no download."""

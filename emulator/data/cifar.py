@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..common.errors import InputError
 from .dataset import Dataset
 from .files import file_size, read_file
 from .pickled import unpickle

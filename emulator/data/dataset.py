@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..common.errors import InputError
 
 _BLOCK = 4096  # images summed at once, so that the squares of a large set never stand in memory together
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
+from ..common.errors import InputError
 from .sources import COLLECTIONS, Collection, Source
 from .unpack import unpack
 

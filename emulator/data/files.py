@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..errors import InputError
+from ..common.errors import InputError
 
 _CHUNK = 1 << 22
 

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from ..errors import InputError
+from ..common.errors import InputError
 
 
 @click.command()

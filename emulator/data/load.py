@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import InputError
+from ..common.errors import InputError
 from . import cifar, mnist, shapes
 from .dataset import Dataset
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..common.errors import InputError
 from .files import read_file
 
 _OPERATIONS = """

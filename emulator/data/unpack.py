@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path
 
-from ..errors import InputError
+from ..common.errors import InputError
 
 _OPTIONAL = ("readme.html",)
 

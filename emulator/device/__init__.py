@@ -1,1 +1,1 @@
-"""One emulated FPGA: its program, its ports, and the numbers that it computes."""
+"""One emulated FPGA: the coroutine, its numerics, and its memories under FPDeep's names."""

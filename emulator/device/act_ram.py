@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.arena import Arena
-from ..schedule import Portion
+from ..schedule.action import Portion
 
 Maps = NDArray[Any]
 

@@ -21,11 +21,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.clock import Times
-from ...kernels.codec import Codec, NoCodec
-from ..mapping import DataPath, Lane, Slice
+from ...comm.fifo import Times
+from ...kernels.codec.codec import Codec, NoCodec
 from ..mapping.balancing import Loan, loans_of
-from ..schedule import MicroBatch, Portion
+from ..mapping.slices import Slice
+from ..mapping.traffic import DataPath, Lane
+from ..schedule.action import MicroBatch, Portion
 from .numerics import Numerics
 from .parameter import Parameter, Sgd
 from .ports import Ports

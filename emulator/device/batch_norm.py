@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import bias
 from ...kernels.arena import Arena
+from ...kernels.layers import bias
 from ..network.layers import BatchNorm
-from ..schedule import Portion
+from ..schedule.action import Portion
 from .act_ram import ActRam
 from .parameter import Parameter, Sgd
 from .sfu_units import Data, State, Training

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from ...comm.host import Mailbox
 from ...kernels.arena import Arena
-from ...kernels.codec import Codec, NoCodec
-from ..mapping import DataPath, Lane, Slice
+from ...kernels.codec.codec import Codec, NoCodec
 from ..mapping.balancing import Loan
+from ..mapping.slices import Slice
+from ..mapping.traffic import DataPath, Lane
 from ..network.layers import Layer, Tensor
-from ..schedule import Action, Kind, MicroBatch, Portion
-from ..timing import DeviceClock
+from ..schedule.action import Action, Kind, MicroBatch, Portion
+from ..timing.timing import DeviceClock
 from .act_ram import ActRam
 from .balanced import Balanced, Stored
 from .ends import Head, NoHead, NoImages, Source, Tally

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import loss
 from ...kernels.arena import Arena
+from ...kernels.layers import loss
 from ..data.dataset import Normalisation
-from ..schedule import Portion
+from ..schedule.action import Portion
 from .act_ram import ActRam
 
 Data = NDArray[np.float32]

@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.exchange import Gradient
-from ..mapping import VALUE_BYTES, Slice
+from ...comm.exchange.gradient import Gradient
 from ..mapping.balancing import Loan, channel_bytes, loans_of
+from ..mapping.slices import Slice
+from ..mapping.traffic import VALUE_BYTES
 from .numerics import Numerics
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.arena import Arena, aligned
-from ...kernels.conv import Convolution
-from ..mapping import Cut, Slice
-from ..schedule import Portion
+from ...kernels.conv.convolution import Convolution
+from ..mapping.slices import Cut, Slice
+from ..schedule.action import Portion
 from .act_ram import ActRam
 from .parameter import Parameter, Sgd
 from .sfu import Sfu

@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import sgd
 from ...kernels.arena import aligned
-from ...kernels.codec import Codec
+from ...kernels.codec.codec import Codec
+from ...kernels.layers import sgd
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,13 +12,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.clock import Server, Times
+from ...comm.fifo import Server, Times
 from ...comm.host import Mailbox
 from ...comm.message import Message, join, split
 from ...kernels.arena import Arena
-from ..mapping import DataPath, Lane
+from ..mapping.traffic import DataPath, Lane
 from ..network.layers import Tensor
-from ..schedule import Portion
+from ..schedule.action import Portion
 
 Maps = NDArray[np.float32] | None
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels import bias, relu
 from ...kernels.arena import Arena
+from ...kernels.layers import bias, relu
 from ..network.layers import Add, BatchNorm, Concat, Dropout, Layer, Lrn, Pool, Relu, SfuOperation, SfuStep
-from ..schedule import Portion
+from ..schedule.action import Portion
 from .act_ram import ActRam
 from .batch_norm import BatchNormUnit
 from .parameter import Parameter, Sgd

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import dropout, lrn, pool, relu
 from ...kernels.arena import Arena
+from ...kernels.layers import dropout, lrn, pool, relu
 from ..network.layers import Lrn, Pool, SfuStep
 
 Data = NDArray[np.float32]

@@ -19,7 +19,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..network.layers import Layer
-from .partition import Cut, Slice
+from .slices import Cut, Slice
 from .traffic import VALUE_BYTES, DataPath, Stream
 
 COPIES = 2

@@ -13,8 +13,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ..boards import Board, Cluster
-from ..errors import InputError
+from ..cluster.board import Board, Cluster
+from ..common.errors import InputError
 from ..network.layers import Layer
 from .slices import Cut, Mapping, Slice, cut_of
 

@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..boards import Board
+from ..cluster.board import Board
 from .row import Row, most_channels
 from .slices import imbalance
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..network.layers import BatchNorm, Layer
-from .partition import Cut, Slice
+from .slices import Cut, Slice
 from .traffic import VALUE_BYTES
 
 BANK_BYTES = 512 * 4

@@ -15,8 +15,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from ..boards import Board, Cluster
-from ..errors import InputError
+from ..cluster.board import Board, Cluster
+from ..common.errors import InputError
 from ..network.layers import Layer, Network
 from .coarse import coarse_shares
 from .engines import channel_demands

@@ -13,7 +13,7 @@ import enum
 from typing import NamedTuple
 
 from ..network.layers import Shape
-from .partition import Cut, Mapping
+from .slices import Cut, Mapping
 
 VALUE_BYTES = 4
 """Activations, errors and parameters are single-precision floats (FPDeep, Table 6)."""

@@ -1,1 +1,1 @@
-"""Networks: layers and tensors, their description, the operator graph, and import from ONNX."""
+"""What is trained: layers and tensors, their description as TOML or ONNX, and the zoo."""

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import pydantic
 
 from ...kernels.window import MOST_PLACES
-from ..validation import Model
+from ..inputs.validation import Model
 
 Positive = Annotated[int, pydantic.Field(ge=1)]
 Channels = Annotated[int, pydantic.Field(ge=1, le=1_000_000)]

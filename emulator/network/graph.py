@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from ..errors import InputError
+from ..common.errors import InputError
 from . import layers as resolved
 from .description import Add, Concat, Conv, Description, Fc, GlobalAveragePool, Operation, Pool, SfuNode, Softmax
 from .layers import Layer, Network, Pair, SfuStep, Shape, Tensor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from .. import shelf
-from ..validation import read_toml, validate
+from ..common import shipped as shelf
+from ..inputs.validation import read_toml, validate
 from .description import Description
 from .description_text import to_toml
 from .graph import resolve
@@ -16,7 +16,7 @@ ONNX = ".onnx"
 
 def zoo() -> list[str]:
     """The names of the networks that come with emuchain."""
-    return shelf.names("zoo")
+    return shelf.names("network/zoo")
 
 
 def load_network(name: str) -> Network:
@@ -25,9 +25,10 @@ def load_network(name: str) -> Network:
     Raises:
         InputError: no such name or file, or the description does not hold together.
     """
-    path = shelf.find("network", name, "zoo", (".toml", ONNX))
+    path = shelf.find("network", name, "network/zoo", (".toml", ONNX))
     if name.endswith(ONNX):
-        from .onnx_import import describe, read_onnx
+        from .onnx_import.file import read_onnx
+        from .onnx_import.operators import describe
 
         description = describe(read_onnx(path), path.stem)
         text = to_toml(description)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable, Iterator
 
-from ..errors import InputError
+from ..common.errors import InputError
 from .action import Action, Kind, Portion, Schedule
 
 _BEFORE = {Kind.BACKWARD: Kind.FORWARD, Kind.GRADIENT: Kind.BACKWARD}

@@ -15,7 +15,7 @@ import heapq
 import itertools
 from collections.abc import Collection, Iterable, Iterator
 
-from ..errors import InputError
+from ..common.errors import InputError
 from .action import Action, Kind, MicroBatch, Schedule
 
 

@@ -12,7 +12,7 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from ..errors import InputError
+from ..common.errors import InputError
 from .action import Action, Kind, MicroBatch, Schedule
 
 _HEAD = re.compile(r"schedule (\S+), ([1-9]\d{0,8}) devices?")

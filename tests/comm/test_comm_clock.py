@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm.clock import Server
+from emuchain.comm.fifo import Server
 
 TIMES = st.integers(0, 10**15)
 

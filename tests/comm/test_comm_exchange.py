@@ -14,13 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.comm.exchange import COMPRESSIBLE_TOS, ORDINARY_TOS, Gradient, Parcel, ParcelFormat, Port, histogram
+from emuchain.comm.exchange.gradient import Gradient
+from emuchain.comm.exchange.groups import DataParallel, Exchange, Leg, Line, aggregator, parts
+from emuchain.comm.exchange.histogram import histogram
+from emuchain.comm.exchange.message import Parcel, ParcelFormat
+from emuchain.comm.exchange.nic import ORDINARY_TOS, Port
+from emuchain.comm.exchange.timed import Attendance, Meeting, exchange_ends_ps, exchange_ps
 from emuchain.comm.host import Mailbox, run
-from emuchain.comm.network import Network
-from emuchain.emulator.meeting import Attendance, Meeting, exchange_ends_ps, exchange_ps
-from emuchain.emulator.replicas import DataParallel, Exchange, Leg, Line, aggregator, parts
+from emuchain.comm.interconnect import COMPRESSIBLE_TOS, Network
 from emuchain.kernels.arena import Arena
-from emuchain.kernels.codec import Codec, Inceptionn, NoCodec, Truncation
+from emuchain.kernels.codec.codec import Codec, Inceptionn, NoCodec, Truncation
 
 Kind = Literal["ring", "aggregator"]
 SWITCH = Network(10_000, 5_000_000, 1448, 90, 500_000, sum_ps_per_kbyte=120_000)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm.exchange_time import (
+from emuchain.comm.exchange.time import (
     after_step,
     aggregator_ps,
     block_sizes,
@@ -27,7 +27,7 @@ from emuchain.comm.exchange_time import (
     ring_steps,
     sent_block,
 )
-from emuchain.comm.network import Network, Nic
+from emuchain.comm.interconnect import Network, Nic
 
 ALPHA, BETA, GAMMA = 7_000, 800, 118
 """Picoseconds; of a message, of a byte, of a byte."""

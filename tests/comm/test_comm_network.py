@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm.network import Network, Nic, later
+from emuchain.comm.interconnect import Network, Nic, later
 
 ETHERNET = Network(
     bandwidth_mbps=10_000,

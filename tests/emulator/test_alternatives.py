@@ -8,20 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.emulator.alternatives import Method, Outcome, Workload, compare, section
-from emuchain.emulator.alternatives.comparison import rank
-from emuchain.emulator.alternatives.pipelines import whole_layers
-from emuchain.emulator.boards import Board, Cluster, Link
-from emuchain.emulator.config import Config
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.mapping import Mapping, Slice, allocate
-from emuchain.emulator.mapping.partition import cut_channels
+from emuchain.emulator.cluster.board import Board, Cluster, Link
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.config.config import Config
+from emuchain.emulator.mapping.engines import allocate
+from emuchain.emulator.mapping.slices import Mapping, Slice, cut_channels
 from emuchain.emulator.network.description import Conv, Description, Fc, Softmax
 from emuchain.emulator.network.graph import resolve
 from emuchain.emulator.network.layers import Network
 from emuchain.emulator.network.load import load_network
-from emuchain.emulator.plan import make_plan
-from emuchain.emulator.simulate import simulate
+from emuchain.emulator.plan.plan import make_plan
+from emuchain.emulator.run.simulate import simulate
+from emuchain.emulator.studies.parallelism.comparison import compare, rank
+from emuchain.emulator.studies.parallelism.methods import Method
+from emuchain.emulator.studies.parallelism.outcome import Outcome
+from emuchain.emulator.studies.parallelism.pipelines import whole_layers
+from emuchain.emulator.studies.parallelism.workload import Workload
+from emuchain.emulator.studies.section import section
 
 FEW = settings(max_examples=25)
 

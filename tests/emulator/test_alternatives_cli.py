@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.commands.compare import compare, topology
-from emuchain.emulator.errors import InputError
+from emuchain.emulator.common.errors import InputError
 
 SHORT = ["vgg16-cifar", "--devices", "2-3,16"]
 

@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.emulator.alternatives import Ports, Topology, chain_topology, direct_topology, section
-from emuchain.emulator.boards import Board, Cluster, Link
-from emuchain.emulator.cluster import load_cluster
-from emuchain.emulator.mapping import Mapping, Slice, partition
+from emuchain.emulator.cluster.board import Board, Cluster, Link
+from emuchain.emulator.cluster.load import load_cluster
+from emuchain.emulator.mapping.partition import partition
+from emuchain.emulator.mapping.slices import Mapping, Slice
 from emuchain.emulator.network.description import Conv, Description, Fc, Softmax
 from emuchain.emulator.network.graph import resolve
 from emuchain.emulator.network.layers import Network
 from emuchain.emulator.network.load import load_network
+from emuchain.emulator.studies.section import section
+from emuchain.emulator.studies.topology import Ports, Topology, chain_topology, direct_topology
 
 CLUSTER = Cluster("c", (Board("b", 10_000, 400, 1000),), Link(1000, 0))
 TEN = Ports(10, 1.0)

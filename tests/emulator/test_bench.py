@@ -14,10 +14,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emuchain.emulator.bench import chain, family, host, kernels, peer, report, shapes, stopwatch, torch_training, turns
+from emuchain.emulator.bench import (
+    chain,
+    family,
+    host,
+    kernels,
+    peer,
+    report,
+    shapes,
+    stopwatch,
+    torch_training,
+    turns,
+)
 from emuchain.emulator.bench.stopwatch import Pace
-from emuchain.emulator.cli import main
-from emuchain.emulator.errors import InputError
+from emuchain.emulator.commands.cli import main
+from emuchain.emulator.common.errors import InputError
 from emuchain.emulator.network.load import load_network
 
 README = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text(encoding="utf-8")
@@ -135,7 +146,7 @@ def test_figures_of_a_row_and_their_summary() -> None:
 
 
 def test_the_peak_does_all_its_multiply_adds() -> None:
-    from emuchain.kernels import peak
+    from emuchain.kernels.llvm import peak
 
     # x -> (x + 1) / 2 in each chain: the distance of the chains' sum from CHAINS halves with each step.
     distances = [peak.CHAINS - peak.multiply_add(rounds) for rounds in (1, 2)]

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from emuchain.emulator.bench import codec as bench
 from emuchain.emulator.bench.report import codec_sheet
 from emuchain.emulator.bench.stopwatch import Pace
-from emuchain.emulator.command_line import commands
+from emuchain.emulator.commands.command_line import commands
 
 
 def nothing() -> None:

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from emuchain.emulator.bench import simulate as bench
 from emuchain.emulator.bench.report import simulation_sheet
-from emuchain.emulator.command_line import commands
-from emuchain.emulator.config import load_config
-from emuchain.emulator.plan import make_plan
+from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.config.config import load_config
+from emuchain.emulator.plan.plan import make_plan
 
 SMALL = (("quick-cifar", 1, 8), ("quick-cifar", 3, 8))
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.device.act_ram import ActRam
-from emuchain.emulator.schedule import MicroBatch, Portion
+from emuchain.emulator.schedule.action import MicroBatch, Portion
 from emuchain.kernels.arena import Arena
 
 CUTS = st.sets(st.integers(1, 7), max_size=3)

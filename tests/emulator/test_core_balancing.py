@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.boards import Board, Cluster, Link
-from emuchain.emulator.mapping import Mapping, Slice, partition
+from emuchain.emulator.cluster.board import Board, Cluster, Link
 from emuchain.emulator.mapping.balancing import Balancing, Loan, balance, balance_evenly, channel_bytes
+from emuchain.emulator.mapping.partition import partition
+from emuchain.emulator.mapping.slices import Mapping, Slice
 from emuchain.emulator.network.description import Conv, Description, Fc, Softmax
-from emuchain.emulator.network.load import Network, resolve
+from emuchain.emulator.network.graph import resolve
+from emuchain.emulator.network.layers import Network
 
 CLUSTER = Cluster("c", (Board("b", 1, 10_000, 1),), Link(1, 0))
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.boards import Board
-from emuchain.emulator.cluster import board_types, load_cluster
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.mapping.resources import FF_PER_DSP, LUT_PER_DSP
+from emuchain.emulator.cluster.board import Board
+from emuchain.emulator.cluster.load import board_types, load_cluster
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.plan.resources import FF_PER_DSP, LUT_PER_DSP
 
 LINKS = "[links]\nbandwidth_gbps = 1\nlatency_ns = 0\n"
 

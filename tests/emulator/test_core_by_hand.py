@@ -98,15 +98,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emuchain.comm.clock import Server, Times
+from emuchain.comm.fifo import Server, Times
 from emuchain.comm.host import run
-from emuchain.emulator.chain import Placement, Wiring, build
-from emuchain.emulator.config import Config
+from emuchain.emulator.config.config import Config
 from emuchain.emulator.device.device import Epoch, Trace
 from emuchain.emulator.device.parameter import Sgd
-from emuchain.emulator.mapping import DataPath
-from emuchain.emulator.plan import Plan, make_plan
-from emuchain.emulator.simulate import simulate
+from emuchain.emulator.mapping.traffic import DataPath
+from emuchain.emulator.plan.plan import Plan, make_plan
+from emuchain.emulator.run.chain import Placement, Wiring, build
+from emuchain.emulator.run.simulate import simulate
 
 PS = 1000
 """Picoseconds in a nanosecond."""

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm.network import Network, Nic
-from emuchain.emulator.cluster import ClusterDescription, clusters, load_cluster
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.validation import validate
-from emuchain.emulator.whatif import parse_what_if
+from emuchain.comm.interconnect import Network, Nic
+from emuchain.emulator.cluster.load import ClusterDescription, clusters, load_cluster
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.inputs.validation import validate
+from emuchain.emulator.studies.what_if import parse_what_if
 
 BOARD = {"name": '"b"', "clock_mhz": "200", "dsp": "3600", "on_chip_memory_kbit": "52920"}
 LINKS = {"bandwidth_gbps": "150", "latency_ns": "1000"}

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.command_line import commands
 from emuchain.emulator.commands import train as train_command
-from emuchain.emulator.config import RUN_ONLY_KEYS, Config, load_config
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.session import Session
+from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.commands.session import Session
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.config.config import RUN_ONLY_KEYS, Config, load_config
 
 # A value other than the default for each key, as a flag, as TOML, and as Python has it.
 OTHERS: dict[str, tuple[str, str, Any]] = {

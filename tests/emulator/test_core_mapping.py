@@ -10,21 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from emuchain.emulator.cluster import Board, Cluster, Link, load_cluster
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.mapping import (
-    Cut,
-    DataPath,
-    Engines,
-    Mapping,
-    Slice,
-    Stream,
-    allocate,
-    idle_share,
-    imbalance,
-    partition,
-    streams,
-)
+from emuchain.emulator.cluster.board import Board, Cluster, Link
+from emuchain.emulator.cluster.load import load_cluster
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.mapping.engines import Engines, allocate, idle_share
+from emuchain.emulator.mapping.partition import partition
+from emuchain.emulator.mapping.slices import Cut, Mapping, Slice, imbalance
+from emuchain.emulator.mapping.traffic import DataPath, Stream, streams
 from emuchain.emulator.network.description import Conv, Description, Fc, Pool, Relu, Softmax
 from emuchain.emulator.network.graph import resolve
 from emuchain.emulator.network.layers import Layer, Network

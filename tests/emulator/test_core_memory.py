@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.boards import Board
-from emuchain.emulator.cluster import load_cluster
-from emuchain.emulator.mapping import Slice
+from emuchain.emulator.cluster.board import Board
+from emuchain.emulator.cluster.load import load_cluster
 from emuchain.emulator.mapping.memory import Buffer, memories, parameter_memory, slice_memory
-from emuchain.emulator.mapping.partition import cut_channels
-from emuchain.emulator.mapping.resources import (
+from emuchain.emulator.mapping.slices import Slice, cut_channels
+from emuchain.emulator.network.load import load_network
+from emuchain.emulator.plan.resources import (
     FF_PER_DSP,
     FF_PER_LUT_MULTIPLIER,
     LUT_PER_DSP,
@@ -24,7 +24,6 @@ from emuchain.emulator.mapping.resources import (
     resources,
     transceivers_used,
 )
-from emuchain.emulator.network.load import load_network
 
 VGG16 = load_network("vgg16")
 CONV1_2 = next(layer for layer in VGG16.layers if layer.name == "conv1_2")

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.command_line import commands
-from emuchain.emulator.errors import InputError
+from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.inputs.validation import read_toml, tomllib, validate
 from emuchain.emulator.network.description import Description
 from emuchain.emulator.network.graph import resolve
 from emuchain.emulator.network.layers import Network, Tensor
 from emuchain.emulator.network.load import load_network, zoo
-from emuchain.emulator.validation import read_toml, tomllib, validate
 
 VGG = {
     "vgg11": [[64], [128], [256] * 2, [512] * 2, [512] * 2],

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.command_line import commands
-from emuchain.emulator.errors import InputError
+from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.common.errors import InputError
 from emuchain.emulator.network.layers import Dropout, Network
 from emuchain.emulator.network.load import load_network
 

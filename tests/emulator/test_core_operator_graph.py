@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
+from emuchain.emulator.inputs.validation import tomllib, validate
 from emuchain.emulator.network.description import Description
 from emuchain.emulator.network.graph import resolve
 from emuchain.emulator.network.load import load_network, zoo
 from emuchain.emulator.network.operator_graph import Phase, operator_graph
-from emuchain.emulator.validation import tomllib, validate
 
 # a: 2·2·9 multiply-accumulates for each of 4 pixels; b and c: 2·2 for each; fc: 16 inputs, 3 outputs.
 BRANCHES = """

@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.emulator.boards import Board, Cluster, Link
-from emuchain.emulator.cluster import load_cluster
-from emuchain.emulator.config import Config
-from emuchain.emulator.mapping import partition
+from emuchain.emulator.cluster.board import Board, Cluster, Link
+from emuchain.emulator.cluster.load import load_cluster
+from emuchain.emulator.config.config import Config
+from emuchain.emulator.mapping.partition import partition
 from emuchain.emulator.network.description import Conv, Description, Fc, Relu, Softmax
 from emuchain.emulator.network.graph import resolve
 from emuchain.emulator.network.layers import Network
 from emuchain.emulator.network.load import load_network
 from emuchain.emulator.network.operator_graph import TRAINING_OPERATIONS_PER_MAC
-from emuchain.emulator.plan import Plan
-from emuchain.emulator.report import make_report
-from emuchain.emulator.servers import engine_servers, find_bottleneck, link_servers
-from emuchain.emulator.simulate import simulate
-from emuchain.emulator.steady import find_steady
-from emuchain.emulator.timing import Timing
+from emuchain.emulator.plan.plan import Plan
+from emuchain.emulator.plan.steady import find_steady
+from emuchain.emulator.report.steady_state import make_report
+from emuchain.emulator.run.simulate import simulate
+from emuchain.emulator.timing.bottleneck import engine_servers, find_bottleneck, link_servers
+from emuchain.emulator.timing.timing import Timing
 
 FEW = settings(max_examples=25)
 NS = 1000

@@ -13,12 +13,11 @@ import h5py
 import numpy as np
 import pytest
 
-from emuchain.emulator.config import Config
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.config.config import Config
 from emuchain.emulator.device.ends import Tally
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.figures import DeviceFigures, Figures, LinkFigures, Memory
-from emuchain.emulator.mapping import DataPath
-from emuchain.emulator.results import (
+from emuchain.emulator.mapping.traffic import DataPath
+from emuchain.emulator.run.results import (
     Record,
     check_writable,
     config_attributes,
@@ -29,7 +28,8 @@ from emuchain.emulator.results import (
     versions,
     write,
 )
-from emuchain.emulator.train import EpochResult
+from emuchain.emulator.run.train import EpochResult
+from emuchain.emulator.run.usage import DeviceFigures, Figures, LinkFigures, Memory
 
 FIGURES = Figures(
     12_345,

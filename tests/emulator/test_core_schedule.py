@@ -10,21 +10,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from emuchain.emulator.config import load_config
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.plan import make_plan
-from emuchain.emulator.schedule import (
-    Action,
-    Kind,
-    Lags,
-    Schedule,
-    cut_samples,
-    dry_run,
-    fpdeep,
-    parse,
-    sync,
-    to_text,
-)
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.config.config import load_config
+from emuchain.emulator.plan.plan import make_plan
+from emuchain.emulator.schedule.action import Action, Kind, Schedule
+from emuchain.emulator.schedule.dry_run import dry_run
+from emuchain.emulator.schedule.pipeline import Lags, cut_samples, fpdeep, sync
+from emuchain.emulator.schedule.text import parse, to_text
 
 GOLDEN = Path(__file__).parent / "golden"
 SMALL = st.integers(1, 12)

@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emuchain.comm.host import run
-from emuchain.emulator.chain import Placement, Wiring, build
-from emuchain.emulator.cluster import Board, Cluster, Link
-from emuchain.emulator.config import Config
+from emuchain.emulator.cluster.board import Board, Cluster, Link
+from emuchain.emulator.config.config import Config
 from emuchain.emulator.device.device import Epoch, Trace
 from emuchain.emulator.device.parameter import Sgd
-from emuchain.emulator.mapping import partition
-from emuchain.emulator.mapping.partition import cut_channels
+from emuchain.emulator.mapping.partition import partition
+from emuchain.emulator.mapping.slices import cut_channels
 from emuchain.emulator.network.description import Conv, Description, Fc, Pool, Relu, Softmax
 from emuchain.emulator.network.graph import resolve
 from emuchain.emulator.network.layers import Network
-from emuchain.emulator.plan import Plan
-from emuchain.emulator.schedule import dry_run
-from emuchain.emulator.simulate import simulate
-from emuchain.emulator.steady import find_steady
-from emuchain.emulator.timing import Timing
+from emuchain.emulator.plan.plan import Plan
+from emuchain.emulator.plan.steady import find_steady
+from emuchain.emulator.run.chain import Placement, Wiring, build
+from emuchain.emulator.run.simulate import simulate
+from emuchain.emulator.schedule.dry_run import dry_run
+from emuchain.emulator.timing.timing import Timing
 
 FEW = settings(max_examples=25)
 

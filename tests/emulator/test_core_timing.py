@@ -9,12 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.cluster import Board, Cluster, Link
-from emuchain.emulator.mapping import DataPath, Engines, Slice, SliceEngines, Stream, allocate, partition
+from emuchain.emulator.cluster.board import Board, Cluster, Link
+from emuchain.emulator.mapping.engines import Engines, SliceEngines, allocate
+from emuchain.emulator.mapping.partition import partition
+from emuchain.emulator.mapping.slices import Slice
+from emuchain.emulator.mapping.traffic import DataPath, Stream
 from emuchain.emulator.network.description import Conv, Description, Fc, Lrn, Pool, Relu, Softmax
 from emuchain.emulator.network.graph import resolve
 from emuchain.emulator.network.layers import Layer, Network
-from emuchain.emulator.timing import DeviceClock, RowMaps, SliceClock, Timing, path_row_ps, rows_needed, rows_reaching
+from emuchain.emulator.timing.timing import (
+    DeviceClock,
+    RowMaps,
+    SliceClock,
+    Timing,
+    path_row_ps,
+    rows_needed,
+    rows_reaching,
+)
 
 
 @st.composite

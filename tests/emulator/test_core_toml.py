@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator import shelf
+from emuchain.emulator.common import shipped as shelf
+from emuchain.emulator.inputs.validation import read_toml, tomllib, validate
 from emuchain.emulator.network.description import Description
 from emuchain.emulator.network.description_text import to_toml
 from emuchain.emulator.network.load import zoo
-from emuchain.emulator.validation import read_toml, tomllib, validate
 
 PAIRS = st.tuples(st.integers(1, 9), st.integers(1, 9))
 NAMES = st.text(st.characters(exclude_categories=["Cs"]))

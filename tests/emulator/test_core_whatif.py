@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.cluster import changeable_keys, load_cluster
-from emuchain.emulator.command_line import commands
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.whatif import CONFIG_KEYS, Compared, parse_what_if
+from emuchain.emulator.cluster.load import changeable_keys, load_cluster
+from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.studies.what_if import CONFIG_KEYS, Compared, parse_what_if
 
 RUN = ["simulate", "--network", "quick-cifar", "--devices", "4", "--samples", "20", "--batch", "5"]
 

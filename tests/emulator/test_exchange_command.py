@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.commands.exchange import TIMES, exchange, groups_of
-from emuchain.emulator.errors import InputError
+from emuchain.emulator.common.errors import InputError
 
 ETHERNET = """
 name = "plain"

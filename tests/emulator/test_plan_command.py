@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.cli import main
-from emuchain.emulator.cluster import load_cluster
-from emuchain.emulator.config import Config
-from emuchain.emulator.layout import Layout, lay_out
+from emuchain.emulator.cluster.load import load_cluster
+from emuchain.emulator.commands.cli import main
+from emuchain.emulator.config.config import Config
 from emuchain.emulator.network.load import load_network
-from emuchain.emulator.placement import smallest_cluster
-from emuchain.emulator.plan import make_plan
+from emuchain.emulator.plan.layout import Layout, lay_out
+from emuchain.emulator.plan.placement import smallest_cluster
+from emuchain.emulator.plan.plan import make_plan
 
 SMALL_BOARDS = """
 name = "small"

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator import progress, terminal
-from emuchain.emulator.progress import EpochRow, LiveProgress, PlainProgress, SilentProgress, make_progress
-from emuchain.emulator.units import format_bytes, format_time_ps
+from emuchain.emulator.common.units import format_bytes, format_time_ps
+from emuchain.emulator.report import progress, terminal
+from emuchain.emulator.report.progress import (
+    EpochRow,
+    LiveProgress,
+    PlainProgress,
+    SilentProgress,
+    make_progress,
+)
 
 ROW = EpochRow(epoch=1, train_loss=1.25, test_accuracy=0.5, virtual_time_ps=12_300_000_000, host_time_s=4.2)
 
@@ -123,7 +129,7 @@ def test_ranks_are_known_by_their_environment():
 ASK = """
 import os, pathlib, sys
 from mpi4py import MPI
-from emuchain.emulator.terminal import is_terminal, terminal_width
+from emuchain.emulator.report.terminal import is_terminal, terminal_width
 pathlib.Path(sys.argv[1], str(MPI.COMM_WORLD.rank)).write_text(f"{is_terminal()} {terminal_width()}")
 """
 

@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 
 from emuchain.comm.ranks import Alone
-from emuchain.emulator.config import load_config
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.config.config import load_config
 from emuchain.emulator.data.load import load
 from emuchain.emulator.device.balanced import Bpram
 from emuchain.emulator.device.parameter import Sgd
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.figures import LinkFigures
-from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.mapping.balancing import Loan, channel_bytes
-from emuchain.emulator.plan import Plan, make_plan
-from emuchain.emulator.schedule import dry_run, sync
-from emuchain.emulator.simulate import simulate
-from emuchain.emulator.steady import find_steady
-from emuchain.emulator.timing import Timing
-from emuchain.emulator.train import EpochResult, Weights, train
+from emuchain.emulator.mapping.traffic import DataPath
+from emuchain.emulator.plan.plan import Plan, make_plan
+from emuchain.emulator.plan.steady import find_steady
+from emuchain.emulator.run.simulate import simulate
+from emuchain.emulator.run.train import EpochResult, Weights, train
+from emuchain.emulator.run.usage import LinkFigures
+from emuchain.emulator.schedule.dry_run import dry_run
+from emuchain.emulator.schedule.pipeline import sync
+from emuchain.emulator.timing.timing import Timing
 
 # With 300 kB a board, quick-cifar fits on five of them, but not each slice where it is used.
 CLUSTER = """

@@ -12,9 +12,9 @@ import numpy as np
 import psutil
 import pytest
 
-from emuchain.emulator.cli import main
+from emuchain.emulator.commands.cli import main
 from emuchain.emulator.network.load import load_network
-from emuchain.emulator.results import read
+from emuchain.emulator.run.results import read
 
 CONFIG = """
 network = "quick-cifar"
@@ -114,7 +114,7 @@ def test_a_rank_that_dies_ends_the_job(mpiexec, small_cifar: Path, tmp_path: Pat
     program = (
         "import os, pathlib; from emuchain.comm.join import launcher_rank; "
         f"pathlib.Path({str(pids)!r}, str(launcher_rank())).write_text(str(os.getpid())); "
-        "from emuchain.emulator.cli import main; main()"
+        "from emuchain.emulator.commands.cli import main; main()"
     )
     arguments = ["train", "--data", str(small_cifar), "--epochs", "10000", "--out", str(out), "--progress", "plain"]
     watcher = subprocess.Popen(["python3", "-c", _KILL_AFTER_AN_EPOCH, str(out), str(pids / str(victim))])

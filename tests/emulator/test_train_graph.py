@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from emuchain.comm.ranks import Alone
-from emuchain.emulator.config import load_config
+from emuchain.emulator.config.config import load_config
 from emuchain.emulator.data.load import load
 from emuchain.emulator.network.layers import Add, BatchNorm, Concat, Layer, Network, Pool, Relu
 from emuchain.emulator.network.load import load_network
-from emuchain.emulator.plan import make_plan
-from emuchain.emulator.simulate import simulate
-from emuchain.emulator.train import EpochResult, Weights, train
+from emuchain.emulator.plan.plan import make_plan
+from emuchain.emulator.run.simulate import simulate
+from emuchain.emulator.run.train import EpochResult, Weights, train
 
 # Joins and shared maps in every order: of images, of bare convolutions, in place or not, within an SFU and far beyond.
 NETWORK = """

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from emuchain.comm.ranks import Alone
-from emuchain.emulator.config import load_config
+from emuchain.emulator.config.config import load_config
 from emuchain.emulator.data.load import load
-from emuchain.emulator.plan import make_plan
-from emuchain.emulator.train import Weights, train
+from emuchain.emulator.plan.plan import make_plan
+from emuchain.emulator.run.train import Weights, train
 
 BATCH, STEPS = 4, 20
 # With mini-batches this small, a larger rate would let VGG-11 diverge.

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from emuchain.comm.host import Mailbox
 from emuchain.comm.message import Message
 from emuchain.comm.ranks import Alone
-from emuchain.emulator.config import load_config
+from emuchain.emulator.config.config import load_config
 from emuchain.emulator.data.load import load
 from emuchain.emulator.device.numerics import SliceNumerics
-from emuchain.emulator.plan import make_plan
-from emuchain.emulator.schedule import Portion
-from emuchain.emulator.train import train
+from emuchain.emulator.plan.plan import make_plan
+from emuchain.emulator.run.train import train
+from emuchain.emulator.schedule.action import Portion
 from emuchain.kernels import arena
 
 DEVICES = 4
@@ -108,10 +108,10 @@ import resource, sys
 from emuchain.comm.host import Mailbox
 from emuchain.comm.message import Message
 from emuchain.comm.ranks import Alone
-from emuchain.emulator.config import load_config
+from emuchain.emulator.config.config import load_config
 from emuchain.emulator.data.load import load
-from emuchain.emulator.plan import make_plan
-from emuchain.emulator.train import train
+from emuchain.emulator.plan.plan import make_plan
+from emuchain.emulator.run.train import train
 
 def on_step(result):
     if result.step + 1 in (10, 1000):

@@ -15,17 +15,17 @@ from numpy.typing import DTypeLike, NDArray
 from emuchain.comm.host import Mailbox
 from emuchain.comm.message import Message
 from emuchain.comm.ranks import Alone
-from emuchain.emulator.config import load_config
+from emuchain.emulator.config.config import load_config
 from emuchain.emulator.data.load import load
 from emuchain.emulator.device.ends import ImageSource, epoch_order
 from emuchain.emulator.device.parameter import Parameter, Sgd
 from emuchain.emulator.device.sfu import Sfu
 from emuchain.emulator.network.layers import Layer, Pool, Relu, SfuStep, Tensor
-from emuchain.emulator.plan import make_plan
-from emuchain.emulator.schedule import MicroBatch, Portion
-from emuchain.emulator.train import Weights, train
-from emuchain.kernels import pool, relu
+from emuchain.emulator.plan.plan import make_plan
+from emuchain.emulator.run.train import Weights, train
+from emuchain.emulator.schedule.action import MicroBatch, Portion
 from emuchain.kernels.arena import Arena
+from emuchain.kernels.layers import pool, relu
 
 # Every operation, and those next to one another that keep maps or change them in place.
 NETWORK = """

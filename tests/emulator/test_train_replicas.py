@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from emuchain.comm.ranks import Alone
-from emuchain.emulator.boards import Cluster
-from emuchain.emulator.config import load_config
+from emuchain.emulator.cluster.board import Cluster
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.config.config import load_config
 from emuchain.emulator.data.load import load
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.fleet import Fleet
 from emuchain.emulator.mapping.balancing import Loan, channel_bytes
-from emuchain.emulator.plan import Plan, exchange_times, make_plan
-from emuchain.emulator.report import make_report
-from emuchain.emulator.simulate import simulate
-from emuchain.emulator.steady import find_steady
-from emuchain.emulator.timing import Timing
-from emuchain.emulator.train import EpochResult, Weights, train
+from emuchain.emulator.plan.plan import Plan, exchange_times, make_plan
+from emuchain.emulator.plan.steady import find_steady
+from emuchain.emulator.report.steady_state import make_report
+from emuchain.emulator.run.replicas import Fleet
+from emuchain.emulator.run.simulate import simulate
+from emuchain.emulator.run.train import EpochResult, Weights, train
+from emuchain.emulator.timing.timing import Timing
 
 SAMPLES, BATCH = 54, 24  # so the last mini-batch of an epoch has 6 samples, which 4 replicas share unevenly
 Flags = dict[str, Any]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from emuchain.emulator.mapping import DataPath
-from emuchain.emulator.results import read
+from emuchain.emulator.mapping.traffic import DataPath
+from emuchain.emulator.run.results import read
 
 pytestmark = pytest.mark.alone
 

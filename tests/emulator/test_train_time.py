@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from emuchain.emulator.command_line import commands
-from emuchain.emulator.mapping import DataPath
-from emuchain.emulator.results import read
+from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.mapping.traffic import DataPath
+from emuchain.emulator.run.results import read
 
 FLAGS = ["--network", "quick-cifar", "--devices", "8", "--batch", "32", "--epochs", "2", "--samples", "330"]
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from emuchain.comm.ranks import Alone
-from emuchain.emulator.config import load_config
+from emuchain.emulator.config.config import load_config
 from emuchain.emulator.data.dataset import Dataset
 from emuchain.emulator.data.load import load
 from emuchain.emulator.device.ends import epoch_order
 from emuchain.emulator.device.start import initial_weights
 from emuchain.emulator.network.layers import Lrn, Network, Pool, Relu
 from emuchain.emulator.network.load import load_network
-from emuchain.emulator.plan import make_plan
-from emuchain.emulator.train import StepResult, Weights, train
+from emuchain.emulator.plan.plan import make_plan
+from emuchain.emulator.run.train import StepResult, Weights, train
 
 torch = pytest.importorskip("torch", reason="PyTorch, the peer of these tests, is not installed")
 

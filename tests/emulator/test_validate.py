@@ -14,13 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.cluster import load_cluster
+from emuchain.emulator.cluster.load import load_cluster
 from emuchain.emulator.commands.validate import markdown_tables
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.mapping import DataPath, Mapping, partition, streams
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.mapping.partition import partition
+from emuchain.emulator.mapping.slices import Mapping
+from emuchain.emulator.mapping.traffic import DataPath, streams
 from emuchain.emulator.network.load import load_network
-from emuchain.emulator.validate import Claim, Expect, Result, Verdict, load_claims, select, validate
-from emuchain.emulator.validate.fpdeep import (
+from emuchain.emulator.studies.validate.claim import Claim, Expect, load_claims
+from emuchain.emulator.studies.validate.fpdeep import (
     arithmetic,
     datapaths,
     engines,
@@ -30,9 +32,10 @@ from emuchain.emulator.validate.fpdeep import (
     pipeline,
     scaling,
 )
-from emuchain.emulator.validate.judge import judge
-from emuchain.emulator.validate.run import MEASURES
-from emuchain.kernels import conv, sgd
+from emuchain.emulator.studies.validate.judge import Verdict, judge
+from emuchain.emulator.studies.validate.run import MEASURES, Result, select, validate
+from emuchain.kernels.conv import convolution as conv
+from emuchain.kernels.layers import sgd
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("fpdeep")

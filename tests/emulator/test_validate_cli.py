@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.commands.validate import validate
-from emuchain.emulator.config import Config
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.results import Record, config_attributes, device_table, history_table, link_table, write
-from emuchain.emulator.validate import load_claims
-from emuchain.emulator.validate.fpdeep import pictures
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.config.config import Config
+from emuchain.emulator.run.results import Record, config_attributes, device_table, history_table, link_table, write
+from emuchain.emulator.studies.validate.claim import load_claims
+from emuchain.emulator.studies.validate.fpdeep import pictures
 
 
 def printed(*arguments: str) -> str:

@@ -15,15 +15,15 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.comm.exchange.histogram import BINS, histogram
-from emuchain.comm.network import Network, Nic
+from emuchain.comm.interconnect import Network, Nic
 from emuchain.emulator.commands.validate import markdown_tables
 from emuchain.emulator.commands.validate import validate as command
-from emuchain.emulator.errors import InputError
-from emuchain.emulator.validate import Expect, Result, Verdict, load_claims, validate
-from emuchain.emulator.validate.inceptionn import codec, evidence, hardware, ring, runs, times, training
-from emuchain.emulator.validate.judge import judge
-from emuchain.emulator.validate.run import MEASURES
-from emuchain.kernels.inceptionn import compress, width_counts
+from emuchain.emulator.common.errors import InputError
+from emuchain.emulator.studies.validate.claim import Expect, load_claims
+from emuchain.emulator.studies.validate.inceptionn import codec, evidence, hardware, ring, runs, times, training
+from emuchain.emulator.studies.validate.judge import Verdict, judge
+from emuchain.emulator.studies.validate.run import MEASURES, Result, validate
+from emuchain.kernels.inceptionn.inceptionn import compress, width_counts
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("inceptionn")
@@ -270,7 +270,7 @@ def test_the_command() -> None:
 @pytest.mark.usefixtures("some_runs")
 def test_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from emuchain.emulator.validate.inceptionn.pictures import draw_all
+    from emuchain.emulator.studies.validate.inceptionn.pictures import draw_all
 
     drawn = {path.name for path in draw_all(tmp_path / "figures")}
     assert drawn >= {"fig5.png", "fig12.png", "fig13.png", "fig14a.png", "fig14b.png", "fig15.png"}

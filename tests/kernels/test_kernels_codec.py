@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emuchain.kernels.codec import Codec, CodecError, Inceptionn, NoCodec, Truncation, parse_codec
+from emuchain.kernels.buffers import CodecError
+from emuchain.kernels.codec.codec import Codec, Inceptionn, NoCodec, Truncation, parse_codec
 
 TEXTS = ("none", "inceptionn:-10", "inceptionn:0", "inceptionn-range:-127", "truncate:16", "truncate:22", "truncate:24")
 
@@ -99,8 +100,6 @@ def test_no_codec_copies() -> None:
 
 
 def test_numba_is_not_imported() -> None:
-    program = (
-        "import sys, emuchain.kernels.codec; print([name for name in ('numba', 'llvmlite') if name in sys.modules])"
-    )
+    program = "import sys, emuchain.kernels.codec.codec; print([name for name in ('numba', 'llvmlite') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr

@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from emuchain.kernels import conv
-from emuchain.kernels.fma import fma
+from emuchain.kernels.conv import convolution as conv
 from emuchain.kernels.form import FORMS, SETTING, chosen_form, host_form
+from emuchain.kernels.llvm.fma import fma
 
 relaxed = settings(deadline=None, max_examples=40)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emuchain.kernels.codec_error import CodecError
-from emuchain.kernels.inceptionn import Rule, compress, decompress, width_counts
+from emuchain.kernels.buffers import CodecError
+from emuchain.kernels.inceptionn.inceptionn import Rule, compress, decompress, width_counts
 
 EXPONENTS = (-127, -126, -125, -40, -24, -23, -17, -16, -15, -14, -10, -8, -7, -6, -1, 0)
 RULES = get_args(Rule)

@@ -11,11 +11,10 @@ import pytest
 from llvmlite import binding, ir
 from numpy.typing import NDArray
 
-from emuchain.kernels import inceptionn_burst as burst
-from emuchain.kernels import inceptionn_hardware as hardware
-from emuchain.kernels.codec_error import CodecError
+from emuchain.kernels.buffers import CodecError
 from emuchain.kernels.form import FORMS, SETTING
-from emuchain.kernels.inceptionn import Rule, compress, decompress
+from emuchain.kernels.inceptionn import burst, hardware
+from emuchain.kernels.inceptionn.inceptionn import Rule, compress, decompress
 
 EXPONENTS = (-127, -126, -30, -20, -16, -15, -14, -10, -8, -7, -6, -1, 0)
 RULES = get_args(Rule)
@@ -79,7 +78,7 @@ def test_shifters_join() -> None:
 PROGRAM = """
 import hashlib, sys
 import numpy as np
-from emuchain.kernels.inceptionn import compress, decompress
+from emuchain.kernels.inceptionn.inceptionn import compress, decompress
 x = np.load(sys.argv[1])
 digest = hashlib.sha256()
 for exponent in {exponents}:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emuchain.kernels.codec_error import CodecError
-from emuchain.kernels.inceptionn import compress, decompress, width_counts
-from emuchain.kernels.inceptionn_readers import LEAST_BYTES
+from emuchain.kernels.buffers import CodecError
+from emuchain.kernels.inceptionn.inceptionn import compress, decompress, width_counts
+from emuchain.kernels.inceptionn.readers import LEAST_BYTES
 
 CASES = 100_000
 

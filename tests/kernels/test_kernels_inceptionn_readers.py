@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emuchain.kernels.codec_error import CodecError
-from emuchain.kernels.inceptionn import burst, compress, decompress, readers
-from emuchain.kernels.inceptionn_format import BURST, LONGEST
-from emuchain.kernels.inceptionn_readers import LEAST_BYTES
+from emuchain.kernels.buffers import CodecError
+from emuchain.kernels.inceptionn.format import BURST, LONGEST
+from emuchain.kernels.inceptionn.inceptionn import burst, compress, decompress, readers
+from emuchain.kernels.inceptionn.readers import LEAST_BYTES
 
 COUNT = 400_000
 Floats = NDArray[np.float32]

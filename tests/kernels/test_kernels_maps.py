@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.kernels import arrays, bias, dropout, lrn, relu
+from emuchain.kernels.jit import arrays
+from emuchain.kernels.layers import bias, dropout, lrn, relu
 
 relaxed = settings(deadline=None, max_examples=40)
 ROUNDING = 2.0**-24

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emuchain.kernels import store
-from emuchain.kernels.compiled import announced, compiled
-from emuchain.kernels.store import Code
+from emuchain.kernels.jit import store
+from emuchain.kernels.jit.compiled import announced, compiled
+from emuchain.kernels.jit.store import Code
 
 PROGRAM = """
 import json, sys
 import numpy as np
-from emuchain.kernels.compiled import announced, compiled
+from emuchain.kernels.jit.compiled import announced, compiled
 
 @compiled
 def scaled(total, factor):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.kernels import pool
+from emuchain.kernels.layers import pool
 from emuchain.kernels.window import output_size
 
 relaxed = settings(deadline=None, max_examples=60)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.kernels import loss, sgd
+from emuchain.kernels.layers import loss, sgd
 
 relaxed = settings(deadline=None, max_examples=40)
 ROUNDING = 2.0**-24

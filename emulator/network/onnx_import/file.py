@@ -6,8 +6,8 @@ import math
 import pathlib
 from typing import TYPE_CHECKING
 
-from ...errors import InputError
-from ...validation import shown
+from ...common.errors import InputError
+from ...inputs.validation import shown
 from .plain import FEW, Constant, OnnxGraph, OnnxNode, are_numbers
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import InputError
+from ...common.errors import InputError
 from ..layers import Shape
 
 FEW = 16

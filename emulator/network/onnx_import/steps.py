@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from ...validation import validate
+from ...inputs.validation import validate
 from ..description import Conv, Description, Fc, Operation, SfuNode
 from ..graph import IMAGES, resolve
 from ..layers import Shape

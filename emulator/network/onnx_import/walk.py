@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-from ...errors import InputError
+from ...common.errors import InputError
 from .keys import Keys
 from .plain import Constant, OnnxGraph, OnnxNode
 from .steps import FROM_IMAGES, Expectation, Step

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emuchain.emulator.common.errors import InputError
 from emuchain.emulator.data.load import describe, load
-from emuchain.emulator.errors import InputError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 NAMES = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from emuchain.emulator.commands import transfer as report
+from emuchain.emulator.commands.data import data
+from emuchain.emulator.common.errors import InputError
 from emuchain.emulator.data import fetch as fetching
 from emuchain.emulator.data import load as loading
-from emuchain.emulator.data import report, shapes
-from emuchain.emulator.data.cli import data
+from emuchain.emulator.data import shapes
 from emuchain.emulator.data.dataset import Dataset
 from emuchain.emulator.data.png import png
 from emuchain.emulator.data.preview import preview
-from emuchain.emulator.errors import InputError
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emuchain.emulator.common.errors import InputError
 from emuchain.emulator.data.dataset import Dataset, Normalisation
-from emuchain.emulator.errors import InputError
 
 
 def small(n=12):

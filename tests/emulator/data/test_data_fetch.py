@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from emuchain.emulator.common.errors import InputError
 from emuchain.emulator.data.fetch import fetch, fetch_collection
 from emuchain.emulator.data.sources import COLLECTIONS, Collection, Source
-from emuchain.emulator.errors import InputError
 
 CONTENT = bytes(range(256)) * 2000
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from emuchain.emulator.common.errors import InputError
 from emuchain.emulator.data.load import describe, load
-from emuchain.emulator.errors import InputError
 
 
 @pytest.mark.parametrize("read", [load, describe])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emuchain.emulator.common.errors import InputError
 from emuchain.emulator.data.load import describe, load
-from emuchain.emulator.errors import InputError
 
 PARTS = [("train", 20), ("t10k", 10)]
 

@@ -9,8 +9,8 @@ import subprocess
 import numpy as np
 import pytest
 
+from emuchain.emulator.common.errors import InputError
 from emuchain.emulator.data.pickled import unpickle
-from emuchain.emulator.errors import InputError
 
 
 class Calls:

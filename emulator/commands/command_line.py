@@ -1,0 +1,165 @@
+"""The commands with their arguments and flags. What a command needs is imported when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ... import __version__
+from ..common.errors import InputError
+from .bench import bench
+from .compare import compare, topology
+from .data import data
+from .exchange import exchange
+from .flags import ConfiguredCommand, PlanningCommand
+from .kernels import settle
+from .session import Session
+from .validate import validate
+
+
+def run(arguments: Sequence[str], session: Session) -> int:
+    """Run the command that the arguments name; return the exit status.
+
+    Raises:
+        InputError: they name none, or one that cannot do what they say.
+    """
+    try:
+        status = commands.main(list(arguments), prog_name="emuchain", standalone_mode=False, obj=session)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        return 2
+    except click.ClickException as error:
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f" (see `{context.command_path} --help`)" if context else ""
+        raise InputError(f"{' '.join(error.format_message().split())}{hint}") from None
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    return status if isinstance(status, int) else 0
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="emuchain")
+def commands() -> None:
+    """An emulator of FPGA clusters that train neural networks.
+
+    Run it alone, or under mpiexec with one emulated FPGA on each rank.
+    """
+
+
+@commands.command(cls=ConfiguredCommand)
+@click.pass_obj
+def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> None:
+    """Train a network on the chain: real numbers, virtual time.
+
+    Every key of CONFIG.toml has its flag, and a flag overrides the file.
+    """
+    ranks = session.join()
+    settle()
+    from .train import run_training
+
+    run_training(ranks, config_file, flags)
+
+
+@commands.command(cls=PlanningCommand)
+@click.option(
+    "--what-if",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Beside it, the same with another value: link.bandwidth_gbps=250, board.dsp, devices, …; may be repeated.",
+)
+@click.option(
+    "--epoch-images",
+    type=click.IntRange(min=1),
+    default=1_281_167,
+    metavar="N",
+    help="Images of an epoch in the steady state.  [default: ImageNet's 1281167]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def simulate(
+    config_file: str | None, flags: dict[str, Any], what_if: tuple[str, ...], epoch_images: int, as_json: bool
+) -> None:
+    """The virtual time and figures of a run, without its numerics.
+
+    Takes the keys of `train`; gives the same figures to the picosecond. With --samples, no data is needed.
+    """
+    settle()
+    from .simulate import run_simulation
+
+    run_simulation(config_file, flags, what_if, epoch_images, as_json)
+
+
+@commands.command()
+@click.argument("file", metavar="RUN.h5")
+def show(file: str) -> None:
+    """Print a results file for people."""
+    settle()
+    from .show import show_results
+
+    show_results(file)
+
+
+@commands.command(cls=PlanningCommand)
+@click.option("--steps", type=click.IntRange(min=1), default=2, help="How many mini-batches to print.  [default: 2]")
+@click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")
+def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: str | None) -> None:
+    """Print a run's schedule, or check one: every device's actions in order."""
+    settle()
+    from .schedule import check_schedule, print_schedule
+
+    if check is not None:
+        check_schedule(check)
+    else:
+        print_schedule(config_file, flags, steps)
+
+
+@commands.command()
+@click.argument("network")
+@click.option("--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]")
+@click.option("--devices", type=int, metavar="N", help="How many FPGAs.  [default: 1]")
+@click.option("--batch", type=int, metavar="N", help="Samples of a mini-batch.  [default: 64]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--plot", metavar="FILE.png", help="Draw the devices' shares of DSP, BRAM and LUT by layers.")
+def plan(as_json: bool, plot: str | None, **flags: Any) -> None:
+    """How NETWORK is laid out on a cluster: slices, engines, resources, memory, links, and what limits.
+
+    NETWORK comes with emuchain, or is a TOML or ONNX file.
+    """
+    settle()
+    from .plan import show_plan
+
+    show_plan({key: value for key, value in flags.items() if value is not None}, as_json, plot)
+
+
+@commands.command()
+@click.argument("name", required=False)
+@click.option("--toml", "as_toml", is_flag=True, help="Print its TOML description.")
+@click.option("--out", metavar="FILE.toml", help="Write its TOML description.")
+@click.option("--json", "as_json", is_flag=True, help="Print its operator graph as one JSON object.")
+def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> None:
+    """Describe a network, or list those that come with emuchain.
+
+    NAME is one of these, or a TOML or ONNX file.
+    """
+    settle()
+    from .network import describe_network, graph_as_json, list_networks, show_network
+
+    if name is None:
+        if as_toml or as_json or out is not None:
+            raise click.UsageError("--toml, --out and --json want the NAME of a network")
+        list_networks()
+    elif as_json:
+        graph_as_json(name)
+    elif as_toml or out is not None:
+        describe_network(name, out)
+    else:
+        show_network(name)
+
+
+commands.add_command(bench)
+commands.add_command(compare)
+commands.add_command(data)
+commands.add_command(exchange)
+commands.add_command(topology)
+commands.add_command(validate)

@@ -1,0 +1,71 @@
+"""`emuchain data`: fetch a data set, look at one."""
+
+from pathlib import Path
+
+import click
+
+from ..common.errors import InputError
+
+_where = click.option(
+    "--data", "where", default="shapes", show_default=True, metavar="shapes|DIR", help="`shapes`, or a directory."
+)
+
+
+@click.group("data")
+def data() -> None:
+    """Fetch data sets and look at them."""
+
+
+@data.command()
+@click.argument("name", type=click.Choice(["cifar10", "mnist"]))
+@click.option("--to", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Directory to put it in.")
+@click.option("--mirror", metavar="URL", help="Address to fetch the files from instead of the official one.")
+def fetch(name: str, to: Path, mirror: str | None) -> None:
+    """Fetch a published data set; a transfer that broke off is resumed."""
+    from ..data.fetch import fetch as fetch_set
+    from .transfer import reported
+
+    with reported() as progress:
+        folder = fetch_set(name, to, mirrors=[mirror] if mirror else None, progress=progress)
+    click.echo(f"{name}: complete in {folder}; use it with --data {folder}")
+
+
+@data.command()
+@_where
+def info(where: str) -> None:
+    """Sizes, classes and normalisation of a data set."""
+    from ..data.load import load
+
+    found = load(where)
+    normalisation = found.normalisation()
+    lines = {
+        "name": found.name,
+        "training images": found.n_train,
+        "test images": found.n_test,
+        "shape (c, h, w)": " x ".join(map(str, found.shape)),
+        "classes": f"{found.n_classes}: {', '.join(found.classes)}",
+        "mean (of 255)": ", ".join(f"{mean:.3f}" for mean in normalisation.mean),
+        "std (of 255)": ", ".join(f"{std:.3f}" for std in normalisation.std),
+        "note": found.note,
+    }
+    for key, value in lines.items():
+        if value:
+            click.echo(f"{key:<16} {value}")
+
+
+@data.command()
+@_where
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.png", help="Picture to write.")
+@click.option("--columns", type=click.IntRange(1, 100), default=12, show_default=True, help="Images of each class.")
+def preview(where: str, out: Path, columns: int) -> None:
+    """Draw the first training images of each class, one class a row."""
+    from ..data.load import load
+    from ..data.png import png
+    from ..data.preview import preview as draw
+
+    picture = png(draw(load(where), columns))
+    try:
+        out.write_bytes(picture)
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written ({error.strerror}); give a file in a directory there is") from None
+    click.echo(f"{out}: written")

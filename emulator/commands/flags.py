@@ -1,0 +1,88 @@
+"""The configuration's keys as flags of a command; made when they are asked for, since their model is slow to import."""
+
+from __future__ import annotations
+
+import functools
+import typing
+from typing import Any
+
+import click
+
+
+class ConfiguredCommand(click.Command):
+    """A command that takes a configuration file, and a flag for each key.
+
+    Its function gets `config_file`, and those flags that are set as the dictionary `flags`.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """All arguments and flags, those of the keys first."""
+        return [self._file, *self._flags.values(), *super().get_params(ctx)]
+
+    @functools.cached_property
+    def _file(self) -> click.Argument:
+        return click.Argument(["config_file"], metavar="[CONFIG.toml]", required=False)
+
+    @functools.cached_property
+    def _flags(self) -> dict[str, click.Option]:
+        return {key: _flag(key) for key in self.config_keys()}
+
+    def config_keys(self) -> list[str]:
+        """The keys that have a flag."""
+        from ..config.config import Config
+
+        return list(Config.model_fields)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function."""
+        values = {key: ctx.params.pop(key) for key in self._flags}
+        ctx.params["flags"] = {key: value for key, value in values.items() if value is not None}
+        return super().invoke(ctx)
+
+
+class PlanningCommand(ConfiguredCommand):
+    """The same, without the keys that matter only where something is trained."""
+
+    def config_keys(self) -> list[str]:
+        """The keys that have a flag."""
+        from ..config.config import RUN_ONLY_KEYS
+
+        return [key for key in super().config_keys() if key not in RUN_ONLY_KEYS]
+
+
+def _flag(key: str) -> click.Option:
+    from ..config.config import Config
+
+    field = Config.model_fields[key]
+    kind = _flag_type(typing.get_type_hints(Config, include_extras=False)[key])
+    default = "" if field.default in (None, ()) else f"  [default: {field.default}]"
+    return click.Option(
+        [f"--{key.replace('_', '-')}", key],
+        type=kind,
+        default=None,
+        metavar=_metavar(kind),
+        help=f"{(field.description or '').replace('`', '')}{default}",
+        callback=_numbers if key == "learning_rate_steps" else None,
+    )
+
+
+def _flag_type(hint: Any) -> Any:
+    choices = [arg for arg in typing.get_args(hint) if isinstance(arg, str)]
+    if choices:
+        return click.Choice(choices)
+    kinds = {hint, *typing.get_args(hint)}
+    return int if int in kinds and tuple not in {typing.get_origin(hint)} else float if float in kinds else str
+
+
+def _metavar(kind: Any) -> str | None:
+    return None if isinstance(kind, click.Choice) else {int: "N", float: "X"}.get(kind, "WORD")
+
+
+def _numbers(_: Any, __: Any, value: str | None) -> tuple[int, ...] | None:
+    """10,20 as a tuple."""
+    if value is None:
+        return None
+    try:
+        return tuple(int(number) for number in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a list of epochs such as 10,20") from None

@@ -1,0 +1,35 @@
+"""What comes with emuchain as TOML files, found by name; a user's own is found by its path."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.resources
+import pathlib
+
+from .errors import InputError
+
+_HERE = importlib.resources.files(__package__.rpartition(".")[0])
+
+
+def names(folder: str) -> list[str]:
+    """The names of the TOML files in a folder of the package `emuchain.emulator`."""
+    files = _HERE / folder
+    return sorted(entry.name.removesuffix(".toml") for entry in files.iterdir() if entry.name.endswith(".toml"))
+
+
+def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)) -> pathlib.Path:
+    """The file of that name on a shelf, or the path that `name` is if it has one of the endings.
+
+    Raises:
+        InputError: neither; it says what `key` may be.
+    """
+    known = names(folder)
+    if name in known:
+        return pathlib.Path(str(_HERE / folder / f"{name}.toml"))
+    if name.endswith(endings):
+        return pathlib.Path(name)
+    beside = [name + ending for ending in endings if pathlib.Path(name + ending).is_file()]
+    close = beside or difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean `{close[0]}`? " if close else ""
+    files = f"a {' or '.join(endings)} file"
+    raise InputError(f"`{key}` = {name!r}: {hint}known: {', '.join(known)}; or the path of {files}")

@@ -1,0 +1,1 @@
+"""The configuration of a run, as its file and its flags say it."""

@@ -1,0 +1,1 @@
+"""What users write: TOML files and flags become validated, frozen models here, once."""

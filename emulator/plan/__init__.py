@@ -1,0 +1,1 @@
+"""One frozen `Plan` from a configuration: pure, and the same on every rank."""

@@ -1,0 +1,78 @@
+"""Where parameters are kept: on chip, with another device, or off chip; and how many devices hold them all."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Sequence
+
+from ..cluster.board import Cluster
+from ..common.errors import InputError
+from ..mapping.balancing import COPIES, Balancing, balance, balance_evenly
+from ..mapping.memory import parameter_memory, slice_memory
+from ..mapping.partition import partition
+from ..mapping.slices import Mapping, Slice
+from ..mapping.traffic import VALUE_BYTES
+from ..network.layers import Network
+from ..timing.timing import Timing
+from .steady import find_steady
+
+MOST_DEVICES = 1024
+"""How far `smallest_cluster` looks."""
+
+_STEADY_BATCH = 16
+
+
+def place(
+    mapping: Mapping, cluster: Cluster, in_flight: Sequence[int], value_bytes: int = VALUE_BYTES
+) -> tuple[list[list[Slice]], Balancing]:
+    """The slices of each device whose parameters are on chip, and where their channels are stored.
+
+    Fully connected slices that would not fit into their board, had they it for themselves, have their parameters off
+    chip (FPDeep, sections 6.3.1 and 7); those of convolutions never are.
+    """
+    on_chip, rooms, capacities = [], [], []
+    for device, slices in enumerate(mapping.devices):
+        room = int(cluster.board(device).on_chip_memory_bytes / cluster.beta)
+        capacities.append(room)
+        held = [(part, slice_memory(part, in_flight[device], None, value_bytes)) for part in slices]
+        if sum(memory.total.bytes for part, memory in held if part.layer.is_fc) > room:
+            on_chip.append([part for part in slices if not part.layer.is_fc])
+        else:
+            on_chip.append(list(slices))
+        weights = [parameter_memory(part, part.end - part.begin, value_bytes).bytes for part in slices]
+        for (part, memory), size in zip(held, weights, strict=True):
+            bias = memory.lpram.bytes - size if part in on_chip[-1] else 0
+            room -= memory.working.bytes + COPIES * bias
+        rooms.append(room)
+    if cluster.aim == "storage":
+        return on_chip, balance_evenly(on_chip, rooms, capacities, value_bytes)
+    return on_chip, balance(on_chip, rooms, value_bytes)
+
+
+def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int = MOST_DEVICES) -> int | None:
+    """The fewest devices, more than `above` and up to `most`, on which everything has a place, or None.
+
+    Looks at counts an eighth apart until one fits, then halves the gap below it. A larger cluster may fit worse than a
+    smaller one where cuts fall badly, so a smaller one that fits may hide in a gap.
+    """
+
+    def fits(devices: int) -> bool:
+        try:
+            timing = Timing.of(partition(network, cluster, devices), cluster)
+        except InputError:
+            return False
+        with_one = place(timing.mapping, cluster, [1] * devices)[1]
+        # To find out how many samples are in flight takes long, and is of no use where not even one fits.
+        if not with_one.fits:
+            return False
+        return place(timing.mapping, cluster, find_steady(timing, _STEADY_BATCH).in_flight)[1].fits
+
+    counts = [above]
+    while counts[-1] < most:
+        counts.append(min(most, counts[-1] + max(1, counts[-1] // 8)))
+    for low, high in itertools.pairwise(counts):
+        if fits(high):
+            between = range(low + 1, high)
+            return (*between, high)[bisect.bisect_left(between, True, key=fits)]
+    return None

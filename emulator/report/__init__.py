@@ -1,0 +1,1 @@
+"""What people read: the steady state, tables, pictures, progress."""

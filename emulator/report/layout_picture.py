@@ -1,0 +1,50 @@
+"""A layout as a picture in the form of FPDeep's Fig. 14: for each device, the layers' shares of DSP, BRAM and LUT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..cluster.board import Board
+from ..plan.layout import Layout
+from ..plan.resources import Resources
+from .picture import new_figure, save
+
+_KINDS: dict[str, tuple[Callable[[Resources], int], Callable[[Board], int | None]]] = {
+    "DSP": (lambda taken: taken.dsp, lambda board: board.dsp),
+    "BRAM": (lambda taken: taken.bram_banks, lambda board: board.banks),
+    "LUT": (lambda taken: taken.lut, lambda board: board.lut),
+}
+
+
+def draw(layout: Layout, path: str) -> None:
+    """Write the picture; the ending of its name says its format.
+
+    Raises:
+        InputError: matplotlib is missing, or the file cannot be written.
+    """
+    figure = new_figure(min(24.0, 0.35 * len(layout.devices) + 6), 8, "plot", layout="constrained")
+    from matplotlib import colormaps
+
+    figure.suptitle(f"{layout.network.name} on {len(layout.devices)} x {layout.devices[0].board.name}")
+    layers = [layer.name for layer in layout.network.layers]
+    colours = colormaps["turbo"]
+    for axes, (kind, (taken, there)) in zip(figure.subplots(3, 1, sharex=True), _KINDS.items(), strict=True):
+        for device in layout.devices:
+            of_board = there(device.board)
+            if not of_board:
+                continue
+            parts = [(held.part.layer.name, taken(held.resources)) for held in device.slices]
+            bottom = 0.0
+            for name, count in [*parts, ("BPRAM, BGB", taken(device.stored))]:
+                if not count:
+                    continue
+                share = 100 * count / of_board
+                shade = colours(layers.index(name) / len(layers)) if name in layers else "lightgrey"
+                axes.bar(device.device, share, bottom=bottom, color=shade, label=name)
+                bottom += share
+        axes.axhline(100, color="black", linewidth=0.8)
+        axes.set_ylabel(f"{kind}, %")
+    axes.set_xlabel("device")
+    shown = {label: bar for axes in figure.axes for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(shown.values(), shown.keys(), loc="outside right upper", fontsize="small")
+    save(figure, path, f"`plot` = {path!r}", dpi=120)

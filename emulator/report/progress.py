@@ -1,0 +1,217 @@
+"""What a long run says while it runs. Only rank 0 talks; the other ranks get a `SilentProgress`."""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from ..common.units import format_time_ps
+from .terminal import is_terminal, terminal_width
+
+if TYPE_CHECKING:
+    import rich.progress
+    from typing_extensions import Self
+
+# The columns that the words beside a bar take, and the bar's own; on a narrow terminal the bar is what gives way.
+_WORDS_WIDTH, _SHORTEST_BAR, _LONGEST_BAR = 82, 4, 40
+
+_INTERVAL_S = 10.0
+
+ProgressMode = Literal["auto", "bar", "plain", "steps", "none"]
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """A finished epoch; `test_accuracy` is a fraction, or None where nothing was tested."""
+
+    epoch: int
+    train_loss: float
+    test_accuracy: float | None
+    virtual_time_ps: int
+    host_time_s: float
+
+
+class Progress:
+    """Hears how a run goes: `start`, then `step` and `epoch` as it goes on, `note` at any time, and `close` at the end.
+
+    As a context manager it closes itself. This base class says nothing.
+    """
+
+    def start(self, total_samples: int, epochs: int) -> None:
+        """The run begins; it will train on `total_samples` samples over all of its epochs."""
+
+    def step(
+        self, samples_done: int, epoch: int, loss: float | None, accuracy: float | None, virtual_time_ps: int
+    ) -> None:
+        """A batch is done: `samples_done` since the start, in `epoch` (from 1), with the latest loss and accuracy."""
+
+    def epoch(self, row: EpochRow) -> None:
+        """An epoch is done."""
+
+    def note(self, text: str) -> None:
+        """Anything else worth a line."""
+
+    def close(self) -> None:
+        """The run is over, well or not."""
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SilentProgress(Progress):
+    """Says nothing."""
+
+
+class PlainProgress(Progress):
+    """Lines for files and pipes: one about every `interval` seconds, and one for each epoch."""
+
+    def __init__(
+        self, stream: TextIO | None = None, interval: float = _INTERVAL_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream = sys.stdout if stream is None else stream
+        self._interval = interval
+        self._clock = clock
+        self._total = 0
+        self._epochs = 0
+        self._started = self._spoken = clock()
+
+    def start(self, total_samples: int, epochs: int) -> None:
+        self._total = total_samples
+        self._epochs = epochs
+        self._started = self._spoken = self._clock()
+
+    def step(
+        self, samples_done: int, epoch: int, loss: float | None, accuracy: float | None, virtual_time_ps: int
+    ) -> None:
+        now = self._clock()
+        if now - self._spoken < self._interval:
+            return
+        self._spoken = now
+        rate = samples_done / (now - self._started) if now > self._started else 0.0
+        parts = [f"epoch {epoch}/{self._epochs}", f"{samples_done}/{self._total} samples", f"{rate:.0f} samples/s"]
+        parts += _figures(loss, accuracy, virtual_time_ps)
+        if rate > 0:
+            parts.append(f"{_clock_time((self._total - samples_done) / rate)} left")
+        self._print("  ".join(parts))
+
+    def epoch(self, row: EpochRow) -> None:
+        self._print(_epoch_line(row, self._epochs))
+
+    def note(self, text: str) -> None:
+        self._print(text)
+
+    def _print(self, line: str) -> None:
+        # Flushed: whoever follows the file should see the line now.
+        print(line, file=self._stream, flush=True)
+
+
+class LiveProgress(Progress):
+    """A bar on a terminal, redrawn in place; finished epochs and notes stay above it."""
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        width: int | None = None,
+        redraw_s: float = 0.2,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        from rich.console import Console
+
+        # A rank's own output is a pipe even where a terminal shows it in the end, hence force_terminal and the width.
+        self._console = Console(
+            file=stream, force_terminal=True, width=terminal_width() if width is None else width, highlight=False
+        )
+        self._redraw_s = redraw_s
+        self._clock = clock
+        self._drawn = float("-inf")
+        self._epochs = 0
+        self._bar: rich.progress.Progress | None = None
+        self._task: rich.progress.TaskID | None = None
+
+    def start(self, total_samples: int, epochs: int) -> None:
+        from rich import progress
+
+        self.close()
+        self._epochs = epochs
+        # Redrawn in `step`, not by a thread: a rank has one core and computes on it.
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(bar_width=max(_SHORTEST_BAR, min(_LONGEST_BAR, self._console.width - _WORDS_WIDTH))),
+            progress.TextColumn("{task.percentage:>3.0f} %"),
+            progress.TextColumn("{task.fields[figures]}"),
+            progress.TimeRemainingColumn(compact=True),
+            console=self._console,
+            auto_refresh=False,
+            get_time=self._clock,
+        )
+        self._task = self._bar.add_task(f"epoch 1/{epochs}", total=total_samples, figures="")
+        self._bar.start()
+
+    def step(
+        self, samples_done: int, epoch: int, loss: float | None, accuracy: float | None, virtual_time_ps: int
+    ) -> None:
+        if self._bar is None or self._task is None:
+            return
+        speed = self._bar.tasks[0].speed
+        figures = [] if speed is None else [f"{speed:.0f}/s"]
+        self._bar.update(
+            self._task,
+            completed=samples_done,
+            description=f"epoch {epoch}/{self._epochs}",
+            figures="  ".join(figures + _figures(loss, accuracy, virtual_time_ps)),
+        )
+        now = self._clock()
+        if now - self._drawn >= self._redraw_s:
+            self._drawn = now
+            self._bar.refresh()
+
+    def epoch(self, row: EpochRow) -> None:
+        self.note(_epoch_line(row, self._epochs))
+
+    def note(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def make_progress(mode: ProgressMode, rank: int = 0) -> Progress:
+    """The progress for `mode` on `rank`; `auto` draws a bar where the output ends on a terminal, else prints lines."""
+    if rank != 0 or mode == "none":
+        return SilentProgress()
+    if mode == "bar" or (mode == "auto" and is_terminal()):
+        return LiveProgress()
+    return PlainProgress(interval=0.0 if mode == "steps" else _INTERVAL_S)
+
+
+def _figures(loss: float | None, accuracy: float | None, virtual_time_ps: int) -> list[str]:
+    figures = []
+    if loss is not None:
+        figures.append(f"loss {loss:.4f}")
+    if accuracy is not None:
+        figures.append(f"accuracy {100 * accuracy:.1f} %")
+    figures.append(f"virtual {format_time_ps(virtual_time_ps)}")
+    return figures
+
+
+def _epoch_line(row: EpochRow, epochs: int) -> str:
+    tested = "" if row.test_accuracy is None else f", test accuracy {100 * row.test_accuracy:.2f} %"
+    return (
+        f"epoch {row.epoch}/{epochs} done: train loss {row.train_loss:.4f}{tested}, "
+        f"virtual time {format_time_ps(row.virtual_time_ps)}, host time {row.host_time_s:.1f} s"
+    )
+
+
+def _clock_time(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

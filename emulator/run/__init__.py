@@ -1,0 +1,1 @@
+"""Runs: chains of devices on ranks, replicas, training, simulation, results."""

@@ -1,0 +1,52 @@
+"""The comparisons as pictures, in the form of FPDeep's Figs. 5 and 10."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+
+from ...report.picture import new_figure, save
+from ..topology import Topology
+from .comparison import METRICS, Comparison
+
+_STYLES = ("o-", "s--", "^:", "D-")
+
+
+def draw_comparison(comparison: Comparison, path: pathlib.Path) -> None:
+    """Fig. 5: a panel for each metric, over the number of devices.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(9, 6.4, "--plot")
+    devices = {count for outcomes in comparison.outcomes.values() for count in outcomes}
+    for axes, metric in zip(figure.subplots(2, 2).flat, METRICS, strict=True):
+        for (method, outcomes), style in zip(comparison.outcomes.items(), _STYLES, strict=True):
+            values = [metric.shown(outcome) for outcome in outcomes.values()]
+            axes.plot(list(outcomes), values, style, label=method.value, markersize=4)
+        axes.set(xlabel="devices", ylabel=f"{metric.name} / {metric.unit}", xscale="log", yscale=metric.scale)
+        axes.set_xticks([1 << power for power in range(max(devices).bit_length())])
+        axes.xaxis.set_major_formatter("{x:.0f}")
+        axes.minorticks_off()
+    figure.axes[0].legend()
+    workload = comparison.workload
+    figure.suptitle(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
+    save(figure, path, f"`--plot` {path}")
+
+
+def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path: pathlib.Path) -> None:
+    """Fig. 10: what the links let through in 1D and in 2D, and what the engines make, over the number of devices.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(6, 3.8, "--plot")
+    axes = figure.subplots()
+    devices = [one.devices for one, _ in pairs]
+    for index, (name, style) in enumerate((("1D", "o-"), ("2D", "s--"))):
+        axes.plot(devices, [pair[index].worst_link_images_per_s for pair in pairs], style, label=f"worst link, {name}")
+    axes.plot(devices, [one.compute_images_per_s for one, _ in pairs], "k:", label="slowest engine")
+    axes.set(xlabel="devices", ylabel="images/s", yscale="log")
+    axes.legend()
+    figure.suptitle(title)
+    save(figure, path, f"`--plot` {path}")

@@ -1,0 +1,95 @@
+"""The six data paths of FPDeep's section 5.1, and networks that are no chain (section 3.2, Fig. 3 (C)).
+
+Paths 1 to 4 are looked at on all links between two devices that share a layer: 60 FPGAs, three networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ....cluster.load import changeable_keys
+from ....mapping.partition import partition
+from ....mapping.slices import Cut, Slice
+from ....mapping.traffic import DataPath, Stream, streams
+from ....network.layers import Add, Concat
+from ..measure import Measure, Measured
+from .evidence import NETWORKS, cluster, network, timing
+
+_MANY = 60
+_FORWARD, _BACKWARD = ([path.value for path in DataPath if path.is_forward is forward] for forward in (True, False))
+
+
+def _shared_links() -> list[tuple[Slice, tuple[Stream, ...]]]:
+    """Of links within a layer cut by input channels the slice to the right, and what travels."""
+    found = []
+    for name in NETWORKS:
+        devices, links = timing(name, _MANY).mapping.devices, timing(name, _MANY).links
+        for left, right, carried in zip(devices, devices[1:], links, strict=False):
+            if left[-1].layer == right[0].layer and right[0].cut is Cut.ICP:
+                found.append((right[0], carried))
+    return found
+
+
+def _against(path: DataPath, channels: Callable[[Slice], int]) -> Measured:
+    """Links on which a path does not carry so many channels."""
+    links = _shared_links()
+    wrong = 0
+    for right, carried in links:
+        if path is DataPath.INPUT_ERRORS and not right.layer.needs_errors:
+            continue
+        wrong += [stream.channels for stream in carried if stream.path is path] != [channels(right)]
+    return Measured(wrong, f"links that carry something else, of {len(links)} within layers")
+
+
+def _beyond(right: Slice) -> int:
+    """The input channels that devices further on convolve."""
+    return right.layer.input[0] - right.begin
+
+
+def _outputs(right: Slice) -> int:
+    return right.layer.channels
+
+
+def _number() -> Measured:
+    return Measured(len(DataPath), f"{_FORWARD} run forwards, {_BACKWARD} backwards")
+
+
+def _pairs() -> Measured:
+    return Measured([_FORWARD, _BACKWARD])
+
+
+def _passing(name: str) -> Measured:
+    """The most maps that stand side by side on path 1 of a link."""
+    found = partition(network(name), cluster(), 6)
+    maps = [sum(stream.path is DataPath.ACTIVATIONS for stream in streams(found, link)) for link in range(5)]
+    return Measured(max(maps), f"{name} on 6 FPGAs, maps on path 1 of each link: {', '.join(map(str, maps))}")
+
+
+def _extra_modules() -> Measured:
+    found = set()
+    for name in ("resnet8-cifar", "inception-cifar"):
+        for layer in network(name).layers:
+            found |= {"add" for step in layer.sfu if isinstance(step.operation, Add)}
+            found |= {"concatenate" for step in layer.sfu if isinstance(step.operation, Concat)}
+            found |= {"bypass"} if layer.bypass else set()
+    return Measured(sorted(found), "in resnet8-cifar and inception-cifar")
+
+
+def _knobs() -> Measured:
+    return Measured([key for key in changeable_keys() if key.startswith("link.")], "keys of --what-if")
+
+
+MEASURES: dict[str, Measure] = {
+    "fpdeep-six-datapaths": _number,
+    "fpdeep-interconnect-modules": _number,
+    "fpdeep-interconnect-pairs": _pairs,
+    "fpdeep-datapath-1": partial(_against, DataPath.ACTIVATIONS, _beyond),
+    "fpdeep-datapath-2": partial(_against, DataPath.PARTIAL_ACTIVATIONS, _outputs),
+    "fpdeep-datapath-3": partial(_against, DataPath.OUTPUT_ERRORS, _outputs),
+    "fpdeep-datapath-4": partial(_against, DataPath.INPUT_ERRORS, _beyond),
+    "fpdeep-resnet-mapping": partial(_passing, "resnet8-cifar"),
+    "fpdeep-inception-mapping": partial(_passing, "inception-cifar"),
+    "fpdeep-ext-modules": _extra_modules,
+    "fpdeep-sim-params": _knobs,
+}

@@ -1,0 +1,120 @@
+"""Engines: FPDeep's sections 5.3 to 5.5 and 6.3.3: tiles, cycles a pixel, PG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from ....cluster.load import board_types
+from ....common import shipped as shelf
+from ....inputs.validation import read_toml
+from ....mapping.engines import Engines, channel_demands
+from ....mapping.slices import Slice, cut_channels
+from ....network.layers import Layer
+from ..measure import Measure, Measured
+from .evidence import NETWORKS, network, timing
+
+_PHASES = ("fp", "eb", "pg")
+
+
+def _engines(*phases: str) -> Iterator[tuple[Slice, Engines]]:
+    """Of all convolutions' slices, three networks on 15 FPGAs."""
+    for name in NETWORKS:
+        found = timing(name)
+        for parts, held in zip(found.mapping.devices, found.engines, strict=True):
+            for part, engines in zip(parts, held, strict=True):
+                if part.layer.is_fc:
+                    continue
+                for phase in phases:
+                    engine = getattr(engines, phase)
+                    if engine is not None:
+                        yield part, engine
+
+
+def _tile(layer: Layer) -> int:
+    return layer.kernel[0] * layer.kernel[1]
+
+
+def _rounding() -> Measured:
+    """Engines whose multipliers are no multiple of K x K."""
+    found = [engine.multipliers % _tile(part.layer) for part, engine in _engines(*_PHASES)]
+    return Measured(sum(map(bool, found)), f"engines, of {len(found)}")
+
+
+def _macs_per_tile() -> Measured:
+    """Multiply-accumulates of a tile in a cycle, over K x K; less than that where a row's last cycle is not full."""
+    ratios = []
+    for part, engine in _engines("fp"):
+        tiles = engine.multipliers // _tile(part.layer)
+        ratios.append(part.macs / engine.sample_cycles / tiles / _tile(part.layer))
+    return Measured([sum(ratios) / len(ratios), max(ratios)], "over K x K: mean, most")
+
+
+def _cycles(phase: str) -> Measured:
+    """Cycles of a pixel over OC / P, where P is the engine's tiles over its input channels."""
+    ratios = []
+    for part, engine in _engines(phase):
+        columns = part.layer.output[2] if phase == "fp" else part.layer.input[2]
+        each = engine.multipliers / _tile(part.layer) / len(part.in_channels)  # P
+        ratios.append(engine.row_cycles / columns / (len(part.out_channels) / each))
+    return Measured([sum(ratios) / len(ratios), max(ratios)], "over OC / P with P = tiles / S: mean, most")
+
+
+def _whole_engines() -> Measured:
+    """Engines of FP that are a whole number of CEs of S tiles."""
+    found = [engine.multipliers / _tile(part.layer) / len(part.in_channels) for part, engine in _engines("fp")]
+    return Measured(
+        sum(each.is_integer() for each in found) / len(found), f"share of {len(found)} FP engines with whole P"
+    )
+
+
+def _pg_operations() -> Measured:
+    """PG's multiplier-cycles for a pair of channels over K x K x W x W."""
+    ratios = []
+    for name in NETWORKS:
+        for layer in network(name).layers:
+            if not layer.is_fc:
+                _, rows, columns = layer.output
+                pairs = layer.channels * layer.input[0]
+                work = channel_demands(layer)[-1].of_channels(cut_channels(layer)).work
+                ratios.append(work / (pairs * _tile(layer) * rows * columns))
+    return Measured([min(ratios), max(ratios)], "least, most of all convolutions")
+
+
+def _pg_filters() -> Measured:
+    layers = [layer for name in NETWORKS for layer in network(name).layers if not layer.is_fc]
+    kernels = sorted({layer.kernel[0] for layer in layers})
+    return Measured(max(layer.output[1] for layer in layers), f"FP's and EB's kernels: {', '.join(map(str, kernels))}")
+
+
+def _pg_like() -> Measured:
+    """Convolutions whose PG has other tiles than FP or EB."""
+    layers = [layer for name in NETWORKS for layer in network(name).layers]
+    return Measured(
+        sum(len({d.tile for d in channel_demands(layer)}) != 1 for layer in layers), f"of {len(layers)} layers"
+    )
+
+
+def _modules() -> Measured:
+    return Measured([phase.upper() for phase in _PHASES if any(True for _ in _engines(phase))], "kinds of engines")
+
+
+def _transceivers() -> Measured:
+    boards = (read_toml(shelf.find("type", kind, "cluster/boards")) for kind in board_types())
+    found = {board["name"]: board.get("transceivers", 0) for board in boards}
+    best = max(found, key=lambda name: found[name])
+    return Measured(found[best], str(best))
+
+
+MEASURES: dict[str, Measure] = {
+    "fpdeep-dsp-rounding": _rounding,
+    "fpdeep-fp-macs-per-tile": _macs_per_tile,
+    "fpdeep-fp-cycles-pixel": partial(_cycles, "fp"),
+    "fpdeep-eb-cycles": partial(_cycles, "eb"),
+    "fpdeep-fp-num-ce": _whole_engines,
+    "fpdeep-pg-ops-same": _pg_operations,
+    "fpdeep-pg-filter-size": _pg_filters,
+    "fpdeep-pg-ce-like": _pg_like,
+    "fpdeep-modules": _modules,
+    "fpdeep-trx-highend": _transceivers,
+}

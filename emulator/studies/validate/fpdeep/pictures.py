@@ -1,0 +1,96 @@
+"""The figures of FPDeep in the paper's form: 5, 10, 14, 15, and 16 where there are runs to draw."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....common.errors import InputError
+from ....report.layout_picture import draw as draw_layout
+from ....report.picture import new_figure, save
+from ....run.results import Record, read
+from ...parallelism.pictures import draw_comparison, draw_topologies
+from . import scaling, topologies
+from .evidence import IMAGES, LINK_GBPS, NETWORKS, bottleneck, comparison, idle_percent, layout
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SIZES = tuple(range(5, 101, 5))
+
+
+def draw_all(folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
+    """Draw all figures; return their paths.
+
+    Raises:
+        InputError: matplotlib is not installed, `runs` has no results, or a file cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"`--pictures` {folder}: cannot be made: {error.strerror}") from None
+    drawn = [folder / "fig5.png", folder / "fig10.png"]
+    draw_comparison(comparison(), drawn[0])
+    ports = topologies.PORTS
+    title = f"VGG-16, CONV-3 to CONV-5, {ports.count} ports of {ports.gbps:g} Gb/s"
+    draw_topologies(title, [topologies.pair(devices) for devices in topologies.SIZES_OF_FIG_10], drawn[1])
+    for name in NETWORKS:
+        drawn.append(folder / f"fig14-{name}.png")
+        draw_layout(layout(name), str(drawn[-1]))
+    drawn.append(folder / "fig15.png")
+    draw_scaling(drawn[-1])
+    if runs is not None:
+        drawn.append(folder / "fig16.png")
+        draw_convergence(runs, drawn[-1])
+    return drawn
+
+
+def draw_scaling(path: pathlib.Path) -> None:
+    """Fig. 15: for each network the two roofs, idle stages, and epochs an hour, over the number of FPGAs.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(11, 8.4, "--pictures")
+    for name, (roofs, idle, epochs) in zip(NETWORKS, figure.subplots(len(NETWORKS), 3), strict=True):
+        found = [bottleneck(name, devices) for devices in SIZES]
+        roofs.plot(SIZES, [1e12 / each.engines_ps for each in found], "o-", markersize=3, label="engines")
+        roofs.plot(
+            SIZES, [1e12 / each.links_ps for each in found], "s--", markersize=3, label=f"links, {LINK_GBPS} Gb/s"
+        )
+        roofs.axvline(scaling.linear_limit(name), color="grey", linewidth=0.8)
+        roofs.set(xlabel="FPGAs", ylabel="images/s", title=name, ylim=(0, 1.5e12 / found[-1].engines_ps))
+        idle.plot(SIZES, [idle_percent(name, devices) for devices in SIZES], "o-", markersize=3)
+        idle.set(xlabel="FPGAs", ylabel="idle stages / %", ylim=(0, 5))
+        rates = [scaling.images_per_s(name, devices) for devices in SIZES]
+        epochs.plot(SIZES, [3600 * rate / IMAGES for rate in rates], "o-", markersize=3)
+        epochs.set(xlabel="FPGAs", ylabel="epochs an hour")
+        epochs.set_ylim(bottom=0)
+    figure.axes[0].legend()
+    save(figure, path, f"`--pictures` {path}")
+
+
+def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
+    """Fig. 16: test accuracy over epochs, a panel for each network, a curve for each of its results files.
+
+    Raises:
+        InputError: no results there, matplotlib is not installed, or the file cannot be written.
+    """
+    records = [read(file) for file in sorted(runs.glob("*.h5"))]
+    if not records:
+        raise InputError(f"`--runs` {runs}: has no results files (RUN.h5)")
+    names = list(dict.fromkeys(str(record.config["network"]) for record in records))
+    figure = new_figure(4 * len(names), 3.6, "--pictures")
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    for name, axes in zip(names, panels, strict=True):
+        _draw_runs(axes, name, [record for record in records if record.config["network"] == name])
+    save(figure, path, f"`--pictures` {path}")
+
+
+def _draw_runs(axes: Axes, name: str, records: Sequence[Record]) -> None:
+    for record in records:
+        label = f"{record.config['schedule']}, {record.config['devices']} FPGAs"
+        axes.plot(record.history["epoch"], 100 * record.history["test_accuracy"], "o-", markersize=3, label=label)
+    axes.set(xlabel="epoch", ylabel="test accuracy / %", title=name)
+    axes.legend()

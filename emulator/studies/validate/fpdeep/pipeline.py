@@ -1,0 +1,111 @@
+"""The pipeline: FPDeep's sections 1, 4.3 and 4.4: no flush, old weights, latency and batch without effect."""
+
+from __future__ import annotations
+
+from ....plan.plan import Plan
+from ....plan.steady import find_steady
+from ....report.steady_state import steady_period_ps
+from ....run.simulate import simulate
+from ....schedule.action import Kind
+from ....timing.bottleneck import engine_servers
+from ...parallelism.methods import Method
+from ..measure import Measure, Measured
+from .evidence import DEVICES, NETWORKS, cluster, comparison, plan, report, timing
+
+_NETWORK = "vgg16-cifar"
+_MINI_BATCH, _FPGAS = 1000, 100
+"""FPDeep, section 4.4."""
+
+
+def simulated_period_ps(found: Plan, samples: int) -> float:
+    """The time between samples by the simulated clocks: between the ends of two runs of different length."""
+    short, long = (simulate(found, count).epoch_ends_ps[-1] for count in (samples, 3 * samples))
+    return (long - short) / (2 * samples)
+
+
+def _latency() -> Measured:
+    periods = [simulated_period_ps(plan(_NETWORK, latency_ns=latency), 256) for latency in (0, 1000, 50_000)]
+    return Measured(
+        [period / periods[0] for period in periods], f"{_NETWORK}: time a sample with 0, 1, 50 us over with 0"
+    )
+
+
+def _batch() -> Measured:
+    periods = [simulated_period_ps(plan(_NETWORK, batch=batch), 128) for batch in (64, 8, 1)]
+    return Measured(
+        [period / periods[0] for period in periods], f"{_NETWORK}: time a sample with batch 64, 8, 1 over 64"
+    )
+
+
+def _stages() -> Measured:
+    tiles = sum(
+        server.engines.multipliers // (server.part.layer.kernel[0] * server.part.layer.kernel[1])
+        for server in engine_servers(timing("vgg16"))
+        if not server.part.layer.is_fc
+    )
+    return Measured(tiles, "tiles that convolve at the same time, VGG-16 on 15 FPGAs")
+
+
+def _old_weights() -> Measured:
+    """Samples of a mini-batch of which FP uses weights that are an update late, on the device with most of them."""
+    found = []
+    for name in NETWORKS:
+        lags = find_steady(timing(name, _FPGAS), _MINI_BATCH).lags
+        found.append(max(sum(lag > 0 for lag in device.forward) for device in lags))
+    return Measured(found, f"of {_MINI_BATCH} on {_FPGAS} FPGAs, most of any FPGA: AlexNet, VGG-16, VGG-19")
+
+
+def _flush() -> Measured:
+    drained, steady = (steady_period_ps(plan(_NETWORK, schedule=schedule)) for schedule in ("sync", "fpdeep"))
+    return Measured(drained / steady, f"{_NETWORK}, batch 64: time a sample with a flush at each update over without")
+
+
+def _local() -> Measured:
+    paths = {stream.path.value for link in plan("alexnet").timing.links for stream in link}
+    return Measured(sorted(paths), "data paths in use, AlexNet on 15 FPGAs; parameters and gradients have 5 and 6")
+
+
+def _updates() -> Measured:
+    """Updates on each device for each mini-batch."""
+    found = plan(_NETWORK, batch=16)
+    programs = found.schedule(64).programs(range(DEVICES)).values()
+    updates = sum(action.kind is Kind.UPDATE for program in programs for action in program)
+    return Measured(updates / DEVICES / 4, "4 mini-batches of 16 samples")
+
+
+def _unit() -> Measured:
+    """What a message carries of a map; in rows, of the first link of VGG-16."""
+    streams = timing("vgg16").links[0]
+    return Measured("row" if all(stream.rows > 1 for stream in streams) else "map", "times are those of rows")
+
+
+def _utilisation() -> Measured:
+    """RealFlops / MaxFlops of the comparison over that from the report's idle shares and multipliers."""
+    busy = sum(
+        (1 - use.idle_share) * use.server.engines.multipliers
+        for device in report("vgg16").devices
+        for use in device.engines
+    )
+    able = DEVICES * cluster().board(0).multipliers
+    how = f"all that engines may take; {100 * busy / DEVICES / cluster().board(0).dsp:.1f} % of the boards' DSPs"
+    return Measured(comparison().outcomes[Method.HP][DEVICES].flop_utilisation / (busy / able), how)
+
+
+def _bandwidth() -> Measured:
+    """Footprint over time of an iteration, over the sum of the demands on all links."""
+    demands = sum(link.demand_gbps for link in report("vgg16").links)
+    return Measured(comparison().outcomes[Method.HP][DEVICES].bandwidth_gbps / demands, "VGG-16 on 15 FPGAs")
+
+
+MEASURES: dict[str, Measure] = {
+    "fpdeep-latency-no-effect": _latency,
+    "fpdeep-batch-arbitrary": _batch,
+    "fpdeep-pipeline-stage-count": _stages,
+    "fpdeep-pipeline-unit": _unit,
+    "fpdeep-unaligned-samples": _old_weights,
+    "fpdeep-update-local": _local,
+    "fpdeep-no-bubble-vs-gpipe": _flush,
+    "fpdeep-lgb-timing": _updates,
+    "fpdeep-metric-flop-util": _utilisation,
+    "fpdeep-metric-comm-bw": _bandwidth,
+}

@@ -1,0 +1,67 @@
+"""The engines' units (section VI-A, Figs. 9 and 10), of the engines in plain Python that the codec is held to."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from .....kernels.inceptionn import hardware, inceptionn
+from ..measure import Measure, Measured
+from .codec import EXPONENT, numbers
+
+_VALUES = 1600
+
+
+def _blocks_in() -> Measured:
+    """Values of 32 bits in what a unit makes."""
+    unit = hardware.compression_unit([0x3F80_0000] * hardware.VALUES, EXPONENT, "bound")
+    return Measured((unit.length - hardware.TAG_BITS) // 32, "payloads of 32 bits that a unit makes at once")
+
+
+def _blocks_out() -> Measured:
+    words = hardware.decompression_unit(0, hardware.tag_decoder(0))
+    return Measured(len(words), "values that a unit makes of 16 bits of tags")
+
+
+def _shifter() -> Measured:
+    """Eight vectors of 0, 8 or 32 ones each, all ways: the lengths, least and most; those that are not side by side."""
+    lengths, wrong = [], 0
+    for widths in itertools.product((0, 8, 32), repeat=hardware.VALUES):
+        whole = hardware.shifter_tree([hardware.Vector((1 << width) - 1, width) for width in widths])
+        lengths.append(whole.length)
+        wrong += whole != hardware.Vector((1 << sum(widths)) - 1, sum(widths))
+    return Measured([min(lengths), max(lengths), wrong], f"bits, least and most; wrong of {len(lengths)}")
+
+
+def _same_bytes() -> Measured:
+    """Whether all bursts but the last are full, and whether the bytes are the codec's."""
+    values = numbers()[:_VALUES]
+    made = inceptionn.compress(values, EXPONENT)
+    units = [
+        hardware.compression_unit(words.tolist(), EXPONENT, "bound")
+        for words in values.view(np.uint32).reshape(-1, hardware.VALUES)
+    ]
+    sent = sum(burst is not None for burst in hardware.alignment_unit(units))
+    same = hardware.compress(values, EXPONENT)[0] == made.tobytes()
+    how = f"{sent} bursts for {len(made)} bytes; the same bytes as the codec's"
+    return Measured([sent == -(-8 * len(made) // hardware.BUS_BITS), same], how)
+
+
+def _refill() -> Measured:
+    """Values that the Burst Buffer's engine brings back, and its cycles over the bursts that it takes and gives."""
+    values = numbers()[:_VALUES]
+    made = inceptionn.compress(values, EXPONENT)
+    back, cycles = hardware.decompress(made.tobytes(), values.size)
+    wrong = int(np.count_nonzero(back.view(np.uint32) != inceptionn.decompress(made, values.size).view(np.uint32)))
+    bursts = max(-(-8 * len(made) // hardware.BUS_BITS), values.size // hardware.VALUES)
+    return Measured([wrong, round(cycles / bursts, 2)], "wrong values; cycles over bursts, taken or given")
+
+
+MEASURES: dict[str, Measure] = {
+    "inceptionn-cb-count": _blocks_in,
+    "inceptionn-db-count": _blocks_out,
+    "inceptionn-shifter": _shifter,
+    "inceptionn-alignment": _same_bytes,
+    "inceptionn-bb-refill": _refill,
+}

@@ -1,0 +1,97 @@
+"""What training runs gave that take too long for a measure: claims/inceptionn-runs.json.
+
+{"runs": [{
+  "network": "hdc", "gradients": "inceptionn:-10", "weights": "none",   codecs, spelt as for `--compress`
+  "seed": 1, "workers": 4,
+  "epochs": 2,                                             of the schedule; a run with a codec may go on
+  "test_accuracy": [0.91, 0.93, 0.94],                     by epoch, 0 to 1; fewer than `epochs` if it diverged
+  "widths": [[0.92, 0.065, 0.015, 0.0], ...],              by epoch: shares of values of 0, 8, 16, 32 bits
+  "histograms": [[[5, 7, ...], [3, 2, ...]], ...]          by epoch: of gradients, as comm/exchange/histogram.py's
+}]}
+
+`widths` and `histograms` may be left out. `scripts/gradients` makes such runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import pathlib
+from typing import Annotated
+
+import pydantic
+
+from ....common.errors import InputError
+from ....inputs.validation import Model
+from ....inputs.validation import validate as checked
+from ..measure import NoEvidence
+
+Share = Annotated[float, pydantic.Field(ge=0, le=1)]
+Widths = Annotated[list[Share], pydantic.Field(min_length=4, max_length=4)]
+Count = Annotated[int, pydantic.Field(ge=0)]
+Histogram = Annotated[list[list[Count]], pydantic.Field(min_length=2, max_length=2)]
+
+CHANCE = 0.1
+"""Accuracy of a run that diverged: both data sets have ten classes."""
+
+
+class Run(Model):
+    """A training run."""
+
+    network: str
+    gradients: str = "none"
+    weights: str = "none"
+    seed: int
+    workers: int = 4
+    epochs: Annotated[int, pydantic.Field(ge=1)]
+    test_accuracy: list[Share]
+    widths: list[Widths] = pydantic.Field(default_factory=list)
+    histograms: list[Histogram] = pydantic.Field(default_factory=list)
+
+    @property
+    def accuracy(self) -> float:
+        """At the schedule's end, 0 to 1."""
+        return self.test_accuracy[self.epochs - 1] if len(self.test_accuracy) >= self.epochs else CHANCE
+
+
+class Runs(Model):
+    """All runs."""
+
+    runs: list[Run]
+
+
+FILE = pathlib.Path(__file__).parents[2] / "claims" / "inceptionn-runs.json"
+
+
+def read_runs(path: pathlib.Path) -> list[Run]:
+    """The runs of a file.
+
+    Raises:
+        InputError: it cannot be read, or is of another form.
+    """
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a file of runs: {error}") from None
+    if not isinstance(said, dict):
+        raise InputError(f"{path}: not a file of runs: must be an object with `runs`")
+    return checked(Runs, said, str(path)).runs
+
+
+@functools.cache
+def all_runs() -> list[Run]:
+    """The runs that come with emuchain; none if there is no such file."""
+    return read_runs(FILE) if FILE.exists() else []
+
+
+def runs_of(network: str, gradients: str = "none", weights: str = "none") -> list[Run]:
+    """The runs of a network with these codecs, all seeds.
+
+    Raises:
+        NoEvidence: there are none.
+    """
+    wanted = (network, gradients, weights)
+    found = [run for run in all_runs() if (run.network, run.gradients, run.weights) == wanted]
+    if not found:
+        raise NoEvidence(f"No runs of {network} (emulator/claims/{FILE.name}).")
+    return found

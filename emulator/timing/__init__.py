@@ -1,0 +1,1 @@
+"""When: the virtual time of engines and links, as pure functions of mapping and cluster."""

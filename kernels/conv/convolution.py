@@ -1,0 +1,487 @@
+"""Convolution of float32 maps: forward, error and gradient, bit-exact under any cut.
+
+These are FP, EB and PG of FPDeep (sections 5.3, 5.4, 5.5; equations 1, 2, 3):
+
+- forward, FP: y[n, r, c, o] = sum of x[n, r * stride + u - pad, c * stride + v - pad, i] * w[o, i, u, v]
+- error, EB: dx, the derivative by x of sum(dy * y)
+- gradient, PG: dw, the derivative by w of sum(dy * y)
+
+Every value takes its products one by one, each by one fused multiply-add, in this order:
+
+- forward: input channel, kernel row, kernel column, all ascending
+- error: output channel descending, then kernel row, kernel column ascending
+- gradient: sample, output row, output column, all ascending
+
+and starts from a given partial sum, or from +0. So channels may be summed in slices that pass their partial sums on
+(forward: from low to high, error: from high to low), and samples in micro-batches, with the same bits. Padding takes
+part as zeros (an infinite weight at a padded place gives a NaN).
+
+`Convolution` works on maps whose channels come last, and on weights that are packed once for each update; that is how
+training calls it. `forward`, `error` and `gradient` are the same on plain (n, channels, rows, columns) maps and
+(oc, ic, kh, kw) weights, for everybody else.
+
+A fully connected layer is a convolution whose kernel is as large as the map; each of its inputs is then a channel of
+one pixel, so that FP and EB are products of a matrix and a vector for each sample, and PG adds their outer products.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arena import aligned
+from ..jit.arrays import FLOAT_BYTES, Floats, address_of, of_float32
+from ..jit.compiled import Kernels
+from ..window import Pair, output_size, pair
+
+layout, microkernel = Kernels("conv.layout"), Kernels("conv.microkernel")
+contract, contract_rows, padded_lanes = microkernel.contract, microkernel.contract_rows, microkernel.padded_lanes
+
+Offsets = NDArray[np.int64]
+
+
+class _Geometry(NamedTuple):
+    """What is computed: that of a fully connected layer is one pixel of many channels."""
+
+    ic: int
+    oc: int
+    size: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int]
+    output: tuple[int, int]
+
+    @property
+    def taps(self) -> int:
+        """The weights of one output channel."""
+        return self.ic * self.kernel[0] * self.kernel[1]
+
+    @property
+    def framed(self) -> tuple[int, int]:
+        """The size of an input map with its padding."""
+        return self.size[0] + 2 * self.pad[0], self.size[1] + 2 * self.pad[1]
+
+    @property
+    def error_before(self) -> tuple[int, int]:
+        """Zeros above and to the left of the output errors, so that EB finds all that it asks for."""
+        return (self.kernel[0] - 1) // self.stride[0], (self.kernel[1] - 1) // self.stride[1]
+
+    @property
+    def error_after(self) -> tuple[int, int]:
+        """Zeros below and to the right of them."""
+        last = [(self.size[i] - 1 + self.pad[i]) // self.stride[i] for i in (0, 1)]
+        return max(0, last[0] - self.output[0] + 1), max(0, last[1] - self.output[1] + 1)
+
+    @property
+    def error_framed(self) -> tuple[int, int]:
+        """The size of a map of output errors with those zeros."""
+        before, after = self.error_before, self.error_after
+        return before[0] + self.output[0] + after[0], before[1] + self.output[1] + after[1]
+
+
+class _Phase(NamedTuple):
+    """One class of kernel places in EB: those that meet the same input rows and columns, modulo the stride."""
+
+    first: tuple[int, int]
+    down: int
+    across: int
+    begin: int  # of its panels in the turned weights, in floats
+    rows: range
+    columns: range
+
+    def depth(self, oc: int) -> int:
+        """The products that each input error of these rows and columns takes."""
+        return oc * self.down * self.across
+
+
+class _Tables(NamedTuple):
+    """Where the numbers of a micro-batch are: the offset tables, which keep the memory, and their addresses."""
+
+    keep: tuple[Offsets, ...]
+    places: tuple[int, ...]
+
+    @classmethod
+    def of(cls, *tables: Offsets) -> _Tables:
+        return cls(tables, tuple(table.ctypes.data for table in tables))
+
+
+@dataclasses.dataclass(frozen=True)
+class Convolution:
+    """A convolution of `in_channels` maps of `size` (rows, columns) to `out_channels` maps.
+
+    kernel, stride and pad are (rows, columns). All maps are float32 (n, rows, columns, channels); they may be slices
+    of the channels of wider maps. Raises ValueError where the kernel fits nowhere. Its methods raise ValueError where
+    shapes do not fit and TypeError where an array is not float32.
+
+    `packed_size` and `turned_size` are the floats of the packed weights, and of those in the order of EB.
+    `is_whole_map` says whether the kernel covers the whole map, as in a fully connected layer.
+    """
+
+    in_channels: int
+    out_channels: int
+    size: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int]
+    output: tuple[int, int] = dataclasses.field(init=False)
+    _geometry: _Geometry = dataclasses.field(init=False, repr=False, compare=False)
+    _frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    _error_frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    packed_size: int = dataclasses.field(init=False, compare=False)
+    turned_size: int = dataclasses.field(init=False, compare=False)
+    is_whole_map: bool = dataclasses.field(init=False, compare=False)
+    _phases: tuple[_Phase, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    _tables: dict[Any, Any] = dataclasses.field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        output = output_size(self.size, self.kernel, stride=self.stride, pad=self.pad)
+        ic, oc = self.in_channels, self.out_channels
+        geometry = _Geometry(ic, oc, self.size, self.kernel, self.stride, self.pad, output)
+        is_whole_map = self.size == self.kernel and self.pad == (0, 0)
+        if is_whole_map:
+            one = 1, 1
+            geometry = _Geometry(ic * self.size[0] * self.size[1], oc, one, one, one, (0, 0), one)
+        phases = tuple(_phases(geometry))
+        known = {
+            "output": output,
+            "packed_size": int(padded_lanes(oc)) * geometry.taps,
+            "turned_size": int(padded_lanes(geometry.ic)) * sum(phase.depth(oc) for phase in phases),
+            "is_whole_map": is_whole_map,
+            "_geometry": geometry,
+            "_phases": phases,
+            "_frame": (geometry.ic, *geometry.framed),
+            "_error_frame": (oc, *geometry.error_framed),
+        }
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
+
+    def frame_shape(self, samples: int) -> tuple[int, ...]:
+        """The shape of the input maps in their frame."""
+        return samples, *self._frame
+
+    def error_frame_shape(self, samples: int) -> tuple[int, ...]:
+        """The shape of the output errors in their frame."""
+        return samples, *self._error_frame
+
+    def pack(self, w: Floats) -> Floats:
+        """Weights (oc, ic, kh, kw) as FP and PG hold them: flat, aligned, in panels, the spare lanes 0."""
+        expected = self.out_channels, self.in_channels, *self.kernel
+        if w.shape != expected:
+            raise ValueError(f"weights {w.shape} do not fit; {expected} are needed")
+        plain, packed = np.ascontiguousarray(of_float32(w, "w")), _new(self.packed_size)
+        layout.pack(plain.ctypes.data, self.out_channels, self._geometry.taps, packed.ctypes.data, False)
+        return packed
+
+    def unpack(self, packed: Floats) -> Floats:
+        """The weights (oc, ic, kh, kw) again."""
+        place = _flat(packed, self.packed_size, "packed")
+        w = np.empty((self.out_channels, self.in_channels, *self.kernel), np.float32)
+        layout.pack(w.ctypes.data, self.out_channels, self._geometry.taps, place, True)
+        return w
+
+    def turn(self, packed: Floats, out: Floats) -> None:
+        """Put packed weights into the order in which EB reads them."""
+        g = self._geometry
+        source, target = _flat(packed, self.packed_size, "packed"), _flat(out, self.turned_size, "out")
+        for phase in self._phases:
+            place = target + FLOAT_BYTES * phase.begin
+            layout.turn(source, g.oc, g.ic, g.kernel, phase.first, g.stride, place)
+
+    def frame(self, x: Floats, out: Floats) -> None:
+        """Put the inputs x (n, rows, columns, ic) into the frame that `forward` and `gradient` read."""
+        samples = len(x)
+        place, pitch = _place(x, (samples, *self.size, self.in_channels), "x")
+        target = _whole(out, self.frame_shape(samples), "out")
+        pad = self._geometry.pad
+        if out.size:
+            layout.frame(place, pitch, samples, self.in_channels, self.size, pad, pad, False, target)
+
+    def error_frame(self, dy: Floats, out: Floats) -> None:
+        """Put the output errors dy (n, ho, wo, oc) into the frame that `error` reads."""
+        samples, g = len(dy), self._geometry
+        place, pitch = _place(dy, (samples, *self.output, self.out_channels), "dy")
+        target = _whole(out, self.error_frame_shape(samples), "out")
+        if out.size:
+            layout.frame(place, pitch, samples, g.oc, g.output, g.error_before, g.error_after, True, target)
+
+    def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
+        """FP: add to y (n, ho, wo, oc) in place; or put it there, where `fresh`."""
+        samples, g = len(y), self._geometry
+        place, pitch = _place(y, (samples, *self.output, self.out_channels), "y")
+        source = _whole(frame, self.frame_shape(samples), "frame")
+        if not (y.size and frame.size):
+            _add_nothing(y, fresh)
+            return
+        pixel, a_pixel, a_k = self._input_tables(samples).places
+        pixels, weights = samples * g.output[0] * g.output[1], _flat(packed, self.packed_size, "packed")
+        contract(place, pixel, pitch, pixels, g.oc, source, a_pixel, a_k, g.taps, weights, fresh)
+
+    def gradient(self, packed_gradient: Floats, frame: Floats, dy: Floats, *, fresh: bool) -> None:
+        """PG: add the gradient of dy (n, ho, wo, oc) to packed gradients; or put it there, where `fresh`."""
+        samples, g = len(dy), self._geometry
+        place, pitch = _place(dy, (samples, *self.output, self.out_channels), "dy")
+        source = _whole(frame, self.frame_shape(samples), "frame")
+        target = _flat(packed_gradient, self.packed_size, "packed_gradient")
+        if not (dy.size and frame.size):
+            _add_nothing(packed_gradient, fresh)
+            return
+        row, (_, a_k, a_pixel) = self._rows().places[0], self._input_tables(samples).places
+        depth = samples * g.output[0] * g.output[1]
+        contract_rows(target, row, g.taps, g.oc, source, a_pixel, a_k, depth, place, pitch, fresh)
+
+    def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
+        """EB: add to dx (n, rows, columns, ic) in place; or put it there, where `fresh`."""
+        samples, g = len(dx), self._geometry
+        shape = samples, *self.size, self.in_channels
+        place, pitch = _place(dx, shape, "dx")
+        source = _whole(error_frame, self.error_frame_shape(samples), "error_frame")
+        weights = _flat(turned, self.turned_size, "turned")
+        if not (dx.size and error_frame.size):
+            _add_nothing(dx, fresh)
+            return
+        if self.is_whole_map and self.size != (1, 1):
+            self._error_of_whole_map(dx, place, pitch, source, weights, fresh)
+            return
+        if fresh and not self._reaches_all:
+            dx[...] = 0
+            fresh = False
+        for phase, tables in zip(self._phases, self._error_tables(samples), strict=True):
+            pixel, a_pixel, a_k = tables.places
+            pixels, depth = tables.keep[0].size, phase.depth(g.oc)
+            panels = weights + FLOAT_BYTES * phase.begin
+            contract(place, pixel, pitch, pixels, g.ic, source, a_pixel, a_k, depth, panels, fresh)
+
+    @property
+    def _reaches_all(self) -> bool:
+        """Whether every input takes part in some output's window, as far as strides go."""
+        return all(k >= s for k, s in zip(self._geometry.kernel, self._geometry.stride, strict=True))
+
+    def _error_of_whole_map(self, dx: Floats, place: int, pitch: int, source: int, weights: int, fresh: bool) -> None:
+        """EB of a fully connected layer whose inputs are maps: its lanes are all of them, channel by channel."""
+        samples, g = len(dx), self._geometry
+        lanes = np.empty((samples, g.ic), np.float32)
+        if not fresh:
+            layout.frame(place, pitch, samples, self.in_channels, self.size, (0, 0), (0, 0), False, lanes.ctypes.data)
+        pixel, a_pixel, a_k = self._error_tables(samples)[0].places
+        contract(lanes.ctypes.data, pixel, g.ic, samples, g.ic, source, a_pixel, a_k, g.oc, weights, fresh)
+        layout.unframe(lanes.ctypes.data, samples, self.in_channels, self.size[0] * self.size[1], place, pitch)
+
+    def _rows(self) -> _Tables:
+        """The rows of the packed gradients."""
+        if "rows" not in self._tables:
+            self._tables["rows"] = _Tables.of(np.arange(self._geometry.taps))
+        return self._tables["rows"]
+
+    def _input_tables(self, samples: int) -> _Tables:
+        """The number of each output pixel; where it and where each tap are in the framed inputs."""
+        key = "input", samples
+        if key not in self._tables:
+            g = self._geometry
+            hp, wp = g.framed
+            self._tables[key] = _Tables.of(
+                np.arange(samples * g.output[0] * g.output[1]),
+                _offsets((samples, g.ic * hp * wp), (g.output[0], g.stride[0] * wp), (g.output[1], g.stride[1])),
+                _offsets((g.ic, hp * wp), (g.kernel[0], wp), (g.kernel[1], 1)),
+            )
+        return self._tables[key]
+
+    def _error_tables(self, samples: int) -> list[_Tables]:
+        """For each phase: the number of each input pixel; where it and where each product is in the framed errors.
+
+        Rows fall into as many classes as the stride says: kernel row u meets those rows r only where r + pad - u is a
+        multiple of the stride, and then output row (r + pad - u) / stride. So the errors need no holes between them.
+        Products go down the channels, and up each map, as u and v rise. The frame is flipped and pixels are taken from
+        the last to the first, so that all reading goes forward, which processors are quicker at.
+        """
+        key = "error", samples
+        if key not in self._tables:
+            g = self._geometry
+            hp, wp = g.error_framed
+            (h, w), (sh, sw), before, size = g.size, g.stride, g.error_before, g.oc * hp * wp
+            found = []
+            for phase in self._phases:
+                rows, columns = phase.rows, phase.columns
+                down = before[0] + (rows.start + g.pad[0] - phase.first[0]) // sh
+                right = before[1] + (columns.start + g.pad[1] - phase.first[1]) // sw
+                begin = hp * wp - 1 - (down * wp + right)  # in the plane of the last channel, which comes first
+                found.append(
+                    _Tables.of(
+                        _backwards(
+                            _offsets((samples, h * w), (len(rows), sh * w), (len(columns), sw))
+                            + (rows.start * w + columns.start)
+                        ),
+                        _backwards(_offsets((samples, size), (len(rows), -wp), (len(columns), -1)) + begin),
+                        _offsets((g.oc, hp * wp), (phase.down, wp), (phase.across, 1)),
+                    )
+                )
+            self._tables[key] = found
+        return self._tables[key]
+
+
+def _phases(g: _Geometry) -> Iterator[_Phase]:
+    begin = 0
+    for u in range(min(g.stride[0], g.kernel[0])):
+        for v in range(min(g.stride[1], g.kernel[1])):
+            rows = range((u - g.pad[0]) % g.stride[0], g.size[0], g.stride[0])
+            columns = range((v - g.pad[1]) % g.stride[1], g.size[1], g.stride[1])
+            if rows and columns:
+                down, across = len(range(u, g.kernel[0], g.stride[0])), len(range(v, g.kernel[1], g.stride[1]))
+                phase = _Phase((u, v), down, across, begin, rows, columns)
+                yield phase
+                begin += phase.depth(g.oc) * int(padded_lanes(g.ic))
+
+
+def _offsets(*axes: tuple[int, int]) -> Offsets:
+    """The offsets of all indices of a nest of loops, each (count, step), in order."""
+    offsets = np.zeros((), np.int64)
+    for count, step in axes:
+        offsets = offsets[..., None] + np.arange(count, dtype=np.int64) * step
+    return offsets.reshape(-1)
+
+
+def _add_nothing(target: Floats, fresh: bool) -> None:
+    if fresh:
+        target[...] = 0
+
+
+def _new(size: int) -> Floats:
+    return aligned(FLOAT_BYTES * size).view(np.float32)
+
+
+def _backwards(offsets: Offsets) -> Offsets:
+    return np.ascontiguousarray(offsets[::-1])
+
+
+def _place(maps: Floats, shape: tuple[int, ...], name: str) -> tuple[int, int]:
+    """The address of maps (n, rows, columns, channels), and the floats from one pixel to the next."""
+    if maps.shape != shape:
+        raise ValueError(f"{name} has shape {maps.shape}; {shape} is needed")
+    of_float32(maps, name)
+    n, h, w, channels = shape
+    if not maps.size:
+        return 0, channels
+    sn, sh, sw, sc = maps.strides
+    step = sw if w > 1 else sh if h > 1 else sn if n > 1 else channels * FLOAT_BYTES
+    fits = (n == 1 or sn == h * w * step) and (h == 1 or sh == w * step) and (channels == 1 or sc == FLOAT_BYTES)
+    if not fits or step < channels * FLOAT_BYTES:
+        raise ValueError(
+            f"{name} has strides {maps.strides}; whole maps with the channels last, or a slice of their channels, "
+            "are needed"
+        )
+    return address_of(maps), step // FLOAT_BYTES
+
+
+def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:
+    """The address of a contiguous array."""
+    if array.shape != shape or array.dtype != np.float32 or not array.flags.c_contiguous:
+        raise ValueError(f"{name} is {array.dtype} {array.shape}; contiguous float32 {shape} is needed")
+    return address_of(array)
+
+
+def _flat(array: Floats, size: int, name: str) -> int:
+    return _whole(array, (size,), name)
+
+
+def output_shape(
+    x_shape: tuple[int, ...], w_shape: tuple[int, ...], *, stride: Pair, pad: Pair
+) -> tuple[int, int, int, int]:
+    """Return the shape (n, oc, ho, wo) of the convolution of x (n, ic, h, w) with w (oc, ic, kh, kw).
+
+    Raise ValueError where there is none.
+    """
+    if len(x_shape) != 4 or len(w_shape) != 4:
+        raise ValueError(f"maps (n, ic, h, w) and weights (oc, ic, kh, kw) are needed, not {x_shape} and {w_shape}")
+    if x_shape[1] != w_shape[1]:
+        raise ValueError(f"maps {x_shape} have {x_shape[1]} channels, but weights {w_shape} take {w_shape[1]}")
+    ho, wo = output_size(x_shape[2:], w_shape[2:], stride=stride, pad=pad)
+    return x_shape[0], w_shape[0], ho, wo
+
+
+def forward(x: Floats, w: Floats, *, stride: Pair, pad: Pair, partial: Floats | None = None) -> Floats:
+    """Convolve x (n, ic, h, w) with w (oc, ic, kh, kw); return y (n, oc, ho, wo), a new array.
+
+    `partial` (n, oc, ho, wo) is the sum over the input channels before these. Raise ValueError where
+    shapes do not fit, TypeError where an array is not float32.
+    """
+    shape = output_shape(x.shape, w.shape, stride=stride, pad=pad)
+    of = _convolution(x.shape, w.shape, stride, pad)
+    y = _start(shape, partial, "partial")
+    of.forward(y, _framed_inputs(of, x), of.pack(w), fresh=partial is None)
+    return _channels_first(y)
+
+
+def error(
+    dy: Floats, w: Floats, x_shape: tuple[int, ...], *, stride: Pair, pad: Pair, partial: Floats | None = None
+) -> Floats:
+    """Return dx, of shape x_shape (n, ic, h, w), for dy (n, oc, ho, wo) and w (oc, ic, kh, kw), a new array.
+
+    `partial` (n, ic, h, w) is the sum over the output channels after these. Raise ValueError where
+    shapes do not fit, TypeError where an array is not float32.
+    """
+    _check(x_shape, w.shape, dy.shape, stride, pad)
+    of = _convolution(x_shape, w.shape, stride, pad)
+    dx = _start(tuple(x_shape), partial, "partial")
+    framed, turned = np.empty(of.error_frame_shape(len(dy)), np.float32), _new(of.turned_size)
+    of.error_frame(_channels_last(dy, "dy"), framed)
+    of.turn(of.pack(w), turned)
+    of.error(dx, framed, turned, fresh=partial is None)
+    return _channels_first(dx)
+
+
+def gradient(
+    x: Floats, dy: Floats, w_shape: tuple[int, ...], *, stride: Pair, pad: Pair, accumulate: Floats | None = None
+) -> Floats:
+    """Return dw, of shape w_shape (oc, ic, kh, kw), for x (n, ic, h, w) and dy (n, oc, ho, wo), a new array.
+
+    `accumulate` (oc, ic, kh, kw) is the sum over the samples before these. Raise ValueError where
+    shapes do not fit, TypeError where an array is not float32.
+    """
+    _check(x.shape, w_shape, dy.shape, stride, pad)
+    of = _convolution(x.shape, w_shape, stride, pad)
+    if accumulate is not None and accumulate.shape != tuple(w_shape):
+        raise ValueError(f"accumulate has shape {accumulate.shape}; {tuple(w_shape)} is needed")
+    packed = _new(of.packed_size) if accumulate is None else of.pack(accumulate)
+    of.gradient(packed, _framed_inputs(of, x), _channels_last(dy, "dy"), fresh=accumulate is None)
+    return of.unpack(packed)
+
+
+def _convolution(x_shape: tuple[int, ...], w_shape: tuple[int, ...], stride: Pair, pad: Pair) -> Convolution:
+    (_, _, h, w), (oc, ic, kh, kw) = x_shape, w_shape
+    return Convolution(ic, oc, (h, w), (kh, kw), pair(stride), pair(pad))
+
+
+def _check(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride: Pair, pad: Pair) -> None:
+    expected = output_shape(x, w, stride=stride, pad=pad)
+    if tuple(y) != expected:
+        raise ValueError(
+            f"maps {tuple(x)} and weights {tuple(w)} with stride {stride} and pad {pad} give outputs {expected}, "
+            f"not {tuple(y)}"
+        )
+
+
+def _start(shape: tuple[int, ...], given: Floats | None, name: str) -> Floats:
+    """Maps with the channels last to add to."""
+    n, channels, h, w = shape
+    if given is None:
+        return np.empty((n, h, w, channels), np.float32)
+    if given.shape != shape:
+        raise ValueError(f"{name} has shape {given.shape}; {shape} is needed")
+    return np.array(_channels_last(given, name))
+
+
+def _framed_inputs(of: Convolution, x: Floats) -> Floats:
+    framed = np.empty(of.frame_shape(len(x)), np.float32)
+    of.frame(_channels_last(x, "x"), framed)
+    return framed
+
+
+def _channels_last(maps: Floats, name: str) -> Floats:
+    return np.ascontiguousarray(of_float32(maps, name).transpose(0, 2, 3, 1))
+
+
+def _channels_first(maps: Floats) -> Floats:
+    return np.ascontiguousarray(maps.transpose(0, 3, 1, 2))

@@ -1,0 +1,177 @@
+"""The one loop under every convolution: a contraction through offset tables, in blocks that fit the caches.
+
+    c[pixel q][lane l] += sum over k of a[a_pixel[q] + a_k[k]] * b[k][l]
+
+Forward, error and gradient of a convolution (`conv.py`) differ only in what q, l and k are. Each value of c takes its
+products in the order of k, each by one fused multiply-add, starting from what c holds, or from +0; so any cut of q, of
+l, or of k into consecutive parts gives the same bits.
+
+Lanes are output channels (FP, PG) or input channels (EB), and stand side by side. b is read in panels: all k of one
+block of lanes, side by side. Weights are kept so, packed once for each update; in PG, where b are the output errors,
+panels are copied as they are needed. a is read number by number, from maps framed in zeros.
+
+Arguments are addresses, and counts of floats; nothing is checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..form import FORM
+from ..jit.arrays import FLOAT_BYTES
+from ..jit.compiled import compiled
+from ..llvm.emit import INDEX_BYTES, LINE_BYTES
+from ..llvm.memory import clear, copy
+from .tile import run_tiles
+
+WIDTH, MOST_VECTORS = FORM.width, FORM.vectors
+_PIXELS = np.array(FORM.pixels)
+_STEPS = (
+    72  # of k at a time, in FP and EB: a panel of them stays in the first cache while all pixels of a block pass by
+)
+_BLOCK = 384  # pixels at a time: their sums stay in the second cache while all steps pass by
+_ROW_STEPS = 384  # of k at a time, in PG: its panel is read in order, and its sums, the gradients, are far away
+
+
+@compiled
+def even_share(total: Any, most: Any) -> Any:
+    """The size of the next of as few parts as may be, none larger than `most`, nor much smaller than the others."""
+    parts = (total + most - 1) // most
+    return (total + parts - 1) // parts
+
+
+@compiled
+def vectors_of(lanes: Any) -> Any:
+    """How many vectors the next block of lanes takes, where so many lanes are left."""
+    return even_share((lanes + WIDTH - 1) // WIDTH, MOST_VECTORS)
+
+
+@compiled
+def padded_lanes(lanes: Any) -> Any:
+    """The lanes that whole vectors have."""
+    return (lanes + WIDTH - 1) // WIDTH * WIDTH
+
+
+@compiled
+def _run(
+    vectors: Any,
+    c: Any,
+    c_pixel: Any,
+    c_step: Any,
+    a: Any,
+    a_pixel: Any,
+    a_k: Any,
+    b: Any,
+    b_step: Any,
+    steps: Any,
+    pixels: Any,
+    lanes: Any,
+    fresh: Any,
+    ahead: Any,
+    ahead_end: Any,
+) -> None:
+    """Cut the pixels into tiles: as many as may be of the largest, and the rest so that none is very small."""
+    most = _PIXELS[vectors - 1]
+    done = 0
+    while done < pixels:
+        left = pixels - done
+        if left >= 2 * most:
+            size, tiles = most, left // most - 1
+        elif left > most:
+            size, tiles = (most if 2 * (left - most) >= most else (left + 1) // 2), 1
+        else:
+            size, tiles = left, 1
+        c_q, a_q = c_pixel + INDEX_BYTES * done, a_pixel + INDEX_BYTES * done
+        run_tiles(vectors, size, c, c_q, c_step, a, a_q, a_k, b, b_step, steps, tiles, lanes, fresh, ahead, ahead_end)
+        ahead += LINE_BYTES * steps * tiles
+        done += size * tiles
+
+
+@compiled
+def contract(
+    c: Any,
+    c_pixel: Any,
+    c_step: Any,
+    pixels: Any,
+    lanes: Any,
+    a: Any,
+    a_pixel: Any,
+    a_k: Any,
+    depth: Any,
+    b: Any,
+    fresh: Any,
+) -> None:
+    """FP and EB: c[c_pixel[q] * c_step + l], b packed in panels of padded lanes."""
+    for first in range(0, pixels, _BLOCK):
+        count = min(_BLOCK, pixels - first)
+        c_q, a_q = c_pixel + INDEX_BYTES * first, a_pixel + INDEX_BYTES * first
+        panel, lane = b, 0
+        while lane < lanes:
+            vectors = vectors_of(lanes - lane)
+            row = vectors * WIDTH
+            width = min(row, lanes - lane)
+            target = c + FLOAT_BYTES * lane
+            k = 0
+            while k < depth:
+                steps, begin = even_share(depth - k, _STEPS), 1 if fresh and k == 0 else 0
+                part = panel + FLOAT_BYTES * k * row
+                a_ks = a_k + INDEX_BYTES * k
+                after = part + FLOAT_BYTES * steps * row
+                end = after + FLOAT_BYTES * _STEPS * row
+                _run(vectors, target, c_q, c_step, a, a_q, a_ks, part, row, steps, count, width, begin, after, end)
+                k += steps
+            panel += FLOAT_BYTES * depth * row
+            lane += row
+
+
+@compiled
+def contract_rows(
+    c: Any,
+    c_pixel: Any,
+    pixels: Any,
+    lanes: Any,
+    a: Any,
+    a_pixel: Any,
+    a_k: Any,
+    depth: Any,
+    b: Any,
+    b_step: Any,
+    fresh: Any,
+) -> None:
+    """PG: c packed in panels of padded lanes, c_pixel counts its rows; b[k * b_step + l]."""
+    space = np.empty((min(_ROW_STEPS, depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32)
+    panel = (space.ctypes.data + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
+    target, lane = c, 0
+    while lane < lanes:
+        vectors = vectors_of(lanes - lane)
+        row = vectors * WIDTH
+        width = min(row, lanes - lane)
+        for k in range(0, depth, _ROW_STEPS):
+            steps, begin = min(_ROW_STEPS, depth - k), 1 if fresh and k == 0 else 0
+            for step in range(steps):
+                place = panel + FLOAT_BYTES * step * row
+                copy(place, b + FLOAT_BYTES * ((k + step) * b_step + lane), width)
+                if width < row:
+                    clear(place + FLOAT_BYTES * width, row - width)
+            _run(
+                vectors,
+                target,
+                c_pixel,
+                row,
+                a,
+                a_pixel,
+                a_k + INDEX_BYTES * k,
+                panel,
+                row,
+                steps,
+                pixels,
+                row,
+                begin,
+                panel,
+                panel,
+            )
+        target += FLOAT_BYTES * pixels * row
+        lane += row
+    space[0] = 0  # keeps the panel's memory until here

@@ -1,0 +1,201 @@
+"""The register tile: the innermost loop of every convolution, as LLVM IR.
+
+    c[c_pixel[q] * c_step + l] += sum over k of a[a_pixel[q] + a_k[k]] * b[k * b_step + l]
+
+A tile is some pixels q by some vectors of lanes l, and all its sums stay in registers while k runs. Each step loads
+the vectors of b, and for each pixel one number of a, copied to all lanes. Only as IR is it sure what stays in
+registers. How many pixels and vectors there may be is the form's affair (`form.py`). There is code for every number
+of pixels up to the most, so that the last ones cost no more than their share.
+
+All arguments are addresses, or counts of floats: nothing is checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.extending import intrinsic
+
+from ..form import FORM
+from ..jit.arrays import FLOAT_BYTES
+from ..llvm.emit import (
+    FLOAT,
+    INDEX,
+    LINE_BYTES,
+    address,
+    broadcast,
+    entry_of,
+    first_lanes,
+    index,
+    masked_load,
+    masked_store,
+    numbers_only,
+    prefetch,
+    vector,
+)
+from ..llvm.fma import emit as emit_fma
+
+_ARGUMENTS = (
+    "c",
+    "c_pixel",
+    "c_step",
+    "a",
+    "a_pixel",
+    "a_k",
+    "b",
+    "b_step",
+    "steps",
+    "tiles",
+    "lanes",
+    "fresh",
+    "ahead",
+    "ahead_end",
+)
+
+
+def _function(module: ir.Module, vectors: int, pixels: int) -> ir.Function:
+    """The function that runs `tiles` tiles of `pixels` pixels, one after another."""
+    name = f"tile_{vectors}x{pixels}"
+    known = module.globals.get(name)
+    if known is not None:
+        return known
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [INDEX] * len(_ARGUMENTS)), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    _write(function, vectors, pixels)
+    return function
+
+
+def _write(function: ir.Function, vectors: int, pixels: int) -> None:
+    c, c_pixel, c_step, a, a_pixel, a_k, b, b_step, steps, tiles, lanes, fresh, ahead, ahead_end = function.args
+    width, kind = FORM.width, vector(FORM.width)
+    names = ("entry", "tile", "load", "load_whole", "load_some", "start", "step", "store", "store_whole", "store_some")
+    block = {name: function.append_basic_block(name) for name in (*names, "next", "done")}
+    builder = ir.IRBuilder(block["entry"])
+    some = builder.icmp_signed("<", lanes, index(vectors * width))
+    mask = first_lanes(builder, builder.sub(lanes, index((vectors - 1) * width)), width)
+    builder.branch(block["tile"])
+
+    builder.position_at_end(block["tile"])
+    tile, tile_ahead = builder.phi(INDEX), builder.phi(INDEX)
+    first = builder.mul(tile, index(pixels))
+    numbers = [builder.add(first, index(p)) for p in range(pixels)]
+    rows = [builder.mul(entry_of(builder, c_pixel, q), c_step) for q in numbers]
+    places = [address(builder, c, builder.add(row, index(v * width)), kind) for row in rows for v in range(vectors)]
+    sources = [address(builder, a, entry_of(builder, a_pixel, q), FLOAT) for q in numbers]
+    builder.cbranch(builder.icmp_signed("!=", fresh, index(0)), block["start"], block["load"])
+
+    builder.position_at_end(block["load"])
+    builder.cbranch(some, block["load_some"], block["load_whole"])
+    builder.position_at_end(block["load_whole"])
+    whole = [builder.load(place, align=FLOAT_BYTES) for place in places]
+    builder.branch(block["start"])
+    builder.position_at_end(block["load_some"])
+    parts = [
+        masked_load(builder, place, mask, width)
+        if number % vectors == vectors - 1
+        else builder.load(place, align=FLOAT_BYTES)
+        for number, place in enumerate(places)
+    ]
+    builder.branch(block["start"])
+
+    builder.position_at_end(block["start"])
+    starts = []
+    for one, other in zip(whole, parts, strict=True):
+        start = builder.phi(kind)
+        start.add_incoming(ir.Constant(kind, [0.0] * width), block["tile"])
+        start.add_incoming(one, block["load_whole"])
+        start.add_incoming(other, block["load_some"])
+        starts.append(start)
+    builder.branch(block["step"])
+
+    builder.position_at_end(block["step"])
+    step, row, wanted = builder.phi(INDEX), builder.phi(INDEX), builder.phi(INDEX)
+    sums = [builder.phi(kind) for _ in starts]
+    offset = entry_of(builder, a_k, step)
+    weights = [builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES) for v in range(vectors)]
+    products = []
+    for p, source in enumerate(sources):
+        value = broadcast(builder, builder.load(builder.gep(source, [offset]), align=FLOAT_BYTES), width)
+        products += [emit_fma(builder, value, weight, sums[p * vectors + v]) for v, weight in enumerate(weights)]
+    # When all is asked for, a line that is here already is asked for: that costs nothing.
+    prefetch(builder, builder.select(builder.icmp_unsigned("<", wanted, ahead_end), wanted, row))
+    next_wanted = builder.add(wanted, index(LINE_BYTES))
+    next_step = builder.add(step, index(1))
+    next_row = builder.add(row, builder.mul(b_step, index(FLOAT_BYTES)))
+    builder.cbranch(builder.icmp_signed("<", next_step, steps), block["step"], block["store"])
+    for phi, begin, following in zip(
+        [step, row, wanted, *sums],
+        [index(0), b, tile_ahead, *starts],
+        [next_step, next_row, next_wanted, *products],
+        strict=True,
+    ):
+        phi.add_incoming(begin, block["start"])
+        phi.add_incoming(following, block["step"])
+
+    builder.position_at_end(block["store"])
+    builder.cbranch(some, block["store_some"], block["store_whole"])
+    builder.position_at_end(block["store_whole"])
+    for place, product in zip(places, products, strict=True):
+        builder.store(product, place, align=FLOAT_BYTES)
+    builder.branch(block["next"])
+    builder.position_at_end(block["store_some"])
+    for number, (place, product) in enumerate(zip(places, products, strict=True)):
+        if number % vectors == vectors - 1:
+            masked_store(builder, product, place, mask, width)
+        else:
+            builder.store(product, place, align=FLOAT_BYTES)
+    builder.branch(block["next"])
+
+    builder.position_at_end(block["next"])
+    next_tile = builder.add(tile, index(1))
+    tile.add_incoming(index(0), block["entry"])
+    tile.add_incoming(next_tile, block["next"])
+    tile_ahead.add_incoming(ahead, block["entry"])
+    tile_ahead.add_incoming(next_wanted, block["next"])
+    builder.cbranch(builder.icmp_signed("<", next_tile, tiles), block["tile"], block["done"])
+    builder.position_at_end(block["done"])
+    builder.ret_void()
+
+
+@intrinsic
+def run_tiles(
+    context: Any,
+    vectors: Any,
+    pixels: Any,
+    c: Any,
+    c_pixel: Any,
+    c_step: Any,
+    a: Any,
+    a_pixel: Any,
+    a_k: Any,
+    b: Any,
+    b_step: Any,
+    steps: Any,
+    tiles: Any,
+    lanes: Any,
+    fresh: Any,
+    ahead: Any,
+    ahead_end: Any,
+) -> Any:
+    """Run tiles of `pixels` pixels by `vectors` vectors, of which the first `lanes` lanes are of c.
+
+    There is at least one tile, one step, and a lane in the last vector. Where `fresh` is not 0, sums start from +0.
+    While they run, the cache lines from `ahead` to `ahead_end` are asked for, some at each step.
+    """
+
+    def generate(builder: ir.IRBuilder, vectors: ir.Value, pixels: ir.Value, *values: ir.Value) -> None:
+        most = max(FORM.pixels) + 1
+        done = builder.append_basic_block("ran")
+        switch = builder.switch(builder.add(builder.mul(vectors, index(most)), pixels), done)
+        for v, most_pixels in enumerate(FORM.pixels, 1):
+            for p in range(1, most_pixels + 1):
+                case = builder.append_basic_block(f"case_{v}x{p}")
+                switch.add_case(index(v * most + p), case)
+                with builder.goto_block(case):
+                    builder.call(_function(builder.module, v, p), values)
+                    builder.branch(done)
+        builder.position_at_end(done)
+
+    return numbers_only(2 + len(_ARGUMENTS), generate)

@@ -1,0 +1,163 @@
+"""The INCEPTIONN codec: float32 gradients in 0, 8, 16 or 32 bits each, within an error bound.
+
+Li et al., "A Network-Centric Hardware/Algorithm Co-Design to Accelerate Distributed Training of Deep Neural Networks"
+(MICRO 2018), section V, Algorithms 2 and 3. Gradients crowd around zero, so all those below 1 become fixed-point
+fractions: the mantissa with its leading 1, shifted right until the exponent is that of 1, is cut to 7 or 15 bits
+behind a sign. What decides on the width is told in `Limits`.
+
+Eight values make a burst. It begins with 16 bits of tags: value i's are bits 2i and 2i + 1, and 0, 1, 2, 3 stand for 0,
+8, 16, 32 bits. The payloads follow in order. All numbers are little-endian. Of 8 and 16 bits the uppermost is the sign,
+the next stands for 1/2. (The paper's shifted vector begins with the integer bit, always 0 here, which is left out.) A
+last burst that is not full has tags of 0 for the values that it lacks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..buffers import Buffer, CodecError, is_integer, opened, values_of
+from ..jit.arrays import address_of
+from ..jit.compiled import Kernel, Kernels
+from .format import BURST, LONGEST, ONE, STEP, TAG_BYTES, TALLIES
+
+Rule = Literal["bound", "range"]
+LEAST_EXPONENT, EXPONENT_OF_ONE, MANTISSA_BITS = -127, 127, 23
+
+burst, readers = Kernels("inceptionn.burst"), Kernels("inceptionn.readers")
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What decides on a value's width. Its bits without sign are compared, which order as numbers do.
+
+    A value takes 32 bits from 1 on (infinities and NaN, too), and none below `zero_below`. Any other takes 16 bits from
+    `wide_from` on, or if it has any of `digits` among the 15 of its fraction, and else 8. Only where what 16 bits lose
+    may reach the `tolerance`, that is, where it is below 2**-15, another test decides: the shortest width that loses
+    less.
+    """
+
+    zero_below: int
+    wide_from: int
+    digits: int
+    tolerance: np.float32
+
+    @classmethod
+    def of(cls, error_bound_exponent: int, rule: Rule = "bound") -> Limits:
+        """The limits of a bound 2**error_bound_exponent.
+
+        Rule "bound" gives the shortest width whose error is below the bound. Rule "range" is the paper's: the exponent
+        alone decides between 8 and 16 bits, from the middle of [bound, 1) on 16. The paper does not tell where ranges
+        part; this is the middle that the public reimplementation GRACE takes.
+
+        Raises:
+            CodecError: the exponent is no integer of [-127, 0], or there is no such rule.
+        """
+        exponent = error_bound_exponent
+        if not is_integer(exponent):
+            raise CodecError(f"the error bound's exponent must be an integer, not {exponent!r}")
+        if not LEAST_EXPONENT <= exponent <= 0:
+            raise CodecError(f"the error bound's exponent must be one of {LEAST_EXPONENT} to 0, not {exponent}")
+        if rule not in get_args(Rule):
+            raise CodecError(f"there is no rule {rule!r}; it may be {' or '.join(get_args(Rule))}")
+        return _limits(int(exponent), rule)
+
+
+@functools.cache
+def _limits(exponent: int, rule: Rule) -> Limits:
+    bound = np.float32(2.0**exponent)
+    zero_below = int(bound.view(np.uint32))
+    if rule == "bound":
+        digits = 0xFF & -int(bound / STEP)  # those that 8 bits lack, and that are not below the bound
+        return Limits(zero_below, ONE, digits, bound)
+    middle = EXPONENT_OF_ONE - -exponent // 2
+    return Limits(zero_below, middle << MANTISSA_BITS, 0, np.float32(1))
+
+
+def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule = "bound") -> NDArray[np.uint8]:
+    """Compress an array of float32 numbers, in C order if it has several dimensions.
+
+    With rule "bound" a value below 1 comes back with an error below 2**error_bound_exponent, and one that is not zero
+    then with its sign; 1 and more, infinities and NaN come back bit for bit; and what came back is compressed to the
+    same bytes again. Rule "range", the paper's, bounds errors by 2**-7 alone.
+
+    Raises:
+        CodecError: the array is not of float32, the exponent no integer of [-127, 0], or there is no such rule.
+    """
+    limits = Limits.of(error_bound_exponent, rule)
+    flat = values_of(values)
+    whole, rest = divmod(flat.size, BURST)
+    out = np.empty(LONGEST * (whole + bool(rest)), np.uint8)
+    size = _compress(flat, whole, out, 0, limits)
+    if rest:
+        last = np.zeros(BURST, np.float32)
+        last[:rest] = flat[BURST * whole :]
+        size += _compress(last, 1, out, size, limits)
+    out.resize(size, refcheck=False)
+    return out
+
+
+def _compress(values: NDArray[np.float32], bursts: int, out: NDArray[np.uint8], at: int, limits: Limits) -> int:
+    place = address_of(out) + at
+    of = limits
+    return int(burst.compress(address_of(values), bursts, place, of.zero_below, of.wide_from, of.digits, of.tolerance))
+
+
+def decompress(buffer: Buffer, count: int) -> NDArray[np.float32]:
+    """The `count` values that were compressed to a buffer.
+
+    Raises:
+        CodecError: the buffer is not of bytes, ends early, goes on, or has values beyond the count.
+    """
+    data, bursts = _opened(buffer, count)
+    out = np.empty(BURST * bursts, np.float32)
+    _read(readers.decompress, data, bursts, count, out)
+    return out[:count]
+
+
+def width_counts(buffer: Buffer, count: int) -> tuple[int, int, int, int]:
+    """How many values a buffer holds in 0, 8, 16 and 32 bits (Table III counts so).
+
+    Raises:
+        CodecError: as `decompress`.
+    """
+    data, bursts = _opened(buffer, count)
+    counts = np.zeros(256, np.int64)
+    _read(burst.count_tags, data, bursts, count, counts)
+    zero, byte, half, full = (counts @ TALLIES).tolist()
+    return zero - (BURST * bursts - count), byte, half, full
+
+
+def _opened(buffer: Buffer, count: int) -> tuple[NDArray[np.uint8], int]:
+    """The buffer in one piece, and its bursts, of each of which there are the tags at least."""
+    data, values = opened(buffer, count)
+    bursts = -(-values // BURST)
+    if data.size < TAG_BYTES * bursts:
+        raise CodecError(
+            f"the buffer is cut short: {count} values have {TAG_BYTES * bursts} bytes of tags alone, "
+            f"but it has {data.size} bytes"
+        )
+    return data, bursts
+
+
+def _read(kernel: Kernel, data: NDArray[np.uint8], bursts: int, count: int, out: NDArray[Any]) -> None:
+    """Run a kernel over the buffer as far as the longest burst fits, and on over a padded copy of the rest."""
+    reached = np.zeros(3, np.int64)
+    kernel(address_of(data), data.size - LONGEST + 1, bursts, out, reached)
+    begin = int(reached[0])
+    if reached[1] < bursts:
+        padded = np.zeros(2 * LONGEST, np.uint8)
+        padded[: data.size - begin] = data[begin:]
+        kernel(address_of(padded) - begin, data.size, bursts, out, reached)
+    at, done, last = reached.tolist()
+    if done < bursts or at > data.size:
+        cut = done if at > data.size else done + 1
+        raise CodecError(f"the buffer is cut short: its {data.size} bytes end before burst {cut} of {bursts} does")
+    if count % BURST and int.from_bytes(data[last : last + TAG_BYTES], "little") >> 2 * (count % BURST):
+        raise CodecError(f"the last burst has tags for more than the {count % BURST} values that it holds")
+    if at < data.size:
+        raise CodecError(f"the buffer goes on after {count} values: {data.size - at} trailing bytes")

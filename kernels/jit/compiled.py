@@ -1,0 +1,118 @@
+"""Compiled kernels: Numba makes machine code of a function once; from then on the code is loaded without Numba.
+
+To import Numba and to load functions from its own cache takes a rank most of a second, which many ranks on few cores
+take one after another. The machine code itself is there in some hundredths of a second. So `store.py` keeps it in
+files of its own, and `native.py` calls it as C functions.
+
+A kernel is compiled when it is first called, for arguments like those of that call, and for no others: C-contiguous
+arrays, whole numbers, float32 or float64 numbers, truth values, and tuples of these. It returns a number or nothing,
+and runs without Python's lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import importlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import store
+from .native import entry, kinds_of
+from .store import Code
+
+ROOM = __name__.rpartition(".jit.")[0]
+"""The package of all kernels; a kernel is named by its module below that, and its function: `conv.layout.pack`."""
+
+_say: contextvars.ContextVar[Callable[[], None]] = contextvars.ContextVar("say", default=lambda: None)
+
+
+@contextlib.contextmanager
+def announced(say: Callable[[], None]) -> Iterator[None]:
+    """Call a function when the first kernel is compiled, and not where all are loaded."""
+    told = False
+
+    def say_once() -> None:
+        nonlocal told
+        if not told:
+            told = True
+            say()
+
+    before = _say.set(say_once)
+    try:
+        yield
+    finally:
+        _say.reset(before)
+
+
+class Kernel:
+    """A function that is compiled, or its code loaded, when it is called."""
+
+    def __init__(self, module: str, name: str, function: Callable[..., Any] | None = None) -> None:
+        self._module, self._name, self._function = module, name, function
+        self._entry: Callable[..., Any] | None = None
+        self._dispatcher: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it."""
+        if self._entry is None:
+            self._entry = self._ready(arguments)
+        return self._entry(*arguments)
+
+    def _ready(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        name = f"{self._module}.{self._name}"
+        code = store.find(name)
+        if code is None:
+            _say.get()()
+            code = self._compile(arguments)
+            with contextlib.suppress(OSError):  # it runs all the same, and is compiled again the next time
+                store.keep(name, code)
+        return entry(name, code)
+
+    def _compile(self, arguments: tuple[Any, ...]) -> Code:
+        from numba import types
+
+        from .block import from_block
+
+        kinds = kinds_of(arguments)
+        whole = _numba(from_block(self.dispatcher(), kinds))
+        whole.compile((types.int64,))
+        (made,) = whole.overloads.values()
+        image = made.library._get_compiled_object()
+        return Code(made.fndesc.mangled_name, kinds, str(made.signature.return_type), image)
+
+    def dispatcher(self) -> Any:
+        """The function as Numba knows it, which other kernels may call."""
+        if self._function is None:
+            module = importlib.import_module(f"{ROOM}.{self._module}")
+            return getattr(module, self._name).dispatcher()
+        if self._dispatcher is None:
+            code, known = self._function.__code__, self._function.__globals__
+            called = {name: known[name].dispatcher() for name in code.co_names if isinstance(known.get(name), Kernel)}
+            function = types.FunctionType(code, {**known, **called}, self._name)
+            self._dispatcher = _numba(function)
+        return self._dispatcher
+
+
+def _numba(function: Callable[..., Any]) -> Any:
+    from numba import njit
+
+    return njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+
+
+def compiled(function: Callable[..., Any]) -> Kernel:
+    """Make a kernel of a function."""
+    return Kernel(function.__module__.removeprefix(f"{ROOM}."), function.__name__, function)
+
+
+class Kernels:
+    """The kernels of a module, by its name below `ROOM`; it is not imported until they have to be compiled."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Kernel:
+        kernel = Kernel(self._module, name)
+        setattr(self, name, kernel)
+        return kernel

@@ -1,0 +1,1 @@
+"""What stands between convolutions: bias, ReLU, pooling, normalisation, dropout; the loss and SGD."""

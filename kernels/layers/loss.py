@@ -1,0 +1,45 @@
+"""The loss at the end of a classifier: softmax and cross-entropy in one."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit.arrays import Floats, dense
+from ..jit.compiled import compiled
+
+
+def softmax_cross_entropy(logits: Floats, labels: NDArray[np.integer[Any]]) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Return (losses (n,), dlogits (n, c), correct (n,)) for logits (n, c) and labels (n,).
+
+    dlogits is the error of each sample's own loss, p - onehot, not divided by n. `correct` says whether
+    the first largest logit is the label's. Raise ValueError for shapes or labels that do not fit.
+    """
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise ValueError(f"logits (n, c) and labels (n,) are needed, not {logits.shape} and {labels.shape}")
+    targets = np.require(labels, dtype=np.int64, requirements=["C", "A", "W"])
+    if targets.size and not 0 <= targets.min() <= targets.max() < logits.shape[1]:
+        raise ValueError(f"labels from {targets.min()} to {targets.max()} do not fit {logits.shape[1]} classes")
+    losses, errors = np.empty(len(logits), np.float32), np.empty(logits.shape, np.float32)
+    correct = np.empty(len(logits), np.bool_)
+    _softmax_cross_entropy(dense(logits, "logits"), targets, losses, errors, correct)
+    return losses, errors, correct
+
+
+@compiled
+def _softmax_cross_entropy(logits: Any, labels: Any, losses: Any, errors: Any, correct: Any) -> None:
+    n, classes = logits.shape
+    powers = np.empty(classes, np.float64)
+    for sample in range(n):
+        best = 0
+        for c in range(1, classes):
+            if logits[sample, c] > logits[sample, best]:
+                best = c
+        top, total = np.float64(logits[sample, best]), 0.0
+        for c in range(classes):
+            powers[c] = np.exp(logits[sample, c] - top)
+            total += powers[c]
+        for c in range(classes):
+            errors[sample, c] = powers[c] / total - (1.0 if c == labels[sample] else 0.0)
+        losses[sample] = np.log(total) - (logits[sample, labels[sample]] - top)
+        correct[sample] = best == labels[sample]

@@ -1,0 +1,126 @@
+"""Local response normalisation across channels, as in AlexNet and `torch.nn.LocalResponseNorm`.
+
+    scale[c] = k + alpha / size * sum of x[j]^2 over the window c - size // 2 .. c + (size - 1) // 2
+    y[c] = x[c] / scale[c]^beta
+
+Channels outside the map count as zeros. Sums run over channels ascending.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ..jit.arrays import Floats, same_shape, source, target
+from ..jit.compiled import compiled
+
+
+def forward(x: Floats, y: Floats, scale: Floats, *, size: int, alpha: float, beta: float, k: float) -> None:
+    """Put into y the normalised x, and into scale what `error` wants; all are (n, rows, columns, channels).
+
+    Raise ValueError where shapes differ, or the window is empty.
+    """
+    _check(size, x, y, scale)
+    maps = *source(x, "x"), *target(y, "y"), *target(scale, "scale")
+    _forward(*maps, int(size), np.float32(alpha), np.float32(beta), np.float32(k))
+
+
+def error(
+    x: Floats, y: Floats, scale: Floats, dy: Floats, dx: Floats, *, size: int, alpha: float, beta: float, k: float
+) -> None:
+    """Put into dx the errors of x for the errors dy of y; all are (n, rows, columns, channels). dx may be dy itself.
+
+    k has had its effect in scale, and is taken so that both directions are called alike. Raise ValueError
+    where shapes differ, or the window is empty.
+    """
+    _check(size, x, y, scale, dy, dx)
+    maps = *source(x, "x"), *source(y, "y"), *source(scale, "scale"), *source(dy, "dy"), *target(dx, "dx")
+    _error(*maps, int(size), np.float32(alpha), np.float32(beta))
+
+
+def _check(size: int, x: Floats, *others: Floats) -> None:
+    if size < 1:
+        raise ValueError(f"the window must hold at least one channel, not {size}")
+    for other in others:
+        same_shape(x, other, "x and all that goes with it")
+
+
+# Offsets are unsigned for the sake of vector code, as in pool.py.
+
+
+@compiled
+def _at(pixel: Any, extent: Any) -> Any:
+    return np.uint64(pixel * extent[4])
+
+
+@compiled
+def _sum_windows(terms: Any, total: Any) -> None:
+    """total[c] = the sum of terms[c] and those behind it, as many as the terms are more than the totals, and one."""
+    total[:] = 0
+    for place in range(terms.size - total.size + 1):
+        first = np.uint64(place)
+        for c in range(np.uint64(total.size)):
+            total[c] += terms[first + c]
+
+
+@compiled
+def _divide_by_power(out: Any, to: Any, x: Any, at: Any, scale: Any, scale_at: Any, channels: Any, beta: Any) -> None:
+    """out = x / scale ** beta; for the usual 3/4 by square roots, which are quick and the same on all processors."""
+    if beta == np.float32(0.75):
+        for c in range(channels):
+            root = np.sqrt(scale[scale_at + c])
+            out[to + c] = x[at + c] / (root * np.sqrt(root))
+    else:
+        for c in range(channels):
+            out[to + c] = x[at + c] / scale[scale_at + c] ** beta
+
+
+@compiled
+def _forward(
+    x: Any, extent: Any, y: Any, y_extent: Any, scale: Any, scale_extent: Any, size: Any, alpha: Any, beta: Any, k: Any
+) -> None:
+    n, rows, columns, channels, _ = extent
+    before, after = min(size // 2, channels - 1), min((size - 1) // 2, channels - 1)
+    squares = np.zeros(before + channels + after, np.float32)  # of a pixel, between zeros for channels outside
+    total, share = np.empty(channels, np.float32), alpha / np.float32(size)
+    first, count = np.uint64(before), np.uint64(channels)
+    for pixel in range(n * rows * columns):
+        at, y_at, scale_at = _at(pixel, extent), _at(pixel, y_extent), _at(pixel, scale_extent)
+        for c in range(count):
+            squares[first + c] = x[at + c] * x[at + c]
+        _sum_windows(squares, total)
+        for c in range(count):
+            scale[scale_at + c] = k + share * total[c]
+        _divide_by_power(y, y_at, x, at, scale, scale_at, count, beta)
+
+
+@compiled
+def _error(
+    x: Any,
+    extent: Any,
+    y: Any,
+    y_extent: Any,
+    scale: Any,
+    scale_extent: Any,
+    dy: Any,
+    dy_extent: Any,
+    dx: Any,
+    dx_extent: Any,
+    size: Any,
+    alpha: Any,
+    beta: Any,
+) -> None:
+    n, rows, columns, channels, _ = extent
+    # the channels whose windows hold a channel: its window, turned round
+    before, after = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
+    ratios = np.zeros(before + channels + after, np.float32)
+    total, factor = np.empty(channels, np.float32), np.float32(2) * alpha * beta / np.float32(size)
+    first, count = np.uint64(before), np.uint64(channels)
+    for pixel in range(n * rows * columns):
+        at, y_at, scale_at = _at(pixel, extent), _at(pixel, y_extent), _at(pixel, scale_extent)
+        dy_at, dx_at = _at(pixel, dy_extent), _at(pixel, dx_extent)
+        for c in range(count):
+            ratios[first + c] = dy[dy_at + c] * y[y_at + c] / scale[scale_at + c]
+        _sum_windows(ratios, total)
+        _divide_by_power(dx, dx_at, dy, dy_at, scale, scale_at, count, beta)
+        for c in range(count):
+            dx[dx_at + c] -= factor * x[at + c] * total[c]
