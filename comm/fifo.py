@@ -1,49 +1,84 @@
-"""Virtual clocks: servers that take rows in order, one after the other.
+"""Virtual clocks: FIFO resources, which serve rows in order, one after the other.
 
 Times are int64 picoseconds, in arrays of shape (samples, rows). An engine and a data path on a link behave alike: a row
-is taken when it is ready and the one before it is done, and is done a fixed time later. A link adds its latency.
+starts when it is ready and the previous row has left, and leaves a fixed time later. A link adds its latency.
+
+Each resource has a name and can be observed: `observer` is called with what it has served. Without an observer nothing
+is kept.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.fifo import serve
+from ..kernels import serve
 
 Times = NDArray[np.int64]
 
 
-class Server:
-    """Takes rows in order; `row_ps` each, `latency_ps` more until the row is where it goes.
+class Served(NamedTuple):
+    """Rows that a resource has served at once: when each was ready and when it left, (samples, rows), in ps.
 
-    It has been busy for `busy_ps` with `served_rows`; of these `spared_rows`, in all, did not have to be carried.
+    Each row occupied the resource for `row_ps` up to `left_ps`.
     """
 
-    def __init__(self, row_ps: int, latency_ps: int = 0) -> None:
+    resource: str
+    ready_ps: Times
+    left_ps: Times
+    row_ps: int
+
+
+Observer = Callable[[Served], None]
+
+
+class FifoResource:
+    """Serves rows in order: each takes `row_ps`, and arrives `latency_ps` after it has left.
+
+    Counters: `served_rows`; `spared_rows`, those rows' worth of bytes that compression saved; `busy_ps`.
+    """
+
+    def __init__(self, name: str, row_ps: int, latency_ps: int = 0) -> None:
+        self.name = name
         self.row_ps = row_ps
         self.latency_ps = latency_ps
         self.free_ps = 0
         self.served_rows = 0
         self.busy_ps = 0
         self.spared_rows = 0.0
-        self.share = 1.0
-        self._whole_row_ps = row_ps
+        self.observer: Observer | None = None
+        self._share = 1.0
+        self._full_row_ps = row_ps
 
     def serve(self, ready: Times) -> Times:
-        """When each row of `ready` (samples, rows) arrives."""
+        """Return when each row of `ready` (samples, rows) arrives, in ps."""
         if ready.size == 0:
             return ready
-        done = serve(np.ascontiguousarray(ready), self.row_ps, self.free_ps)
-        self.free_ps = int(done[-1, -1])
+        left = serve(np.ascontiguousarray(ready), self.row_ps, self.free_ps)
+        self.free_ps = int(left[-1, -1])
         self.served_rows += ready.size
-        self.spared_rows += ready.size * (1 - self.share)
+        self.spared_rows += ready.size * (1 - self._share)
         self.busy_ps += ready.size * self.row_ps
-        return done + self.latency_ps if self.latency_ps else done
+        if self.observer is not None:
+            self.observer(Served(self.name, ready, left, self.row_ps))
+        return left + self.latency_ps if self.latency_ps else left
 
     def shrink(self, share: float) -> None:
-        """From now on rows have this share of their bytes, and take so much less."""
-        self.share = share
-        self.row_ps = math.ceil(self._whole_row_ps * share)
+        """Reduce further rows to this share of their full bytes, and of their time."""
+        self._share = share
+        self.row_ps = math.ceil(self._full_row_ps * share)
+
+    def state(self) -> dict[str, Any]:
+        """Return the training state."""
+        counters = {name: getattr(self, name) for name in ("free_ps", "served_rows", "busy_ps", "spared_rows")}
+        return {**counters, "share": self._share}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self.shrink(state["share"])
+        for name in ("free_ps", "served_rows", "busy_ps", "spared_rows"):
+            setattr(self, name, state[name])

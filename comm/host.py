@@ -1,8 +1,8 @@
-"""A host runs the devices that live on it: coroutines that wait for messages, in one thread.
+"""A host runs its devices: coroutines that wait for messages, in one thread.
 
 A device knows mailboxes only. Whether a message comes from a device on the same host or through MPI is settled when the
-chain is built. The host resumes whoever has mail; when nobody has, it looks after the transports (`Pump`), and when
-those have nothing either it yields the processor, because ranks may outnumber cores.
+chain is built. The host resumes devices that have mail; when none has, it polls the transports (`Pump`), and when those
+have nothing either it yields the processor, because ranks may outnumber cores.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class Mailbox:
         self._on_mail: Callable[[], None] | None = None
 
     def put(self, message: Any) -> None:
-        """Leave a message."""
+        """Add a message and notify the reader."""
         self._messages.append(message)
         if self._on_mail is not None:
             on_mail, self._on_mail = self._on_mail, None
             on_mail()
 
     def notify(self, on_mail: Callable[[], None]) -> None:
-        """Call `on_mail` when the next message is left."""
+        """Call `on_mail` when the next message arrives."""
         self._on_mail = on_mail
 
     async def get(self) -> Any:
-        """The next message, as soon as there is one."""
+        """Return the next message, as soon as there is one."""
         while not self._messages:
             await _wait_for(self)
         return self._messages.popleft()
@@ -53,14 +53,14 @@ def _wait_for(mailbox: Mailbox) -> Generator[Mailbox, None, None]:
 
 
 class Pump(Protocol):
-    """Something that moves messages when it is called: MPI requests, delayed deliveries, the side channel."""
+    """Moves messages when it is polled: MPI requests, delayed deliveries, the side channel."""
 
     def poll(self) -> bool:
-        """Do what can be done without waiting; whether anything was done."""
+        """Do what can be done without waiting; return whether anything was done."""
 
 
 class StalledError(RuntimeError):
-    """All devices wait, and nothing is on its way: a bug, or a schedule that was not dry-run."""
+    """All devices wait, and no message is in transit: a bug, or a schedule that was not dry-run."""
 
 
 def run(
@@ -68,9 +68,9 @@ def run(
     pumps: Sequence[Pump] = (),
     settling: Callable[[], Callable[[], bool]] = lambda: lambda: True,
 ) -> None:
-    """Run the devices' coroutines until all have ended, then look after the pumps until all is settled.
+    """Run the devices' coroutines until all have ended, then poll the pumps until all ranks have.
 
-    `settling` is called when the devices have ended; what it returns is asked again and again until it says yes.
+    `settling` is called when the devices here have ended; what it returns is polled until it returns true.
 
     Raises:
         StalledError: everything waits and there is no pump that could bring a message.
@@ -95,7 +95,7 @@ def run(
             with_mail.clear()
             idle_turns = 0
         elif unfinished and not pumps:
-            raise StalledError(f"{unfinished} devices wait for messages that nobody will send")
+            raise StalledError(f"{unfinished} devices wait for messages that no device will send")
         elif not moved:
             idle_turns += 1
             _yield_processor(idle_turns)
@@ -114,7 +114,7 @@ def _poll(pumps: Sequence[Pump]) -> bool:
 
 
 def _yield_processor(idle_turns: int) -> None:
-    """At first give way and look again at once; then sleep, twice as long each time, for polling costs time too."""
+    """Yield and poll again at once; after some turns sleep, twice as long each time, because polling costs time too."""
     doublings = idle_turns - _SPINS_BEFORE_SLEEP
     if doublings < 0:
         os.sched_yield()

@@ -1,15 +1,15 @@
-"""The network between nodes that exchange gradients: the time of a message, and of what is summed on arrival.
+"""The interconnect of nodes that exchange gradients: the time of a message, and of adding it to a sum.
 
-A message is cut into packets. What it takes of its sender's and its receiver's link is its transfer time, the beta n of
-INCEPTIONN (MICRO 2018), section VIII-D; it arrives a latency, alpha, later; adding it up takes gamma n. Each packet
-passes stages, one packet behind the other in each, so that of many packets the slowest stage's total counts:
+A message is cut into packets. It occupies its sender's and its receiver's link for its transfer time, the beta n of
+INCEPTIONN (MICRO 2018), section VIII-D; it arrives a latency, alpha, later; adding it to a sum takes gamma n. Each
+packet passes stages, one packet behind the other in each, so that for many packets the slowest stage's total counts:
 
 - the wire: payload and the headers, preamble and gap that go with each packet;
-- the packet stack: what driver, DMA and protocol take for a packet, whatever it holds;
-- for compressible messages the engines in the NIC (section VI-A), that of the sender and that of the receiver.
+- the packet stack: the time of driver, DMA and protocol for a packet, whatever its size;
+- for compressible messages the engines in the NICs of sender and receiver (section VI-A).
 
-Compression shrinks payloads alone. The number of packets, their overhead and the stack's time stay ("we do not reduce
-the total number of packets", section VIII-C), so that beyond some ratio more of it gains nothing.
+Compression shrinks only payloads. The number of packets, their overhead and the stack's time stay ("we do not reduce
+the total number of packets", section VIII-C), so that beyond some ratio further compression gains nothing.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 COMPRESSIBLE_TOS = 0x28
-"""Type of Service in the IP header that has the NIC compress a packet (section VI-B)."""
+"""Type of Service in the IP header that makes the NIC compress a packet (section VI-B)."""
 
 Count = TypeVar("Count", int, NDArray[np.int64])
-"""Bytes or picoseconds: of a message, or an array with those of many."""
+"""Bytes or picoseconds: of one message, or an array for many messages."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Nic:
-    """Compression and Decompression Engine: each takes or gives a burst of 32-bit floats a cycle (Figs. 9 and 10)."""
+class NicEngines:
+    """Compression and Decompression Engine: each handles a burst of 32-bit floats per cycle (Figs. 9 and 10)."""
 
     clock_period_ps: int = 10_000
     burst_bits: int = 256
 
-    def engines_ps(self, message_bytes: Count, made_bytes: Count) -> Count:
-        """What the slower engine takes for a message of which compression made so many bytes, in ps.
+    def time_ps(self, message_bytes: Count, compressed_bytes: Count) -> Count:
+        """Return the time of the slower engine for a message of these sizes before and after compression, in ps.
 
-        Compression takes a burst a cycle. Decompression gives a burst a cycle, but has to take as many as it gets:
-        more, if it gets groups of 272 bits for 256.
+        Compression reads a burst per cycle. Decompression writes a burst per cycle, but must read all compressed
+        bursts, which are more where groups of 272 bits encode 256.
         """
-        return later(self._bursts(message_bytes), self._bursts(made_bytes)) * self.clock_period_ps
+        return later(self._bursts(message_bytes), self._bursts(compressed_bytes)) * self.clock_period_ps
 
     def _bursts(self, count_bytes: Count) -> Count:
         return -(-8 * count_bytes // self.burst_bits)
 
 
 @dataclasses.dataclass(frozen=True)
-class Network:
-    """Nodes, all alike, on a switch or in a chain.
+class Interconnect:
+    """Identical nodes on a switch or in a chain.
 
-    A node sends and receives at the same time, each at the full bandwidth, unless `blocking`: then the one waits for
-    the other, as with MPI_Send and MPI_Recv in Algorithm 1. `sum_ps_per_kbyte` is gamma, for 1,000 bytes.
+    A node sends and receives at the same time, each at the full bandwidth, unless `blocking`: then one waits for the
+    other, as with MPI_Send and MPI_Recv in Algorithm 1. `sum_ps_per_kbyte` is gamma, for 1,000 bytes.
     """
 
     bandwidth_mbps: int
@@ -62,35 +62,37 @@ class Network:
     packet_stack_ps: int = 0
     blocking: bool = False
     sum_ps_per_kbyte: int = 0
-    nic: Nic = Nic()
+    engines: NicEngines = NicEngines()
     topology: Literal["switch", "chain"] = "switch"
 
-    def transfer_ps(self, message_bytes: Count, made_bytes: Count | None = None) -> Count:
-        """For how long a message occupies the links of its sender and its receiver, in ps; latency comes on top.
+    def transfer_ps(self, message_bytes: Count, compressed_bytes: Count | None = None) -> Count:
+        """Return for how long a message occupies the links of its sender and its receiver, in ps, without latency.
 
-        `made_bytes` is what the codec made of it; None where the ToS does not match and it goes as it is.
+        `compressed_bytes` is its size after the codec; None where the ToS does not match and it is sent uncompressed.
         """
-        payload = message_bytes if made_bytes is None else made_bytes
+        payload = message_bytes if compressed_bytes is None else compressed_bytes
         packets = -(-message_bytes // self.packet_bytes)
         wire_bytes = packets * self.packet_overhead_bytes + payload
         taken = later(-(-8_000_000 * wire_bytes // self.bandwidth_mbps), packets * self.packet_stack_ps)
-        return taken if made_bytes is None else later(taken, self.nic.engines_ps(message_bytes, made_bytes))
+        return (
+            taken if compressed_bytes is None else later(taken, self.engines.time_ps(message_bytes, compressed_bytes))
+        )
 
     def sum_ps(self, message_bytes: Count) -> Count:
-        """What adding a message to values of one's own takes, in ps."""
+        """Return the time of adding a message to a node's own values, in ps."""
         return -(-message_bytes * self.sum_ps_per_kbyte // 1000)
 
     def hops(self, first: Count, second: Count) -> Count:
-        """Latencies between two nodes: one through a switch; in a chain one for each link between them.
+        """Return the number of latencies between two nodes: one through a switch; in a chain one per link between them.
 
-        A node of a chain passes on what is not for it as it comes (cut-through), so the bandwidth counts once.
+        A node of a chain forwards messages for others cut-through, so the bandwidth counts once.
         """
         distance = abs(first - second)
         return distance if self.topology == "chain" else distance * 0 + 1
 
 
 def later(first: Count, *others: Count) -> Count:
-    """The largest of numbers, or of arrays value by value."""
+    """Return the largest of numbers, or of arrays element by element."""
     if isinstance(first, np.ndarray):
         return functools.reduce(np.maximum, others, first)
     return max(first, *others)

@@ -1,7 +1,7 @@
-"""What travels on a data path: some samples with the virtual time of each row of each sample.
+"""What travels on a data path: a span of samples with the virtual time of each row of each sample.
 
-"Timing is finer than numerics": the payload is one block, the clock runs row by row. Without numerics (timing only)
-there is no payload.
+Timing is finer than numerics: the payload is one block, the clock runs row by row. Without numerics (timing only) there
+is no payload.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.arena import ALIGNMENT, Arena
+from ..kernels import ALIGNMENT, Arena
 from .fifo import Times
 
-_HEADER_BYTES = 16  # the first sample's number and how many there are, both int64
+_HEADER_BYTES = 16  # the first sample's number and the number of samples, both int64
 _TIME_BYTES = 8
 _VALUE_BYTES = 4
 
@@ -30,7 +30,7 @@ class Message:
 
 
 def split(message: Message, samples: int) -> tuple[Message, Message]:
-    """The first samples of a message, and the rest of it; both are views."""
+    """Return the first `samples` samples of a message, and the rest; both are views."""
     data = message.data
     return (
         Message(message.first, message.times[:samples], None if data is None else data[:samples]),
@@ -38,8 +38,8 @@ def split(message: Message, samples: int) -> tuple[Message, Message]:
     )
 
 
-def join(messages: Sequence[Message], arena: Arena) -> Message:
-    """Messages one after another, as one."""
+def join_messages(messages: Sequence[Message], arena: Arena) -> Message:
+    """Return consecutive messages as one."""
     times = np.concatenate([message.times for message in messages])
     data = None
     if messages[0].data is not None:
@@ -50,7 +50,7 @@ def join(messages: Sequence[Message], arena: Arena) -> Message:
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """The maps that a stream carries; from it follow all sizes, so that receives can be posted ahead."""
+    """Shape of the maps that a stream carries; it determines all sizes, so that receives can be posted ahead."""
 
     channels: int
     rows: int
@@ -59,19 +59,19 @@ class Format:
 
     @property
     def payload_bytes(self) -> int:
-        """What one sample costs the emulated link."""
+        """Bytes of one sample on the emulated link."""
         return _VALUE_BYTES * self.channels * self.rows * self.columns
 
     def bytes_of(self, samples: int) -> int:
-        """The size of the packed message."""
+        """Return the size of the packed message in bytes."""
         return self._payload_begin(samples) + samples * self.with_data * self.payload_bytes
 
     def _payload_begin(self, samples: int) -> int:
-        """Header and times, up to the next cache line, so that kernels may work on the payload where it is."""
+        """Return the size of header and times, up to the next cache line: kernels work on the payload in place."""
         return -(-(_HEADER_BYTES + samples * _TIME_BYTES * self.rows) // ALIGNMENT) * ALIGNMENT
 
     def pack(self, message: Message, arena: Arena) -> NDArray[np.uint8]:
-        """Header, times, payload, in one buffer from the arena."""
+        """Put header, times and payload into one buffer from the arena."""
         buffer = arena.take((self.bytes_of(len(message.times)),), np.uint8)
         buffer[:_HEADER_BYTES].view(np.int64)[:] = message.first, len(message.times)
         packed = self.unpack(buffer)
@@ -81,7 +81,7 @@ class Format:
         return buffer
 
     def unpack(self, buffer: NDArray[np.uint8]) -> Message:
-        """The message at the beginning of a buffer; its arrays are views of the buffer."""
+        """Return the message at the beginning of a buffer; its arrays are views of the buffer."""
         first, samples = buffer[:_HEADER_BYTES].view(np.int64).tolist()
         times = buffer[_HEADER_BYTES : _HEADER_BYTES + samples * _TIME_BYTES * self.rows].view(np.int64)
         data = None

@@ -1,6 +1,6 @@
 """MPI as a transport: streams between neighbouring ranks, non-blocking, with receives posted ahead.
 
-Everything goes through a communicator that is a clone of the one handed in.
+All messages use a clone of the given communicator.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.arena import Arena
+from ..kernels import Arena
 from .host import Mailbox
 
 _POSTED_AHEAD = 2
 
 
 class Form(Protocol):
-    """How messages of one kind lie in a buffer."""
+    """Layout of one kind of message in a buffer."""
 
     def bytes_of(self, most: int, /) -> int:
-        """The size of the largest one."""
+        """Return the size of the largest message in bytes."""
 
     def pack(self, message: Any, arena: Arena, /) -> NDArray[np.uint8]:
-        """A message in a buffer from the arena."""
+        """Pack a message into a buffer from the arena."""
 
     def unpack(self, buffer: NDArray[np.uint8], /) -> Any:
-        """The message at the beginning of a buffer."""
+        """Return the message at the beginning of a buffer."""
 
 
 class Sender:
-    """Packs messages and sends them to another rank; keeps each buffer until MPI has done with it."""
+    """Packs messages and sends them to another rank; keeps each buffer until MPI has sent it."""
 
     def __init__(self, comm: Any, rank: int, tag: int, form: Form, arena: Arena) -> None:
         self._comm, self._rank, self._tag, self._form, self._arena = comm, rank, tag, form, arena
@@ -43,7 +43,7 @@ class Sender:
         self._pending.append((self._comm.Isend(buffer, self._rank, self._tag), buffer))
 
     def poll(self) -> bool:
-        """Forget what has been sent."""
+        """Release the buffers of messages that have been sent; return whether there were any."""
         moved = False
         while self._pending and self._pending[0][0].Test():
             self._pending.popleft()
@@ -67,7 +67,7 @@ class Receiver:
         self._posted.append((self._comm.Irecv(buffer, self._rank, self._tag), buffer))
 
     def poll(self) -> bool:
-        """Hand over what has arrived, in order, and post anew."""
+        """Deliver what has arrived, in order, and post new receives; return whether anything had arrived."""
         moved = False
         while self._posted[0][0].Test():
             _, buffer = self._posted.popleft()
@@ -77,7 +77,7 @@ class Receiver:
         return moved
 
     def close(self) -> None:
-        """Withdraw the receives that nothing will answer."""
+        """Cancel the receives that are still posted."""
         for request, _ in self._posted:
             request.Cancel()
             request.Wait()

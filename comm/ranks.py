@@ -1,8 +1,9 @@
-"""The ranks of a run and what they say to one another beside the emulated chain.
+"""The ranks of a run, and their communication outside the emulated chain.
 
-`Alone` is one process without MPI, `MpiRanks` a communicator's. Rank 0 leads: it reads the command line, and gives the
-others tasks until it dismisses them. It hears of progress and trouble through the side channel; when a run cannot go
-on, it stops all others. Whoever waits here sleeps, for ranks may outnumber cores.
+`SingleProcess` is one process without MPI, `MpiRanks` the ranks of a communicator. Rank 0 leads: it reads the command
+line, and gives the others tasks until it dismisses them. Progress and failures are reported to it through the side
+channel; when a run cannot continue, it stops all other ranks. Every wait here sleeps, because ranks may outnumber
+cores.
 """
 
 from __future__ import annotations
@@ -17,38 +18,41 @@ from typing import Any, NoReturn
 
 _SIDE_TAG, _STOP_TAG, _TASK_TAG, _TURN_TAG = 4001, 4002, 4003, 4004
 _NAP_S = 1e-3
-_STOP_TIMEOUT_S = 30.0  # a rank may be busy with what nobody can interrupt
-_TROUBLE_TIMEOUT_S = 120.0  # rank 0 does not listen while it compiles or plans
+_STOP_TIMEOUT_S = 30.0  # a rank may be in an operation that cannot be interrupted
+_FAILURE_TIMEOUT_S = 120.0  # rank 0 does not listen while it compiles or plans
 
 
 class Stopped(Exception):
-    """Rank 0 ends the run while ranks may wait for messages; this rank ends too, silently, with the same status."""
+    """Rank 0 ends the run while ranks may wait for messages; this rank ends too, with the same status.
 
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
+    `line` is the reason, as rank 0 has reported it to the user.
+    """
+
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(status, line)
+        self.status, self.line = status, line
 
 
 class Dismissed(Exception):
-    """Rank 0 has no more tasks; this rank leaves MPI in order, with the same status."""
+    """Rank 0 has no more tasks; this rank finalises MPI and exits with the same status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
         self.status = status
 
 
-class Trouble(Exception):
-    """Another rank cannot go on; `str` is its line for the user, `status` the exit status that it asks for."""
+class RankFailed(Exception):
+    """Another rank has failed; `str` is its message to the user, `status` the exit status that it requests."""
 
     def __init__(self, line: str, status: int) -> None:
         super().__init__(line)
         self.status = status
 
-    def __reduce__(self) -> tuple[type[Trouble], tuple[str, int]]:
-        return Trouble, (str(self), self.status)
+    def __reduce__(self) -> tuple[type[RankFailed], tuple[str, int]]:
+        return RankFailed, (str(self), self.status)
 
 
-class Alone:
+class SingleProcess:
     """One process, no MPI."""
 
     rank = 0
@@ -61,51 +65,54 @@ class Alone:
         self.on_object: Callable[[Any], None] = lambda _: None
 
     def start(self, task: Callable[[Ranks], None]) -> None:
-        """There is nobody to do it."""
+        """Do nothing: there are no other ranks."""
 
     def dismiss(self, status: int) -> None:
-        """There is nobody to dismiss."""
+        """Do nothing: there are no other ranks."""
 
     def in_turn(self, task: Callable[[], None]) -> None:
-        """Do it."""
+        """Run the task."""
         task()
 
     def gather(self, value: Any) -> list[Any]:
-        """Everybody's values, on rank 0."""
+        """Return the values of all ranks, on rank 0."""
         return [value]
 
     def share(self, value: Any) -> list[Any]:
-        """Everybody's values, on every rank."""
+        """Return the values of all ranks, on every rank."""
         return [value]
 
     def settling(self) -> Callable[[], bool]:
-        """A question that is answered with yes when all ranks have asked for it."""
+        """Return a function that returns true once all ranks have called `settling`."""
         return lambda: True
 
-    def tell(self, value: Any) -> None:
-        """Give rank 0 an object."""
+    def send_to_root(self, value: Any) -> None:
+        """Pass an object to rank 0."""
         self.on_object(value)
 
     def poll(self) -> bool:
-        """Nothing can come."""
+        """Return False: nothing can arrive."""
         return False
 
-    def report_trouble(self, line: str, status: int) -> None:
-        """Nobody else needs to know."""
+    def report_failure(self, line: str, status: int) -> None:
+        """Do nothing: there are no other ranks."""
 
-    def stop_others(self, status: int) -> None:
-        """There are none."""
+    def stop_others(self, status: int, line: str) -> None:
+        """Do nothing: there are no other ranks."""
 
     def leave_together(self) -> None:
-        """Nobody else leaves."""
+        """Do nothing: there are no other ranks."""
+
+    def free(self) -> None:
+        """Do nothing: there are no communicators."""
 
     def describe(self) -> str:
-        """For the results file."""
+        """Return the MPI library's name and version, for the results file."""
         return "none"
 
 
 class MpiRanks:
-    """The ranks of a communicator, which is this object's own."""
+    """The ranks of a communicator, which this object owns."""
 
     def __init__(self, comm: Any) -> None:
         self.comm = comm
@@ -120,20 +127,20 @@ class MpiRanks:
         self._on_this_host = [rank for rank, host in enumerate(hosts) if host == hosts[self.rank]]
 
     def start(self, task: Callable[[Ranks], None]) -> None:
-        """From rank 0: let all others do a task, which goes to them as a pickle; then any rank may fail alone."""
+        """Send all other ranks a task as a pickle, from rank 0; from then on any rank may fail alone."""
         self.running = self.size > 1
         self._send_all(task, _TASK_TAG)
 
     def dismiss(self, status: int) -> None:
-        """From rank 0: no more tasks; all others end with this exit status."""
+        """Make all other ranks exit with this status, from rank 0; there are no more tasks."""
         self._send_all(Dismissed(status), _STOP_TAG)
         _nap_until(self._sent, _STOP_TIMEOUT_S)
 
     def follow(self) -> NoReturn:
-        """On all ranks but 0: do the tasks that rank 0 gives, as they come.
+        """Run the tasks that rank 0 sends, in order; for all ranks but 0.
 
         Raises:
-            Dismissed: there are no more.
+            Dismissed: there are no more tasks.
         """
         while True:
             task = self._wait_for(0, _TASK_TAG)
@@ -142,7 +149,7 @@ class MpiRanks:
             self.running = False
 
     def in_turn(self, task: Callable[[], None]) -> None:
-        """Do something on the first rank of each machine, and when it is done there, on the others."""
+        """Run a task on the first rank of each machine, and then on the others."""
         first, *others = self._on_this_host
         if self.rank != first:
             self._wait_for(first, _TURN_TAG)
@@ -151,33 +158,33 @@ class MpiRanks:
             self._pending += [self._side.isend(None, rank, _TURN_TAG) for rank in others]
 
     def gather(self, value: Any) -> list[Any]:
-        """Everybody's values, on rank 0; elsewhere an empty list."""
+        """Return the values of all ranks, on rank 0; elsewhere an empty list."""
         self._wait_for_all()
         return self.comm.gather(value) or []
 
     def share(self, value: Any) -> list[Any]:
-        """Everybody's values, on every rank."""
+        """Return the values of all ranks, on every rank."""
         self._wait_for_all()
         return self.comm.allgather(value)
 
     def settling(self) -> Callable[[], bool]:
-        """A question that is answered with yes when all ranks have asked for it."""
+        """Return a function that returns true once all ranks have called `settling`."""
         return self.comm.Ibarrier().Test
 
-    def tell(self, value: Any) -> None:
-        """Give rank 0 an object, without waiting."""
+    def send_to_root(self, value: Any) -> None:
+        """Send rank 0 an object, without waiting."""
         if self.rank == 0:
             self.on_object(value)
         else:
             self._pending.append(self._side.isend(value, 0, _SIDE_TAG))
 
     def poll(self) -> bool:
-        """Hand over what has come; a pump of the host.
+        """Deliver what has arrived; return whether anything had. A pump of the host.
 
         Raises:
             Stopped: rank 0 ends the run.
             Dismissed: rank 0 has no more tasks.
-            Trouble: on rank 0, another rank cannot go on.
+            RankFailed: on rank 0, another rank has failed.
         """
         self._sent()
         if self.rank > 0:
@@ -187,48 +194,54 @@ class MpiRanks:
         moved = False
         while self._side.iprobe(tag=_SIDE_TAG):
             value = self._side.recv(tag=_SIDE_TAG)
-            if isinstance(value, Trouble):
+            if isinstance(value, RankFailed):
                 raise value
             self.on_object(value)
             moved = True
         return moved
 
-    def report_trouble(self, line: str, status: int) -> None:
-        """Tell rank 0 that this rank cannot go on, and wait until it says how to end."""
+    def report_failure(self, line: str, status: int) -> None:
+        """Report this rank's failure to rank 0, and wait until rank 0 stops this rank."""
         if self.rank == 0:
             return
-        self._pending.append(self._side.isend(Trouble(line, status), 0, _SIDE_TAG))
-        _nap_until(self.poll, _TROUBLE_TIMEOUT_S)
+        self._pending.append(self._side.isend(RankFailed(line, status), 0, _SIDE_TAG))
+        _nap_until(self.poll, _FAILURE_TIMEOUT_S)
 
-    def stop_others(self, status: int) -> None:
-        """From rank 0: end the run on every other rank, with this exit status."""
+    def stop_others(self, status: int, line: str) -> None:
+        """End the run on every other rank, from rank 0, with this exit status and this reason."""
         if self.rank > 0:
             return
-        # What was sent before may never be taken: a rank that failed takes no task.
+        # Earlier messages may never be received: a failed rank takes no task.
         before, self._pending = self._pending, []
-        self._send_all(Stopped(status), _STOP_TAG)
+        self._send_all(Stopped(status, line), _STOP_TAG)
         _nap_until(self._sent, _STOP_TIMEOUT_S)
         self._pending = before
 
     def leave_together(self) -> None:
-        """Wait until all ranks leave, or for some seconds; then leave MPI, if they do.
+        """Wait, for a limited time, until all ranks leave; then finalise MPI, if they do.
 
-        When a rank ends that has not left MPI, launchers kill the others, and tell of that in place of their status.
-        MPI takes no notice of messages that nobody will take any more. Should it wait for them all the same, this
-        process ends after some seconds, with status 1.
+        When a rank exits without finalising MPI, launchers kill the others and report that in place of their status.
+        MPI should ignore messages that no rank will receive; if it waits for them, this process exits after
+        `_STOP_TIMEOUT_S` with status 1.
         """
         from mpi4py import MPI
 
         if not _nap_until(self._side.Ibarrier().Test, _STOP_TIMEOUT_S):
             return
         with open(os.devnull, "w") as nowhere:
-            # MPI_Finalize keeps Python's lock; this watch needs none.
+            # MPI_Finalize holds the GIL; this watchdog does not need it.
             faulthandler.dump_traceback_later(_STOP_TIMEOUT_S, exit=True, file=nowhere)
             MPI.Finalize()
             faulthandler.cancel_dump_traceback_later()
 
+    def free(self) -> None:
+        """Free all communicators; call on all ranks, after the last message."""
+        _nap_until(self._sent)
+        for comm in (self._side, self.exchange_comm, self.comm):
+            comm.Free()
+
     def describe(self) -> str:
-        """For the results file."""
+        """Return the MPI library's name and version, for the results file."""
         from mpi4py import MPI
 
         return " ".join(MPI.Get_library_version().split("\n")[0].split()[:4]).strip(" ,")
@@ -237,13 +250,13 @@ class MpiRanks:
         self._pending += [self._side.isend(value, rank, tag) for rank in range(1, self.size)]
 
     def _sent(self) -> bool:
-        """Whether all that this rank has said is on its way; forgets what is."""
+        """Drop completed requests; return whether none is left."""
         if self._pending:
             self._pending = [request for request in self._pending if not request.test()[0]]
         return not self._pending
 
     def _wait_for(self, rank: int, tag: int) -> Any:
-        """What a rank says next under a tag, unless this rank is stopped before."""
+        """Return the next object from a rank with a tag, unless this rank is stopped first."""
 
         def has_come() -> bool:
             self.poll()
@@ -253,7 +266,7 @@ class MpiRanks:
         return self._side.recv(None, rank, tag)
 
     def _wait_for_all(self) -> None:
-        """Wait until all ranks are here; MPI's own waiting would burn a core."""
+        """Wait until all ranks have called this; MPI's own wait would keep a core busy."""
         settled = self.settling()
 
         def is_settled() -> bool:
@@ -263,11 +276,11 @@ class MpiRanks:
         _nap_until(is_settled)
 
 
-Ranks = Alone | MpiRanks
+Ranks = SingleProcess | MpiRanks
 
 
 def _nap_until(done: Callable[[], bool], timeout_s: float = math.inf) -> bool:
-    """Ask again and again, and sleep in between; return whether it is done."""
+    """Poll, sleeping in between, until done or out of time; return whether it is done."""
     give_up_s = time.monotonic() + timeout_s
     while not (is_done := done()) and time.monotonic() < give_up_s:
         time.sleep(_NAP_S)

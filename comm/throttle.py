@@ -1,8 +1,8 @@
 """`--throttle wall`: a link's bandwidth and latency enforced in real time, on the sender's side.
 
-A message occupies its direction of the link for bytes / bandwidth, after those before it, and is let go when the
-latency has passed too. So a run on real machines feels the modelled links, as long as those are slower than the real
-ones.
+A message occupies its direction of the link for bytes / bandwidth, after the messages before it, and is delivered when
+the latency has passed too. So a run on real machines is slowed by the modelled links, where those are slower than the
+real ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 
 class Gate:
-    """One direction of one link; messages leave in order, each at its time. A pump of the host."""
+    """One direction of one link; messages leave in order, each when it is due. A pump of the host."""
 
     def __init__(self, bandwidth_mbps: int, latency_ps: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self._seconds_per_byte = 8e-6 / bandwidth_mbps
@@ -23,16 +23,16 @@ class Gate:
         self._held: collections.deque[tuple[float, Callable[[], None]]] = collections.deque()
 
     def pass_through(self, payload_bytes: int, deliver: Callable[[], None]) -> None:
-        """Call `deliver` when so many bytes have crossed the link."""
+        """Call `deliver` when `payload_bytes` have crossed the link."""
         self.hold(payload_bytes * self._seconds_per_byte, deliver)
 
     def hold(self, occupied_s: float, deliver: Callable[[], None]) -> None:
-        """Call `deliver` when the link has been occupied for so long, and the latency has passed."""
+        """Call `deliver` when the link has been occupied for `occupied_s`, and the latency has passed."""
         self._free_s = max(self._free_s, self._clock()) + occupied_s
         self._held.append((self._free_s + self._latency_s, deliver))
 
     def poll(self) -> bool:
-        """Let go what is due."""
+        """Deliver the messages that are due; return whether there were any."""
         moved = False
         while self._held and self._held[0][0] <= self._clock():
             self._held.popleft()[1]()

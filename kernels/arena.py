@@ -1,8 +1,8 @@
-"""Arrays from memory that is used again and again.
+"""Arrays whose memory is reused.
 
-Large arrays from the operating system cost a page fault for every 4 KiB, each time. An arena keeps the memory of
-arrays that nobody refers to any more, and hands it out again for the same size; so a training step that is like the
-one before takes nothing from the system. When an array and all views of it are gone, its memory is back by itself.
+Large arrays from the operating system cost a page fault for every 4 KiB, at every allocation. An arena keeps the memory
+of arrays that are no longer referenced, and reuses it for arrays of the same size; so a training step that is like the
+one before takes nothing from the system. When an array and all its views are gone, its memory returns by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
-_Held = tuple[NDArray[np.uint8], int]  # memory, and its address, which takes long to ask for
+_Held = tuple[NDArray[np.uint8], int]  # memory, and its address, which is slow to look up
 
 
 class _Lease:
@@ -33,14 +33,14 @@ class _Lease:
 
 
 class Arena:
-    """Hands out arrays; their contents are whatever was there before."""
+    """Hands out arrays with undefined contents."""
 
     def __init__(self) -> None:
         self._shelves: dict[int, list[_Held]] = collections.defaultdict(list)
         self._kinds: dict[tuple[tuple[int, ...], Any], tuple[int, str]] = {}
 
     def take(self, shape: tuple[int, ...], dtype: Any = np.float32) -> NDArray[Any]:
-        """A C-contiguous array that starts on a cache line."""
+        """Return a C-contiguous array that starts on a cache line."""
         if (shape, dtype) not in self._kinds:
             kind = np.dtype(dtype)
             self._kinds[shape, dtype] = max(1, math.prod(shape)) * kind.itemsize, kind.str
@@ -57,7 +57,7 @@ def _hold(memory: NDArray[np.uint8]) -> _Held:
 
 
 def aligned(size: int) -> NDArray[np.uint8]:
-    """New bytes that start on a cache line."""
+    """Return `size` new bytes that start on a cache line."""
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size]

@@ -1,4 +1,4 @@
-"""What codecs refuse, and the checks that all of them make."""
+"""The error that codecs raise, and the checks that all of them make."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 
 class CodecError(ValueError):
-    """What a codec is given is wrong."""
+    """Invalid values, bytes or parameters of a codec."""
 
 
 def values_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The values side by side, in C order. Raises CodecError if this is no array of float32."""
+    """Return the values as a flat array in C order. Raise CodecError if `values` is not an array of float32."""
     if not isinstance(values, np.ndarray) or values.dtype != np.float32:
         raise CodecError(f"values must be an array of float32, not {_kind(values)}")
     return np.ascontiguousarray(values).reshape(-1)
@@ -23,7 +23,7 @@ Buffer: TypeAlias = NDArray[np.uint8] | bytes | bytearray
 
 
 def opened(buffer: Buffer, count: int) -> tuple[NDArray[np.uint8], int]:
-    """The bytes side by side, and the count. Raises CodecError if these are no bytes, or no such number."""
+    """Return the bytes as a flat array, and the count as an int. Raise CodecError if either is not valid."""
     if isinstance(buffer, (bytes, bytearray)):
         buffer = np.frombuffer(buffer, np.uint8)
     if not isinstance(buffer, np.ndarray) or buffer.dtype != np.uint8:
@@ -36,7 +36,7 @@ def opened(buffer: Buffer, count: int) -> tuple[NDArray[np.uint8], int]:
 
 
 def is_integer(number: object) -> bool:
-    """Whether this is a whole number, of Python or of NumPy."""
+    """Return whether this is an integer of Python or NumPy, and not a bool."""
     return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
 
 

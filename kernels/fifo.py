@@ -1,19 +1,20 @@
-"""Rows through a server that takes them in order: the recurrence under all virtual times."""
+"""A FIFO resource that serves rows in order: the recurrence behind all virtual times."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit.compiled import compiled
+from .jit import compiled
 
 Times = NDArray[np.int64]
 
 
 def serve(ready: Times, row_ps: int, free_ps: int) -> Times:
-    """When each row is done, of `ready` (samples, rows) in ps, C-contiguous, if the server is free at `free_ps`.
+    """Return the finish time of each row in ps, from the times `ready` (samples, rows) in ps, C-contiguous.
 
-    A row is taken when it is ready and the one before it is done, and takes `row_ps`.
+    The resource is free at `free_ps`. It starts a row when the row is ready and the one before it is done, and takes
+    `row_ps` for it.
     """
     done = np.empty_like(ready)
     _serve(ready, row_ps, free_ps, done)

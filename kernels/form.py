@@ -1,7 +1,7 @@
 """The form of the micro-kernel: how wide its vectors are, and how many accumulators a tile keeps in registers.
 
-Each form is cut to a kind of processor. All give the same bits, and all run on every processor: what its registers
-cannot hold, the compiler splits or spills. The environment variable EMUCHAIN_KERNEL_FORM forces one.
+Each form suits one kind of processor. All give the same bits, and all run on every processor: the compiler splits or
+spills what the registers cannot hold. The environment variable EMUCHAIN_KERNEL_FORM selects one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SETTING = "EMUCHAIN_KERNEL_FORM"
 class Form:
     """Vectors of `width` floats; a tile of v vectors by up to `pixels[v - 1]` pixels.
 
-    Each pixel takes v accumulators, and the address of its numbers, for which there are fewer registers.
+    Each pixel takes v accumulators, and one address register, of which processors have fewer.
     """
 
     name: str
@@ -27,12 +27,12 @@ class Form:
 
     @property
     def vectors(self) -> int:
-        """The most vectors side by side."""
+        """Largest number of vectors side by side."""
         return len(self.pixels)
 
     @property
     def lanes(self) -> int:
-        """The floats of the widest tile's row."""
+        """Number of floats in a row of the widest tile."""
         return self.width * self.vectors
 
 
@@ -48,7 +48,7 @@ FORMS = {
 
 
 def host_form(features: str) -> Form:
-    """The form for a processor with such features, as LLVM lists them: "+avx2,-avx512f" and so on."""
+    """Return the form for a processor with these features, in LLVM's notation: "+avx2,-avx512f" and so on."""
     have = features.split(",")
     for feature, name in (("+avx512f", "avx512"), ("+avx2", "avx2"), ("+neon", "neon")):
         if feature in have:
@@ -57,7 +57,7 @@ def host_form(features: str) -> Form:
 
 
 def chosen_form() -> Form:
-    """The form that the environment asks for, or the host's.
+    """Return the form that the environment selects, or else the host's.
 
     Raises:
         ValueError: there is no form of that name.
@@ -66,7 +66,7 @@ def chosen_form() -> Form:
     if not name:
         return host_form(os.environ.get("NUMBA_CPU_FEATURES") or binding.get_host_cpu_features().flatten())
     if name not in FORMS:
-        raise ValueError(f"{SETTING} = {name!r}: there is no such form; it may be {', '.join(FORMS)}")
+        raise ValueError(f"{SETTING} = {name!r}: unknown form; choose from {', '.join(FORMS)}")
     return FORMS[name]
 
 

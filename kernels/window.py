@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 Pair = int | tuple[int, int]
-MOST_PLACES = 255  # in the window of a max-pool, for a place is a byte
+MOST_PLACES = 255  # in the window of a max-pool: a place is one byte
 
 
 def pair(value: Pair) -> tuple[int, int]:
-    """Return the pair (rows, columns) that an int, or a pair, stands for."""
+    """Return `value` as a pair (rows, columns); an int counts for both."""
     if isinstance(value, (tuple, list)):
         rows, columns = value
         return int(rows), int(columns)
@@ -15,9 +15,9 @@ def pair(value: Pair) -> tuple[int, int]:
 
 
 def output_size(size: Sequence[int], kernel: Pair, *, stride: Pair, pad: Pair) -> tuple[int, int]:
-    """Return how many windows fit in a map of so many (rows, columns), down and across.
+    """Return the number of windows that fit in a map of `size` (rows, columns), down and across.
 
-    Raise ValueError where the window, stride or pad is not possible or not one window fits.
+    Raise ValueError where `kernel`, `stride` or `pad` is not valid, or no window fits.
     """
     (h, w), (kh, kw), (sh, sw), (ph, pw) = size, pair(kernel), pair(stride), pair(pad)
     return _fit(h, kh, sh, ph, "rows"), _fit(w, kw, sw, pw, "columns")

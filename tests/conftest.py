@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -209,11 +209,38 @@ def mpiexec(request: pytest.FixtureRequest) -> Mpiexec:
     return found
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start ranks, so that `-m "not mpi"` leaves them out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that start ranks, so that `-m "not launches"` leaves them out; inside ranks, run no others.
+
+    A test that is not for ranks would run on each of them, and could start launchers within launchers.
+    """
     for item in items:
         if "mpiexec" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.mpi)
+            item.add_marker(pytest.mark.launches)
+    if config.getoption("--with-mpi") or config.getoption("--only-mpi"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("mpi") is None])
+        items[:] = [item for item in items if item.get_closest_marker("mpi") is not None]
+
+
+OneLine = Callable[["pytest.ExceptionInfo[Exception] | str"], str]
+
+
+@pytest.fixture(scope="session")
+def one_line() -> OneLine:
+    """Returns the message of an error, or of a run's standard error, and fails where it is more than one line."""
+
+    def check(error: "pytest.ExceptionInfo[Exception] | str") -> str:
+        if not isinstance(error, str):
+            line = str(error.value)
+            assert len(line.splitlines()) == 1
+            return line
+        # Launchers may say more after the line that emuchain prints.
+        assert not re.search("Traceback|Warning", error), error
+        lines = [line for line in error.splitlines() if line.startswith("emuchain: ")]
+        assert len(lines) == 1, error
+        return lines[0]
+
+    return check
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Start-up: who imports, reads and compiles what; a cold cache, no cache, and a setting that is wrong."""
+"""Start-up: what each rank imports, reads and compiles; a cold cache, no cache, and wrong settings."""
 
 import json
 import os
@@ -6,14 +6,14 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from emuchain.emulator.data import shapes
-from emuchain.emulator.run.follower import Gist
+from emuchain.emulator.run.follower import SharedData
 from emuchain.kernels import warm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,13 +28,6 @@ def python(*arguments: str, status: int | None = 0, **variables: str) -> subproc
     done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=300)
     assert status is None or done.returncode == status, done.stdout + done.stderr
     return done
-
-
-def one_line(stderr: str) -> str:
-    """The line that emuchain printed; launchers may say more after it."""
-    assert "Traceback" not in stderr
-    [line] = [line for line in stderr.splitlines() if line.startswith("emuchain: ")]
-    return line
 
 
 # What is imported
@@ -56,19 +49,19 @@ def test_help_is_quick(arguments: list[str]) -> None:
     assert not {"numba", "llvmlite", "numpy", "pydantic", "mpi4py", "h5py"} & set(imported.split())
 
 
-# A rank leaves what it did in a file, in the directory that the first argument names.
+# Each rank writes what it did to a file in the directory that the first argument names.
 REPORTING = """
 import atexit, json, os, sys, time
 from pathlib import Path
-from emuchain.comm.join import launcher_rank
-import emuchain.emulator.data.load as data
+from emuchain.comm.launch import launcher_rank
+from emuchain.emulator.data import shapes
 from numba.core import event
 seen = {"loads": 0}
-load = data.load
-def counting(where):
+draw = shapes.draw
+def counting(*arguments):
     seen["loads"] += 1
-    return load(where)
-data.load = counting
+    return draw(*arguments)
+shapes.draw = counting
 compiled = event.RecordingListener()
 event.register("numba:compile", compiled)
 def report():
@@ -82,7 +75,7 @@ main(sys.argv[1:])
 
 
 def reported(folder: Path) -> list[dict]:
-    """What each rank left."""
+    """What each rank has written."""
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(len(list(folder.glob("*.json"))))]
 
 
@@ -100,7 +93,7 @@ def test_other_ranks_import_and_read_no_more_than_they_need(mpiexec, tmp_path: P
 LISTING = """
 import atexit, sys
 from pathlib import Path
-from emuchain.comm.join import launcher_rank
+from emuchain.comm.launch import launcher_rank
 atexit.register(lambda: Path(sys.argv[0], f"{launcher_rank()}.txt").write_text(" ".join(sys.modules)))
 sys.argv = sys.argv[1:]
 from emuchain.emulator.commands.cli import main
@@ -119,28 +112,28 @@ def test_a_warm_start_does_without_numba_and_other_ranks_without_pydantic(mpiexe
         assert not {"numba", "pydantic"} & modules
 
 
-def test_a_gist_is_small_and_makes_a_data_set() -> None:
+def test_shared_data_is_small_and_makes_a_data_set() -> None:
     data = shapes.draw(train=200, test=30).first(150)
-    gist = Gist.of(data, 1)
-    assert len(pickle.dumps(gist)) < 8 * (150 + 30) + 1000
-    again = gist.dataset()
+    sent = SharedData.of(data, 1)
+    assert len(pickle.dumps(sent)) < 8 * (150 + 30) + 1000
+    again = sent.dataset()
     assert (again.name, again.classes, again.shape) == (data.name, data.classes, data.shape)
     assert (again.n_train, again.n_test) == (150, 30)
     assert np.array_equal(again.train_labels, data.train_labels)
     assert np.array_equal(again.test_labels, data.test_labels)
     assert not any(again.train_images.strides)
-    shared = Gist.of(data, 2).dataset()  # of two replicas, the other one's images are read elsewhere
+    shared = SharedData.of(data, 2).dataset()  # of two replicas, the other one's images are read elsewhere
     assert np.array_equal(shared.train_images, data.train_images)
     assert not any(shared.test_images.strides)
 
 
-# A setting that is wrong
+# Wrong settings
 
 NEEDS_KERNELS = [["train"], ["simulate"], ["schedule"], ["show", "run.h5"], ["network"]]
 
 
 @pytest.mark.parametrize("arguments", NEEDS_KERNELS)
-def test_a_form_that_there_is_not(arguments: list[str]) -> None:
+def test_an_unknown_form(arguments: list[str], one_line: Callable[..., str]) -> None:
     done = python("-m", "emuchain", *arguments, status=2, EMUCHAIN_KERNEL_FORM="avx3")
     line = one_line(done.stderr)
     for word in ("EMUCHAIN_KERNEL_FORM", "avx3", "avx2", "portable"):
@@ -153,7 +146,7 @@ def test_where_no_kernel_is_needed_forms_do_not_matter(arguments: list[str]) -> 
     assert python("-m", "emuchain", *arguments, EMUCHAIN_KERNEL_FORM="avx3").stderr == ""
 
 
-def test_a_form_that_there_is_not_on_ranks(mpiexec) -> None:  # type: ignore[no-untyped-def]  # a fixture
+def test_an_unknown_form_on_ranks(mpiexec, one_line: Callable[..., str]) -> None:  # type: ignore[no-untyped-def]  # a fixture
     finished = mpiexec(4, ["-m", "emuchain", "train"], status=2, env={"EMUCHAIN_KERNEL_FORM": "avx3"})
     assert "EMUCHAIN_KERNEL_FORM = 'avx3'" in one_line(finished.stderr)
     assert finished.stdout == ""
@@ -163,7 +156,7 @@ def test_a_form_that_there_is_not_on_ranks(mpiexec) -> None:  # type: ignore[no-
 
 FAILING = """
 import sys
-from emuchain.comm.join import launcher_rank
+from emuchain.comm.launch import launcher_rank
 import emuchain.emulator.commands.kernels as kernels
 def load(say):
     raise ValueError("so it goes")
@@ -175,7 +168,7 @@ main(sys.argv[2:])
 
 
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_rank_that_fails_on_its_way_ends_all(mpiexec, victim: int) -> None:  # type: ignore[no-untyped-def]  # a fixture
+def test_a_rank_that_fails_on_its_way_ends_all(mpiexec, victim: int, one_line: Callable[..., str]) -> None:  # type: ignore[no-untyped-def]  # a fixture
     finished = mpiexec(3, ["-c", FAILING, str(victim), *SHORT], status=1)
     assert "internal error: ValueError: so it goes" in one_line(finished.stderr)
 
@@ -243,7 +236,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mapping[str, s
     package, home, temporary = tmp_path / "place" / "emuchain", tmp_path / "home", tmp_path / "tmp"
     for part in ("comm", "emulator", "kernels"):
         shutil.copytree(ROOT / part, package / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ROOT.glob("__*__.py"):
+    for file in ROOT.glob("__*__.py*"):
         shutil.copy(file, package)
     home.mkdir()
     temporary.mkdir()
@@ -268,7 +261,9 @@ def test_a_package_that_cannot_be_written_to(read_only: Mapping[str, str], tmp_p
 
 
 @pytest.mark.parametrize("named", [None, "/proc/nowhere"])
-def test_where_nothing_can_be_written_to(read_only: Mapping[str, str], tmp_path: Path, named: str | None) -> None:
+def test_where_nothing_can_be_written_to(
+    read_only: Mapping[str, str], tmp_path: Path, named: str | None, one_line: Callable[..., str]
+) -> None:
     """Compiled code goes among the temporary files, in a place that is the user's alone."""
     variables = {**read_only, **({"NUMBA_CACHE_DIR": named} if named else {})}
     done = python("-c", WITHOUT_POWERS, *SIMULATE, **variables)
@@ -279,7 +274,9 @@ def test_where_nothing_can_be_written_to(read_only: Mapping[str, str], tmp_path:
     assert any(place.rglob("*serve*"))
 
 
-def test_where_temporary_files_are_not_safe(read_only: Mapping[str, str], tmp_path: Path) -> None:
+def test_where_temporary_files_are_not_safe(
+    read_only: Mapping[str, str], tmp_path: Path, one_line: Callable[..., str]
+) -> None:
     """A directory that others can write to might hold their code."""
     place = tmp_path / "tmp" / f"emuchain-{os.getuid()}"
     place.mkdir()
@@ -292,7 +289,9 @@ def test_where_temporary_files_are_not_safe(read_only: Mapping[str, str], tmp_pa
 
 @pytest.mark.slow
 @ONE_MPI
-def test_ranks_share_temporary_files(mpiexec, read_only: Mapping[str, str], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
+def test_ranks_share_temporary_files(  # type: ignore[no-untyped-def]  # a fixture
+    mpiexec, read_only: Mapping[str, str], tmp_path: Path, one_line: Callable[..., str]
+) -> None:
     finished = mpiexec(4, ["-c", WITHOUT_POWERS, "-m", "emuchain", *SHORT], timeout=400, env=read_only)
     assert finished.stdout.count(COMPILING) == 1
     [place] = (tmp_path / "tmp").glob("emuchain-*")

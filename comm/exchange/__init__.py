@@ -1,29 +1,83 @@
 """Exchange of gradients between replicas of a network (INCEPTIONN, section IV): ring, aggregator, and hierarchies."""
 
-from ..interconnect import COMPRESSIBLE_TOS
-from .aggregator import Aggregator, Report
-from .broadcast import Above, Below, Broadcast, Outlet
+from .aggregator import Aggregator, GradientUpload
+from .broadcast import Broadcast, Child, Outlet, Parent
 from .gradient import Gradient
-from .histogram import BINS, histogram
-from .message import Parcel, ParcelFormat
-from .nic import ORDINARY_TOS, Port, Traffic
+from .groups import (
+    Channel,
+    Channels,
+    DataParallel,
+    ExchangePhase,
+    ExchangeStep,
+    GradientExchange,
+    aggregator,
+    exchange_steps,
+    step_sizes,
+)
+from .histogram import BINS, LEAST_EXPONENT, histogram
+from .message import GradientFormat, GradientMessage
+from .nic import ORDINARY_TOS, Nic, Traffic
 from .ring import Ring
+from .time import (
+    VALUE_BYTES,
+    Times,
+    after_step,
+    aggregator_ps,
+    block_sizes,
+    broadcast_ps,
+    broadcast_rounds,
+    bytes_at_ratio,
+    hierarchy_ps,
+    ring_messages,
+    ring_places,
+    ring_ps,
+    ring_steps,
+    sent_block,
+)
+from .timed import TimedExchange, TimedMember, exchange_ends_ps, exchange_ps
 
 __all__ = [
     "BINS",
-    "COMPRESSIBLE_TOS",
+    "LEAST_EXPONENT",
     "ORDINARY_TOS",
-    "Above",
+    "VALUE_BYTES",
     "Aggregator",
-    "Below",
     "Broadcast",
+    "Channel",
+    "Channels",
+    "Child",
+    "DataParallel",
+    "ExchangePhase",
+    "ExchangeStep",
     "Gradient",
+    "GradientExchange",
+    "GradientFormat",
+    "GradientMessage",
+    "GradientUpload",
+    "Nic",
     "Outlet",
-    "Parcel",
-    "ParcelFormat",
-    "Port",
-    "Report",
+    "Parent",
     "Ring",
+    "TimedExchange",
+    "TimedMember",
+    "Times",
     "Traffic",
+    "after_step",
+    "aggregator",
+    "aggregator_ps",
+    "block_sizes",
+    "broadcast_ps",
+    "broadcast_rounds",
+    "bytes_at_ratio",
+    "exchange_ends_ps",
+    "exchange_ps",
+    "exchange_steps",
+    "hierarchy_ps",
     "histogram",
+    "ring_messages",
+    "ring_places",
+    "ring_ps",
+    "ring_steps",
+    "sent_block",
+    "step_sizes",
 ]

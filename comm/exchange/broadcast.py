@@ -1,7 +1,7 @@
-"""Broadcast down a binomial tree: in each round whoever has the message hands it on, and half of those behind with it.
+"""Broadcast down a binomial tree: in each round, nodes that have the message send it to half of the nodes behind them.
 
-New weights go from the aggregator to its workers so, and in hierarchies the total from a group's leader to its members.
-`exchange_time.broadcast_rounds` says who sends to whom.
+New weights go this way from the aggregator to its workers, and in hierarchies the total from a group's leader to its
+members. `broadcast_rounds` gives the senders and receivers.
 """
 
 from __future__ import annotations
@@ -12,49 +12,49 @@ from typing import NamedTuple, Protocol
 
 from ..host import Mailbox
 from .gradient import Gradient
-from .message import Parcel
-from .nic import Port
+from .message import GradientMessage
+from .nic import Nic
 
 
 class Outlet(Protocol):
-    """Where a parcel is left for another worker."""
+    """Destination of messages to another worker."""
 
-    def put(self, parcel: Parcel) -> None:
+    def put(self, message: GradientMessage) -> None:
         """Send without waiting."""
 
 
-class Below(NamedTuple):
-    """One to whom a node sends, and how many latencies away."""
+class Child(NamedTuple):
+    """A node that receives messages, and the number of latencies to it."""
 
     outlet: Outlet
     hops: int
 
 
-class Above(NamedTuple):
-    """Who sends to a node, and how many latencies away."""
+class Parent(NamedTuple):
+    """A node that sends messages, and the number of latencies from it."""
 
     mailbox: Mailbox
     hops: int
 
 
 class Broadcast:
-    """One node's part; the root has nobody above. What it sends has this ToS."""
+    """One node's step; the root has no parent. Messages are sent with ToS `tos`."""
 
-    def __init__(self, port: Port, above: Above | None, below: Sequence[Below], tos: int) -> None:
-        self._port, self._above, self._below, self._tos = port, above, below, tos
+    def __init__(self, nic: Nic, parent: Parent | None, children: Sequence[Child], tos: int) -> None:
+        self._nic, self._parent, self._children, self._tos = nic, parent, children, tos
 
     async def run(self, gradient: Gradient, ready_ps: int) -> int:
-        """Take the values from above, if there is somebody, and pass them on; when that is done."""
-        latency_ps = self._port.network.latency_ps
-        if self._above is not None:
-            came: Parcel = await self._above.mailbox.get()
-            gradient.put(self._port.open(came, gradient.count))
-            ready_ps = max(ready_ps, came.ready_ps + came.transfer_ps + self._above.hops * latency_ps)
-        if self._below:
-            parcel = self._port.parcel(gradient, self._tos, copies=len(self._below))
-            if self._above is None:
-                self._port.round(gradient, parcel)
-            for outlet, hops in self._below:
-                outlet.put(dataclasses.replace(parcel, ready_ps=ready_ps))
-                ready_ps += parcel.transfer_ps + hops * latency_ps
+        """Take the values from the parent, if there is one, and pass them on; return the end in ps."""
+        latency_ps = self._nic.interconnect.latency_ps
+        if self._parent is not None:
+            message: GradientMessage = await self._parent.mailbox.get()
+            gradient.put(self._nic.open(message, gradient.count))
+            ready_ps = max(ready_ps, message.ready_ps + message.transfer_ps + self._parent.hops * latency_ps)
+        if self._children:
+            message = self._nic.pack(gradient, self._tos, copies=len(self._children))
+            if self._parent is None:
+                self._nic.round(gradient, message)
+            for outlet, hops in self._children:
+                outlet.put(dataclasses.replace(message, ready_ps=ready_ps))
+                ready_ps += message.transfer_ps + hops * latency_ps
         return ready_ps

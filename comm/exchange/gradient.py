@@ -14,28 +14,28 @@ Values = NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True)
 class Gradient:
-    """So many float32 values, which exchanges change in place; None where there is timing alone."""
+    """`count` float32 values, which exchanges change in place; None with timing only."""
 
     count: int
     values: Values | None
 
     def block(self, number: int, blocks: int) -> Gradient:
-        """One of so many blocks, as equal as may be, longer ones first (Algorithm 1, line 8); a view."""
+        """Return one of `blocks` blocks of equal size, the first ones a value longer (Algorithm 1, line 8); a view."""
         size, longer = divmod(self.count, blocks)
         begin, end = (place * size + min(place, longer) for place in (number, number + 1))
         return Gradient(end - begin, None if self.values is None else self.values[begin:end])
 
     def put(self, values: Values | None) -> None:
-        """Take these values."""
+        """Overwrite the values with these."""
         if self.values is not None:
             self.values[...] = values
 
     def add(self, values: Values | None) -> None:
-        """Add these values: what came is the sum so far, and these are added to it (Algorithm 1, line 11)."""
+        """Add a received sum to the worker's own values, in place (Algorithm 1, line 11)."""
         if self.values is not None:
-            np.add(values, self.values, out=self.values)  # type: ignore[arg-type]  # values come with values
+            np.add(values, self.values, out=self.values)  # type: ignore[arg-type]  # both have values, or neither
 
     @property
     def bytes(self) -> int:
-        """As float32."""
+        """Size as float32."""
         return VALUE_BYTES * self.count

@@ -1,8 +1,8 @@
 """Replicas of a chain that train data-parallel: who exchanges gradients with whom (INCEPTIONN, sections II-B and IV).
 
-Every device exchanges with the devices of the same number in the other replicas, on links of their own. Replicas may
-stand in groups (Fig. 1): each group sums by a ring, their leaders exchange by a ring (c) or an aggregator (b), and hand
-on the total. With one group, all replicas are in one ring, or report to one aggregator (a).
+Every device exchanges with the devices of the same number in the other replicas, on separate links. Replicas may form
+groups (Fig. 1): each group sums by a ring, the groups' leaders exchange by a ring (c) or an aggregator (b), and
+broadcast the total in their groups. With one group, all replicas are in one ring, or send to one aggregator (a).
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.codec.codec import Codec, NoCodec
+from ...kernels.codec import Codec, NoCodec
 from ..interconnect import COMPRESSIBLE_TOS
-from .aggregator import Aggregator, Report
-from .broadcast import Above, Below, Broadcast
+from .aggregator import Aggregator, GradientUpload
+from .broadcast import Broadcast, Child, Parent
 from .gradient import Gradient
-from .nic import ORDINARY_TOS, Port
+from .nic import ORDINARY_TOS, Nic
 from .ring import Ring
 from .time import broadcast_rounds, ring_places
 
 
 @dataclasses.dataclass(frozen=True)
 class DataParallel:
-    """So many replicas in so many groups, how they exchange, and with which codec.
+    """`replicas` chains in `groups` groups, how they exchange gradients, and with which codec.
 
-    Where there is timing alone, the codec is taken to make 1/`ratio` of the bytes.
+    With timing only, messages are 1/`ratio` of their size, if a ratio is given.
     """
 
     replicas: int = 1
@@ -40,26 +40,26 @@ class DataParallel:
 
     @property
     def members(self) -> int:
-        """The replicas of a group."""
+        """Number of replicas in a group."""
         return self.replicas // self.groups
 
     @property
     def top(self) -> list[int]:
-        """Who exchange between groups: the leaders, or all where there is one group."""
+        """Replicas that exchange between groups: the leaders, or all where there is one group."""
         return list(range(self.replicas)) if self.groups == 1 else list(range(0, self.replicas, self.members))
 
     @property
     def aggregator(self) -> int:
-        """The node that is no replica; on a chain it stands behind the last."""
+        """Number of the aggregator's node; in a chain it comes after the last replica."""
         return self.replicas
 
     @property
     def tree(self) -> list[int]:
-        """The nodes among which weights are broadcast: the aggregator, the one beside it, and so on."""
+        """Nodes among which weights are broadcast: the aggregator, its neighbour, and so on."""
         return [self.aggregator, *reversed(self.top)]
 
-    def places(self, samples: int, batch: int, replica: int) -> NDArray[np.int64]:
-        """The places in an epoch of a replica's samples: its share of every mini-batch."""
+    def samples_of(self, replica: int, samples: int, batch: int) -> NDArray[np.int64]:
+        """Return the positions in an epoch of a replica's samples: its share of every mini-batch."""
         count, first, places = self.replicas, 0, []
         for size in step_sizes(samples, batch):
             places.append(np.arange(first + size * replica // count, first + size * (replica + 1) // count))
@@ -68,12 +68,12 @@ class DataParallel:
 
 
 def step_sizes(samples: int, batch: int) -> list[int]:
-    """The samples of each mini-batch of an epoch."""
+    """Return the number of samples in each mini-batch of an epoch."""
     return [min(batch, samples - first) for first in range(0, samples, batch)]
 
 
-class Leg(enum.IntEnum):
-    """What a line between two nodes is for."""
+class ExchangePhase(enum.IntEnum):
+    """Purpose of a channel between two nodes."""
 
     GROUP = 0
     TOP = 1
@@ -81,91 +81,102 @@ class Leg(enum.IntEnum):
     PROPAGATION = 3
 
 
-class Line(NamedTuple):
-    """The two ends of a line, as far as they live on this rank."""
+class Channel(NamedTuple):
+    """The two ends of a channel; None for an end on another rank."""
 
     outlet: Any
     mailbox: Any
 
 
-Lines = Callable[[Leg, int, int], Line]
-"""The line of a leg from one node to another."""
+Channels = Callable[[ExchangePhase, int, int], Channel]
+"""Function of (phase, sender, receiver) that returns their channel."""
 
 
-class Part(Protocol):
-    """A worker's part in one leg of the exchange."""
+class ExchangeStep(Protocol):
+    """One worker's part in one phase of the exchange."""
 
     async def run(self, gradient: Gradient, ready_ps: int) -> int:
-        """Do it in place; when it is done."""
+        """Run in place; return the finish time in ps."""
 
 
-def parts(of: DataParallel, replica: int, port: Port, lines: Lines) -> list[Part]:
-    """A replica's part in the exchange, leg after leg."""
+def exchange_steps(of: DataParallel, replica: int, nic: Nic, channels: Channels) -> list[ExchangeStep]:
+    """Return a replica's steps of the exchange, in the order of the phases."""
     if of.groups == 1:
-        return _top(of, replica, port, lines)
+        return _top(of, replica, nic, channels)
     leader = replica - replica % of.members
     group = range(leader, leader + of.members)
-    found: list[Part] = [_ring(Leg.GROUP, group, replica, port, lines)]
+    steps: list[ExchangeStep] = [_ring(ExchangePhase.GROUP, group, replica, nic, channels)]
     if replica == leader:
-        found += _top(of, replica, port, lines)
+        steps += _top(of, replica, nic, channels)
     tos = COMPRESSIBLE_TOS if of.exchange == "ring" else ORDINARY_TOS
-    return [*found, _broadcast(Leg.PROPAGATION, group, replica, port, lines, tos)]
+    return [*steps, _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos)]
 
 
-def _top(of: DataParallel, replica: int, port: Port, lines: Lines) -> list[Part]:
+def _top(of: DataParallel, replica: int, nic: Nic, channels: Channels) -> list[ExchangeStep]:
     if of.exchange == "ring":
-        return [_ring(Leg.TOP, of.top, replica, port, lines)]
-    report = Report(port, lines(Leg.TOP, replica, of.aggregator).outlet)
-    return [report, _broadcast(Leg.WEIGHTS, of.tree, replica, port, lines, ORDINARY_TOS)]
+        return [_ring(ExchangePhase.TOP, of.top, replica, nic, channels)]
+    upload = GradientUpload(nic, channels(ExchangePhase.TOP, replica, of.aggregator).outlet)
+    return [upload, _broadcast(ExchangePhase.WEIGHTS, of.tree, replica, nic, channels, ORDINARY_TOS)]
 
 
-def _ring(leg: Leg, members: Sequence[int], replica: int, port: Port, lines: Lines) -> Ring:
-    """A member's part in a ring; on a chain it is folded."""
-    order = ring_places(len(members)).tolist() if port.network.topology == "chain" else range(len(members))
+def _ring(phase: ExchangePhase, members: Sequence[int], replica: int, nic: Nic, channels: Channels) -> Ring:
+    """Return a member's step in a ring; in a chain the ring is folded."""
+    order = ring_places(len(members)).tolist() if nic.interconnect.topology == "chain" else range(len(members))
     ring = [members[place] for place in order]
     place = ring.index(replica)
     left, right = ring[place - 1], ring[(place + 1) % len(ring)]
-    hops = port.network.hops(left, replica)
-    return Ring(place, len(ring), port, lines(leg, left, replica).mailbox, lines(leg, replica, right).outlet, hops)
+    inlet, outlet = channels(phase, left, replica).mailbox, channels(phase, replica, right).outlet
+    return Ring(place, len(ring), nic, inlet, outlet, nic.interconnect.hops(left, replica))
 
 
-def _broadcast(leg: Leg, nodes: Sequence[int], node: int, port: Port, lines: Lines, tos: int) -> Broadcast:
-    """A node's part in a broadcast from the first of the nodes."""
+def _broadcast(
+    phase: ExchangePhase, nodes: Sequence[int], node: int, nic: Nic, channels: Channels, tos: int
+) -> Broadcast:
+    """Return a node's step in a broadcast from the first of the nodes."""
     pairs = [(nodes[a], nodes[b]) for sends in broadcast_rounds(len(nodes)) for a, b in sends]
-    hops = port.network.hops
-    above = [Above(lines(leg, a, b).mailbox, hops(a, b)) for a, b in pairs if b == node]
-    below = [Below(lines(leg, a, b).outlet, hops(a, b)) for a, b in pairs if a == node]
-    return Broadcast(port, above[0] if above else None, below, tos)
+    hops = nic.interconnect.hops
+    parents = [Parent(channels(phase, a, b).mailbox, hops(a, b)) for a, b in pairs if b == node]
+    children = [Child(channels(phase, a, b).outlet, hops(a, b)) for a, b in pairs if a == node]
+    return Broadcast(nic, parents[0] if parents else None, children, tos)
 
 
-def aggregator(of: DataParallel, port: Port, count: int, with_data: bool, lines: Lines) -> Aggregator:
-    """The aggregator of gradients of so many values."""
-    node, hops = of.aggregator, port.network.hops
-    workers = [Above(lines(Leg.TOP, worker, node).mailbox, hops(worker, node)) for worker in of.top]
-    broadcast = _broadcast(Leg.WEIGHTS, of.tree, node, port, lines, ORDINARY_TOS)
-    return Aggregator(port, count, with_data, workers, broadcast)
+def aggregator(of: DataParallel, nic: Nic, count: int, with_data: bool, channels: Channels) -> Aggregator:
+    """Return the aggregator of gradients of `count` values."""
+    node, hops = of.aggregator, nic.interconnect.hops
+    workers = [Parent(channels(ExchangePhase.TOP, worker, node).mailbox, hops(worker, node)) for worker in of.top]
+    broadcast = _broadcast(ExchangePhase.WEIGHTS, of.tree, node, nic, channels, ORDINARY_TOS)
+    return Aggregator(nic, count, with_data, workers, broadcast)
 
 
-class Exchange:
-    """One device's exchange with its like in the other replicas; keeps the last gradient that it brought.
+class GradientExchange:
+    """One device's exchange with its counterparts in the other replicas; keeps its own last gradient.
 
-    Mini-batches come one after another: an exchange begins when that of the mini-batch before is through.
+    An exchange does not begin before that of the previous mini-batch has ended.
     """
 
-    def __init__(self, of: DataParallel, port: Port, legs: Sequence[Part]) -> None:
+    def __init__(self, of: DataParallel, nic: Nic, steps: Sequence[ExchangeStep]) -> None:
         self.replicas = of.replicas
-        self.port = port
+        self.nic = nic
         self.spent_ps = 0
         self.last: NDArray[np.float32] | None = None
-        self._legs = legs
+        self._steps = steps
         self._done_ps = 0
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
-        """Sum a gradient over all replicas, in place; when that is done."""
+        """Sum a gradient over all replicas, in place; return the finish time in ps."""
         self.last = None if gradient.values is None else gradient.values.copy()
         begin_ps = done_ps = max(ready_ps, self._done_ps)
-        for leg in self._legs:
-            done_ps = await leg.run(gradient, done_ps)
+        for step in self._steps:
+            done_ps = await step.run(gradient, done_ps)
         self.spent_ps += done_ps - begin_ps
         self._done_ps = done_ps
         return done_ps
+
+    def state(self) -> dict[str, Any]:
+        """Return the training state."""
+        return {"done_ps": self._done_ps, "spent_ps": self.spent_ps, "nic": self.nic.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self._done_ps, self.spent_ps = state["done_ps"], state["spent_ps"]
+        self.nic.restore(state["nic"])

@@ -1,4 +1,4 @@
-"""How gradients are distributed: counts by sign and power of two (INCEPTIONN, Fig. 5)."""
+"""Distribution of gradients: counts by sign and power of two (INCEPTIONN, Fig. 5)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEAST_EXPONENT = -40
-"""Smaller values are counted with 2^-40."""
+"""Exponent of the smallest bin, in which smaller values are counted, too."""
 
 BINS = 2 - LEAST_EXPONENT
-"""Zeros, then values from 2^e to below 2^(e+1) for each e from -40 to -1, then those of 1 and more."""
+"""Number of bins: zeros, then values from 2^e to below 2^(e+1) for each e from -40 to -1, then those of 1 and more."""
 
 
 def histogram(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Counts (sign, bin) of values: positive ones first; zeros are counted there."""
+    """Return the counts (sign, bin) of values: first positive ones, which include zeros, then negative ones."""
     _, exponents = np.frexp(values)
     bins = np.clip(exponents - LEAST_EXPONENT, 1, BINS - 1)
     bins[values == 0] = 0

@@ -1,96 +1,101 @@
-"""A worker's NIC: messages whose ToS says so go through the codec, all others as they are (INCEPTIONN, section VI)."""
+"""A worker's NIC: messages with the compressible ToS pass its codec, others do not (INCEPTIONN, section VI)."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.codec.codec import Codec, Inceptionn, NoCodec, Truncation
-from ..interconnect import COMPRESSIBLE_TOS, Network
+from ...kernels.codec import Codec
+from ..interconnect import COMPRESSIBLE_TOS, Interconnect
 from .gradient import Gradient, Values
-from .message import Parcel
+from .message import GradientMessage
 from .time import VALUE_BYTES
 
 ORDINARY_TOS = 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Traffic:
-    """What a port has sent with the ToS of gradients: float32 bytes, and what the codec made of them, in bytes.
+    """What a NIC has sent with the ToS of gradients: bytes as float32, and bytes after the codec.
 
-    `widths` counts the values that took 0, 8, 16 and 32 bits (Table III), if the codec has such classes.
+    `statistics` are the codec's own counts over these values, such as INCEPTIONN's bit widths (Table III).
     """
 
     value_bytes: int = 0
-    made_bytes: int = 0
-    widths: tuple[int, ...] = (0, 0, 0, 0)
+    compressed_bytes: int = 0
+    statistics: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def __add__(self, other: Traffic) -> Traffic:
+        names = [*self.statistics, *(name for name in other.statistics if name not in self.statistics)]
         return Traffic(
             self.value_bytes + other.value_bytes,
-            self.made_bytes + other.made_bytes,
-            tuple(a + b for a, b in zip(self.widths, other.widths, strict=True)),
+            self.compressed_bytes + other.compressed_bytes,
+            {name: self.statistics.get(name, 0) + other.statistics.get(name, 0) for name in names},
         )
 
     def __sub__(self, other: Traffic) -> Traffic:
-        return self + Traffic(-other.value_bytes, -other.made_bytes, tuple(-width for width in other.widths))
+        return self + other.times(-1)
+
+    def times(self, copies: int) -> Traffic:
+        """Return the traffic of `copies` such messages."""
+        counts = {name: copies * count for name, count in self.statistics.items()}
+        return Traffic(copies * self.value_bytes, copies * self.compressed_bytes, counts)
 
     @property
     def ratio(self) -> float:
-        """Bytes before over bytes after."""
-        return self.value_bytes / self.made_bytes if self.made_bytes else 1.0
+        """Bytes before over bytes after compression."""
+        return self.value_bytes / self.compressed_bytes if self.compressed_bytes else 1.0
 
 
-class Port:
-    """Sends and receives parcels; counts what the codec does.
+class Nic:
+    """Packs and opens gradient messages, and counts what the codec does.
 
-    Without values, INCEPTIONN's codec is taken to make nothing smaller.
+    Where gradients have no values (timing only), sizes are those that the codec expects.
     """
 
-    def __init__(self, network: Network, codec: Codec) -> None:
-        self.network = network
+    def __init__(self, interconnect: Interconnect, codec: Codec) -> None:
+        self.interconnect = interconnect
         self.traffic = Traffic()
         self._codec = codec
 
-    def parcel(self, gradient: Gradient, tos: int, copies: int = 1) -> Parcel:
-        """A block as a message, ready at time 0, which goes to so many."""
-        compressible = tos == COMPRESSIBLE_TOS
-        if not compressible or isinstance(self._codec, NoCodec):
-            payload = None if gradient.values is None else gradient.values.view(np.uint8).copy()
-            if compressible:
-                self._count(copies, gradient.bytes, gradient.bytes, (0, 0, 0, 0))
-            return Parcel(0, self.network.transfer_ps(gradient.bytes), tos, payload)
+    def pack(self, gradient: Gradient, tos: int, copies: int = 1) -> GradientMessage:
+        """Pack a block into a message, ready at time 0; count it `copies` times."""
+        if tos != COMPRESSIBLE_TOS:
+            return self._plain(gradient, tos)
+        if not self._codec.compresses:
+            self.traffic += Traffic(gradient.bytes, gradient.bytes).times(copies)
+            return self._plain(gradient, tos)
         if gradient.values is None:
-            payload, made_bytes = None, self._made_bytes(gradient)
+            payload, sent = None, Traffic(gradient.bytes, self._codec.expected_bytes(gradient.count))
         else:
             payload = self._codec.compress(gradient.values)
-            made_bytes = payload.nbytes
-        self._count(copies, gradient.bytes, made_bytes, self._widths(payload, gradient.count))
-        return Parcel(0, self.network.transfer_ps(gradient.bytes, made_bytes), tos, payload)
+            sent = Traffic(gradient.bytes, payload.nbytes, self._codec.statistics(payload, gradient.count))
+        self.traffic += sent.times(copies)
+        return GradientMessage(0, self.interconnect.transfer_ps(gradient.bytes, sent.compressed_bytes), tos, payload)
 
-    def _made_bytes(self, gradient: Gradient) -> int:
-        return self._codec.made_bytes(gradient.count) if isinstance(self._codec, Truncation) else gradient.bytes
+    def _plain(self, gradient: Gradient, tos: int) -> GradientMessage:
+        payload: NDArray[np.uint8] | None = None if gradient.values is None else gradient.values.view(np.uint8).copy()
+        return GradientMessage(0, self.interconnect.transfer_ps(gradient.bytes), tos, payload)
 
-    def _count(self, copies: int, value_bytes: int, made_bytes: int, widths: tuple[int, ...]) -> None:
-        self.traffic += Traffic(copies * value_bytes, copies * made_bytes, tuple(copies * width for width in widths))
-
-    def open(self, parcel: Parcel, count: int) -> Values | None:
-        """The values of a message."""
-        if parcel.payload is None:
+    def open(self, message: GradientMessage, count: int) -> Values | None:
+        """Return the `count` values of a message; None with timing only."""
+        if message.payload is None:
             return None
-        if parcel.tos != COMPRESSIBLE_TOS or isinstance(self._codec, NoCodec):
-            return parcel.payload[: VALUE_BYTES * count].view(np.float32)
-        return self._codec.decompress(parcel.payload, count)
+        if message.tos != COMPRESSIBLE_TOS or not self._codec.compresses:
+            return message.payload[: VALUE_BYTES * count].view(np.float32)
+        return self._codec.decompress(message.payload, count)
 
-    def round(self, gradient: Gradient, parcel: Parcel) -> None:
-        """Give a block the values that those get to whom the parcel goes, so that all replicas stay alike."""
-        gradient.put(self.open(parcel, gradient.count))
+    def round(self, gradient: Gradient, message: GradientMessage) -> None:
+        """Set a block to the values that the receivers of its message get, so that all replicas stay equal."""
+        gradient.put(self.open(message, gradient.count))
 
-    def _widths(self, payload: NDArray[np.uint8] | None, count: int) -> tuple[int, ...]:
-        if payload is None or not isinstance(self._codec, Inceptionn):
-            return (0, 0, 0, 0)
-        from ...kernels.inceptionn.inceptionn import width_counts
+    def state(self) -> Traffic:
+        """Return the training state."""
+        return self.traffic
 
-        return width_counts(payload, count)
+    def restore(self, state: Traffic) -> None:
+        """Restore what `state` returned."""
+        self.traffic = state

@@ -1,1 +1,1 @@
-"""Benchmarks: how fast kernels, chain, simulation and codec are here, beside their peers."""
+"""Benchmarks of kernels, chain, simulation and codec on this machine, compared with their peers."""

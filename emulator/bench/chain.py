@@ -2,8 +2,8 @@
 
 Ours is `mpiexec -n RANKS emuchain train ...`, as users run it; PyTorch's is `torch_training`, with a thread for each
 core. They take turns, PyTorch first: at least five mini-batches and five seconds, after one mini-batch that does not
-count. A ratio is that of two turns side by side. Each one's first turn, with its start, is not counted. Memory is
-looked at in that first turn and in one more at the end, outside all timing.
+count. A ratio compares two adjacent turns. Each side's first turn, which includes its start, is not counted. Memory is
+measured in that first turn and in one more at the end, outside all timing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ..common.errors import InputError
-from ..data.shapes import CLASSES, N_TRAIN, SHAPE
-from ..network.load import load_network
+from ..common import InputError
+from ..data import describe_data
+from ..network import load_network
 from .stopwatch import median_ratio
 from .torch_training import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY
 from .turns import Run, Turn
@@ -32,7 +32,7 @@ TURN_S = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is trained on, and how: on `devices` emulated FPGAs in `ranks` ranks, or with PyTorch's `threads`."""
+    """A network to train on `devices` emulated FPGAs in `ranks` ranks, or by PyTorch on `threads`, in `runs` turns."""
 
     network: str
     devices: int
@@ -45,7 +45,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """How one side did: samples a second (the median of its turns), its turns, and its most memory at once."""
+    """One side's result: samples per second (the median of its turns), its turns, and its peak memory."""
 
     samples_per_s: float
     turns: tuple[Turn, ...]
@@ -54,7 +54,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Both sides; ratios are ours to PyTorch's. None where there is no PyTorch."""
+    """Both sides; ratios are ours to PyTorch's. None without PyTorch."""
 
     ours: Side
     torch: Side | None
@@ -70,10 +70,10 @@ class _Entry:
 
 
 def ours_command(setting: Setting) -> list[str]:
-    """The chain's command.
+    """Return the command that trains on the chain.
 
     Raises:
-        InputError: there is no mpiexec.
+        InputError: mpiexec was not found.
     """
     flags: dict[str, Any] = {
         "network": setting.network,
@@ -82,9 +82,9 @@ def ours_command(setting: Setting) -> list[str]:
         "schedule": "fpdeep",
         "batch": setting.batch,
         "micro-batch": setting.micro_batch,
-        "samples": N_TRAIN // setting.batch * setting.batch,  # mini-batches of one size
+        "samples": describe_data("shapes")[0] // setting.batch * setting.batch,  # mini-batches of equal size
         "test-samples": 1,
-        "epochs": 1000,  # it is ended before
+        "epochs": 1000,  # the benchmark ends it earlier
         "learning-rate": LEARNING_RATE,
         "momentum": MOMENTUM,
         "weight-decay": WEIGHT_DECAY,
@@ -95,10 +95,10 @@ def ours_command(setting: Setting) -> list[str]:
 
 
 def find_mpiexec() -> str:
-    """The launcher of this environment, or else the first one on the path.
+    """Return the path of this environment's mpiexec, or else of the first one on PATH.
 
     Raises:
-        InputError: there is none.
+        InputError: mpiexec was not found.
     """
     beside = pathlib.Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
@@ -111,33 +111,34 @@ def find_mpiexec() -> str:
 
 
 def torch_command(setting: Setting) -> list[str]:
-    """PyTorch's command."""
+    """Return the command that trains with PyTorch."""
     program = ["-m", "emuchain.emulator.bench.torch_training"]
     return [sys.executable, *program, setting.network, str(setting.batch), str(setting.threads)]
 
 
 def compare(setting: Setting, with_torch: bool) -> Comparison:
-    """Run both, by turns of TURN_S or a little longer.
+    """Run both sides in turns of TURN_S seconds or slightly more.
 
     Raises:
-        InputError: the network cannot be trained on `shapes`, there is no mpiexec, or a run ended by itself.
+        InputError: the network cannot be trained on `shapes`, mpiexec was not found, or a run ended early.
     """
     _check_network(setting.network)
     ours = _Entry("the chain", ours_command(setting), threads=1)
     torch = _Entry("PyTorch", torch_command(setting), setting.threads)
     with _ended_in_order():
-        subprocess.run([sys.executable, "-m", "emuchain.kernels.warm"], check=True)  # so that no turn holds compiling
+        subprocess.run([sys.executable, "-m", "emuchain.kernels.warm"], check=True)  # so that no turn compiles
         sides = _take_turns([torch, ours] if with_torch else [ours], setting.runs)
     return compared(sides[-1], sides[0] if with_torch else None)
 
 
 def _check_network(name: str) -> None:
     network = load_network(name)
-    if (network.input, network.classes) != (SHAPE, len(CLASSES)):
-        takes, needed = ("x".join(map(str, shape)) for shape in (network.input, SHAPE))
+    _, _, images, classes = describe_data("shapes")
+    if (network.input, network.classes) != (images, classes):
+        takes, needed = ("x".join(map(str, shape)) for shape in (network.input, images))
         raise InputError(
             f"`network` = {name!r}: takes images {takes} in {network.classes} classes; `shapes`, which the benchmark"
-            f" trains on, has {needed} in {len(CLASSES)}"
+            f" trains on, has {needed} in {classes}"
         )
 
 
@@ -154,12 +155,12 @@ def _take_turns(entries: list[_Entry], rounds: int) -> list[Side]:
 
 
 def side(turns: tuple[Turn, ...], peak_bytes: int) -> Side:
-    """A side's figures."""
+    """Return a side's figures."""
     return Side(statistics.median(turn.rate for turn in turns), turns, peak_bytes)
 
 
 def compared(ours: Side, torch: Side | None) -> Comparison:
-    """Ours beside PyTorch's, if it is there."""
+    """Compare ours with PyTorch's, if it was measured."""
     if torch is None:
         return Comparison(ours, None, None, None)
     ratio = median_ratio([turn.rate for turn in ours.turns], [turn.rate for turn in torch.turns])
@@ -172,7 +173,7 @@ def _environment(threads: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Let SIGTERM end the runs too: stopped processes would stay for ever."""
+    """Let SIGTERM end the runs too: otherwise stopped processes would remain for ever."""
 
     def end(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt

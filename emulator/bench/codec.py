@@ -1,8 +1,8 @@
-"""The INCEPTIONN codec's speed, beside memcpy, zfp with the same error bound, and blosc2, which is lossless.
+"""The INCEPTIONN codec's speed, compared with memcpy, zfp with the same error bound, and blosc2, which is lossless.
 
-One thread against one thread, interleaved: each round compresses, and then decompresses, with all sides one right after
-the other. Every side makes new memory for its result, as it does for its users; memcpy has warm memory. Peers are
-measured where they are installed (the extra `bench`).
+Each side runs on one thread, interleaved: a round of compression, or of decompression, runs all sides back to back.
+Every side allocates its result, as it does for its users; memcpy has warm memory. Peers are measured where they are
+installed (the extra `bench`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.codec.codec import Inceptionn
+from ...kernels.codec import Inceptionn
 from .stopwatch import Pace, interleaved, median_ratio
 
 ZERO_SHARE = 0.85
@@ -31,7 +31,7 @@ Floats = NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """A codec: how it compresses and decompresses the same values. `bar`: how many times as fast we are to be."""
+    """A codec on the values that all sides share; `bar` is what our speed over its must reach, or None for ours."""
 
     name: str
     bar: float | None
@@ -43,9 +43,9 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A side's speed in GB of float32 a second, and ours over it; medians.
+    """A side's speed in GB of float32 per second, and ours over it; medians.
 
-    `size_ratio`: float32's size over its; `error`: how far a value comes back from what it was at most.
+    `size_ratio`: float32's size over the compressed one; `error`: the greatest absolute error after decompression.
     """
 
     name: str
@@ -59,29 +59,29 @@ class Row:
 
     @property
     def meets_bar(self) -> bool:
-        """Whether we are so many times as fast both ways; for ourselves, whether both are LEAST_GBPS."""
+        """Whether both ratios reach `bar`; for ourselves, whether both speeds reach LEAST_GBPS."""
         if self.bar is None:
             return min(self.compress_gbps, self.decompress_gbps) >= LEAST_GBPS
         return min(self.compress_ratio, self.decompress_ratio) >= self.bar
 
 
 def gradients(count: int, bound: float) -> Floats:
-    """Independent Laplace numbers, ZERO_SHARE of them below the bound."""
+    """Return `count` independent Laplace numbers, ZERO_SHARE of them below `bound` in magnitude."""
     random = np.random.Generator(np.random.Philox(key=1))
     return random.laplace(0, -bound / math.log(1 - ZERO_SHARE), count).astype(np.float32)
 
 
 def versions() -> dict[str, str | None]:
-    """The peers' versions; None where one is not installed."""
+    """Return the peers' versions; None for a peer that is not installed."""
     found = {name: importlib.util.find_spec(name) is not None for name in PEERS}
     return {name: importlib.metadata.version(name) if here else None for name, here in found.items()}
 
 
 def measure(count: int, error_bound_exponent: int, pace: Pace) -> list[Row]:
-    """A row for us, memcpy, and each peer that is there.
+    """Return a row for our codec, memcpy, and each installed peer.
 
     Raises:
-        ArithmeticError: a side's values are farther from what they were than its bound allows.
+        ArithmeticError: a side's error exceeds its bound.
     """
     x = gradients(count, 2.0**error_bound_exponent)
     here = versions()
@@ -101,7 +101,7 @@ def measure(count: int, error_bound_exponent: int, pace: Pace) -> list[Row]:
 def row_of(
     side: Side, size: int, compressing: tuple[list[float], list[float]], decompressing: tuple[list[float], list[float]]
 ) -> Row:
-    """From the seconds of each round, ours and the side's, of `size` bytes of float32."""
+    """Return a side's row from the seconds of each round, ours and the side's, for `size` bytes of float32."""
     gbps = [size / statistics.median(theirs) / 1e9 for _, theirs in (compressing, decompressing)]
     ratio = [median_ratio(theirs, ours) for ours, theirs in (compressing, decompressing)]
     return Row(side.name, size / side.size, side.error, gbps[0], ratio[0], gbps[1], ratio[1], side.bar)
@@ -133,13 +133,13 @@ def _zfp(x: Floats, bound: float) -> Side:
         return made
 
     buffer = compress()
-    # zfp means the bound, but rounding in its transform lets a few values in millions miss it.
+    # zfp aims at the bound, but rounding in its transform lets a few values in millions exceed it.
     error = _error("zfp", x, zfpy.decompress_numpy(buffer), 2 * bound)
     return Side("zfp, same bound", 10, len(buffer), error, compress, lambda: zfpy.decompress_numpy(buffer))
 
 
 def _blosc2(x: Floats, codec: str) -> Side:
-    """One of its fastest codecs, at its fastest level, behind its usual filter."""
+    """Return one of blosc2's fastest codecs, at its fastest level, behind its usual filter."""
     blosc2: Any = importlib.import_module("blosc2")
     how = {"codec": blosc2.Codec[codec], "clevel": 1, "filters": [blosc2.Filter.SHUFFLE], "typesize": x.itemsize}
 
@@ -157,7 +157,7 @@ def _blosc2(x: Floats, codec: str) -> Side:
 
 
 def _error(name: str, x: Floats, y: Floats, most: float) -> float:
-    """The greatest error; an ArithmeticError if it is above `most`: a benchmark of wrong results is worth nothing."""
+    """Return the greatest error; raise ArithmeticError if it exceeds `most`: speed with wrong results means nothing."""
     error = float(np.abs(x - y).max())
     if error > most:
         raise ArithmeticError(f"{name}: a value comes back with an error of {error:.1e}, more than {most:.1e}")

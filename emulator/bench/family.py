@@ -1,4 +1,4 @@
-"""A process and all that it has started: stop them, let them go on, end them, and weigh their memory. Linux only."""
+"""A process and its descendants: stop, continue and end them, and measure their memory. Linux only."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pathlib
 import re
 import signal
 
-from ..report.terminal import parse_status
+from ..common import parse_status
 
 _PSS = re.compile(r"^Pss:\s+(\d+) kB$", re.MULTILINE)
 
 
 def family(pid: int) -> list[int]:
-    """The process and all below it, parents before children; those that have ended are left out."""
+    """Return the ids of a process and its descendants, parents before children, without those that have ended."""
     children: dict[int, list[int]] = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -29,7 +29,7 @@ def family(pid: int) -> list[int]:
 
 
 def tell(pids: list[int], number: signal.Signals) -> None:
-    """Send all of them a signal; those that have ended are left out."""
+    """Send the signal `number` to all of them; skip those that have ended."""
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -38,14 +38,14 @@ def tell(pids: list[int], number: signal.Signals) -> None:
 
 
 def memory_bytes(pids: list[int]) -> int:
-    """The sum of their proportional set sizes: what they share counts once in all (PSS, proc_pid_smaps(5))."""
+    """Return the sum of their proportional set sizes: shared memory counts once in total (PSS, proc_pid_smaps(5))."""
     return sum(_pss(pid) for pid in pids)
 
 
 def _pss(pid: int) -> int:
     try:
         text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return 0
     match = _PSS.search(text)
     return 1024 * int(match[1]) if match else 0

@@ -1,4 +1,4 @@
-"""What a benchmark ran on: figures mean little without it."""
+"""The host that a benchmark ran on: figures mean little without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ... import __version__
 
 
 def describe_host(torch_version: str | None) -> dict[str, Any]:
-    """The processor, its cores that this process may use, the micro-kernel's form, and versions."""
+    """Return the processor, the number of cores that this process may use, the micro-kernel's form, and versions."""
     import llvmlite
     import numba
 
@@ -36,12 +36,12 @@ def describe_host(torch_version: str | None) -> dict[str, Any]:
 
 
 def usable_cores() -> int:
-    """The cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0))
 
 
 def cpu_model(cpuinfo: pathlib.Path) -> str:
-    """The processor's name as Linux gives it, or else its kind."""
+    """Return the processor's name as Linux gives it, or else its architecture."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -51,6 +51,6 @@ def cpu_model(cpuinfo: pathlib.Path) -> str:
 
 
 def host_line(host: dict[str, Any]) -> str:
-    """The host in one line."""
+    """Return the host as one line of text."""
     versions = ", ".join(f"{name} {version}" for name, version in host["versions"].items() if version)
     return f"{host['cpu']}, {host['cores']} cores, form {host['form']}; {versions}"

@@ -1,8 +1,8 @@
 """`bench kernels`: every layer's FP, EB and PG against the multiply-add peak, and against PyTorch.
 
-One thread against one thread. A round times ours, PyTorch's and the peak, one right after the other; shares of the
-peak and ratios are taken within a round, and then the median over the rounds. Operations are counted as usual, those
-with the padding's zeros among them: both sides have the same.
+Each side runs on one thread. A round times ours, PyTorch's and the peak back to back; shares of the peak and ratios
+are computed within each round, and then the median over the rounds. As usual, operations on padding zeros are counted,
+the same on both sides.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .shapes import LISTS, PHASES, Shape
 from .stopwatch import Pace, geometric_mean, interleaved, median_ratio
 
 _PEAK_ROUNDS = 20_000
-_ROUNDING = 1e-4  # of the largest value: far above what the order of sums can make, far below any mistake
+_ROUNDING = 1e-4  # of the largest value: far above any effect of the order of sums, far below any mistake
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One phase of one layer; medians over `rounds`. None is what was not measured: there is no PyTorch."""
+    """One phase of one layer; medians over `rounds`. PyTorch's figures are None if it was not measured."""
 
     list: str
     layer: str
@@ -47,7 +47,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """One phase of a list: ratios to PyTorch over all layers, and the share of the peak over those with a bar."""
+    """One phase of a list: ratios to PyTorch over all layers, and the share of the peak over layers with a bar."""
 
     list: str
     phase: str
@@ -59,12 +59,12 @@ class Summary:
 
 
 def measure(lists: Sequence[str], pace: Pace, torch: ModuleType | None) -> Iterator[Row]:
-    """Row by row, as they are done.
+    """Yield each row as soon as it is measured.
 
     Raises:
-        ArithmeticError: ours and PyTorch do not compute the same.
+        ArithmeticError: our results differ from PyTorch's.
     """
-    from ...kernels.llvm.peak import FLOP_OF_ROUND, multiply_add
+    from ...kernels.llvm import FLOP_OF_ROUND, multiply_add
 
     def peak() -> None:
         multiply_add(_PEAK_ROUNDS)
@@ -86,7 +86,7 @@ def measure(lists: Sequence[str], pace: Pace, torch: ModuleType | None) -> Itera
 
 
 def _arrays(shape: Shape) -> tuple[NDArray[np.float32], ...]:
-    """x, w and dy."""
+    """Return random x, w and dy."""
     random = np.random.Generator(np.random.Philox(key=1))
     sizes = (
         (shape.samples, shape.in_channels, *shape.size),
@@ -101,7 +101,7 @@ def _call(layer: OurLayer | PeerLayer, phase: str) -> Callable[[], object]:
 
 
 def _check(shape: Shape, phase: str, ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> None:
-    """A benchmark of wrong results is worth nothing."""
+    """Raise ArithmeticError if results differ from PyTorch's: speed with wrong results means nothing."""
     distance = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
     if not distance < _ROUNDING:
         raise ArithmeticError(f"{shape.name}, {phase}: differs from PyTorch by {distance:.1e} of the largest value")
@@ -115,7 +115,7 @@ def row_of(
     ours_s: Sequence[float],
     torch_s: Sequence[float] | None = None,
 ) -> Row:
-    """From the seconds of each round: of one operation at the peak, and of the whole phase, ours and PyTorch's."""
+    """Return a row from each round's seconds: for one operation at the peak, and for the phase, ours and PyTorch's."""
     return Row(
         name,
         shape.name,
@@ -136,7 +136,7 @@ def row_of(
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
-    """A summary of each phase of each list."""
+    """Return a summary of each phase of each list."""
     found = []
     for name in dict.fromkeys(row.list for row in rows):
         for phase in PHASES:

@@ -1,7 +1,7 @@
 """A layer's FP, EB and PG as training calls them for a micro-batch.
 
-In each phase's time: putting the maps into their frame (FP: inputs; EB: output errors; PG takes the frame that FP has
-kept), the memory of what it makes, and the convolution, onto zeros. Not in it: packing the weights and turning them
+A phase's time includes copying the maps into their frame (FP: inputs; EB: output errors; PG takes the frame that FP
+has kept), the memory of its result, and the convolution, onto zeros. It excludes packing the weights and turning them
 for EB, which training does once for each update and not for each micro-batch.
 """
 
@@ -10,18 +10,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.arena import Arena
-from ...kernels.conv.convolution import Convolution
+from ...kernels import Arena
+from ...kernels.conv import Convolution
 from .shapes import Shape
 
 Floats = NDArray[np.float32]
 
 
 class OurLayer:
-    """A layer with its weights, on inputs and output errors in NCHW order, which it keeps with the channels last."""
+    """A layer with its weights, inputs and output errors: taken in NCHW order, kept with the channels last."""
 
     def __init__(self, shape: Shape, x: Floats, w: Floats, dy: Floats) -> None:
-        """x (n, ic, rows, columns), w (oc, ic, kh, kw), dy (n, oc, output rows, output columns)."""
+        """Take `x` (n, ic, rows, columns), `w` (oc, ic, kh, kw) and `dy` (n, oc, output rows, output columns)."""
         self._conv = Convolution(
             shape.in_channels, shape.out_channels, shape.size, shape.kernel, shape.stride, shape.pad
         )
@@ -34,13 +34,13 @@ class OurLayer:
         self._frame = self._framed()
 
     def forward(self) -> Floats:
-        """FP: y (n, output rows, output columns, oc)."""
+        """Compute FP; return y (n, output rows, output columns, oc)."""
         y = self._take(*self._dy.shape)
         self._conv.forward(y, self._framed(), self._packed, fresh=True)
         return y
 
     def error(self) -> Floats:
-        """EB: dx (n, rows, columns, ic)."""
+        """Compute EB; return dx (n, rows, columns, ic)."""
         framed = self._take(*self._conv.error_frame_shape(len(self._dy)))
         self._conv.error_frame(self._dy, framed)
         dx = self._take(*self._x.shape)
@@ -48,12 +48,12 @@ class OurLayer:
         return dx
 
     def gradient(self) -> Floats:
-        """PG: packed gradients."""
+        """Compute PG; return packed gradients."""
         self._conv.gradient(self._packed_gradient, self._frame, self._dy, fresh=True)
         return self._packed_gradient
 
     def results(self, phase: str) -> Floats:
-        """What a phase computes, in PyTorch's order: y, dx (n, channels, rows, columns), or dw (oc, ic, kh, kw)."""
+        """Return a phase's result in PyTorch's order: y or dx (n, channels, rows, columns), or dw (oc, ic, kh, kw)."""
         if phase == "PG":
             return self._conv.unpack(self.gradient())
         return (self.forward() if phase == "FP" else self.error()).transpose(0, 3, 1, 2)

@@ -1,7 +1,7 @@
-"""PyTorch, where it is installed: the peer that our kernels are measured against.
+"""PyTorch, where it is installed: the peer that our kernels are compared with.
 
-Plain training's layout: contiguous NCHW maps and (oc, ic, kh, kw) weights, float32. FP is `conv2d` without a bias; EB
-and PG are the one function that PyTorch's way back calls, asked for the errors or for the gradients alone.
+The layout is that of plain training: contiguous NCHW maps and (oc, ic, kh, kw) weights, float32. FP is `conv2d` without
+a bias; EB and PG are the function that PyTorch's backward pass calls, asked for the errors or the gradients alone.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from .shapes import Shape
 
 Floats = NDArray[np.float32]
 
-_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # of mallopt(3); 32 MiB is the most that it takes for the first
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # parameters of mallopt(3); 32 MiB is the greatest value of the first
 
 
 def is_installed() -> bool:
-    """Whether there is a PyTorch to compare with."""
+    """Return whether PyTorch is installed."""
     return importlib.util.find_spec("torch") is not None
 
 
 def version() -> str:
-    """Its version, without loading it."""
+    """Return PyTorch's version without importing it."""
     return importlib.metadata.version("torch")
 
 
 def load() -> ModuleType:
-    """PyTorch, on one thread, its memory kept from call to call."""
+    """Return PyTorch, set to one thread and to keep its memory from call to call."""
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
     _keep_memory()
@@ -44,8 +44,8 @@ def load() -> ModuleType:
 def _keep_memory() -> None:
     """Let glibc's malloc keep freed memory, as our arena does.
 
-    Large results would else come from the system at each call, or not, depending on what was freed before; and their
-    page faults can take three times as long as the layer.
+    Otherwise large results would come from the system at each call, or not, depending on what was freed before; and
+    their page faults can take three times as long as the layer.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -56,29 +56,29 @@ def _keep_memory() -> None:
 
 
 class PeerLayer:
-    """A layer with its weights; arrays as `OurLayer` takes them."""
+    """A layer with its weights, on the same arrays as `OurLayer`."""
 
     def __init__(self, torch: ModuleType, shape: Shape, x: Floats, w: Floats, dy: Floats) -> None:
         self._torch, self._shape = torch, shape
         self._x, self._w, self._dy = (torch.from_numpy(np.ascontiguousarray(array)) for array in (x, w, dy))
 
     def forward(self) -> Any:
-        """FP: y."""
+        """Compute FP; return y."""
         with self._torch.no_grad():
             return self._torch.nn.functional.conv2d(
                 self._x, self._w, stride=self._shape.stride, padding=self._shape.pad
             )
 
     def error(self) -> Any:
-        """EB: dx."""
+        """Compute EB; return dx."""
         return self._backward(True)[0]
 
     def gradient(self) -> Any:
-        """PG: dw."""
+        """Compute PG; return dw."""
         return self._backward(False)[1]
 
     def results(self, phase: str) -> Floats:
-        """What a phase computes."""
+        """Return a phase's result."""
         return {"FP": self.forward, "EB": self.error, "PG": self.gradient}[phase]().numpy()
 
     def _backward(self, errors: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Benchmarks as tables: for people on a terminal, or in Markdown for a page."""
+"""Benchmarks as tables, for a terminal or in Markdown."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..common.units import format_bytes
-from ..report.tables import percent, table
+from ..common import format_bytes
+from ..report import percent, table
 from . import codec
 from .shapes import BAR_SHARE
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Sheet:
-    """A table; its first `words` columns are words, the others numbers."""
+    """A table; its first `words` columns hold words, the others numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -27,18 +27,18 @@ class Sheet:
     words: int
 
     def draw(self) -> None:
-        """Print it for people."""
+        """Print the table as text."""
         table(self.title, self.columns, self.rows, left=self.columns[: self.words])
 
     def markdown(self) -> str:
-        """It in Markdown, under its title."""
+        """Return the table in Markdown, under its title."""
         rule = ["---"] * self.words + ["--:"] * (len(self.columns) - self.words)
         lines = ["| " + " | ".join(cells) + " |" for cells in (self.columns, rule, *self.rows)]
         return "\n".join([f"**{self.title}**", "", *lines, ""])
 
 
 def kernel_sheet(name: str, rows: Sequence[Row]) -> Sheet:
-    """The rows of one list."""
+    """Return the table of one list's rows."""
     columns = ("network", "layer", "phase", "GFLOP/s", "peak", "of peak", "bar", "PyTorch", "ratio")
     cells = tuple(
         (
@@ -58,7 +58,7 @@ def kernel_sheet(name: str, rows: Sequence[Row]) -> Sheet:
 
 
 def summary_sheet(summaries: Sequence[Summary]) -> Sheet:
-    """A row for each list and phase."""
+    """Return a table with a row for each list and phase."""
     columns = ("list", "phase", "layers", "ratio, geometric mean", "ratio, least", "with a bar", "least of peak")
     cells = tuple(
         (
@@ -82,14 +82,14 @@ KERNEL_NOTES = (
 )
 NO_TORCH = "PyTorch was not measured: it is not installed (`pip install torch==2.13.0`), or --no-torch was given."
 CHAIN_NOTES = (
-    "Each side trains by turns while the other is stopped. samples/s: the median over the turns; its ratio: the median"
-    " of ours to PyTorch's, turn by turn (more is better). Memory: the most at once of the sum of PSS over all"
-    " processes; its ratio: ours to PyTorch's (less is better)."
+    "The sides train in turns; each is stopped while the other trains. samples/s: the median over the turns; its ratio:"
+    " the median of ours to PyTorch's, turn by turn (more is better). Memory: the most at once of the sum of PSS over"
+    " all processes; its ratio: ours to PyTorch's (less is better)."
 )
 
 
 def chain_sheet(setting: Setting, comparison: Comparison) -> Sheet:
-    """A row for each side, and their ratios."""
+    """Return a table with a row for each side, and their ratios."""
     how = f"emuchain, {setting.devices} devices in {setting.ranks} rank{'s' * (setting.ranks != 1)}"
     rows = [_side_row(how, comparison.ours)]
     if comparison.torch is not None:
@@ -100,13 +100,13 @@ def chain_sheet(setting: Setting, comparison: Comparison) -> Sheet:
 
 
 SIMULATION_NOTES = (
-    "Seconds of the processor. Plan: mapping, timing, the steady pipeline and the dry run, whatever the samples; for"
-    " each device, in ms. Run: the samples through the chain; for each row that a server takes, in ns."
+    "Processor seconds. Plan: mapping, timing, the steady pipeline and the dry run, whatever the samples; for"
+    " each device, in ms. Run: the samples through the chain; for each row that a resource serves, in ns."
 )
 
 
 def simulation_sheet(costs: Sequence[Cost]) -> Sheet:
-    """A row for each case."""
+    """Return a table with a row for each case."""
     columns = ("network", "devices", "samples", "rows of a sample", "plan", "plan/device", "run", "run/row")
     cells = tuple(
         (
@@ -126,12 +126,12 @@ def simulation_sheet(costs: Sequence[Cost]) -> Sheet:
 
 CODEC_NOTES = (
     "GB of float32 a second, one thread; medians. Size: float32's over the compressed one. Error: the greatest one."
-    " Ratio: our speed over theirs, round by round. Bar: what this ratio is to be at least, both ways; for ours, GB/s."
+    " Ratio: our speed over theirs, round by round. Bar: the least ratio that is asked for, both ways; for ours, GB/s."
 )
 
 
 def codec_sheet(rows: Sequence[codec.Row], mebibytes: int, exponent: int) -> Sheet:
-    """A row for each side."""
+    """Return a table with a row for each side."""
     columns = ("side", "size", "error", "compress", "ratio", "decompress", "ratio", "bar", "")
     cells = tuple(
         (

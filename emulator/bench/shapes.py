@@ -1,4 +1,4 @@
-"""The layers that are measured, in three lists: those that training meets at 32x32, and those of ImageNet's size."""
+"""The measured layers, in three lists: two at 32x32, as in training on CIFAR-10, and one at ImageNet's size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """Channels and the size of the input, with all that is not 3x3, stride 1, pad 1."""
+        """Channels and input size; kernel, stride and pad too, unless they are 3x3, 1 and 1."""
         (rows, columns), (down, across) = self.size, self.kernel
         text = f"{self.in_channels}->{self.out_channels} @{rows}x{columns}"
         if (self.kernel, self.stride, self.pad) != ((3, 3), (1, 1), (1, 1)):
@@ -36,7 +36,7 @@ class Shape:
 
     @property
     def output(self) -> tuple[int, int]:
-        """The size of the output."""
+        """Size of the output."""
         rows, columns = (
             (size + 2 * pad - kernel) // stride + 1
             for size, kernel, stride, pad in zip(self.size, self.kernel, self.stride, self.pad, strict=True)
@@ -45,18 +45,18 @@ class Shape:
 
     @property
     def flop(self) -> int:
-        """Multiplications and additions of one phase, those with the padding's zeros among them; all phases alike."""
+        """Multiplications and additions of any one phase, including those on padding zeros."""
         (rows, columns), (down, across) = self.output, self.kernel
         return 2 * self.samples * self.out_channels * rows * columns * self.in_channels * down * across
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """All but EB of the first layer: nobody needs the errors of images, so neither we nor PyTorch compute them."""
+        """All phases, but no EB in the first layer: the errors of images are not needed, so no side computes them."""
         return ("FP", "PG") if self.is_first else PHASES
 
     @property
     def has_bar(self) -> bool:
-        """Whether it is large enough that BAR_SHARE of the peak is asked for."""
+        """Whether the layer is large enough to be held to BAR_SHARE of the peak."""
         rows, columns = self.output
         return (
             min(self.in_channels, self.out_channels) >= _BAR_CHANNELS and self.samples * rows * columns >= _BAR_PIXELS
@@ -64,7 +64,7 @@ class Shape:
 
 
 def _vgg16(samples: int, sizes: tuple[int, int, int, int, int]) -> Iterator[Shape]:
-    """The distinct convolutions of VGG-16 (Simonyan and Zisserman, 2015) on blocks of these sizes."""
+    """Yield the distinct convolutions of VGG-16 (Simonyan and Zisserman, 2015), whose blocks have these input sizes."""
     a, b, c, d, e = sizes
     layers = [(3, 64, a), (64, 64, a), (64, 128, b), (128, 128, b), (128, 256, c), (256, 256, c)]
     layers += [(256, 512, d), (512, 512, d), (512, 512, e)]
@@ -73,7 +73,7 @@ def _vgg16(samples: int, sizes: tuple[int, int, int, int, int]) -> Iterator[Shap
 
 
 def _alexnet(samples: int) -> Iterator[Shape]:
-    """The convolutions of AlexNet (Krizhevsky et al., 2012) without channel groups."""
+    """Yield the convolutions of AlexNet (Krizhevsky et al., 2012) without channel groups."""
     layers = [(3, 96, 227, 11, 4, 0), (96, 256, 27, 5, 1, 2)]
     layers += [(256, 384, 13, 3, 1, 1), (384, 384, 13, 3, 1, 1), (384, 256, 13, 3, 1, 1)]
     for ic, oc, size, kernel, stride, pad in layers:

@@ -1,8 +1,8 @@
-"""What simulation costs: for chains of 1 to 1,024 devices, epochs of many samples, and maps of many rows.
+"""The cost of simulation: for chains of 1 to 1,024 devices, epochs of many samples, and maps of many or few rows.
 
 A row is what a server (an engine, or a data path on a link) takes at once. In a chain of twice the devices, layers are
-cut twice as often, and a sample has about twice the rows. So cost that is linear in devices x samples x rows shows as a
-steady cost of each row; where maps have few rows, what a device spends on a sample shows instead.
+cut twice as often, and a sample has about twice the rows. So a cost that is linear in devices x samples x rows shows as
+a constant cost per row; where maps have few rows, a device's cost per sample shows instead.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from ..config.config import load_config
-from ..plan.plan import make_plan
-from ..run.simulate import simulate
-from ..timing.bottleneck import engine_servers, link_servers
-from ..timing.timing import Timing
+from ..config import load_config
+from ..plan import make_plan
+from ..run import simulate
+from ..timing import Timing, engine_loads, link_loads
 
 BATCH = 64
 CASES = (
@@ -25,14 +24,14 @@ CASES = (
     *(("vgg16", 100, samples) for samples in (128, 256, 512, 1024, 2048, 4096)),
     *(("vgg16-cifar", devices, 1024) for devices in (15, 100)),
 )
-"""Network, devices, samples: more devices; more samples; fewer rows."""
+"""Network, devices and samples of each case: more devices; more samples; fewer rows."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Seconds of the processor: to plan a run, whatever its samples, and to simulate an epoch of `samples`.
+    """Processor time in seconds: to plan a run, whatever its samples, and to simulate an epoch of `samples`.
 
-    `sample_rows` is how many rows all servers take for a sample.
+    `sample_rows` is the number of rows that all servers together take for a sample.
     """
 
     network: str
@@ -44,17 +43,17 @@ class Cost:
 
     @property
     def row_ns(self) -> float:
-        """What a row costs in the run."""
+        """Cost of a row in the run, in ns."""
         return 1e9 * self.run_seconds / (self.samples * self.sample_rows)
 
     @property
     def device_plan_ms(self) -> float:
-        """What a device costs in the plan."""
+        """Cost of a device in the plan, in ms."""
         return 1e3 * self.plan_seconds / self.devices
 
 
 def measure(runs: int, cases: tuple[tuple[str, int, int], ...] = CASES) -> Iterator[Cost]:
-    """The median of so many runs of each case."""
+    """Yield the median cost of `runs` runs of each case."""
     for network, devices, samples in cases:
         plans, epochs = [], []
         keys = {"network": network, "devices": devices, "samples": samples, "batch": BATCH, "micro_batch": BATCH}
@@ -73,6 +72,6 @@ def measure(runs: int, cases: tuple[tuple[str, int, int], ...] = CASES) -> Itera
 
 
 def sample_rows(timing: Timing) -> int:
-    """How many rows all servers take for a sample."""
-    engines = sum(server.engines.rows for server in engine_servers(timing))
-    return engines + sum(stream.rows for server in link_servers(timing) for stream in server.streams)
+    """Return the number of rows of a sample on all engines and links."""
+    engines = sum(load.engine.rows for load in engine_loads(timing))
+    return engines + sum(stream.rows for load in link_loads(timing) for stream in load.streams)

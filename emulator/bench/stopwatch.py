@@ -1,8 +1,7 @@
-"""Timing things fairly: one after the other, again and again, so that a slow moment of the machine hits all of them.
+"""Fair timing: calls run one after the other, repeatedly, so that a slow moment of the machine affects all of them.
 
-Ratios are taken within a round, between timings that were made side by side, and then the median over the rounds. Time
-is the processor's for this process, all threads of it: what other programs get is not counted, and a call that would
-take a second thread would pay for it.
+Ratios are computed within a round, between adjacent timings, and then the median over the rounds. Time is the processor
+time of this process, summed over its threads: other programs do not count, and a second thread of a call would.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ Clock = Callable[[], float]
 
 @dataclasses.dataclass(frozen=True)
 class Pace:
-    """How long to measure: at least `rounds` rounds; more, up to MOST_ROUNDS, until they have lasted `enough_s`.
+    """Length of a measurement: at least `rounds` rounds; more, up to MOST_ROUNDS, until they have lasted `enough_s`.
 
-    A timing calls as often as takes `least_s`, since a single short call says little.
+    A timing repeats its call for at least `least_s`, since a single short call says little.
     """
 
     rounds: int
@@ -33,7 +32,7 @@ class Pace:
 def interleaved(
     calls: Sequence[Callable[[], object]], pace: Pace, clock: Clock = time.process_time
 ) -> list[list[float]]:
-    """For each call its seconds in each round; what is done only once (compiling, say) is done before."""
+    """Return each call's seconds in each round; one-off work (such as compiling) is done before."""
     for call in calls:
         call()
     counts = [_count(call, pace.least_s, clock) for call in calls]
@@ -47,7 +46,7 @@ def interleaved(
 
 
 def _count(call: Callable[[], object], least_s: float, clock: Clock) -> int:
-    """How many calls last `least_s`."""
+    """Return a number of calls that takes at least `least_s`."""
     count = 1
     while (lasted_s := _time(call, count, clock)) < least_s:
         count = max(2 * count, math.ceil(count * least_s / lasted_s) if lasted_s > 0 else 0)
@@ -62,10 +61,10 @@ def _time(call: Callable[[], object], count: int, clock: Clock) -> float:
 
 
 def median_ratio(upper: Sequence[float], lower: Sequence[float]) -> float:
-    """The median of upper / lower, round by round."""
+    """Return the median of `upper` / `lower` over the rounds."""
     return statistics.median(u / v for u, v in zip(upper, lower, strict=True))
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:
-    """The mean of ratios: 2 and 1/2 have 1."""
+    """Return the geometric mean of ratios: that of 2 and 1/2 is 1."""
     return statistics.geometric_mean(ratios)

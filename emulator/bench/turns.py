@@ -1,10 +1,10 @@
-"""A training run that takes turns with another one: it goes on only while it is told to.
+"""A training run that takes turns with another one: it continues only during its turns.
 
-Two runs on the same cores are compared by letting one go on while the other is stopped (SIGSTOP, SIGCONT), a few
-seconds each, again and again. So a slow moment of the machine hits both, each pays for its start once, and nothing in
-them has to know of it: all that is read is the line that a run prints when a mini-batch is done. After it goes on
-again a run is slow at first: its caches are cold, and its threads and ranks wake up one after another. So the first
-mini-batch of a turn is not counted; the counted ones are whole and several.
+Two runs on the same cores are compared by letting one continue while the other is stopped (SIGSTOP, SIGCONT), a few
+seconds each, repeatedly. So a slow moment of the machine affects both, each starts only once, and neither needs to know
+of the other: only the line that a run prints after each mini-batch is read. A run is slow just after it continues: its
+caches are cold, and its threads and ranks wake up one after another. So the first mini-batch of a turn is not counted,
+and at least five whole ones after it are.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import IO
 
-from ..common.errors import InputError
+from ..common import InputError
 from .family import family, memory_bytes, tell
 
 _DONE = re.compile(r"(\d+)/\d+ samples")
-_LOOK_S = 0.1  # from one look at the memory to the next
+_LOOK_S = 0.1  # between two measurements of the memory
 _END_S = 10.0
 UNCOUNTED, LEAST_COUNTED = 1, 5
-"""Mini-batches at the beginning of a turn, and after these."""
+"""Mini-batches at the beginning of a turn that do not count, and the least number that count after them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """Samples trained on, and the seconds that it took."""
+    """Samples that were trained on in a turn, and the seconds that this took."""
 
     samples: int
     seconds: float
 
     @property
     def rate(self) -> float:
-        """Samples a second."""
+        """Samples per second."""
         return self.samples / self.seconds
 
 
 class Run:
-    """The processes of a command that prints `N/M samples` now and then; they end with the `with` block."""
+    """The processes of a command that prints `N/M samples` as it advances; they end with the `with` block."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.peak_bytes = 0
@@ -59,7 +59,7 @@ class Run:
             stderr=self._errors,
             env=dict(environment),
             text=True,
-            start_new_session=True,  # an interrupt is for the benchmark, which then ends this
+            start_new_session=True,  # an interrupt reaches only the benchmark, which then ends the run
         )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         assert self._process.stdout is not None
@@ -67,7 +67,7 @@ class Run:
 
     @property
     def pid(self) -> int:
-        """Of the process that was started; the others are below it."""
+        """Id of the process that was started; the others are its descendants."""
         return self._process.pid
 
     def __enter__(self) -> Run:
@@ -79,9 +79,9 @@ class Run:
         self.close()
 
     def turn(self, least_s: float, *, look_at_memory: bool = False) -> Turn:
-        """Go on for one mini-batch, then for at least `least_s` and five mini-batches more, which count; then stop.
+        """Continue for one mini-batch, then for at least `least_s` and five mini-batches more, which count; then stop.
 
-        Looking at the memory costs time, so a turn in which that is done is not for timing.
+        Measuring the memory takes time, so a turn with `look_at_memory` is not for timing.
 
         Raises:
             InputError: the run has ended.
@@ -97,7 +97,7 @@ class Run:
         return Turn(samples - before, seconds)
 
     def _mini_batch(self, look_at_memory: bool) -> int:
-        """Wait until a mini-batch is done; return the samples since the start."""
+        """Wait for the end of a mini-batch; return the number of samples since the start."""
         while True:
             done = _DONE.search(self._next_line(look_at_memory))
             if done is not None and int(done[1]) > self._samples:
@@ -109,7 +109,7 @@ class Run:
         members = family(self._process.pid)
         tell(members, signal.SIGCONT)
         if self._process.poll() is None:
-            self._process.terminate()  # launchers take their ranks with them
+            self._process.terminate()  # launchers end their ranks too
             try:
                 self._process.wait(_END_S)
             except subprocess.TimeoutExpired:

@@ -1,1 +1,23 @@
-"""What it is trained on: boards in a chain and the links between neighbours; boards and clusters as TOML."""
+"""Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
+
+from .board import Board, Engine, Resources, Work
+from .cluster import Cluster, Link, chain_interconnect
+from .fpga import Fpga, lut_multipliers
+from .load import board_keys, board_types, changeable_keys, clusters, load_cluster
+
+__all__ = [
+    "Board",
+    "Cluster",
+    "Engine",
+    "Fpga",
+    "Link",
+    "Resources",
+    "Work",
+    "board_keys",
+    "board_types",
+    "chain_interconnect",
+    "changeable_keys",
+    "clusters",
+    "load_cluster",
+    "lut_multipliers",
+]

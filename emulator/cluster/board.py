@@ -1,118 +1,132 @@
-"""A cluster as mapping and timing know it. `cluster.py` reads its description."""
+"""A board: how long FP, EB and PG of a slice take on it, and what memory it has.
+
+Each kind of board is a file in this folder with a class that implements `Board`. Mapping, timing and studies use only
+this interface.
+"""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-import math
-from typing import Literal
-
-from ...comm.interconnect import Network, Nic
-
-URAM_BANKS = 16
-"""Banks in an UltraRAM of 4,096 words of 72 bits (Xilinx UG573)."""
+from collections.abc import Mapping, Sequence
 
 
 @dataclasses.dataclass(frozen=True)
-class Board:
-    """An FPGA board (FPDeep, Table 3); its clock period is a whole number of picoseconds.
+class Work:
+    """The work of FP, EB or PG of a slice for one sample.
 
-    What is None is not known. Of its DSPs, engines may take the share `dsp_share`; `lut_multipliers` are those built of
-    LUTs beside them. Block RAMs are `bram` blocks of `bram_kbit` (36 at Xilinx, 20 at Intel), and `uram` of 288 kbit.
-    `power_w` is what the board draws at work.
+    There are `rows` rows of `convolutions` K×K convolutions each, with `tile` = K·K multiply-accumulates in a
+    convolution.
+    """
+
+    rows: int
+    convolutions: int
+    tile: int
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of a sample."""
+        return self.rows * self.convolutions * self.tile
+
+    def of_channels(self, channels: int) -> Work:
+        """Return the work of `channels` channels, where this is the work of one."""
+        return Work(self.rows, self.convolutions * channels, self.tile)
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """FP, EB or PG of one slice on its board: its multipliers, and the time of a row."""
+
+    multipliers: int
+    rows: int
+    row_ps: int
+
+    @property
+    def sample_ps(self) -> int:
+        """Time of a sample."""
+        return self.rows * self.row_ps
+
+
+@dataclasses.dataclass(frozen=True)
+class Resources:
+    """The resources of a board that are used; `bram_banks` are halves of a 36 kbit block."""
+
+    lut: int = 0
+    ff: int = 0
+    bram_banks: int = 0
+    dsp: int = 0
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(
+            self.lut + other.lut, self.ff + other.ff, self.bram_banks + other.bram_banks, self.dsp + other.dsp
+        )
+
+
+class Board(abc.ABC):
+    """A board of any kind. Times on it are whole multiples of its clock period; None means unknown.
+
+    The engines of a board share its `multipliers`. The number that a piece of work needs depends on the time that it
+    may take; the needs of several pieces add up.
     """
 
     name: str
     period_ps: int
-    dsp: int
     on_chip_memory_bytes: int
-    power_w: float | None = None
-    dsp_share: float = 1.0
-    lut_multipliers: int = 0
-    lut: int | None = None
-    ff: int | None = None
-    bram: int | None = None
-    bram_kbit: int = 36
-    uram: int = 0
-    transceivers: int | None = None
-    transceiver_gbps: float | None = None
-    off_chip_memory_bytes: int | None = None
-    off_chip_gbytes_per_s: float | None = None
+    power_w: float | None
+    off_chip_gbytes_per_s: float | None
+    transceivers: int | None
+    transceiver_gbps: float | None
 
     @property
-    def dsp_multipliers(self) -> int:
-        """Multipliers that engines may take from DSPs, one at the least: one DSP is one multiplier."""
-        return max(1, math.floor(self.dsp * self.dsp_share + 1e-9))
-
-    @property
+    @abc.abstractmethod
     def multipliers(self) -> int:
-        """Multipliers that engines may take, of DSPs and of LUTs."""
-        return self.dsp_multipliers + self.lut_multipliers
+        """Number of multipliers that engines may take; each does one multiply-accumulate in a clock period."""
 
     @property
-    def banks(self) -> int:
-        """Memories of 512 words of 32 bits: two in a BRAM of 36 kbit, one in an M20K, 16 in an UltraRAM."""
-        if self.bram is None:
-            return self.on_chip_memory_bytes * 8 // 18_000
-        return self.bram * (self.bram_kbit // 18) + self.uram * URAM_BANKS
-
-
-@dataclasses.dataclass(frozen=True)
-class Link:
-    """One direction of the connection of two neighbours."""
-
-    bandwidth_mbps: int
-    latency_ps: int
+    def capacity(self) -> float:
+        """Multiply-accumulates of all multipliers together in a picosecond."""
+        return self.multipliers / self.period_ps
 
     @property
-    def bandwidth_gbps(self) -> float:
-        """For people."""
-        return self.bandwidth_mbps / 1000
+    @abc.abstractmethod
+    def limits(self) -> Mapping[str, int | None]:
+        """The board's amount of each field of `Resources`; None where it is unknown."""
 
+    @abc.abstractmethod
+    def fewest_multipliers(self, works: Sequence[Work]) -> int:
+        """Return the fewest multipliers that can do all `works`, however long it takes."""
 
-_SUMMED_BYTES = 64
-"""Added to one's own in a cycle of a board: 16 values of 32 bits, as wide as a memory's port of 512 bits."""
+    @abc.abstractmethod
+    def most_channels(self, works: Sequence[Work], available: int, left: int, time_ps: int) -> tuple[int, int]:
+        """Return the number of channels that the board can do within `time_ps` for a sample, and their multipliers.
 
+        Args:
+            works: work of FP, EB and PG for one channel.
+            available: number of channels to choose from.
+            left: multipliers that are still free.
+            time_ps: bound on each engine's time for a sample.
+        """
 
-_ENGINE_MBPS = 10_000
-"""What INCEPTIONN has an engine of 256 bits a cycle for (section VI-A); a faster link has several side by side."""
+    @abc.abstractmethod
+    def build(self, works: Sequence[Work], no_faster_than_ps: int) -> list[Engine]:
+        """Share the multipliers among engines so that the slowest is as fast as possible, but not faster than needed.
 
+        Every engine gets the fewest multipliers with which it is no slower than the slowest, or than
+        `no_faster_than_ps` for a sample. The works' `fewest_multipliers` must not exceed the board's multipliers.
+        """
 
-def chain_network(boards: tuple[Board, ...], link: Link) -> Network:
-    """The chain's links as a network for gradients: messages without packets' overhead, sums at the slowest clock."""
-    slowest_ps = max(board.period_ps for board in boards)
-    engines = -(-link.bandwidth_mbps // _ENGINE_MBPS)
-    return Network(
-        link.bandwidth_mbps,
-        link.latency_ps,
-        sum_ps_per_kbyte=round(1000 * slowest_ps / _SUMMED_BYTES),
-        nic=Nic(slowest_ps, engines * Nic().burst_bits),
-        topology="chain",
-    )
+    @abc.abstractmethod
+    def build_alone(self, work: Work) -> Engine:
+        """Build one engine that may take all multipliers, because FP, EB and PG take turns."""
 
+    @abc.abstractmethod
+    def update_ps(self, out_channels: int) -> int:
+        """Return the time in ps to update the parameters of `out_channels` output channels."""
 
-@dataclasses.dataclass(frozen=True)
-class Cluster:
-    """Boards in the order of the chain; the last one stands for all further devices.
+    @abc.abstractmethod
+    def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
+        """Return the resources of each slice's engines, given each slice's multipliers."""
 
-    `alpha` is the share of engines built of DSPs and `beta` that of buffers built of block RAM; the others are built of
-    LUTs. With the aim "storage", parameters move until the fullest device holds as little as may be; with "throughput"
-    only those move that do not fit (FPDeep, section 3.4.2).
-    """
-
-    name: str
-    boards: tuple[Board, ...]
-    link: Link
-    text: str = dataclasses.field(default="", repr=False, compare=False)
-    alpha: float = 1.0
-    beta: float = 1.0
-    aim: Literal["throughput", "storage"] = "throughput"
-    own_network: Network | None = None
-
-    @property
-    def network(self) -> Network:
-        """Where replicas exchange gradients: a network of the cluster's own, or the chain's links."""
-        return self.own_network or chain_network(self.boards, self.link)
-
-    def board(self, device: int) -> Board:
-        """The board of a device."""
-        return self.boards[min(device, len(self.boards) - 1)]
+    @abc.abstractmethod
+    def said(self) -> str:
+        """Return a phrase for messages that gives the multipliers in the terms of the cluster's file."""

@@ -1,1 +1,1 @@
-"""The command line: its frame, and a file for each command."""
+"""The command line: its frame, and a module for each command."""

@@ -1,4 +1,4 @@
-"""`emuchain bench`: how fast emuchain is here, beside the machine's peak and beside PyTorch."""
+"""`emuchain bench`: emuchain's speed on this machine, compared with the machine's peak and with PyTorch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...comm.join import launcher_rank
+from ...comm import launcher_rank
 from ..bench.shapes import LISTS
-from ..common.errors import InputError
+from ..common import InputError
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting
@@ -41,9 +41,11 @@ def _output(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group("bench")
 def bench() -> None:
-    """Measure speed on this machine; beside PyTorch, where it is installed."""
+    """Measure speed on this machine, compared with PyTorch if it is installed."""
     if launcher_rank() is not None:
-        raise InputError("`emuchain bench` was started by an MPI launcher; start it alone, it starts ranks itself")
+        raise InputError(
+            "`emuchain bench` was started by an MPI launcher; start it without a launcher; it starts ranks itself"
+        )
 
 
 @bench.command()
@@ -60,10 +62,10 @@ def bench() -> None:
 def kernels(
     lists: tuple[str, ...], runs: int, form: str | None, no_torch: bool, as_json: bool, as_markdown: bool
 ) -> None:
-    """Speed of every layer's FP, EB and PG.
+    """Measure the speed of every layer's FP, EB and PG.
 
     The convolutions of VGG-16 and AlexNet: GFLOP/s, share of the measured multiply-add peak, and ratio to PyTorch. One
-    thread against one thread, interleaved; medians.
+    thread each, interleaved; medians.
     """
     _check_output(as_json, as_markdown)
     if form is not None:
@@ -85,10 +87,10 @@ def kernels(
 @_number("--threads", "PyTorch's threads.  [default: one for each core]")
 @_output
 def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> None:
-    """Speed and memory of the whole chain.
+    """Measure speed and memory of the whole chain.
 
     `emuchain train` with the `fpdeep` schedule on the built-in data set, against plain PyTorch training of the same
-    network on the same cores, by turns; medians.
+    network on the same cores, in turns; medians.
     """
     _check_output(as_json, as_markdown)
     from ..bench.chain import Setting
@@ -105,10 +107,10 @@ def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> Non
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def simulation(runs: int, as_json: bool, as_markdown: bool) -> None:
-    """What `emuchain simulate` costs.
+    """Measure the cost of `emuchain simulate`.
 
-    VGG-16 at ImageNet size on 1 to 1,024 devices, with 64 to 4096 samples, and on smaller images: seconds, and the cost
-    of each device and each row. Medians.
+    VGG-16 at ImageNet size on 1 to 1,024 devices, with 64 to 4,096 samples, and on smaller images: seconds, and the
+    cost of each device and each row. Medians.
     """
     _check_output(as_json, as_markdown)
     from ..bench.host import describe_host, host_line
@@ -137,7 +139,7 @@ def simulation(runs: int, as_json: bool, as_markdown: bool) -> None:
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_markdown: bool) -> None:
-    """Speed of the INCEPTIONN codec.
+    """Measure the speed of the INCEPTIONN codec.
 
     Compression and decompression of gradient-like numbers: GB/s, and ratios to memcpy, zfp and blosc2. One thread
     against one thread, interleaved; medians.
@@ -166,7 +168,7 @@ def choose_form(name: str) -> None:
     """Set the micro-kernel's form, before any kernel is loaded.
 
     Raises:
-        InputError: there is no such form, or another one is asked for or in use already.
+        InputError: there is no such form, or another one is configured or in use already.
     """
     before = os.environ.get(_FORM)
     if before and before != name:
@@ -177,13 +179,13 @@ def choose_form(name: str) -> None:
     except ValueError as error:
         raise InputError(f"--form: {error}") from None
     if name not in FORMS:
-        raise InputError(f"--form {name}: there is no such form; it may be {', '.join(FORMS)}")
+        raise InputError(f"--form {name}: unknown form; choose from {', '.join(FORMS)}")
     if FORM.name != name:
-        raise InputError(f"--form {name}: the kernels are loaded as {FORM.name} already; start anew")
+        raise InputError(f"--form {name}: the kernels are loaded as {FORM.name} already; start a new process")
 
 
 def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
-    """Measure layers and report; tables are printed list by list, as they are done."""
+    """Measure layers and report; print each list's table as soon as it is measured."""
     from ..bench import peer
     from ..bench.host import describe_host, host_line
     from ..bench.kernels import measure, summarise

@@ -1,8 +1,8 @@
-"""The command line: `emuchain train | simulate | show | schedule | network | compare | topology | plan |
+"""The command line: `emuchain train | simulate | show | schedule | network | compare | topology | exchange | plan |
 validate | data | bench`.
 
-Everything that is the user's to mend ends here as one line, from rank 0, and exit status 2 on every rank. Rank 0 alone
-reads the arguments (`command_line.py`); the others do what it says, and import no more than that takes.
+Every error that the user can correct ends here as one line, from rank 0, and exit status 2 on every rank. Rank 0 alone
+reads the arguments (`command_line.py`); the others follow its orders, and import no more than these need.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ...comm.join import launcher_rank
-from ..common.errors import InputError
-from .session import INPUT_STATUS, Session
+from ...comm import launcher_rank
+from ..common import INPUT_STATUS, InputError
+from . import collector
+from .session import Session
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit; the console script `emuchain`."""
+    collector.pause()
     arguments = sys.argv[1:] if arguments is None else arguments
     if (launcher_rank() or 0) > 0 and not os.environ.get("EMUCHAIN_DEBUG"):
         _be_silent()
@@ -38,5 +40,5 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _be_silent() -> None:
-    """Only rank 0 talks."""
+    """Discard all output of this rank: only rank 0 prints."""
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - stays open until the process ends

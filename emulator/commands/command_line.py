@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from ... import __version__
-from ..common.errors import InputError
+from ..common import InputError
 from .bench import bench
 from .compare import compare, topology
 from .data import data
 from .exchange import exchange
 from .flags import ConfiguredCommand, PlanningCommand
-from .kernels import settle
+from .kernels import starting
 from .session import Session
 from .validate import validate
 
@@ -23,7 +23,7 @@ def run(arguments: Sequence[str], session: Session) -> int:
     """Run the command that the arguments name; return the exit status.
 
     Raises:
-        InputError: they name none, or one that cannot do what they say.
+        InputError: the arguments are invalid, or the command cannot be carried out with them.
     """
     try:
         status = commands.main(list(arguments), prog_name="emuchain", standalone_mode=False, obj=session)
@@ -56,8 +56,8 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> N
     Every key of CONFIG.toml has its flag, and a flag overrides the file.
     """
     ranks = session.join()
-    settle()
-    from .train import run_training
+    with starting():
+        from .train import run_training
 
     run_training(ranks, config_file, flags)
 
@@ -67,7 +67,7 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> N
     "--what-if",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Beside it, the same with another value: link.bandwidth_gbps=250, board.dsp, devices, …; may be repeated.",
+    help="Compare with another value: link.bandwidth_gbps=250, board.dsp, devices, …; may be repeated.",
 )
 @click.option(
     "--epoch-images",
@@ -80,12 +80,12 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> N
 def simulate(
     config_file: str | None, flags: dict[str, Any], what_if: tuple[str, ...], epoch_images: int, as_json: bool
 ) -> None:
-    """The virtual time and figures of a run, without its numerics.
+    """Simulate the virtual time of a run, and the use of its devices and links, without training.
 
-    Takes the keys of `train`; gives the same figures to the picosecond. With --samples, no data is needed.
+    Takes the keys of `train`, and agrees with it to the picosecond. With --samples, no data is needed.
     """
-    settle()
-    from .simulate import run_simulation
+    with starting():
+        from .simulate import run_simulation
 
     run_simulation(config_file, flags, what_if, epoch_images, as_json)
 
@@ -93,20 +93,20 @@ def simulate(
 @commands.command()
 @click.argument("file", metavar="RUN.h5")
 def show(file: str) -> None:
-    """Print a results file for people."""
-    settle()
-    from .show import show_results
+    """Print a results file as tables."""
+    with starting():
+        from .show import show_results
 
     show_results(file)
 
 
 @commands.command(cls=PlanningCommand)
-@click.option("--steps", type=click.IntRange(min=1), default=2, help="How many mini-batches to print.  [default: 2]")
+@click.option("--steps", type=click.IntRange(min=1), default=2, help="Number of mini-batches to print.  [default: 2]")
 @click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")
 def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: str | None) -> None:
     """Print a run's schedule, or check one: every device's actions in order."""
-    settle()
-    from .schedule import check_schedule, print_schedule
+    with starting():
+        from .schedule import check_schedule, print_schedule
 
     if check is not None:
         check_schedule(check)
@@ -117,17 +117,17 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
 @commands.command()
 @click.argument("network")
 @click.option("--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]")
-@click.option("--devices", type=int, metavar="N", help="How many FPGAs.  [default: 1]")
+@click.option("--devices", type=int, metavar="N", help="Number of FPGAs.  [default: 1]")
 @click.option("--batch", type=int, metavar="N", help="Samples of a mini-batch.  [default: 64]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", metavar="FILE.png", help="Draw the devices' shares of DSP, BRAM and LUT by layers.")
 def plan(as_json: bool, plot: str | None, **flags: Any) -> None:
-    """How NETWORK is laid out on a cluster: slices, engines, resources, memory, links, and what limits.
+    """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what limits the rate.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file.
     """
-    settle()
-    from .plan import show_plan
+    with starting():
+        from .plan import show_plan
 
     show_plan({key: value for key, value in flags.items() if value is not None}, as_json, plot)
 
@@ -142,12 +142,12 @@ def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> 
 
     NAME is one of these, or a TOML or ONNX file.
     """
-    settle()
-    from .network import describe_network, graph_as_json, list_networks, show_network
+    with starting():
+        from .network import describe_network, graph_as_json, list_networks, show_network
 
     if name is None:
         if as_toml or as_json or out is not None:
-            raise click.UsageError("--toml, --out and --json want the NAME of a network")
+            raise click.UsageError("--toml, --out and --json need the NAME of a network")
         list_networks()
     elif as_json:
         graph_as_json(name)

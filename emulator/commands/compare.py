@@ -1,4 +1,4 @@
-"""`emuchain compare` and `emuchain topology`: other ways to train on the same boards, beside FPDeep's."""
+"""`emuchain compare` and `emuchain topology`: FPDeep compared with other ways to train on the same boards."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common.errors import InputError
-from .kernels import settle
+from ..common import InputError
+from .kernels import starting
 
 if TYPE_CHECKING:
-    from ..cluster.board import Cluster
-    from ..network.layers import Network
-    from ..studies.parallelism.comparison import Comparison
-    from ..studies.parallelism.outcome import Outcome
-    from ..studies.topology import Topology
+    from ..cluster import Cluster
+    from ..network import Network
+    from ..studies import Topology
+    from ..studies.parallelism import Comparison, Outcome
 
 
 class Counts(click.ParamType):
-    """Numbers of devices: 2,4,8 or 2-8, and both mixed."""
+    """Numbers of devices, such as 2,4,8 or 2-8, or both mixed."""
 
     name = "counts"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Ascending, each once."""
+        """Return the numbers in ascending order, each once."""
         if isinstance(value, tuple):
             return value
         counts: set[int] = set()
@@ -45,7 +44,7 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
         for option in (
             click.option("--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE.png", help="Draw a picture."),
             click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-            click.option("--layers", metavar="FIRST:LAST", help="These layers alone, such as conv3_1:conv5_3."),
+            click.option("--layers", metavar="FIRST:LAST", help="Only these layers, such as conv3_1:conv5_3."),
             click.option("--devices", type=Counts(), default=devices, show_default=True, metavar="N,N-N,..."),
             click.option(
                 "--cluster", default="vc709", show_default=True, metavar="WORD", help="A name, or a TOML file."
@@ -70,20 +69,18 @@ def compare(
     as_json: bool,
     plot: pathlib.Path | None,
 ) -> None:
-    """Data, layer, model and hybrid parallelism on the same boards.
+    """Compare data, layer, model and hybrid parallelism on the same boards.
 
     FLOP utilisation, storage, communication footprint and bandwidth of an iteration, over the number of devices, and
-    how the methods rank.
+    the ranks of the methods.
     """
-    settle()
-    from ..studies.parallelism.comparison import compare as run
-    from ..studies.parallelism.workload import Workload
+    with starting():
+        from ..studies.parallelism import Workload, draw_comparison
+        from ..studies.parallelism import compare as run
 
     found, boards = _load(network, cluster, layers)
     comparison = run(Workload(found, boards, batch), devices)
     if plot is not None:
-        from ..studies.parallelism.pictures import draw_comparison
-
         draw_comparison(comparison, plot)
     if as_json:
         print(json.dumps(_comparison_as_json(comparison), indent=2))
@@ -99,7 +96,7 @@ def compare(
     type=click.FloatRange(min=0, min_open=True),
     default=13.1,
     show_default=True,
-    help="Of each direction of a port; 13.1 is the most of a Virtex-7's GTH (Xilinx DS180).",
+    help="Bandwidth of a port in each direction; 13.1 is the maximum of a Virtex-7's GTH (Xilinx DS180).",
 )
 def topology(
     network: str,
@@ -111,13 +108,14 @@ def topology(
     as_json: bool,
     plot: pathlib.Path | None,
 ) -> None:
-    """A chain of boards (1D) against links between all that exchange data (2D).
+    """Compare a chain of boards (1D) with direct links between all boards that exchange data (2D).
 
     The mapping is the same; a board divides its ports among its links.
     """
-    settle()
-    from ..mapping.partition import partition
-    from ..studies.topology import Ports, chain_topology, direct_topology
+    with starting():
+        from ..mapping import partition
+        from ..studies import Ports, chain_topology, direct_topology
+        from ..studies.parallelism import draw_topologies
 
     found, boards = _load(network, cluster, layers)
     having = Ports(ports, port_gbps)
@@ -125,8 +123,6 @@ def topology(
     pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
     title = f"{found.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
     if plot is not None:
-        from ..studies.parallelism.pictures import draw_topologies
-
         draw_topologies(title, pairs, plot)
     if as_json:
         as_dicts = [{"1d": _topology_as_json(one), "2d": _topology_as_json(two)} for one, two in pairs]
@@ -137,9 +133,9 @@ def topology(
 
 
 def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Cluster]:
-    from ..cluster.load import load_cluster
-    from ..network.load import load_network
-    from ..studies.section import section
+    from ..cluster import load_cluster
+    from ..network import load_network
+    from ..studies import section
 
     found = load_network(network)
     if layers is not None:
@@ -151,9 +147,8 @@ def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Clus
 
 
 def _print_comparison(comparison: Comparison) -> None:
-    from ..report.tables import table
-    from ..studies.parallelism.comparison import METRICS, Metric
-    from ..studies.parallelism.methods import Method
+    from ..report import table
+    from ..studies.parallelism import METRICS, Method, Metric
 
     workload, outcomes = comparison.workload, comparison.outcomes
     print(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
@@ -185,7 +180,7 @@ def _print_comparison(comparison: Comparison) -> None:
 
 
 def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
-    from ..studies.parallelism.methods import Method
+    from ..studies.parallelism import Method
 
     workload, common = comparison.workload, comparison.common_devices
 
@@ -225,7 +220,7 @@ def _outcome_as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]]) -> None:
-    from ..report.tables import table
+    from ..report import table
 
     rows = []
     for one, two in pairs:

@@ -1,10 +1,10 @@
-"""`emuchain data`: fetch a data set, look at one."""
+"""`emuchain data`: fetch and inspect data sets."""
 
 from pathlib import Path
 
 import click
 
-from ..common.errors import InputError
+from ..common import InputError
 
 _where = click.option(
     "--data", "where", default="shapes", show_default=True, metavar="shapes|DIR", help="`shapes`, or a directory."
@@ -22,21 +22,21 @@ def data() -> None:
 @click.option("--mirror", metavar="URL", help="Address to fetch the files from instead of the official one.")
 def fetch(name: str, to: Path, mirror: str | None) -> None:
     """Fetch a published data set; a transfer that broke off is resumed."""
-    from ..data.fetch import fetch as fetch_set
+    from ..data import fetch_data
     from .transfer import reported
 
     with reported() as progress:
-        folder = fetch_set(name, to, mirrors=[mirror] if mirror else None, progress=progress)
+        folder = fetch_data(name, to, mirrors=[mirror] if mirror else None, progress=progress)
     click.echo(f"{name}: complete in {folder}; use it with --data {folder}")
 
 
 @data.command()
 @_where
 def info(where: str) -> None:
-    """Sizes, classes and normalisation of a data set."""
-    from ..data.load import load
+    """Print sizes, classes and normalisation of a data set."""
+    from ..data import load_data
 
-    found = load(where)
+    found = load_data(where)
     normalisation = found.normalisation()
     lines = {
         "name": found.name,
@@ -59,13 +59,11 @@ def info(where: str) -> None:
 @click.option("--columns", type=click.IntRange(1, 100), default=12, show_default=True, help="Images of each class.")
 def preview(where: str, out: Path, columns: int) -> None:
     """Draw the first training images of each class, one class a row."""
-    from ..data.load import load
-    from ..data.png import png
-    from ..data.preview import preview as draw
+    from ..data import load_data, png, preview_picture
 
-    picture = png(draw(load(where), columns))
+    picture = png(preview_picture(load_data(where), columns))
     try:
         out.write_bytes(picture)
     except OSError as error:
-        raise InputError(f"{out}: cannot be written ({error.strerror}); give a file in a directory there is") from None
+        raise InputError(f"{out}: cannot be written ({error.strerror}); give a file in an existing directory") from None
     click.echo(f"{out}: written")

@@ -1,4 +1,4 @@
-"""The configuration's keys as flags of a command; made when they are asked for, since their model is slow to import."""
+"""The configuration's keys as flags of a command; made on demand, since their model is slow to import."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import click
 class ConfiguredCommand(click.Command):
     """A command that takes a configuration file, and a flag for each key.
 
-    Its function gets `config_file`, and those flags that are set as the dictionary `flags`.
+    Its function gets `config_file`, and the dictionary `flags` of the flags that are set.
     """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """All arguments and flags, those of the keys first."""
+        """Return all arguments and flags, those of the keys first."""
         return [self._file, *self._flags.values(), *super().get_params(ctx)]
 
     @functools.cached_property
@@ -28,33 +28,37 @@ class ConfiguredCommand(click.Command):
         return {key: _flag(key) for key in self.config_keys()}
 
     def config_keys(self) -> list[str]:
-        """The keys that have a flag."""
-        from ..config.config import Config
+        """Return the keys that have a flag."""
+        from ..config import Config
 
         return list(Config.model_fields)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the function."""
+        """Call the function with the flags that are set as `flags`."""
         values = {key: ctx.params.pop(key) for key in self._flags}
         ctx.params["flags"] = {key: value for key, value in values.items() if value is not None}
         return super().invoke(ctx)
 
 
 class PlanningCommand(ConfiguredCommand):
-    """The same, without the keys that matter only where something is trained."""
+    """A `ConfiguredCommand` without the keys that matter only for training."""
 
     def config_keys(self) -> list[str]:
-        """The keys that have a flag."""
-        from ..config.config import RUN_ONLY_KEYS
+        """Return the keys that have a flag."""
+        from ..config import RUN_ONLY_KEYS
 
         return [key for key in super().config_keys() if key not in RUN_ONLY_KEYS]
 
 
 def _flag(key: str) -> click.Option:
-    from ..config.config import Config
+    from ..config import Config
 
     field = Config.model_fields[key]
-    kind = _flag_type(typing.get_type_hints(Config, include_extras=False)[key])
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and "choices" in extra:
+        kind: Any = click.Choice(typing.cast(list[str], extra["choices"]))
+    else:
+        kind = _flag_type(typing.get_type_hints(Config, include_extras=False)[key])
     default = "" if field.default in (None, ()) else f"  [default: {field.default}]"
     return click.Option(
         [f"--{key.replace('_', '-')}", key],
@@ -79,7 +83,7 @@ def _metavar(kind: Any) -> str | None:
 
 
 def _numbers(_: Any, __: Any, value: str | None) -> tuple[int, ...] | None:
-    """10,20 as a tuple."""
+    """Parse a list of epochs such as 10,20."""
     if value is None:
         return None
     try:

@@ -1,22 +1,32 @@
-"""Kernels before a run: whether they can be loaded and kept, and telling people when they are compiled."""
+"""Kernels before a run: check that they can be loaded and stored, and report when they are compiled."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from ..common.errors import InputError
+from ..common import InputError
+from . import collector
 
 _FORM = "EMUCHAIN_KERNEL_FORM"
 
 
-def settle() -> None:
-    """Make sure that the kernels can be imported: that compiled code has a place, and that there is such a form.
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Check that the kernels can be imported, then import what a command needs in the body.
 
     Raises:
-        InputError: there is no place, or no such form.
+        InputError: there is no place for compiled code, or no such form.
     """
+    _settle()
+    yield
+    collector.resume()
+
+
+def _settle() -> None:
+    """Check that compiled code can be stored, and that the configured form exists."""
     from ...kernels.jit import store
 
     try:
@@ -27,14 +37,14 @@ def settle() -> None:
         print(f"emuchain: compiled code is kept in {place}; {store.SETTING} names a better place", file=sys.stderr)
     if os.environ.get(_FORM):
         try:
-            from ...kernels import form  # noqa: F401 - it looks at the variable when it is imported
+            from ...kernels import form  # noqa: F401 - it checks the variable when imported
         except ValueError as error:
             raise InputError(str(error)) from None
 
 
 def load(say: Callable[[str], None]) -> None:
-    """Load all kernels; where they are not compiled yet, compile them, and say so."""
-    from ...kernels.jit.compiled import announced
+    """Load all kernels; if they are not compiled yet, compile them and report it through `say`."""
+    from ...kernels.jit import announced
     from ...kernels.warm import compile_all
 
     with announced(lambda: say("compiling kernels, once for this machine (about 20 s) ...")):

@@ -1,18 +1,17 @@
-"""`emuchain network`: networks for people, and their descriptions as TOML."""
+"""`emuchain network`: networks as tables, their descriptions as TOML, and their operator graphs as JSON."""
 
 from __future__ import annotations
 
 import json
 import pathlib
 
-from ..common.errors import InputError
-from ..network.load import load_network, zoo
-from ..network.operator_graph import operator_graph
-from ..report.tables import layer_rows, table
+from ..common import InputError
+from ..network import load_network, operator_graph, zoo
+from ..report import layer_rows, table
 
 
 def list_networks() -> None:
-    """Print the zoo."""
+    """Print a table of the networks that come with emuchain."""
     rows = []
     for known in zoo():
         found = load_network(known)
@@ -33,7 +32,7 @@ def show_network(name: str) -> None:
 
 
 def graph_as_json(name: str) -> None:
-    """Print a network's operator graph: operators with their operations for a sample, edges with their shapes.
+    """Print a network's operator graph as JSON: operators with their operations per sample, edges with their shapes.
 
     Raises:
         InputError: there is no such network.

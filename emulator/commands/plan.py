@@ -1,4 +1,4 @@
-"""`emuchain plan`: what a network takes on a cluster, for people, for scripts, and as a picture."""
+"""`emuchain plan`: a network's layout on a cluster, as tables, as JSON, and as a picture."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..common.units import format_bytes, format_time_ps
-from ..config.config import Config
-from ..inputs.validation import validate
-from ..plan.layout import DeviceLayout, Layout, SliceLayout, lay_out
-from ..plan.placement import place, smallest_cluster
-from ..plan.plan import Plan, make_plan
-from ..report.layout_json import layout_as_json
-from ..report.tables import percent, table
+from ..common import format_bytes, format_time_ps
+from ..config import Config
+from ..inputs import validate
+from ..plan import DeviceLayout, Layout, Plan, SliceLayout, lay_out, make_plan, place, smallest_cluster
+from ..report import layout_as_json, percent, table
 
-_MOST_LOANS_SHOWN = 20
+_MOST_BLOCKS_SHOWN = 20
 _SPELT = {
     "dsp": "DSPs",
     "lut": "LUTs",
@@ -26,10 +23,10 @@ _SPELT = {
 
 
 def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None) -> None:
-    """Lay a network out on a cluster and print tables, or JSON; draw the picture if one is asked for.
+    """Lay a network out on a cluster and print tables, or JSON; draw the layout into the file `picture`, if given.
 
     Raises:
-        InputError: unknown network or cluster, too many devices, or a board that is too small.
+        InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
     plan = make_plan(validate(Config, flags, "command line"), 1)
     layout = lay_out(plan.timing, plan.steady.in_flight)
@@ -37,9 +34,9 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None) -> None
     if not layout.balancing.fits:
         smallest = smallest_cluster(plan.network, plan.cluster, plan.devices)
     if picture is not None:
-        from ..report.layout_picture import draw
+        from ..report import draw_layout
 
-        draw(layout, picture)
+        draw_layout(layout, picture)
     if as_json:
         print(json.dumps(layout_as_json(layout, smallest), indent=2))
         return
@@ -71,7 +68,7 @@ def _print(layout: Layout) -> None:
             for link in layout.links
         ]
         table("Links", ["link", "right, Gb/s", "left, Gb/s", "paths 5 and 6 each, a sample"], rows)
-    _print_loans(layout)
+    _print_balanced(layout)
     for device in devices:
         if device.off_chip_bytes:
             print(_off_chip(layout, device))
@@ -80,12 +77,13 @@ def _print(layout: Layout) -> None:
         f"{layout.gops_per_fpga:.0f} GOPS for each FPGA; convolutions alone,"
         f" on the devices that have any: {layout.conv_gops_per_fpga:.0f}"
     )
-    print(f"what limits: {layout.limit}")
+    print(f"bottleneck: {layout.limit}")
     print(f"the fullest device holds {format_bytes(layout.storage_bytes)} on chip")
 
 
 def _engine_row(device: DeviceLayout, held: SliceLayout) -> list[str]:
-    kernel = "1x1" if held.part.layer.is_fc else "x".join(map(str, held.part.layer.kernel))
+    layer = held.part.layer
+    kernel = "x".join(map(str, layer.kernel)) if layer.convolves else "1x1"
     engines = (held.engines.fp, held.engines.eb, held.engines.pg)
     return [
         str(device.device),
@@ -101,7 +99,6 @@ def _engine_row(device: DeviceLayout, held: SliceLayout) -> list[str]:
 
 def _device_row(layout: Layout, device: DeviceLayout) -> list[str]:
     shares = layout.utilisation(device)
-    name, time_ps = device.slowest()
     return [
         str(device.device),
         device.board.name,
@@ -110,8 +107,8 @@ def _device_row(layout: Layout, device: DeviceLayout) -> list[str]:
         format_bytes(device.buffers.bytes),
         _share(shares["on_chip_bytes_share"]),
         format_bytes(device.bpram.bytes) if device.bpram.bytes else "-",
-        name,
-        percent(time_ps / layout.interval_ps),
+        device.slowest.title,
+        percent(device.slowest.sample_ps / layout.interval_ps),
     ]
 
 
@@ -119,23 +116,23 @@ def _share(share: float | None) -> str:
     return "-" if share is None else percent(share)
 
 
-def _print_loans(layout: Layout) -> None:
-    loans = layout.balancing.loans
-    if not loans:
+def _print_balanced(layout: Layout) -> None:
+    blocks = layout.balancing.blocks
+    if not blocks:
         return
     rows = [
-        [str(loan), str(loan.user_device), str(loan.store_device), format_bytes(loan.parameter_bytes)]
-        for loan in loans[:_MOST_LOANS_SHOWN]
+        [str(block), str(block.user_device), str(block.store_device), format_bytes(block.parameter_bytes)]
+        for block in blocks[:_MOST_BLOCKS_SHOWN]
     ]
     table("Balanced parameters", ["channels", "used on", "stored on", "parameters"], rows, left=("channels",))
-    if len(loans) > _MOST_LOANS_SHOWN:
-        print(f"and {len(loans) - _MOST_LOANS_SHOWN} more")
+    if len(blocks) > _MOST_BLOCKS_SHOWN:
+        print(f"and {len(blocks) - _MOST_BLOCKS_SHOWN} more")
 
 
 def _off_chip(layout: Layout, device: DeviceLayout) -> str:
     needed = layout.off_chip_gbytes_per_s(device.device)
     there = device.board.off_chip_gbytes_per_s
-    has = f"the board has {there:g}" if there else "what the board has is not known"
+    has = f"the board has {there:g}" if there else "the board's bandwidth is not known"
     return (
         f"device {device.device}: {format_bytes(device.off_chip_bytes)} of fully connected parameters and gradients off"
         f" chip; at full rate {needed:.0f} GB/s, {has}; this costs no time here"
@@ -144,20 +141,24 @@ def _off_chip(layout: Layout, device: DeviceLayout) -> str:
 
 def _verdict(layout: Layout, smallest: int | None) -> str:
     if layout.balancing.fits:
-        return f"fits on chip{', with balanced parameters' if layout.balancing.loans else ''}, in plain bytes"
+        return f"fits on chip{', with balanced parameters' if layout.balancing.blocks else ''}, in plain bytes"
     short = layout.balancing.shortfall_bytes
     worst = max(range(len(short)), key=lambda device: short[device])
     count = sum(missing > 0 for missing in short)
-    enough = f"{smallest} such boards would do" if smallest else "no number of such boards up to 1024 would do"
+    enough = (
+        f"{smallest} such boards would be enough"
+        if smallest
+        else "no number of such boards up to 1,024 would be enough"
+    )
     return (
         f"does not fit on chip: {format_bytes(sum(short))} missing on {count} of {len(short)} devices, most on device"
         f" {worst} ({format_bytes(short[worst])}); {enough};"
-        " the rates above are those of devices with memory enough"
+        " the rates above assume enough memory on each device"
     )
 
 
 def _remedies(plan: Plan) -> str:
-    """What would still be missing with less to store."""
+    """Return what would still be missing with less to store, as text."""
 
     def missing(in_flight: Sequence[int], value_bytes: int) -> str:
         short = sum(place(plan.mapping, plan.cluster, in_flight, value_bytes)[1].shortfall_bytes)

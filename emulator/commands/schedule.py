@@ -1,22 +1,21 @@
-"""`emuchain schedule`: schedules for people, and the dry run."""
+"""`emuchain schedule`: schedules as text, and the dry run."""
 
 from __future__ import annotations
 
 import pathlib
 from typing import Any
 
-from ..common.errors import InputError
-from ..config.config import blaming, load_config
-from ..plan.plan import make_plan
-from ..schedule.dry_run import dry_run
-from ..schedule.text import parse, to_text
+from ..common import InputError
+from ..config import blaming, load_config
+from ..plan import make_plan
+from ..schedule import dry_run, parse, to_text
 
 
 def print_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> None:
-    """Print the first mini-batches of a run's schedule.
+    """Print the first `steps` mini-batches of a run's schedule.
 
     Raises:
-        InputError: the configuration does not hold.
+        InputError: the configuration is invalid.
     """
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
@@ -25,10 +24,10 @@ def print_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -
 
 
 def check_schedule(file: str) -> None:
-    """Parse a schedule and dry-run it.
+    """Parse the schedule in `file` and dry-run it.
 
     Raises:
-        InputError: it cannot be read, is not of the form, or would go wrong.
+        InputError: the file cannot be read or parsed, or the schedule fails the dry run.
     """
     try:
         text = pathlib.Path(file).read_text(encoding="utf-8")

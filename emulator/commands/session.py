@@ -1,4 +1,4 @@
-"""The ranks of this process, how they begin, and how they end: with one line from rank 0, and one exit status."""
+"""The ranks of a run: how they start, and how they end, with one line from rank 0 and one exit status."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from ...comm.join import LaunchError, join
-from ...comm.ranks import Dismissed, MpiRanks, Ranks, Stopped, Trouble
-from ..common.errors import InputError
-
-INPUT_STATUS, BUG_STATUS = 2, 1
+from ...comm import Dismissed, LaunchError, MpiRanks, RankFailed, Ranks, Stopped, join
+from ..common import BUG_STATUS, InputError
 
 
 class Session:
-    """The ranks of this process, once it has joined them, and how to leave them."""
+    """The ranks of this run, once this process has joined them, and how to leave them."""
 
     def __init__(self) -> None:
         self._ranks: Ranks | None = None
 
     def join(self) -> Ranks:
-        """The ranks of this run: those of the launcher that started this process, or this process alone.
+        """Return the ranks of this run: those of the launcher that started this process, or this process alone.
 
         Raises:
-            InputError: launcher and MPI library do not go together.
+            InputError: launcher and MPI library do not match.
         """
         if self._ranks is None:
             try:
@@ -35,7 +32,7 @@ class Session:
         return self._ranks
 
     def follow(self, arguments: Sequence[str]) -> NoReturn:
-        """On all ranks but 0: do as rank 0 says, and exit."""
+        """Follow rank 0's orders and exit; for all ranks but 0."""
         assert isinstance(self._ranks, MpiRanks)
         try:
             if "train" in arguments[:1]:
@@ -46,23 +43,23 @@ class Session:
 
     def _get_ready(self, ranks: MpiRanks) -> None:
         """Import what training needs, while rank 0 plans."""
-        from .kernels import load, settle
+        from .kernels import load, starting
 
-        settle()
-        from ..run import follower as part  # noqa: F401 - rank 0 will ask for it
+        with starting():
+            from ..run import follower  # noqa: F401 - rank 0 will ask for it
 
         ranks.in_turn(lambda: load(lambda _: None))
 
     def end(self, status: int) -> NoReturn:
-        """On rank 0: all is well; every rank exits."""
+        """Exit with `status` on every rank; for rank 0, while the others wait for tasks."""
         if self._ranks is not None:
             self._ranks.dismiss(status)
         sys.exit(status)
 
     def fail(self, line: str, status: int) -> NoReturn:
-        """Say why, on rank 0, and end every rank.
+        """Print `line` on rank 0, and end every rank.
 
-        As long as the others only wait for tasks, they leave MPI in order. In a run one rank fails, and stops them.
+        While the others only wait for tasks, they leave MPI in order. During a run, the rank that fails stops them.
         """
         if self._ranks is not None and (self._ranks.rank > 0 or self._ranks.running):
             self._fail_alone(self._ranks, line, status)
@@ -70,13 +67,13 @@ class Session:
         self.end(status)
 
     def fail_otherwise(self, error: Exception) -> NoReturn:
-        """Rank 0's word to stop, another rank's trouble, or a bug of ours."""
+        """End after rank 0's order to stop, another rank's failure, or a bug in emuchain."""
         if self._ranks is not None:
             if isinstance(error, Stopped):
                 _leave(self._ranks, error.status)
-            if isinstance(error, Trouble):
+            if isinstance(error, RankFailed):
                 print(str(error), file=sys.stderr, flush=True)
-                self._ranks.stop_others(error.status)
+                self._ranks.stop_others(error.status, str(error))
                 _leave(self._ranks, error.status)
         if os.environ.get("EMUCHAIN_DEBUG"):
             traceback.print_exc()
@@ -86,23 +83,23 @@ class Session:
 
     def _fail_alone(self, ranks: Ranks, line: str, status: int) -> NoReturn:
         try:
-            ranks.report_trouble(line, status)
+            ranks.report_failure(line, status)
         except Stopped as stopped:
             status = stopped.status
         except Dismissed as dismissed:
             sys.exit(dismissed.status)
         if ranks.rank == 0:
             print(line, file=sys.stderr, flush=True)
-            ranks.stop_others(status)
+            ranks.stop_others(status, line)
         _leave(ranks, status)
 
 
 def _leave(ranks: Ranks, status: int) -> NoReturn:
-    """Together, and not by Python's way out, which would wait for threads.
+    """Exit together with the other ranks, through C's `exit`, since Python's exit would wait for threads.
 
-    It is in C's `exit` that MPICH tells its launcher that this rank has left MPI.
+    MPICH tells its launcher in C's `exit` that this rank has left MPI.
     """
-    import ctypes  # here, where a run has failed, and not at each start
+    import ctypes  # imported here, after a failure, and not at each start
 
     sys.stdout.flush()
     sys.stderr.flush()

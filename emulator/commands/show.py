@@ -1,4 +1,4 @@
-"""`emuchain show`: a results file for people."""
+"""`emuchain show`: a results file as tables."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import pathlib
 
 import numpy as np
 
-from ..common.units import format_time_ps
-from ..report.tables import device_rows, exchange_rows, link_rows, percent, table
-from ..run.results import Record, figures_of, read
+from ..common import format_time_ps
+from ..report import device_rows, exchange_rows, link_rows, percent, table
+from ..run import Results, read_results
 
 
 def show_results(file: str) -> None:
     """Print a results file.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the file cannot be read.
     """
-    record = read(pathlib.Path(file))
-    config = record.config
+    results = read_results(pathlib.Path(file))
+    config = results.config
     plural = "s" * (config["devices"] != 1)
     replicas = f"{config['replicas']} times " if config.get("replicas", 1) > 1 else ""
     codec = f"gradients by {config['compress']}, " if config.get("compress", "none") != "none" else ""
@@ -28,22 +28,22 @@ def show_results(file: str) -> None:
         f"data {config['data']} ({config['samples']} images)"
     )
     shown = ("emuchain", "python", "numpy", "numba")
-    print("versions: " + ", ".join(f"{name} {record.versions[name]}" for name in shown))
-    print(f"mpi: {record.versions['mpi']}; on {record.versions['platform']}")
-    _history(record)
-    figures = figures_of(record)
-    if figures is not None:
-        device_rows(figures)
-        if figures.links:
-            link_rows(figures)
-    if record.exchange:
-        exchange_rows(record.exchange, record.history["virtual_time_ps"])
-    if record.weights:
-        _weights(record)
+    print("versions: " + ", ".join(f"{name} {results.versions[name]}" for name in shown))
+    print(f"mpi: {results.versions['mpi']}; on {results.versions['platform']}")
+    _history(results)
+    usage = results.usage
+    if usage is not None:
+        device_rows(usage)
+        if usage.links:
+            link_rows(usage)
+    if results.exchange:
+        exchange_rows(results.exchange, results.history["virtual_time_ps"])
+    if results.weights:
+        _weights(results)
 
 
-def _history(record: Record) -> None:
-    h = record.history
+def _history(results: Results) -> None:
+    h = results.history
     rows = [
         [
             str(h["epoch"][i]),
@@ -61,9 +61,9 @@ def _history(record: Record) -> None:
     table("History" if rows else "History: no epoch was finished", columns, rows)
 
 
-def _weights(record: Record) -> None:
+def _weights(results: Results) -> None:
     rows = []
-    for layer, arrays in record.weights.items():
+    for layer, arrays in results.weights.items():
         weight = arrays["weight"]
         norm = float(np.sqrt(np.square(weight, dtype=np.float64).mean()))
         rows.append([layer, "x".join(map(str, weight.shape)), f"{norm:.5f}", "yes" if "bias" in arrays else "no"])

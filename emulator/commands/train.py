@@ -1,4 +1,4 @@
-"""`emuchain train`: the edge between training and people."""
+"""`emuchain train`: training on all ranks, with progress and a results file."""
 
 from __future__ import annotations
 
@@ -6,121 +6,95 @@ import functools
 import pathlib
 from typing import Any
 
-from ...comm.ranks import Ranks
-from ..common.units import format_time_ps
-from ..config.config import about_data, blaming, load_config
-from ..data.dataset import Dataset
-from ..data.load import load
-from ..plan.plan import Plan, check_data, fleet_line, make_plan
-from ..report.progress import EpochRow, Progress, make_progress
-from ..report.tables import device_rows, exchange_rows, link_rows
-from ..run import follower as part
-from ..run.results import (
-    Record,
+from ...comm import Ranks
+from ..common import format_time_ps
+from ..config import blaming, load_config
+from ..data import Dataset
+from ..plan import Plan, describe_devices, make_plan, training_data
+from ..report import EpochRow, Progress, device_rows, exchange_rows, link_rows, make_progress
+from ..run import (
+    EpochResult,
+    StepResult,
+    Weights,
     check_writable,
-    config_attributes,
-    device_table,
     exchange_table,
+    follower,
     history_table,
-    link_table,
+    results_of,
+    train,
     versions,
-    write,
+    write_results,
 )
-from ..run.train import EpochResult, StepResult, Weights, train
 from .kernels import load as load_kernels
 
 
 def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -> None:
-    """On rank 0: train as configured on all ranks, show progress and write results.
+    """Train as configured on all ranks, show progress and write results; for rank 0.
 
     Raises:
-        InputError: the configuration does not hold, or the data.
+        InputError: the configuration or the data are invalid.
     """
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         plan = make_plan(config, ranks.size)
-        if config.out is not None:
-            check_writable(config.out)
-        data = _load(plan)
+        out = None if config.out is None else check_writable(config.out)
+        data = training_data(plan)
+    gather_weights = out is not None
     with make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
-        ranks.start(functools.partial(part.take, plan, part.Gist.of(data, plan.data_parallel.replicas)))
+        shared = follower.SharedData.of(data, plan.data_parallel.replicas)
+        ranks.start(functools.partial(follower.follow, plan, shared, gather_weights))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
-        recorder = _Recorder(plan, data, ranks.describe(), progress)
-        train(plan, data, ranks, recorder.step, recorder.epoch, gather_weights=config.out is not None)
+        recorder = _Recorder(plan, data, ranks.describe(), out, progress)
+        train(plan, data, ranks, recorder.step, recorder.epoch, gather_weights=gather_weights)
     recorder.summary()
-
-
-def _load(plan: Plan) -> Dataset:
-    """The data that the configuration asks for, if the network takes it."""
-    config = plan.config
-    with about_data(config):
-        data = load(config.data)
-    check_data(plan, data.shape, data.n_classes, config.data)
-    if config.samples is not None:
-        data = data.first(config.samples)
-    return data if config.test_samples is None else data.test_first(config.test_samples)
 
 
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
     hosts = f"{ranks} ranks" if ranks > 1 else "one process"
-    idle = f" ({ranks - plan.nodes} ranks host none)" if ranks > plan.nodes else ""
+    idle = f" ({ranks - plan.nodes} ranks idle)" if ranks > plan.nodes else ""
     note = f"; {data.note}" if data.note else ""
     return (
-        f"{plan.network.name} on {fleet_line(plan)} in {hosts}{idle}, "
-        f"{plan.config.schedule}, batch {plan.config.batch}, {data.name}: {data.n_train} images{note}"
+        f"{plan.network.name} on {describe_devices(plan)} in {hosts}{idle}, "
+        f"{plan.config.schedule.name}, batch {plan.config.batch}, {data.name}: {data.n_train} images{note}"
     )
 
 
 class _Recorder:
-    """Turns steps and epochs into progress and the results file; lives on rank 0."""
+    """Turns mini-batches and epochs into progress and the results file, on rank 0."""
 
-    def __init__(self, plan: Plan, data: Dataset, mpi: str, progress: Progress) -> None:
-        self._plan, self._data, self._progress = plan, data, progress
-        self._out = None if plan.config.out is None else pathlib.Path(plan.config.out)
-        self._versions = versions(mpi) if self._out else {}
+    def __init__(self, plan: Plan, data: Dataset, mpi: str, out: pathlib.Path | None, progress: Progress) -> None:
+        self._plan, self._data, self._out, self._progress = plan, data, out, progress
+        self._versions = versions(mpi) if out else {}
         self._history: list[EpochResult] = []
         self._samples_done = 0
 
     def step(self, result: StepResult) -> None:
-        """A mini-batch is through."""
-        self._samples_done += result.tally.samples
+        """Show a finished mini-batch."""
         tally = result.tally
+        self._samples_done += tally.samples
         self._progress.step(
             self._samples_done, result.epoch + 1, tally.mean_loss, tally.accuracy, result.virtual_time_ps
         )
 
     def epoch(self, result: EpochResult, weights: Weights) -> None:
-        """An epoch is through and evaluated."""
+        """Show a finished epoch, and write the results file with all epochs so far."""
         self._history.append(result)
         accuracy = result.test.accuracy if result.test.samples else None
         self._progress.epoch(
             EpochRow(result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s)
         )
-        self.write(weights)
-
-    def write(self, weights: Weights) -> None:
-        """Put the results file in place, with all epochs so far."""
-        if self._out is None:
-            return
-        figures = self._history[-1].figures if self._history else None
-        mapping = "\n".join(
-            f"device {d}: " + ", ".join(map(str, slices)) for d, slices in enumerate(self._plan.mapping.devices)
-        )
-        plan = self._plan
-        descriptions = {"network.toml": plan.network.text, "cluster.toml": plan.cluster.text, "mapping": mapping}
-        config = config_attributes(plan.config, plan.config.devices or plan.devices, self._data.n_train)
-        tables = history_table(self._history), device_table(figures), link_table(figures)
-        exchange = exchange_table(self._history, plan.nodes)
-        write(self._out, Record(config, descriptions, self._versions, *tables, weights, exchange))
+        if self._out is not None:
+            found = results_of(self._plan, self._data.n_train, self._history, weights, self._versions)
+            write_results(self._out, found)
 
     def summary(self) -> None:
-        """What people want to know at the end."""
+        """Print the figures at the end: devices, links, exchange and times."""
         last = self._history[-1]
-        device_rows(last.figures)
-        if last.figures.links:
-            link_rows(last.figures)
+        device_rows(last.usage)
+        if last.usage.links:
+            link_rows(last.usage)
         exchange = exchange_table(self._history, self._plan.nodes)
         if exchange:
             exchange_rows(exchange, history_table(self._history)["virtual_time_ps"])

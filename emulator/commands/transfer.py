@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..data.fetch import Progress
+from ..data import Progress
 
 _MEGA = 1_000_000
 _STEP = 25  # percent between two plain lines
@@ -12,7 +12,7 @@ _STEP = 25  # percent between two plain lines
 
 @contextmanager
 def reported() -> Iterator[Progress]:
-    """A `progress` for `fetch`, on standard error."""
+    """Yield a `progress` for `fetch_data` that prints on standard error."""
     if sys.stderr.isatty():
         with _bars() as progress:
             yield progress
@@ -39,7 +39,7 @@ def _bars() -> Iterator[Progress]:
 
 
 def _lines() -> Progress:
-    """A line for each quarter of a file."""
+    """Return a `progress` that prints a line for each quarter of a file."""
     quarters: dict[str, int] = {}
 
     def progress(name: str, done: int, total: int | None) -> None:

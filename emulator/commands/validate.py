@@ -1,4 +1,4 @@
-"""`emuchain validate PAPER`: what a paper published beside what comes out here."""
+"""`emuchain validate PAPER`: a paper's published figures compared with ours."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .kernels import settle
+from .kernels import starting
 
 if TYPE_CHECKING:
-    from ..studies.validate.claim import Claim
-    from ..studies.validate.run import Result
+    from ..studies.validate import Claim, Result
 
 _WIDEST = 48
 
 
 @click.command()
 @click.argument("paper")
-@click.option("--only", default="", metavar="PREFIX", help="Claims whose ids begin so: fpdeep-t6, or t6.")
+@click.option("--only", default="", metavar="PREFIX", help="Only claims whose ids begin with it: fpdeep-t6, or t6.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all claims.")
-@click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as docs/validation*.md have them.")
+@click.option("--markdown", is_flag=True, help="Print the tables in Markdown, as in docs/validation*.md.")
 @click.option(
     "--pictures", type=click.Path(path_type=pathlib.Path), metavar="DIR", help="Draw the paper's figures there."
 )
@@ -37,16 +36,16 @@ _WIDEST = 48
 def validate(
     paper: str, only: str, as_json: bool, markdown: bool, pictures: pathlib.Path | None, runs: pathlib.Path | None
 ) -> None:
-    """A paper's claims, run: published, ours, deviation, verdict. PAPER is fpdeep or inceptionn.
+    """Run a paper's claims: published, ours, deviation, verdict. PAPER is fpdeep or inceptionn.
 
     The exit status is 0 whatever the verdicts.
     """
-    settle()
-    from ..studies.validate.run import select
+    with starting():
+        from ..studies.validate import draw_pictures, select
 
     claims = select(paper, only)
     if pictures is not None:
-        for path in _draw(paper, pictures, runs):
+        for path in draw_pictures(paper, pictures, runs):
             print(f"drawn: {path}", file=sys.stderr)
     results = _run(paper, claims)
     if as_json:
@@ -57,18 +56,8 @@ def validate(
         _print_tables(paper, results)
 
 
-def _draw(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
-    if paper == "inceptionn":
-        from ..studies.validate.inceptionn.pictures import draw_all as draw_inceptionn
-
-        return draw_inceptionn(folder)
-    from ..studies.validate.fpdeep.pictures import draw_all as draw_fpdeep
-
-    return draw_fpdeep(folder, runs)
-
-
 def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
-    from ..studies.validate.run import validate as run
+    from ..studies.validate import validate as run
 
     def named(claim: Claim | None) -> str:
         return claim.id if claim else ""
@@ -82,12 +71,12 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
 def _print_tables(paper: str, results: Sequence[Result]) -> None:
     from rich.markup import escape
 
-    from ..report.tables import table
+    from ..report import table
 
     ran = [result for result in results if result.is_run]
     rows = [[escape(_cut(cell)) for cell in _cells(result)] for result in ran]
     if rows:
-        table(f"What {paper} published, and what comes out here", COLUMNS, rows, left=("claim", "published", "ours"))
+        table(f"{paper}: published figures, and ours", COLUMNS, rows, left=("claim", "published", "ours"))
     for why, differing in _by_explanation(results, confirmed=False).items():
         measured = [f"{each.claim.id}{f' ({each.how})' if each.how else ''}" for each in differing]
         print(f"{'; '.join(measured)}: {why}")
@@ -98,7 +87,7 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
 
 
 def _by_explanation(results: Sequence[Result], *, confirmed: bool) -> dict[str, list[Result]]:
-    """The claims that were not confirmed; or those that were and yet want a word."""
+    """Group claims by explanation: those that were not confirmed, or confirmed ones that still have an explanation."""
     found: dict[str, list[Result]] = {}
     for result in results:
         if result.is_run and result.verdict.is_good is confirmed:
@@ -109,7 +98,7 @@ def _by_explanation(results: Sequence[Result], *, confirmed: bool) -> dict[str, 
 
 
 def _by_reason(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The claims that were not run."""
+    """Group the claims that were not run by reason."""
     found: dict[str, list[Result]] = {}
     for result in results:
         if not result.is_run:
@@ -137,7 +126,7 @@ def _cut(text: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A figure to four significant digits, a list with commas."""
+    """Format a figure to four significant digits, a list with commas."""
     if isinstance(value, (list, tuple)):
         return ", ".join(f"[{_shown(each)}]" if isinstance(each, list) else _shown(each) for each in value)
     if isinstance(value, bool):
@@ -146,13 +135,13 @@ def _shown(value: Any) -> str:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """How many of each verdict."""
+    """Return the number of claims of each verdict, as text."""
     counts = Counter(result.verdict.value for result in results)
     return f"{len(results)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
 
 
 def markdown_tables(results: Sequence[Result]) -> list[str]:
-    """The claims that were run, and the others with the reasons, as lines of Markdown."""
+    """Return lines of Markdown: the claims that were run, explanations, and the reasons for claims not run."""
     lines = [f"| {' | '.join(COLUMNS)} | how |", "|---" * (len(COLUMNS) + 1) + "|"]
     for result in results:
         if result.is_run:

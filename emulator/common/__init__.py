@@ -1,1 +1,8 @@
-"""What every room needs: errors that teach, numbers with units, and what comes with emuchain by name."""
+"""Shared basics: errors, units, types of keys with ranges, and the TOML files that come with emuchain.
+
+Exports are listed in `__init__.pyi`; each name is imported at its first use.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

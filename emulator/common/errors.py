@@ -1,9 +1,12 @@
-"""Errors that are the user's to mend: each is one line that names the file, key and value and what would be right.
+"""Errors that the user can fix: each is one line that names the file, the key, the value, and what would be valid.
 
-They are raised anywhere below the command line and caught in one place, `emulator.cli.main`, which prints the line on
-rank 0 and ends every rank with exit status 2.
+They may be raised anywhere below the command line and are caught in one place, `emulator.commands.cli.main`, which
+prints the line on rank 0 and ends every rank with exit status 2.
 """
+
+INPUT_STATUS, BUG_STATUS = 2, 1
+"""Exit statuses of an error that the user can fix, and of a bug."""
 
 
 class InputError(Exception):
-    """What the user gave cannot be used; `str(error)` is one line that says what, where, and what would be right."""
+    """Invalid user input; `str(error)` is one line that says what is wrong, where, and what would be valid."""

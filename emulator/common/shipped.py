@@ -1,4 +1,4 @@
-"""What comes with emuchain as TOML files, found by name; a user's own is found by its path."""
+"""The TOML files that come with emuchain, found by name; a user's own file is found by its path."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _HERE = importlib.resources.files(__package__.rpartition(".")[0])
 
 
 def names(folder: str) -> list[str]:
-    """The names of the TOML files in a folder of the package `emuchain.emulator`."""
+    """Return the names of the TOML files in a folder of the package `emuchain.emulator`."""
     files = _HERE / folder
     return sorted(entry.name.removesuffix(".toml") for entry in files.iterdir() if entry.name.endswith(".toml"))
 
 
 def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)) -> pathlib.Path:
-    """The file of that name on a shelf, or the path that `name` is if it has one of the endings.
+    """Return the path of the TOML file `name` in `folder`, or `name` itself as a path if it has one of the `endings`.
 
     Raises:
-        InputError: neither; it says what `key` may be.
+        InputError: neither applies; the message lists what `key` may be.
     """
     known = names(folder)
     if name in known:

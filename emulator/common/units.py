@@ -1,4 +1,4 @@
-"""Numbers with units, as people read them."""
+"""Numbers with units as text, and rates."""
 
 _TIME_UNITS = (("ps", 1), ("ns", 10**3), ("us", 10**6), ("ms", 10**9), ("s", 10**12))
 _BYTE_UNITS = (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("TiB", 2**40))
@@ -6,7 +6,7 @@ _MINUTE = 60 * 10**12
 
 
 def format_time_ps(ps: int) -> str:
-    """A span of picoseconds in the unit that fits it, to three digits: `12.3 ms`; from two minutes on `2 min 05 s`."""
+    """Return a time in ps as text in a suitable unit, to three digits: `12.3 ms`; from two minutes `2 min 05 s`."""
     if ps < 0:
         return "-" + format_time_ps(-ps)
     if ps >= 2 * _MINUTE:
@@ -19,7 +19,7 @@ def format_time_ps(ps: int) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """A number of bytes in the binary unit that fits it, to three digits: `512 B`, `1.50 MiB`."""
+    """Return a number of bytes as text in a suitable binary unit, to three digits: `512 B`, `1.50 MiB`."""
     if count < 0:
         return "-" + format_bytes(-count)
     return _scaled(count, _BYTE_UNITS, 1024)
@@ -41,10 +41,10 @@ def _scaled(value: int, units: tuple[tuple[str, int], ...], step: int) -> str:
 
 
 def gops(operations: int, period_ps: float) -> float:
-    """10^9 operations a second, of so many in a period."""
+    """Return the rate in GOP/s (10^9 operations a second) of `operations` in a period."""
     return 1000 * operations / period_ps
 
 
 def gbps(count: int, period_ps: float) -> float:
-    """10^9 bits a second, of so many bytes in a period."""
+    """Return the rate in Gb/s (10^9 bits a second) of `count` bytes in a period."""
     return 8000 * count / period_ps

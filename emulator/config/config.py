@@ -1,31 +1,65 @@
-"""The configuration of a run: one model; each of its keys is a key of the TOML file and a flag of the command line."""
+"""The configuration of a run: one model, each key of which is a key of the TOML file and a command-line flag."""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 import pydantic
+from pydantic_core import core_schema
 
-from ...kernels.codec.codec import parse_codec
-from ..common.errors import InputError
-from ..inputs.validation import Model, read_toml, validate
-from ..network.description import Positive
+from ...kernels.codec import Codec, codecs, parse_codec
+from ..common import InputError, Positive
+from ..inputs import Model, read_toml, validate
+from ..schedule import ScheduleKind, schedules
 from .settings import Settings
 
 NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
 PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
 
 
+class _Spelt:
+    """A marker of values that are objects in Python and text in files, on the command line and in JSON."""
+
+    def __init__(self, kind: type, parse: Callable[[str], Any], spell: Callable[[Any], str]) -> None:
+        self._kind, self._parse, self._spell = kind, parse, spell
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        def validated(value: Any) -> Any:
+            if isinstance(value, self._kind):
+                return value
+            if not isinstance(value, str):
+                raise ValueError("should be a valid string")
+            return self._parse(value)
+
+        spelt = core_schema.plain_serializer_function_ser_schema(self._spell)
+        return core_schema.no_info_plain_validator_function(validated, serialization=spelt)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return {"type": "string"}
+
+
+def _schedule(name: str) -> ScheduleKind:
+    if name not in schedules():
+        close = difflib.get_close_matches(name, schedules(), 1)
+        hint = f"did you mean `{close[0]}`? " if close else ""
+        raise ValueError(f"{hint}known: {', '.join(schedules())}")
+    return schedules()[name]
+
+
+CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
+ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
+
 RUN_ONLY_KEYS = ("test_samples", "throttle", "out", "progress")
-"""Keys that matter only where something is trained."""
+"""Keys that matter only for training."""
 
 
 class Config(Model):
-    """Everything that a run depends on, beside the files that it names."""
+    """Everything that a run depends on, apart from the files that it names."""
 
     network: str = pydantic.Field("quick-cifar", description="a network of the zoo, or a TOML or ONNX file")
     data: str = pydantic.Field("shapes", description="`shapes` (built in), or a folder with CIFAR-10 or MNIST")
@@ -37,31 +71,36 @@ class Config(Model):
         16, description="samples computed in one block; changes neither the numbers nor the virtual time"
     )
     devices: Positive | None = pydantic.Field(None, description="emulated FPGAs; default: one for each rank")
-    schedule: Literal["sync", "fpdeep", "data-parallel-ring", "data-parallel-aggregator"] = pydantic.Field(
+    schedule: ScheduleKey = pydantic.Field(
         "fpdeep",
-        description="sync: drain at each update; fpdeep: continuous, slightly unaligned weights; data-parallel-…: each "
-        "device holds the whole network, and they exchange gradients",
+        validate_default=True,
+        description="; ".join(f"{kind.name}: {kind.summary}" for kind in schedules().values()),
+        json_schema_extra={"choices": [*schedules()]},
     )
-    replicas: Positive = pydantic.Field(1, description="chains side by side that train data-parallel")
+    replicas: Positive = pydantic.Field(1, description="number of chains that train data-parallel")
     exchange: Literal["ring", "aggregator"] = pydantic.Field("ring", description="how replicas exchange gradients")
     groups: Positive = pydantic.Field(
         1, description="groups of replicas: each sums by a ring, then their leaders exchange"
     )
-    compress: str = pydantic.Field(
-        "none", description="codec for gradients on their way: inceptionn:-10 (error bound 2^-10), truncate:16, …"
+    compress: CodecKey = pydantic.Field(
+        "none",
+        validate_default=True,
+        description=f"codec for gradients in transit: {'; '.join(codec.spelling for codec in codecs())}",
     )
-    compress_weights: str = pydantic.Field(
-        "none", description="codec that weights go through after each update: what its loss does to training"
+    compress_weights: CodecKey = pydantic.Field(
+        "none",
+        validate_default=True,
+        description="codec applied to weights after each update, to see what its loss does to training",
     )
     compress_ratio: PositiveNumber | None = pydantic.Field(
-        None, description="for simulate, which has no gradients: how many times smaller the codec makes them"
+        None, description="for simulate, which has no gradients: the codec's compression ratio"
     )
     cluster: str = pydantic.Field("vc709", description="a cluster that comes with emuchain, or a TOML file")
     balancing: Literal["auto", "none"] = pydantic.Field(
-        "auto", description="auto: parameters that do not fit on their device are stored on others, if all find a place"
+        "auto", description="auto: parameters that do not fit on their device are stored on others, if all fit there"
     )
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
-        1, description="of initial weights, order of samples, and dropout"
+        1, description="seed of initial weights, order of samples, and dropout"
     )
     learning_rate: PositiveNumber = pydantic.Field(0.01, description="of SGD")
     momentum: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(0.9, description="of SGD")
@@ -78,12 +117,6 @@ class Config(Model):
         "auto", description="auto: a live bar on a terminal, plain lines elsewhere; steps: a line for each mini-batch"
     )
 
-    @pydantic.field_validator("compress", "compress_weights")
-    @classmethod
-    def _codec(cls, value: str) -> str:
-        parse_codec(value)
-        return value
-
     @pydantic.field_validator("learning_rate_steps", mode="before")
     @classmethod
     def _list(cls, value: object) -> object:
@@ -92,13 +125,13 @@ class Config(Model):
     rate_in = Settings.rate_in
 
     def __reduce__(self) -> tuple[type[Settings], tuple[()], dict[str, object]]:
-        """Other ranks get the values alone, so that they need not import pydantic."""
-        return Settings, (), self.model_dump()
+        """Pickle the values alone, so that other ranks need not import pydantic."""
+        return Settings, (), {key: getattr(self, key) for key in type(self).model_fields}
 
 
 @contextlib.contextmanager
 def blaming(file: str | None, flags: dict[str, Any]) -> Iterator[None]:
-    """Let errors about a key say that it stands in `file`, unless a flag gave its value."""
+    """Prefix errors about a key with `file`, unless a flag gave its value."""
     try:
         yield
     except InputError as error:
@@ -108,17 +141,8 @@ def blaming(file: str | None, flags: dict[str, Any]) -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def about_data(config: Config) -> Iterator[None]:
-    """Let errors of a data set say by which key it was asked for."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"`data` = {config.data!r}: {error}") from None
-
-
 def load_config(file: str | None, flags: dict[str, Any]) -> Config:
-    """The configuration from a TOML file, if one is given, with flags over it.
+    """Return the configuration from a TOML file, if one is given; flags override it.
 
     Raises:
         InputError: an unknown key, or a value of the wrong type or range.
@@ -128,3 +152,12 @@ def load_config(file: str | None, flags: dict[str, Any]) -> Config:
     in_file = read_toml(pathlib.Path(file))
     validate(Config, in_file, file)
     return validate(Config, {**in_file, **flags}, "command line")
+
+
+def settings_config(settings: dict[str, Any]) -> Config:
+    """Return the configuration with the keys in `settings`.
+
+    Raises:
+        InputError: an unknown key, or a value of the wrong type or range.
+    """
+    return validate(Config, settings, "settings")

@@ -1,1 +1,8 @@
-"""What it is trained with: CIFAR-10, MNIST, and a procedurally drawn set that needs no download."""
+"""Data sets for training, held in memory: published ones are fetched and loaded, `shapes` is drawn.
+
+Exports are listed in `__init__.pyi`; each name is imported at its first use.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

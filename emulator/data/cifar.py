@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.errors import InputError
+from ..common import InputError
 from .dataset import Dataset
 from .files import file_size, read_file
 from .pickled import unpickle
@@ -23,19 +23,19 @@ Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]  # pixels (n, 3072) and labe
 
 
 def is_binary(folder: Path) -> bool:
-    """Whether any file of the binary layout is in `folder`."""
+    """Return whether any file of the binary layout is in `folder`."""
     return any((folder / f"{name}.bin").exists() for name in (*TRAIN, TEST))
 
 
 def is_pickled(folder: Path) -> bool:
-    """Whether any file of the pickled layout is in `folder`."""
+    """Return whether any file of the pickled layout is in `folder`."""
     return any((folder / name).exists() for name in (*TRAIN, TEST))
 
 
 def load_binary(folder: Path) -> Dataset:
-    """CIFAR-10 from the `.bin` files in `folder`, of any whole number of records each.
+    """Load CIFAR-10 from the `.bin` files in `folder`, of any whole number of records each.
 
-    Raises InputError when a file is missing, cut off, or holds a label that is none.
+    Raises InputError when a file is missing, cut off, or holds an invalid label.
     """
     names = folder / "batches.meta.txt"
     classes = _classes(names, read_file(names).decode("latin1").split()) if names.exists() else CLASSES
@@ -43,7 +43,7 @@ def load_binary(folder: Path) -> Dataset:
 
 
 def load_pickled(folder: Path) -> Dataset:
-    """CIFAR-10 from the pickles in `folder`, read without trusting them.
+    """Load CIFAR-10 from the pickles in `folder`, without trusting them.
 
     Raises InputError when a file is missing, damaged, or asks for more than arrays of bytes.
     """
@@ -53,7 +53,7 @@ def load_pickled(folder: Path) -> Dataset:
 
 
 def describe_binary(folder: Path) -> tuple[int, int, tuple[int, int, int], int]:
-    """(n_train, n_test, (c, h, w), n_classes) from the sizes of the files. Raises InputError."""
+    """Return (n_train, n_test, (c, h, w), n_classes) from the sizes of the files. Raises InputError."""
     *train, test = (_records(path, file_size(path)) for path in (folder / f"{name}.bin" for name in (*TRAIN, TEST)))
     return sum(train), test, SHAPE, len(CLASSES)
 
@@ -79,7 +79,7 @@ def _read_binary(path: Path) -> Batch:
 
 
 def _records(path: Path, size: int) -> int:
-    """Number of records in a file of `size` bytes."""
+    """Return the number of records in a file of `size` bytes. Raises InputError."""
     records, rest = divmod(size, _RECORD)
     if rest or not records:
         raise InputError(
@@ -108,7 +108,7 @@ def _labels(path: Path, labels: list[int]) -> NDArray[np.int64]:
 
 
 def _classes(path: Path, names: object) -> tuple[str, ...]:
-    """`names`, if they are ten names."""
+    """Return `names` as a tuple of str; raise InputError unless there are ten."""
     if not isinstance(names, list) or len(names) != len(CLASSES):
         raise InputError(f"{path}: the names of {len(CLASSES)} classes expected")
     decoded = [name.decode("latin1") if isinstance(name, bytes) else name for name in names]

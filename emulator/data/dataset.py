@@ -1,4 +1,4 @@
-"""A data set in memory, and the normalisation its training images ask for."""
+"""A data set in memory, and the normalisation of its images."""
 
 import dataclasses
 import math
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.errors import InputError
+from ..common import InputError
 
-_BLOCK = 4096  # images summed at once, so that the squares of a large set never stand in memory together
+_BLOCK = 4096  # images summed at once, so that the squares of a large set are never in memory together
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Dataset:
         return len(self.classes)
 
     def first(self, samples: int) -> "Dataset":
-        """The same set with only its first `samples` training images (a view; the test images stay).
+        """Return the set with only its first `samples` training images (a view), and all test images.
 
         Raises InputError when `samples` is not in [1, n_train].
         """
@@ -64,11 +64,11 @@ class Dataset:
         )
 
     def test_first(self, samples: int) -> "Dataset":
-        """The same set with only its first `samples` test images, or all if it has fewer (a view)."""
+        """Return the set with only its first `samples` test images, or all if it has fewer (a view)."""
         return dataclasses.replace(self, test_images=self.test_images[:samples], test_labels=self.test_labels[:samples])
 
     def normalisation(self) -> "Normalisation":
-        """The normalisation of the training images."""
+        """Return the normalisation of the training images."""
         return Normalisation.of(self.train_images)
 
 
@@ -81,10 +81,10 @@ class Normalisation:
 
     @classmethod
     def of(cls, images: NDArray[np.uint8]) -> "Normalisation":
-        """Mean and standard deviation of each channel of `images` (N, c, h, w).
+        """Return the mean and standard deviation of each channel of `images` (N, c, h, w).
 
-        The sums are integers, so the result depends on no order of accumulation: it is the same on every machine.
-        A channel of one value only gets the standard deviation 1.
+        The sums are integers, so the result does not depend on the order of summation: it is the same on every
+        machine. A channel whose pixels are all equal gets the standard deviation 1.
         """
         channels = images.shape[1]
         sums, squares = [0] * channels, [0] * channels
@@ -99,14 +99,14 @@ class Normalisation:
         return cls(np.array(mean, np.float32), np.array(std, np.float32))
 
     def apply(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """`(images - mean) / std` as float32 of the same shape (N, c, h, w)."""
+        """Return `(images - mean) / std` as float32 of the same shape (N, c, h, w)."""
         out = images.astype(np.float32)
         out -= self.mean[:, None, None]
         out /= self.std[:, None, None]
         return out
 
     def apply_channels_last(self, images: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
-        """The same bits as from `apply`, into `out` (N, h, w, c)."""
+        """Write the same bits as from `apply` into `out` (N, h, w, c)."""
         for c in range(images.shape[1]):
             channel = out[..., c]
             np.subtract(images[:, c], self.mean[c], out=channel)

@@ -1,18 +1,18 @@
-"""Fetching the published data sets: resumed where a transfer broke off, and checked before they are used."""
+"""Fetching the published data sets: interrupted transfers are resumed, and files are checked before they are used."""
 
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..common.errors import InputError
+from ..common import InputError
 from .sources import COLLECTIONS, Collection, Source
 from .unpack import unpack
 
 if TYPE_CHECKING:
     import requests
 
-Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
+Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, total bytes if known
 
 _CHUNK = 1 << 16
 _TIMEOUT = (10, 30)  # seconds to connect, and between two pieces of data
@@ -22,11 +22,11 @@ class _TransferError(Exception):
     """A mirror did not deliver; the message says why."""
 
 
-def fetch(name: str, to: Path, *, mirrors: Sequence[str] | None = None, progress: Progress | None = None) -> Path:
+def fetch_data(name: str, to: Path, *, mirrors: Sequence[str] | None = None, progress: Progress | None = None) -> Path:
     """Fetch the data set `name` (cifar10 or mnist) into a folder below `to`, and return that folder.
 
     `mirrors` are base addresses tried in turn instead of the official ones. Files already complete are not fetched
-    again. Raises InputError, saying what to do, when `name` is unknown, no mirror delivers, or a file is not right.
+    again. Raises InputError, saying what to do, when `name` is unknown, no mirror delivers, or a file is wrong.
     """
     for collection in COLLECTIONS:
         if collection.name == name:
@@ -37,7 +37,7 @@ def fetch(name: str, to: Path, *, mirrors: Sequence[str] | None = None, progress
 def fetch_collection(
     collection: Collection, to: Path, *, mirrors: Sequence[str] | None = None, progress: Progress | None = None
 ) -> Path:
-    """`fetch` for a collection given as data."""
+    """Fetch `collection` as `fetch_data` does one by name."""
     folder = to / collection.folder
     place = to if collection.members else folder
     if collection.members and folder.exists():
@@ -57,7 +57,7 @@ def fetch_collection(
 
 
 def _fetch_file(source: Source, place: Path, mirrors: Sequence[str], progress: Progress | None) -> None:
-    """Have `source` complete in `place`, from the first mirror that delivers it."""
+    """Fetch `source` into `place` from the first mirror that delivers it, unless it is there already."""
     final, part = place / source.name, place / f"{source.name}.part"
     if final.exists():
         if _md5(final) == source.md5:
@@ -83,16 +83,16 @@ def _fetch_file(source: Source, place: Path, mirrors: Sequence[str], progress: P
 
 
 def _download(url: str, part: Path, progress: Progress | None) -> None:
-    """Bring `part` to the full length of `url`, from where it ends if the server can."""
+    """Complete `part` from `url`, starting at its present end if the server can."""
     import requests
 
     have = part.stat().st_size if part.exists() else 0
-    headers = {"Accept-Encoding": "identity"}  # the bytes of the file itself: its checksum is over these
+    headers = {"Accept-Encoding": "identity"}  # the bytes of the file itself, which the checksum is of
     if have:
         headers["Range"] = f"bytes={have}-"
     try:
         with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response:
-            if have and response.status_code == 416:  # nothing after what is there: complete, or its checksum tells
+            if have and response.status_code == 416:  # nothing is left; the checksum shows if it is complete
                 return
             if not response.ok:
                 raise _TransferError(f"the server answers {response.status_code} {response.reason}")
@@ -100,7 +100,7 @@ def _download(url: str, part: Path, progress: Progress | None) -> None:
                 f"bytes {have}-"
             )
             if response.status_code == 206 and not resumed:
-                raise _TransferError("the server sent another part of the file than was asked for")
+                raise _TransferError("the server sent a part of the file that was not asked for")
             _receive(response, part, have if resumed else 0, progress)
     except ValueError:
         raise _TransferError("not an address that can be fetched from") from None

@@ -1,4 +1,4 @@
-"""Reading files so that whatever is wrong with one becomes an InputError that names it."""
+"""Reading files; every failure becomes an InputError that names the file."""
 
 import gzip
 import zlib
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..common.errors import InputError
+from ..common import InputError
 
 _CHUNK = 1 << 22
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """`path` open for reading, decompressed if its name ends in .gz; failures within the block become InputError."""
+    """Open `path` for reading, decompressed if its name ends in .gz; failures within the block become InputError."""
     try:
         with cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb") as stream:
             yield stream
@@ -27,7 +27,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_at_most(stream: BinaryIO, size: int) -> bytes:
-    """Up to `size` bytes; memory is taken as bytes arrive, so a size from a damaged header does no harm."""
+    """Read up to `size` bytes; memory grows as bytes arrive, so a size from a damaged header does no harm."""
     chunks = []
     while size > 0 and (chunk := stream.read(min(size, _CHUNK))):
         chunks.append(chunk)
@@ -36,12 +36,12 @@ def read_at_most(stream: BinaryIO, size: int) -> bytes:
 
 
 def read_file(path: Path) -> bytes:
-    """All bytes of `path`."""
+    """Return all bytes of `path`."""
     with opened(path) as stream:
         return stream.read()
 
 
 def file_size(path: Path) -> int:
-    """Size of `path` in bytes."""
+    """Return the size of `path` in bytes."""
     with opened(path) as stream:
         return stream.seek(0, 2)

@@ -8,16 +8,16 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.errors import InputError
+from ..common import InputError
 from .files import opened, read_at_most
 
 _UNSIGNED_BYTE = 0x08
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """The array of `dimensions` dimensions in `path` (plain, or gzip if its name ends in .gz).
+    """Return the array of `dimensions` dimensions in `path` (plain, or gzip if its name ends in .gz).
 
-    Raises InputError when the file is missing, cut off, too long, or not an idx file of so many dimensions.
+    Raises InputError when the file is missing, cut off, too long, or not an idx file of `dimensions` dimensions.
     """
     with opened(path) as stream:
         shape = _header(path, stream, dimensions)
@@ -28,11 +28,11 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
         found = f"cut off: {start + len(body)} bytes" if len(body) < expected else "too long: more bytes"
         sizes = "x".join(map(str, shape))
         raise InputError(f"{path}: {found} found, {start + expected} expected for the {sizes} its header names")
-    return np.frombuffer(body, np.uint8).reshape(shape).copy()  # a copy, for frombuffer's result is read-only
+    return np.frombuffer(body, np.uint8).reshape(shape).copy()  # a copy, since frombuffer's result is read-only
 
 
 def idx_shape(path: Path, dimensions: int) -> tuple[int, ...]:
-    """The shape that the header of `path` names; the rest of the file is not read. Raises InputError."""
+    """Return the shape in the header of `path`, without reading the rest of the file. Raises InputError."""
     with opened(path) as stream:
         return _header(path, stream, dimensions)
 

@@ -1,6 +1,6 @@
-"""How far a linear classifier gets: `python -m emuchain.emulator.data.linear [--data shapes|DIR]`.
+"""The accuracy of a linear classifier: `python -m emuchain.emulator.data.linear [--data shapes|DIR]`.
 
-This is the mark that a convolutional network must beat to have learnt anything that needs its convolutions.
+A convolutional network must exceed it to have learnt anything that needs its convolutions.
 """
 
 import os
@@ -8,19 +8,19 @@ import sys
 
 import click
 
-from ..common.errors import InputError
+from ..common import InputError
 
 
 @click.command()
 @click.option("--data", "where", default="shapes", show_default=True, help="`shapes`, or a directory with a data set.")
 def main(where: str) -> None:
     """Train a linear classifier and print its accuracy."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read as NumPy loads: more threads only slow such small products
-    from .load import load
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy loads: more threads only slow such small products
+    from .load import load_data
     from .softmax import linear_accuracy
 
     try:
-        data = load(where)
+        data = load_data(where)
     except InputError as error:
         click.echo(f"emuchain: error: {error}", err=True)
         sys.exit(2)

@@ -1,10 +1,10 @@
-"""Finding a data set: the name `shapes`, or a directory in one of the layouts known here."""
+"""Finding a data set: the name `shapes`, or a directory in one of the known layouts."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..common.errors import InputError
+from ..common import InputError
 from . import cifar, mnist, shapes
 from .dataset import Dataset
 
@@ -13,10 +13,10 @@ Description = tuple[int, int, tuple[int, int, int], int]  # n_train, n_test, (c,
 
 class _Layout(NamedTuple):
     title: str
-    folder: str  # where it may also be, below the directory given
+    folder: str  # below the given directory, where the files may be instead
     recognise: Callable[[Path], bool]
     load: Callable[[Path], Dataset]
-    describe: Callable[[Path], Description] | None  # None when only loading tells
+    describe: Callable[[Path], Description] | None  # None if the data set must be loaded for it
 
 
 _LAYOUTS = (
@@ -30,11 +30,11 @@ _UNDERSTOOD = (
 )
 
 
-def load(where: str) -> Dataset:
-    """The data set `shapes`, or the one in the directory `where` (a directory of that name is `./shapes`).
+def load_data(where: str) -> Dataset:
+    """Return the data set `shapes`, or the one in the directory `where` (`./shapes` is a directory of that name).
 
-    Raises InputError when there is no such directory, when it holds no layout known here, and when a file in it is
-    missing, cut off or otherwise damaged.
+    Raises InputError when there is no such directory, when it holds no known layout, and when a file in it is missing,
+    cut off or otherwise damaged.
     """
     if where == "shapes":
         return shapes.draw()
@@ -42,10 +42,10 @@ def load(where: str) -> Dataset:
     return layout.load(folder)
 
 
-def describe(where: str) -> Description:
-    """(n_train, n_test, (c, h, w), n_classes) of `load(where)`, from sizes and headers alone where these tell.
+def describe_data(where: str) -> Description:
+    """Return (n_train, n_test, (c, h, w), n_classes) of `load_data(where)`, if possible from sizes and headers alone.
 
-    Raises InputError as `load` does, for what it reads.
+    Raises InputError as `load_data` does, for the files that it reads.
     """
     if where == "shapes":
         return shapes.N_TRAIN, shapes.N_TEST, shapes.SHAPE, len(shapes.CLASSES)
@@ -57,11 +57,11 @@ def describe(where: str) -> Description:
 
 
 def _find(where: str) -> tuple[Path, _Layout]:
-    """The folder, `where` itself or one below it, that holds a data set, and its layout."""
+    """Return the folder that holds a data set, `where` itself or one below it, and its layout."""
     try:
         return _look_in(Path(where))
     except OSError as error:
-        raise InputError(f"{where}: cannot be read ({error.strerror}); give a directory that can be") from None
+        raise InputError(f"{where}: cannot be read ({error.strerror}); give a readable directory") from None
 
 
 def _look_in(root: Path) -> tuple[Path, _Layout]:

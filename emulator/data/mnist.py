@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.errors import InputError
+from ..common import InputError
 from .dataset import Dataset
 from .idx import idx_shape, read_idx
 
 CLASSES = tuple("0123456789")
 _TRAIN, _TEST = "train", "t10k"
-_TEST_SHARE = 5  # one image in so many is for test, when a single file must serve for both
+_TEST_SHARE = 5  # every fifth image is for test, if one set of files must serve for both
 _NOTE = "only the t10k files of MNIST are there: every fifth of their images is for test, the others for training"
 
 
@@ -22,12 +22,12 @@ class _Files(NamedTuple):
 
 
 def is_mnist(folder: Path) -> bool:
-    """Whether any of MNIST's files is in `folder`."""
+    """Return whether any of MNIST's files is in `folder`."""
     return any(path.exists() for part in (_TRAIN, _TEST) for path in _files(folder, part))
 
 
 def load_mnist(folder: Path) -> Dataset:
-    """MNIST in `folder`: images (N, 1, 28, 28). With the t10k files alone, one image in five is for test.
+    """Load MNIST from `folder`: images (N, 1, 28, 28). With the t10k files alone, one image in five is for test.
 
     Raises InputError when a file is missing, damaged, or does not fit the others.
     """
@@ -45,7 +45,7 @@ def load_mnist(folder: Path) -> Dataset:
 
 
 def describe_mnist(folder: Path) -> tuple[int, int, tuple[int, int, int], int]:
-    """(n_train, n_test, (c, h, w), n_classes) from the headers of the image files. Raises InputError."""
+    """Return (n_train, n_test, (c, h, w), n_classes) from the headers of the image files. Raises InputError."""
     n_test, h, w = idx_shape(_files(folder, _TEST).images, 3)
     if _only_test(folder):
         n, n_test = n_test, n_test // _TEST_SHARE
@@ -64,7 +64,7 @@ def _files(folder: Path, part: str) -> _Files:
 
 
 def _spelt(folder: Path, stem: str, dimensions: int) -> Path:
-    """The spelling that is there, or else the official one."""
+    """Return the path in the spelling that exists, or else in the official one."""
     official = f"{stem}-idx{dimensions}-ubyte"
     plain = (official, f"{stem}.idx{dimensions}-ubyte")
     names = (*plain, *(f"{name}.gz" for name in plain))

@@ -1,9 +1,9 @@
 """Reading the pickled CIFAR-10 files without trusting them.
 
-A pickle is a program, and a plain `pickle.load` runs whatever it says. Two gates stand here before anything runs:
+A pickle is a program, and a plain `pickle.load` runs whatever it says. Two measures prevent that here:
 
-- the operations are walked through first, and only those that the CIFAR-10 files are made of may occur;
-- the few functions these files name are answered by stand-ins, which build arrays of bytes and nothing else.
+- the operations are scanned first, and only those that occur in the CIFAR-10 files are admitted;
+- the few functions that these files name are replaced by stand-ins, which build arrays of bytes and nothing else.
 """
 
 import io
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.errors import InputError
+from ..common import InputError
 from .files import read_file
 
 _OPERATIONS = """
@@ -30,10 +30,10 @@ _STORES = ("PUT", "BINPUT", "LONG_BINPUT")
 
 
 def unpickle(path: Path) -> dict[str, object]:
-    """The dictionary in the pickle `path`, its keys as str (bytes and str keys alike).
+    """Return the dictionary in the pickle `path`, with its keys as str (bytes and str keys alike).
 
     The only objects that can occur are None, numbers, bytes, str, tuples, lists, dictionaries and arrays of uint8.
-    Raises InputError when the file is damaged, no dictionary, or asks for anything else; then nothing of it was run.
+    Raises InputError when the file is damaged, is not a dictionary, or asks for anything else, which is never run.
     """
     data = read_file(path)
     try:
@@ -41,7 +41,7 @@ def unpickle(path: Path) -> dict[str, object]:
         return _named(_Unpickler(io.BytesIO(data), encoding="bytes").load())
     except _RefusedError as refused:
         raise InputError(
-            f"{path}: refused: the pickle asks for {str(refused)!a}, which CIFAR-10 files have no need of"
+            f"{path}: refused: the pickle asks for {str(refused)!a}, which CIFAR-10 files do not need"
         ) from None
     except Exception as error:  # a damaged pickle can fail in any way
         reason = " ".join(str(error).split())[:100] or type(error).__name__
@@ -49,11 +49,11 @@ def unpickle(path: Path) -> dict[str, object]:
 
 
 class _RefusedError(Exception):
-    """The pickle asks for something that is not admitted; the message names it."""
+    """The pickle asks for something not admitted; the message names it."""
 
 
 def _named(content: object) -> dict[str, object]:
-    """`content` with str keys and finished arrays."""
+    """Return `content` with str keys and finished arrays."""
     if not isinstance(content, dict) or not all(isinstance(key, str | bytes) for key in content):
         raise TypeError("no dictionary with names as keys")
     names = [key.decode("latin1") if isinstance(key, bytes) else key for key in content]
@@ -64,7 +64,7 @@ def _named(content: object) -> dict[str, object]:
 def _check_operations(data: bytes) -> None:
     """Refuse operations that are not admitted, sizes past the end of the file, and memo places that skip ahead.
 
-    Memo places must be looked at because the unpickler makes its memo as long as the largest place named.
+    Memo places must be checked because the unpickler makes its memo as long as the largest place named.
     """
     for count, (operation, argument, _) in enumerate(pickletools.genops(data)):
         if operation.name not in _OPERATIONS:
@@ -74,7 +74,7 @@ def _check_operations(data: bytes) -> None:
 
 
 class _StandIn:
-    """Has no attributes to set, so that a pickle's BUILD cannot change it for the next file."""
+    """An object without attributes to set, so that a pickle's BUILD cannot change it for the next file."""
 
     __slots__ = ()
 
@@ -83,16 +83,16 @@ class _StandIn:
 
 
 class _Encode(_StandIn):
-    """`_codecs.encode`, as Python 3 writes bytes at protocol 2."""
+    """`_codecs.encode`, with which Python 3 writes bytes at protocol 2."""
 
     def __call__(self, text: object, encoding: object = "utf-8") -> bytes:
         if isinstance(text, str) and encoding in ("latin1", b"latin1"):
             return text.encode("latin1")
-        raise _RefusedError("_codecs.encode of something else than latin1 text")
+        raise _RefusedError("_codecs.encode of something other than latin1 text")
 
 
 class _DtypeState:
-    """What `numpy.dtype("u1")` gives; its state says only what is known of single bytes."""
+    """The result of `numpy.dtype("u1")`; its state may not define fields."""
 
     __slots__ = ()
 
@@ -111,17 +111,17 @@ class _Dtype(_StandIn):
 
 
 class _ArrayState:
-    """What `_reconstruct` gives: an array of uint8, once its state is set."""
+    """The result of `_reconstruct`: an array of uint8, once its state is set."""
 
     __slots__ = ("array",)
     array: NDArray[np.uint8]
 
     def __setstate__(self, state: object) -> None:
         if not isinstance(state, tuple):
-            raise _RefusedError("an array of no known state")
+            raise _RefusedError("an array of an unknown state")
         _, shape, dtype, fortran, data = state
         if not isinstance(dtype, _DtypeState) or not isinstance(data, bytes):
-            raise _RefusedError("an array of something else than bytes")
+            raise _RefusedError("an array of something other than bytes")
         self.array = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(shape, order="F" if fortran else "C"))
 
 

@@ -6,13 +6,13 @@ from numpy.typing import NDArray
 from .dataset import Dataset
 
 _GAP = 2  # pixels between two images
-_SCALE = 2  # pixels of the picture for one of an image, each way
+_SCALE = 2  # pixels of the picture per pixel of an image, each way
 
 
-def preview(data: Dataset, columns: int) -> NDArray[np.uint8]:
-    """The first `columns` training images of each class, one class a row, as a picture (h, w, 3).
+def preview_picture(data: Dataset, columns: int) -> NDArray[np.uint8]:
+    """Return a picture (h, w, 3) of the first `columns` training images of each class, one class per row.
 
-    Images of three channels are taken for red, green and blue, of any others the first channel is shown in grey.
+    Three channels are shown as red, green and blue; of any other number, the first channel is shown in grey.
     """
     _, h, w = data.shape
     picture = np.full((data.n_classes * (h + _GAP) - _GAP, columns * (w + _GAP) - _GAP, 3), 255, np.uint8)

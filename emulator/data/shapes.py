@@ -1,8 +1,9 @@
 """`shapes`: a procedurally drawn set of 32x32 colour images in ten classes, which needs no download.
 
-One shape an image, at a random place and size, in a random colour on a random background with a gradient and noise.
-Whether the shape is lighter or darker than its background is random in each channel. So the mean image of every class
-is the same grey, and a linear classifier on pixels learns next to nothing; a small convolutional network does well.
+Each image has one shape, at a random place and size, in a random colour on a random background with a gradient and
+noise. Whether the shape is lighter or darker than its background is random in each channel. So the mean image of every
+class is the same grey, and a linear classifier on pixels learns next to nothing; a small convolutional network does
+well.
 
 Everything is integer arithmetic on a counter-based hash (splitmix64): image i is a function of its number alone, the
 same under every NumPy version and on every machine, and a smaller set is the beginning of a larger one.
@@ -27,10 +28,10 @@ _BLOCK = 100  # images drawn at once: large enough for NumPy, small enough for t
 _HALF_SIZE = 14, 26  # of the shape, in half pixels
 _BACKGROUND = 64, 192
 _CONTRAST = 32, 104  # of the shape against its background; the sign is random
-_SLOPE = 20  # most the background departs from its mean towards an edge
-_NOISE = 24  # most a pixel departs from its colour
-_TEST_START = 1 << 32  # test images are numbered from here, so they never meet the training images
-_NOISE_START = 1 << 16  # numbers of an image's hash from here on are its noise, one a pixel
+_SLOPE = 20  # greatest departure of the background from its mean, towards an edge
+_NOISE = 24  # greatest departure of a pixel from its colour
+_TEST_START = 1 << 32  # test images are numbered from here, so none is a training image
+_NOISE_START = 1 << 16  # numbers of an image's hash from here on are its noise, one per pixel
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -57,14 +58,14 @@ CLASSES = tuple(name for name, _ in _DRAW)
 
 
 def draw(train: int = N_TRAIN, test: int = N_TEST) -> Dataset:
-    """The set with `train` training and `test` test images (3, 32, 32); every ten of them hold each class once."""
+    """Draw `train` training and `test` test images (3, 32, 32); every ten of them hold each class once."""
     train_images, train_labels = _images(0, train)
     test_images, test_labels = _images(_TEST_START, test)
     return Dataset("shapes", train_images, train_labels, test_images, test_labels, CLASSES)
 
 
 def splitmix64(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """64 random bits for each counter (Steele, Lea and Flood, 2014); products wrap, as the method wants."""
+    """Return 64 random bits for each counter (Steele, Lea and Flood, 2014); products wrap, as the method requires."""
     z = (counters + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -72,7 +73,7 @@ def splitmix64(counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _images(start: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images number `start` up to `start + count`, and their labels."""
+    """Return `count` images, numbered from `start`, and their labels."""
     labels = _labels(start, count)
     images, memory = np.empty((count, *SHAPE), np.uint8), threading.local()
 
@@ -89,27 +90,27 @@ def _images(start: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64
 
 
 def _labels(start: int, count: int) -> NDArray[np.int64]:
-    """A random order of the ten classes for every ten images."""
+    """Return the labels: a random order of the ten classes for every ten images."""
     tens = -(-count // 10)
     numbers = np.arange(start, start + 10 * tens, dtype=np.uint64)
     return np.argsort(splitmix64(~numbers).reshape(tens, 10), axis=1).reshape(-1)[:count].astype(np.int64)
 
 
 def _uniform(keys: NDArray[np.uint64], number: int, low: int, high: int) -> Ints:
-    """Draw `number` of every key: an integer in [low, high], of shape (n, 1, 1)."""
+    """Return random number `number` of every key: an integer in [low, high], of shape (n, 1, 1)."""
     bits = splitmix64(keys + np.uint64(number)) >> np.uint64(32)
     return ((bits * np.uint64(high - low + 1)) >> np.uint64(32)).astype(np.int64)[:, None, None] + low
 
 
 class _Noise:
-    """The noise of a block's pixels, in the same memory for each block: to ask for new memory takes longer."""
+    """The noise of a block's pixels, in the same memory for each block, since allocating takes longer."""
 
     def __init__(self) -> None:
         self._bits = np.empty((_BLOCK, _SIDE * _SIDE), np.uint64)
         self._spare = np.empty_like(self._bits)
 
     def draw(self, keys: NDArray[np.uint64]) -> None:
-        """64 random bits for each pixel of the images of these keys, as from `splitmix64`."""
+        """Draw 64 random bits for each pixel of the images of these keys, as from `splitmix64`."""
         pixels = np.arange(_NOISE_START, _NOISE_START + _SIDE * _SIDE, dtype=np.uint64)
         bits, spare = self._bits[: len(keys)], self._spare[: len(keys)]
         np.add(keys[:, None], pixels + np.uint64(1), out=bits)
@@ -120,17 +121,17 @@ class _Noise:
             bits *= np.uint64(factor)
 
     def grain(self, channel: int, count: int) -> NDArray[np.int16]:
-        """What a channel's pixels depart from their colour, (count, 32, 32): the remainder of the channel's bits."""
+        """Return the departures of a channel's pixels from their colour, (count, 32, 32): remainders of its bits."""
         bits, spare = self._bits[:count], self._spare[:count]
         np.right_shift(bits, np.uint64(16 * channel), out=spare)
-        quotients = spare // np.uint64(2 * _NOISE + 1)  # there is vector code for this, and none for the remainder
+        quotients = spare // np.uint64(2 * _NOISE + 1)  # NumPy has vector code for this, but not for the remainder
         quotients *= np.uint64(2 * _NOISE + 1)
         spare -= quotients
         return spare.astype(np.int16).reshape(count, _SIDE, _SIDE) - np.int16(_NOISE)
 
 
 def _draw_block(keys: NDArray[np.uint64], labels: NDArray[np.int64], noise: _Noise, images: NDArray[np.uint8]) -> None:
-    """Draw the images of the given keys and labels, (n, 3, 32, 32)."""
+    """Draw the images of the given keys and labels into `images` (n, 3, 32, 32)."""
     r = _uniform(keys, 0, *_HALF_SIZE)
     grid = np.arange(1, 2 * _SIDE, 2, dtype=np.int32)  # pixel centres, in half pixels
     x = grid[None, None, :] - (r + _uniform(keys, 1, 0, 1 << 16) * (2 * _SIDE - 2 * r) // (1 << 16)).astype(np.int32)

@@ -13,7 +13,7 @@ _DECAY = 1e-3
 
 
 def linear_accuracy(data: Dataset, steps: int = _STEPS) -> tuple[float, float]:
-    """Training and test accuracy, in [0, 1], of softmax regression after `steps` batches of 100 images."""
+    """Return training and test accuracy, in [0, 1], of softmax regression after `steps` mini-batches of 100 images."""
     normalisation = data.normalisation()
     inputs = int(np.prod(data.shape))
     weights = np.zeros((inputs + 1, data.n_classes), np.float32)

@@ -1,4 +1,4 @@
-"""Where the published data sets are, and how their files are known to be right."""
+"""The published data sets: their addresses, and the checksums of their files."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Collection:
-    """A data set: its files, the mirrors to try in turn, and the folder it ends up in.
+    """A data set: its files, the mirrors to try in turn, and the folder to put it in.
 
-    With `members`, the one file is a tar archive, and these are the files of `folder` that it must hold.
+    With `members`, the only file is a tar archive, and these are the files of `folder` that it must hold.
     """
 
     name: str

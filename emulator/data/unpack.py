@@ -1,4 +1,4 @@
-"""Unpacking an archive of known content, and of nothing else."""
+"""Unpacking an archive of known content; anything else is refused."""
 
 import gzip
 import shutil
@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path
 
-from ..common.errors import InputError
+from ..common import InputError
 
 _OPTIONAL = ("readme.html",)
 
@@ -14,8 +14,9 @@ _OPTIONAL = ("readme.html",)
 def unpack(archive: Path, folder: Path, members: Collection[str]) -> None:
     """Unpack the tar archive `archive`, which must hold `members` as plain files in one folder, as `folder`.
 
-    No path, mode or link of the archive is followed: the files are written under the names asked for. `folder` appears
-    once it is complete. Raises InputError when the archive is damaged, lacks a member or holds anything else.
+    No path, mode or link of the archive is followed: the files are written under the names in `members`. `folder`
+    appears only once it is complete. Raises InputError when the archive is damaged, lacks a member or holds anything
+    else.
     """
     import tarfile
 

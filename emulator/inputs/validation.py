@@ -1,14 +1,16 @@
-"""TOML files and flags become validated, frozen models here, once; a complaint is one line with file, key and value."""
+"""Validation of TOML files and flags into frozen models; an error is one line with file, key and value."""
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import sys
+import typing
 from typing import Any, TypeVar
 
 import pydantic
 
-from ..common.errors import InputError
+from ..common import InputError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,8 +24,37 @@ class Model(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+def model_of(described: type, **keys: Any) -> type[Model]:
+    """Return a model with the fields of a dataclass, whose annotations give the ranges; `keys` are further fields."""
+    hints = typing.get_type_hints(described, include_extras=True)
+    fields: dict[str, Any] = {
+        field.name: (hints[field.name], ... if field.default is dataclasses.MISSING else field.default)
+        for field in dataclasses.fields(described)
+    }
+    first = {key: value for key, value in keys.items() if key == "type"}
+    return pydantic.create_model(
+        described.__name__, __base__=Model, __doc__=described.__doc__, **{**first, **fields, **keys}
+    )
+
+
+class _Described:
+    """A marker of dataclasses whose keys are validated by the model from `model_of`."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        def make(said: Any) -> Any:
+            return source(**{field.name: getattr(said, field.name) for field in dataclasses.fields(source)})
+
+        return core_schema.no_info_after_validator_function(make, handler.generate_schema(model_of(source)))
+
+
+DESCRIBED = _Described()
+"""Annotation of a dataclass that is read from a table with its fields as keys."""
+
+
 def shown(path: pathlib.Path) -> str:
-    """A path for a message of one line."""
+    """Return a path as text for a one-line message."""
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
@@ -31,7 +62,7 @@ ModelT = TypeVar("ModelT", bound=Model)
 
 
 def read_toml(path: pathlib.Path) -> dict[str, Any]:
-    """The content of a TOML file.
+    """Return the content of a TOML file.
 
     Raises:
         InputError: the file cannot be read or is not TOML.
@@ -59,11 +90,11 @@ def validate(model: type[ModelT], values: dict[str, Any], source: str) -> ModelT
 
 
 def _first_problem(model: type[Model], error: pydantic.ValidationError) -> str:
-    """One line about the first thing that pydantic found, in the words of the file."""
+    """Return one line about the first problem that pydantic found, in the terms of the file."""
     problem = error.errors(include_url=False)[0]
     place = _place(problem["loc"])
     if problem["type"] == "extra_forbidden":
-        known = ", ".join(sorted(model.model_fields)) if len(problem["loc"]) == 1 else "those in the documentation"
+        known = ", ".join(sorted(model.model_fields)) if len(problem["loc"]) == 1 else "see docs/configuration.md"
         return f"unknown key `{place}` = {problem['input']!r}; known keys: {known}"
     if problem["type"] == "missing":
         return f"key `{place}` is missing"
@@ -74,15 +105,15 @@ def _first_problem(model: type[Model], error: pydantic.ValidationError) -> str:
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    """The TOML spelling of a pydantic location: ('layers', 3, 'conv', 'kernel') becomes layers[3].kernel."""
+    """Return the TOML spelling of a pydantic location: ('layers', 3, 'conv', 'kernel') becomes layers[3].kernel."""
     words = ""
     for before, part in zip((None, *location), location, strict=False):
         if isinstance(part, int):
             words += f"[{part}]"
         elif isinstance(before, int) and len(location) > location.index(before) + 2:
-            continue  # the tag of a discriminated union stands between an index and a key
+            continue  # the tag of a discriminated union, between an index and a key
         elif part.startswith(("function-before[", "tagged-union[", "tuple[", "constrained-")):
-            continue  # a branch of a union, no key of the file
+            continue  # a branch of a union, not a key of the file
         else:
             words += f".{part}" if words else part
     return words

@@ -1,15 +1,15 @@
 """Parameter balancing: weights that do not fit where they are used are stored on devices to the left (FPDeep, Fig. 6).
 
-Early layers have large maps and few parameters, late ones the opposite, so room is to the left. For each sample a
-loan's weights travel with the activations from where they are stored to where they are used (data path 5), and their
-gradients back (path 6). FP of one sample and EB of another use them as they pass. That they pass once a sample, not
-once a row, supposes that the user convolves them one output channel after the other, over whole maps, which its
-Act-RAM has.
+Early layers have large maps and few parameters, late ones the opposite, so there is room to the left. For each sample,
+balanced parameters travel with the activations from the device that stores them to the one that uses them (data path
+5), and their gradients back (path 6). FP of one sample and EB of another use them as they pass. That they pass once a
+sample, not once a row, assumes that the using device convolves one output channel after the other, over whole maps,
+which its Act-RAM holds.
 
-Each device, from the last to the first, keeps what it can of its own and then takes in what devices to its right could
-not, nearest first. With f(l) the bytes over link l, this makes f(d-1) = max(0, f(d) + own(d) - room(d)), and whatever
-flows otherwise, link d-1 cannot carry less: devices d and beyond have no more room than they have. So, up to the size
-of a channel, no other choice loads any link less, and the busiest link neither.
+Each device, from the last to the first, keeps what it can of its own parameters and then takes in what devices to its
+right could not keep, nearest first. With f(l) the bytes over link l, f(d-1) = max(0, f(d) + own(d) - room(d)), and link
+d-1 cannot carry less, because devices d and beyond have no more room. So, up to the size of a channel, no other choice
+loads any link less, including the busiest.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ import bisect
 import dataclasses
 from collections.abc import Sequence
 
-from ..network.layers import Layer
+from ..network import Layer
 from .slices import Cut, Slice
 from .traffic import VALUE_BYTES, DataPath, Stream
 
 COPIES = 2
-"""A parameter that is stored takes room for itself and for its gradient."""
+"""Room that a stored parameter takes, in units of its size: itself and its gradient."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Loan:
-    """Cut channels begin … end-1 of a layer: used on one device, stored on another to its left.
+class BalancedParameters:
+    """A block of balanced parameters: cut channels begin … end-1 of a layer, used and stored on different devices.
 
-    `parameter_bytes` is what travels for each sample on path 5, and on path 6 as gradients; in store they take both.
+    The storing device is to the left of the using one. `parameter_bytes` travel for each sample on path 5, and as many
+    bytes of gradients on path 6; the storing device holds both.
     """
 
     layer: Layer
@@ -45,15 +46,20 @@ class Loan:
         """The channels as a slice of the layer."""
         return Slice(self.layer, self.begin, self.end)
 
+    @property
+    def values(self) -> int:
+        """Number of parameters."""
+        return self.parameter_bytes // VALUE_BYTES
+
     def __str__(self) -> str:
         return f"{self.layer.name}[{self.begin}:{self.end}]"
 
 
 @dataclasses.dataclass(frozen=True)
 class Balancing:
-    """All loans, and for each device the bytes of its needs that no place was found for."""
+    """All blocks of balanced parameters, and for each device the bytes that do not fit anywhere."""
 
-    loans: tuple[Loan, ...]
+    blocks: tuple[BalancedParameters, ...]
     shortfall_bytes: tuple[int, ...]
 
     @property
@@ -62,38 +68,38 @@ class Balancing:
         return not any(self.shortfall_bytes)
 
     def link_bytes(self, link: int) -> int:
-        """Bytes a sample on path 5 between devices `link` and `link + 1`; path 6 carries as many the other way."""
-        return sum(loan.parameter_bytes for loan in self.loans if loan.store_device <= link < loan.user_device)
+        """Return the bytes a sample on path 5 between devices `link` and `link + 1`; path 6 carries as many back."""
+        return sum(block.parameter_bytes for block in self.blocks if block.store_device <= link < block.user_device)
 
-    def lent_channels(self, part: Slice, device: int) -> int:
-        """How many of a slice's channels are stored elsewhere."""
-        return sum(loan.end - loan.begin for _, loan in loans_of(self.loans, part, device))
+    def balanced_channels(self, part: Slice, device: int) -> int:
+        """Return the number of a slice's channels that are stored elsewhere."""
+        return sum(block.part.channels for _, block in blocks_of(self.blocks, part, device))
 
 
-def loans_of(loans: Sequence[Loan], part: Slice, device: int) -> list[tuple[int, Loan]]:
-    """The loans whose weights a slice uses, with their numbers."""
-    return [(n, loan) for n, loan in enumerate(loans) if (loan.user_device, loan.layer) == (device, part.layer)]
+def blocks_of(blocks: Sequence[BalancedParameters], part: Slice, device: int) -> list[tuple[int, BalancedParameters]]:
+    """Return the blocks whose weights a slice uses, with their numbers."""
+    return [(n, block) for n, block in enumerate(blocks) if (block.user_device, block.layer) == (device, part.layer)]
 
 
 def channel_bytes(part: Slice, value_bytes: int = VALUE_BYTES) -> int:
-    """Bytes of the weights of one of a slice's cut channels."""
+    """Return the bytes of the weights of one of a slice's cut channels."""
     kernel_rows, kernel_columns = part.layer.kernel
     others = len(part.out_channels) if part.cut is Cut.ICP else len(part.in_channels)
     return others * kernel_rows * kernel_columns * value_bytes
 
 
-def loan_streams(loans: Sequence[Loan], link: int) -> tuple[Stream, ...]:
-    """Data paths 5 and 6 between devices `link` and `link + 1`: a lane for each loan that crosses."""
-    crossing = [(n, loan) for n, loan in enumerate(loans) if loan.store_device <= link < loan.user_device]
+def balanced_streams(blocks: Sequence[BalancedParameters], link: int) -> tuple[Stream, ...]:
+    """Return data paths 5 and 6 between devices `link` and `link + 1`: a stream for each block that crosses."""
+    crossing = [(n, block) for n, block in enumerate(blocks) if block.store_device <= link < block.user_device]
     return tuple(
-        Stream(path, number, loan.parameter_bytes // VALUE_BYTES, 1, 1)
-        for number, loan in crossing
+        Stream(path, number, block.values, 1, 1)
+        for number, block in crossing
         for path in (DataPath.PARAMETERS, DataPath.PARAMETER_GRADIENTS)
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class _Waiting:
+class _Unplaced:
     """Channels of a slice that have no place yet."""
 
     part: Slice
@@ -105,28 +111,31 @@ class _Waiting:
 def balance(slices: Sequence[Sequence[Slice]], room_bytes: Sequence[int], value_bytes: int = VALUE_BYTES) -> Balancing:
     """Find a place for the weights of each device's slices.
 
-    `slices` are those whose weights are to be on chip; `room_bytes` is what each device has left for weights and
-    gradients, below zero where its other buffers do not fit.
+    Args:
+        slices: for each device the slices whose weights must be on chip.
+        room_bytes: bytes that each device has left for weights and gradients; below zero if other buffers do not fit.
+        value_bytes: bytes of a value.
     """
-    loans: list[Loan] = []
-    waiting: list[_Waiting] = []
+    blocks: list[BalancedParameters] = []
+    unplaced: list[_Unplaced] = []
     for device in reversed(range(len(slices))):
         room, rest = room_bytes[device], []
-        own = [_Waiting(part, part.begin, part.end, device) for part in slices[device]]
-        for item in own + waiting:
+        own = [_Unplaced(part, part.begin, part.end, device) for part in slices[device]]
+        for item in own + unplaced:
             size = channel_bytes(item.part, value_bytes)
             placed = item.begin + min(item.end - item.begin, max(0, room) // (COPIES * size))
             carried = (placed - item.begin) * size
             room -= COPIES * carried
             if carried and item.user_device != device:
-                loans.append(Loan(item.part.layer, item.begin, placed, item.user_device, device, carried))
+                block = BalancedParameters(item.part.layer, item.begin, placed, item.user_device, device, carried)
+                blocks.append(block)
             if placed < item.end:
                 rest.append(dataclasses.replace(item, begin=placed))
-        waiting = rest
+        unplaced = rest
     shortfall = [max(0, -room) for room in room_bytes]
-    for item in waiting:
+    for item in unplaced:
         shortfall[item.user_device] += COPIES * (item.end - item.begin) * channel_bytes(item.part, value_bytes)
-    return Balancing(tuple(loans), tuple(shortfall))
+    return Balancing(tuple(blocks), tuple(shortfall))
 
 
 def balance_evenly(
@@ -135,11 +144,11 @@ def balance_evenly(
     capacity_bytes: Sequence[int],
     value_bytes: int = VALUE_BYTES,
 ) -> Balancing:
-    """The same, so that the device that holds most holds as little as may be: equation (12) of FPDeep.
+    """Find a place for all weights so that the fullest device holds as little as possible: FPDeep's equation (12).
 
-    Finds by bisection the lowest level, in bytes, to which devices may be filled; where even full devices do not hold
-    everything, that is what `balance` gives. Each device has `capacity_bytes`, of which its other buffers leave
-    `room_bytes`.
+    The lowest level, in bytes, to which devices may be filled is found by bisection; where even full devices do not
+    hold everything, the result is that of `balance`. Each device has `capacity_bytes`, of which its other buffers
+    leave `room_bytes`.
     """
 
     def filled(level: int) -> Balancing:

@@ -1,10 +1,10 @@
 """The coarse phase: whole layers to whole boards (FPDeep, section 3.2).
 
 "The coarse-grained graph is partitioned into multiple (number of FPGAs) sub-graphs with similar sizes of workloads." A
-group is either some consecutive layers on one device, or one layer on some consecutive devices, which share it evenly
-by what each can do; so no board works on a part of a layer and on another layer. A group's share is its work over its
-capacity. Whether all shares can be within a bound is found by dynamic programming over (layers placed, devices used),
-and the least such bound by bisection.
+group is either some consecutive layers on one device, or one layer on some consecutive devices, which share it in
+proportion to their capacities; so no board works on a part of one layer and on another layer. A group's share is its
+work over its capacity. Whether all shares can be within a bound is found by dynamic programming over (layers placed,
+devices used), and the least such bound by bisection.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Consecutive layers on consecutive devices; one of the two is one."""
+    """Consecutive layers on consecutive devices: several layers on one device, or one layer on one or more devices."""
 
     layers: range
     devices: range
 
 
 def coarse(work: Sequence[float], capacity: Sequence[float]) -> tuple[Group, ...]:
-    """The groups with the least largest share; every layer and every device is in one.
+    """Return the groups whose largest share is least; every layer and every device is in one.
 
     Args:
-        work: of each layer.
-        capacity: of each device, in work for any unit of time.
+        work: work of each layer, in any unit.
+        capacity: work that each device can do in any unit of time.
     """
     chart = _Chart(work, capacity)
     low = (1 - 1e-9) * float(chart.work[-1] / chart.capacity[-1])
@@ -46,7 +46,7 @@ def coarse(work: Sequence[float], capacity: Sequence[float]) -> tuple[Group, ...
 
 
 def coarse_shares(work: Sequence[float], capacity: Sequence[float]) -> list[float]:
-    """The time that each device takes for its part in the coarse partition: work over capacity."""
+    """Return each device's time for its part in the coarse partition: work over capacity."""
     return [
         sum(work[layer] for layer in group.layers) / sum(capacity[each] for each in group.devices)
         for group in coarse(work, capacity)
@@ -55,7 +55,7 @@ def coarse_shares(work: Sequence[float], capacity: Sequence[float]) -> list[floa
 
 
 class _Chart:
-    """Work of all layers before each boundary, capacity of all devices before each boundary."""
+    """The work of all layers, and the capacity of all devices, before each boundary."""
 
     def __init__(self, work: Sequence[float], capacity: Sequence[float]) -> None:
         self.work = np.array([*itertools.accumulate(work, initial=0.0)])
@@ -63,17 +63,17 @@ class _Chart:
         self.each = np.array(capacity)
 
     def reach(self, bound: float) -> NDArray[np.bool_]:
-        """[layers placed, devices used]: whether so many layers fill so many devices, no share above the bound."""
+        """Return [layers placed, devices used]: whether these layers can fill these devices, no share above `bound`."""
         layers, devices = len(self.work), len(self.capacity)
         reached = np.zeros((layers, devices), np.bool_)
         reached[0, 0] = True
         room = bound * self.each
-        placed = np.full(devices, -math.inf)  # most work of layers placed on so many devices; the fewest then follow
+        placed = np.full(devices, -math.inf)  # most work placed on each number of devices; the least then follows
         placed[0] = 0
         for layer in range(1, layers):
-            # On one device: the fewest layers that may follow, after as many as possible.
+            # On one device: the layers after the furthest boundary that the devices before can reach.
             reached[layer, 1:] = self.work[layer] - placed[:-1] <= room
-            # Alone on several: where that begins at the earliest, it may end anywhere from when it is within the bound.
+            # Alone on several: begun at the earliest device, it may end wherever its share is within the bound.
             if reached[layer - 1].any():
                 begin = self.capacity[reached[layer - 1].argmax()]
                 reached[layer] |= bound * (self.capacity - begin) >= self.work[layer] - self.work[layer - 1]
@@ -81,7 +81,7 @@ class _Chart:
         return reached
 
     def groups(self, bound: float) -> tuple[Group, ...]:
-        """Groups within the bound, each beginning as near as may be to what is due of what it and those before hold."""
+        """Return groups within `bound`, each beginning as near as possible to where it would with equal shares."""
         reached = self.reach(bound)
         layer, device = len(self.work) - 1, len(self.capacity) - 1
         groups = []

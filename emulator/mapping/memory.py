@@ -1,4 +1,4 @@
-"""The memory subsystem: what each slice's buffers take on chip (FPDeep, section 5.2.2; equation (6) calls it f1).
+"""The memory subsystem: the on-chip memory of each slice's buffers (FPDeep, section 5.2.2; equation (6) calls it f1).
 
 - Act-RAM holds the slice's input activations from FP until PG, so those of all samples in flight.
 - LPRAM holds the slice's parameters, in SF x K x K banks of OC words (SF: its input channels). LGB holds as many
@@ -7,30 +7,29 @@
 - The error buffer takes a row of the slice's input errors from EB, PAB a row of partial outputs from FP. Rows are the
   unit in which data travels (timing.py).
 
-A buffer's plain bytes are what no layout can save. Banks round up: a bank is half a BRAM, 18 kbit, which holds 512
-words of up to 36 bits. A memory of at most 64 words is built of LUTs, as synthesis does: a LUT is a RAM of 64 x 1 or
-32 x 2 (Xilinx UG474). A fully connected layer, whose tiles take turns, has one memory for each buffer. What an SFU
-remembers until the errors come back (masks, places of maxima) is left out.
+A buffer's plain bytes are the least of any layout. Banks round up: a bank is half a BRAM, 18 kbit, which holds 512
+words of up to 36 bits. A memory of at most 64 words is built of LUTs, as synthesis does: a LUT is a RAM of 64 x 1 or 32
+x 2 (Xilinx UG474). A layer whose tiles take turns (fully connected) has one memory for each buffer. What an SFU stores
+until the errors come back (masks, positions of maxima) is left out.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from ..network.layers import BatchNorm, Layer
 from .slices import Cut, Slice
 from .traffic import VALUE_BYTES
 
 BANK_BYTES = 512 * 4
-"""A bank holds 512 words of 4 bytes, or 1,024 of 2."""
+"""Bytes of a bank: 512 words of 4 bytes, or 1,024 of 2."""
 
 LUT_RAM_BITS = 64
-"""The bits of RAM in a LUT: 64 words of one, or 32 of two."""
+"""Bits of RAM in a LUT: 64 words of one bit, or 32 of two."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Buffer:
-    """Plain bytes, banks of 18 kbit, and LUTs where memories are too shallow for a bank."""
+    """A buffer's plain bytes, banks of 18 kbit, and LUTs if its memories are too shallow for a bank."""
 
     bytes: int = 0
     banks: int = 0
@@ -41,7 +40,7 @@ class Buffer:
 
 
 def memories(count: int, words: int, value_bytes: int = VALUE_BYTES) -> Buffer:
-    """So many memories of so many words each."""
+    """Return the size of `count` memories of `words` words each."""
     total = count * words * value_bytes
     if words <= LUT_RAM_BITS:
         bits_a_lut = 1 if words > LUT_RAM_BITS // 2 else 2
@@ -62,32 +61,32 @@ class SliceMemory:
 
     @property
     def total(self) -> Buffer:
-        """All of them."""
+        """All buffers together."""
         return self.working + self.lpram + self.lgb
 
     @property
     def working(self) -> Buffer:
-        """All but parameters and their gradients."""
+        """All buffers but those of parameters and their gradients."""
         return self.act_ram + self.line_buffers + self.error_buffer + self.pab
 
 
 def slice_memory(
     part: Slice, in_flight: int, kept_channels: int | None = None, value_bytes: int = VALUE_BYTES
 ) -> SliceMemory:
-    """The buffers of a slice with so many samples in flight, of whose cut channels `kept_channels` stay in LPRAM.
+    """Return the buffers of a slice with `in_flight` samples in flight; `kept_channels` of its channels are in LPRAM.
 
-    Bias, and what normalisations learn, stay with the device that has the layer's complete outputs, whatever becomes
-    of the weights.
+    Bias and the parameters of normalisations stay with the device that has the layer's complete outputs, wherever the
+    weights are.
     """
     layer, ins, outs = part.layer, len(part.in_channels), len(part.out_channels)
     _, rows, columns = layer.input
     out_columns, kernel_rows = layer.output[2], layer.kernel[0]
-    if layer.is_fc:
+    if layer.operation.one_memory:
         ins, rows, columns, outs, out_columns, kernel_rows = 1, 1, ins * rows * columns, 1, outs, 1
     kept = part.end - part.begin if kept_channels is None else kept_channels
     parameters = parameter_memory(part, kept, value_bytes)
     if part.is_last:
-        parameters += memories(1, _learnt_beside_weights(layer), value_bytes)
+        parameters += memories(1, layer.parameters - layer.weights, value_bytes)
     line_buffers = memories(ins * kernel_rows, columns, value_bytes)
     error_buffer = Buffer()
     if layer.needs_errors:
@@ -104,14 +103,10 @@ def slice_memory(
 
 
 def parameter_memory(part: Slice, channels: int, value_bytes: int = VALUE_BYTES) -> Buffer:
-    """The weights of so many of a slice's cut channels, without bias, as LPRAM or BPRAM holds them."""
+    """Return the weights of `channels` of a slice's cut channels, without bias, as LPRAM or BPRAM holds them."""
     ins, outs = (channels, len(part.out_channels)) if part.cut is Cut.ICP else (len(part.in_channels), channels)
     kernel_rows, kernel_columns = part.layer.kernel
     banks = ins * kernel_rows * kernel_columns
-    return memories(1, banks * outs, value_bytes) if part.layer.is_fc else memories(banks, outs, value_bytes)
-
-
-def _learnt_beside_weights(layer: Layer) -> int:
-    """Biases, and the scale and shift of each channel that a normalisation has."""
-    norms = (step.output[0] for step in layer.sfu if isinstance(step.operation, BatchNorm))
-    return layer.bias * layer.channels + 2 * sum(norms)
+    if part.layer.operation.one_memory:
+        return memories(1, banks * outs, value_bytes)
+    return memories(banks, outs, value_bytes)

@@ -7,7 +7,7 @@ import enum
 import functools
 from collections.abc import Sequence
 
-from ..network.layers import Layer, Network
+from ..network import Layer, Network
 
 ICP_FROM_CHANNELS = 16
 """Layers with fewer input channels are cut by output channels: "OCP is only used when the number of the input channel
@@ -15,20 +15,20 @@ is too small to provide sufficient parallelism" (FPDeep, section 4.1)."""
 
 
 class Cut(enum.Enum):
-    """How a layer is cut: by input channels (ICP) or output channels (OCP); FPDeep, Fig. 7."""
+    """The cut of a layer: by input channels (ICP) or output channels (OCP); FPDeep, Fig. 7."""
 
     ICP = "ICP"
     OCP = "OCP"
 
 
 def cut_of(layer: Layer) -> Cut:
-    """ICP by default, OCP where input channels are few."""
+    """Return ICP, or OCP where input channels are few."""
     few = layer.input[0] < ICP_FROM_CHANNELS and layer.channels > layer.input[0]
     return Cut.OCP if few else Cut.ICP
 
 
 def cut_channels(layer: Layer) -> int:
-    """The number of channels along which the layer is cut."""
+    """Return the number of channels along which the layer is cut."""
     return layer.channels if cut_of(layer) is Cut.OCP else layer.input[0]
 
 
@@ -42,8 +42,13 @@ class Slice:
 
     @functools.cached_property
     def cut(self) -> Cut:
-        """How the layer is cut."""
+        """The layer's cut."""
         return cut_of(self.layer)
+
+    @property
+    def channels(self) -> int:
+        """Number of the slice's channels along which the layer is cut."""
+        return self.end - self.begin
 
     @property
     def is_first(self) -> bool:
@@ -57,7 +62,7 @@ class Slice:
 
     @functools.cached_property
     def in_channels(self) -> range:
-        """The input channels that this slice convolves."""
+        """The input channels that this slice works on."""
         return range(self.begin, self.end) if self.cut is Cut.ICP else range(self.layer.input[0])
 
     @functools.cached_property
@@ -68,25 +73,25 @@ class Slice:
     @property
     def macs(self) -> int:
         """Multiply-accumulates of one sample's forward propagation in this slice."""
-        return self.layer.macs // cut_channels(self.layer) * (self.end - self.begin)
+        return self.layer.macs // cut_channels(self.layer) * self.channels
 
     def __str__(self) -> str:
         return f"{self.layer.name}[{self.begin}:{self.end}] {self.cut.value}"
 
 
 def imbalance(shares: Sequence[float]) -> float:
-    """V of FPDeep's equation (5): the sum of (share - least share) / least share; shares are work over capacity."""
+    """Return V of FPDeep's equation (5): the sum of (share - least) / least; shares are work over capacity."""
     least = min(shares)
     return sum((share - least) / least for share in shares)
 
 
 @dataclasses.dataclass(frozen=True)
 class Balance:
-    """How even a partition is: the slowest engine's time for a sample, proven the least of all cuts at channels.
+    """The evenness of a partition: the slowest engine's time for a sample, proven the least of all cuts at channels.
 
-    `perfect_ps` is what no cut of any kind can beat: all work spread evenly over all multipliers. `coarse` and `fine`
-    are V of FPDeep's equation (5) after the two phases, over the devices that hold convolutions (over all, where fully
-    connected layers have no devices of their own).
+    `perfect_ps` is the time that no cut of any kind can beat: all work spread evenly over all multipliers. `coarse` and
+    `fine` are V of FPDeep's equation (5) after the two phases, over the devices that hold convolutions (over all
+    devices, if no layers are off chip).
     """
 
     slowest_ps: int
@@ -96,18 +101,23 @@ class Balance:
 
     @property
     def gap(self) -> float:
-        """By how much the slowest engine is slower than perfect balance; 0.01 is 1 %."""
+        """Excess of the slowest engine's time over that of perfect balance; 0.01 is 1 %."""
         return self.slowest_ps / self.perfect_ps - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Mapping:
-    """For each device of the chain its slices, in the order of the layers.
+    """The slices of each device of the chain, in the order of the layers.
 
-    `fc_devices` hold nothing but fully connected layers, whose parameters are too many for on-chip memory.
+    `off_chip_devices` hold only layers whose parameters do not fit into on-chip memory.
     """
 
     network: Network
     devices: tuple[tuple[Slice, ...], ...]
-    fc_devices: range = range(0)
+    off_chip_devices: range = range(0)
     balance: Balance | None = None
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"device {device}: " + ", ".join(map(str, slices)) for device, slices in enumerate(self.devices)
+        )

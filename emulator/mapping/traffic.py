@@ -1,9 +1,10 @@
-"""What travels between neighbours: the six data paths (FPDeep, section 5.1, Fig. 12).
+"""The traffic between neighbours: the six data paths (FPDeep, section 5.1, Fig. 12).
 
 Between two devices that share a layer, paths 1 and 2 run to the right and 3 and 4 to the left; where a layer ends on
-one device and the next begins on the other, its activations take path 1 and its errors path 4. What passes by a layer
-takes path 1 too, "as extra channels" (section 3.2), and its errors path 4. So a path has a lane for each tensor. Paths
-5 and 6 carry balanced parameters and their gradients, with a lane for each loan (balancing.py).
+one device and the next begins on the other, its activations take path 1 and its errors path 4. Tensors that bypass a
+layer take path 1 too, "as extra channels" (section 3.2), and their errors path 4. So a path has a stream for each
+tensor. Paths 5 and 6 carry balanced parameters and their gradients, with a stream for each block of them
+(balancing.py).
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
-from ..network.layers import Shape
+from ..network import Shape
 from .slices import Cut, Mapping
 
 VALUE_BYTES = 4
-"""Activations, errors and parameters are single-precision floats (FPDeep, Table 6)."""
+"""Bytes of an activation, an error or a parameter: all are single-precision floats (FPDeep, Table 6)."""
 
 
 class DataPath(enum.IntEnum):
@@ -31,24 +32,27 @@ class DataPath(enum.IntEnum):
 
     @property
     def is_forward(self) -> bool:
-        """Whether it runs to the right; 1, 2 and 5 serve FP, and 3, 4 and 6 the way back."""
+        """Whether it runs to the right; 1, 2 and 5 serve FP, and 3, 4 and 6 the backward pass."""
         return self in (DataPath.ACTIVATIONS, DataPath.PARTIAL_ACTIVATIONS, DataPath.PARAMETERS)
 
 
-class Lane(NamedTuple):
-    """A data path's part for one tensor, by its number, or for one loan of parameters, by its own.
+class StreamKey(NamedTuple):
+    """A stream: a data path and the number of a tensor, or of a block of balanced parameters.
 
-    Of balanced parameters, `values` travel once for each update, on a lane that takes no virtual time.
+    With `values`, it carries the values of balanced parameters, once for each update and in no virtual time.
     """
 
     path: DataPath
     number: int
     values: bool = False
 
+    def __str__(self) -> str:
+        return f"path {self.path.value} #{self.number}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """One lane on one link: for each sample a map of (channels, rows, columns), sent row by row."""
+    """One stream on one link: for each sample a map of (channels, rows, columns), sent row by row."""
 
     path: DataPath
     number: int
@@ -57,9 +61,9 @@ class Stream:
     columns: int
 
     @property
-    def lane(self) -> Lane:
-        """Its data path, and its number there."""
-        return Lane(self.path, self.number)
+    def key(self) -> StreamKey:
+        """The stream's data path and number."""
+        return StreamKey(self.path, self.number)
 
     @property
     def row_bytes(self) -> int:
@@ -73,7 +77,7 @@ class Stream:
 
 
 def streams(mapping: Mapping, link: int) -> tuple[Stream, ...]:
-    """The data paths in use on the link between devices `link` and `link + 1`, both directions."""
+    """Return the streams on the link between devices `link` and `link + 1`, both directions, without paths 5 and 6."""
     left, right = mapping.devices[link][-1], mapping.devices[link + 1][0]
     layer = right.layer
     carried = {tensor.number: tensor.shape for tensor in layer.takes}

@@ -1,1 +1,30 @@
-"""What is trained: layers and tensors, their description as TOML or ONNX, and the zoo."""
+"""Networks: layers and tensors, their description as TOML or ONNX, and the zoo."""
+
+from .layer import Layer, Network, SfuStep, Tensor
+from .load import load_network, zoo
+from .operation import EngineView, LayerOperation, Operation, SfuOperation
+from .operator_graph import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC, OperatorGraph, Phase, operator_graph
+from .registry import operation_types
+from .rows import RowMap
+from .shape import Shape
+
+__all__ = [
+    "OPERATIONS_PER_MAC",
+    "TRAINING_OPERATIONS_PER_MAC",
+    "EngineView",
+    "Layer",
+    "LayerOperation",
+    "Network",
+    "Operation",
+    "OperatorGraph",
+    "Phase",
+    "RowMap",
+    "SfuOperation",
+    "SfuStep",
+    "Shape",
+    "Tensor",
+    "load_network",
+    "operation_types",
+    "operator_graph",
+    "zoo",
+]

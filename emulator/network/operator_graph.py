@@ -1,8 +1,8 @@
-"""The operator graph: what training computes, how much, and what goes from where to where (FPDeep, sections 3.1, 3.2).
+"""The operator graph: training's operators, their operations, and the tensors between them (FPDeep, sections 3.1, 3.2).
 
 "Each node o_i is an operator, and each edge (o_i, o_j) is a tensor that is an output of o_i and an input of o_j. Each
-node has a weight Op(o_m)." Here each layer has three operators, FP, EB and PG. Seen coarsely a layer is one node, and
-the graph runs one way; the mapping cuts it there, and then along channels.
+node has a weight Op(o_m)." Here each layer has three operators, FP, EB and PG. In the coarse graph a layer is one node,
+and all edges run one way; the mapping cuts it between layers, then along channels.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from .layers import Network, Shape
+from .layer import Network
+from .shape import Shape
 
 OPERATIONS_PER_MAC = 2
 """A multiply and an add."""
 
 
 class Phase(enum.Enum):
-    """What training does in a layer: forward propagation, error back-propagation, parameter gradients."""
+    """A phase of training in a layer: forward propagation, error back-propagation, parameter gradients."""
 
     FP = "FP"
     EB = "EB"
@@ -25,7 +26,7 @@ class Phase(enum.Enum):
 
 
 TRAINING_OPERATIONS_PER_MAC = OPERATIONS_PER_MAC * len(Phase)
-"""Of forward propagation's: FPDeep counts all phases of all layers, also EB of the first, which nobody computes."""
+"""Training operations for each MAC of FP; FPDeep counts EB of the first layer too, although it is not computed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,19 +59,19 @@ class OperatorGraph:
 
     @property
     def operations(self) -> int:
-        """Of one sample's training step."""
+        """Number of operations to train on one sample."""
         return sum(operator.operations for operator in self.operators)
 
     def layer_operations(self, layer: str) -> dict[Phase, int]:
-        """The weight of a node of the coarse graph, by phase."""
+        """Return the operations of a layer, a node of the coarse graph, by phase."""
         return {operator.phase: operator.operations for operator in self.operators if operator.layer == layer}
 
 
 def operator_graph(network: Network) -> OperatorGraph:
-    """The operators of a training step.
+    """Return the operator graph of a training step.
 
-    FP takes what the layers before made; so does PG, with the output errors that EB of the layers behind makes. A layer
-    that takes images alone has no EB. The loss, whose outputs and errors meet at the end, is no operator.
+    FP takes the outputs of earlier layers; so does PG, with the output errors that EB of later layers makes. A layer
+    that takes only images has no EB. The loss, which turns outputs into errors, is not an operator.
     """
     operators = {
         (layer.index, phase): Operator(layer.name, phase, OPERATIONS_PER_MAC * layer.macs)
@@ -91,7 +92,7 @@ def operator_graph(network: Network) -> OperatorGraph:
 
 
 def _makers(network: Network) -> dict[int, set[int]]:
-    """For each tensor the layers whose outputs come into it through SFUs."""
+    """Return for each tensor the layers whose outputs reach it through SFUs."""
     makers: dict[int, set[int]] = {0: set()}
     for layer in network.layers:
         makers[layer.makes.number] = {layer.index}

@@ -1,30 +1,25 @@
-"""The layout of a network on a cluster: what every device holds and takes, what its links carry, and what limits it."""
+"""Layout of a network on a cluster: what each device stores and uses, what links carry, and what limits the rate."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
-from ..cluster.board import Board, Cluster
-from ..common.units import gbps, gops
-from ..mapping.balancing import COPIES, Balancing
-from ..mapping.engines import SliceEngines
-from ..mapping.memory import Buffer, SliceMemory, parameter_memory, slice_memory
-from ..mapping.slices import Slice
-from ..network.layers import Network
-from ..network.operator_graph import TRAINING_OPERATIONS_PER_MAC
-from ..timing.bottleneck import EngineServer, LinkServer, engine_servers, find_bottleneck, link_servers
-from ..timing.timing import Timing
+from ..cluster import Board, Cluster, Resources
+from ..common import gbps, gops
+from ..mapping import COPIES, Balancing, Buffer, Slice, SliceEngines, SliceMemory, parameter_memory, slice_memory
+from ..network import TRAINING_OPERATIONS_PER_MAC, Layer, Network
+from ..timing import EngineLoad, LinkLoad, Timing, engine_loads, find_bottleneck, link_loads
 from .placement import place
-from .resources import Resources, bram_bytes, lut_bytes, resources, transceivers_used
+from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
 
 OFF_CHIP_PASSES = 4
-"""How often a sample goes through parameters off chip: FP and EB read them; PG reads, adds to and writes gradients."""
+"""Passes of a sample over off-chip parameters: FP and EB read them; PG reads, adds to and writes gradients."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SliceLayout:
-    """A slice with its engines, the buffers that it has on its device, and the resources of both."""
+    """A slice with its engines, its buffers on the device, and the resources of both."""
 
     part: Slice
     engines: SliceEngines
@@ -35,41 +30,41 @@ class SliceLayout:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceLayout:
-    """A device: its slices, what it stores for others (BPRAM; BGB is as large), and the bytes that have no place."""
+    """A device: its slices, what it stores for others (BPRAM; BGB has the same size), and the bytes that do not fit."""
 
     device: int
     board: Board
     in_flight: int
     slices: tuple[SliceLayout, ...]
-    servers: tuple[EngineServer, ...]
+    loads: tuple[EngineLoad, ...]
     bpram: Buffer
     stored: Resources
     shortfall_bytes: int
 
     @property
     def buffers(self) -> Buffer:
-        """All that is on chip, what has no place included."""
+        """All on-chip buffers, including those that do not fit."""
         return sum((held.memory.total for held in self.slices), self.bpram + self.bpram)
 
     @property
     def resources(self) -> Resources:
-        """All that is taken."""
+        """Resources of all slices and of what is stored for others."""
         return sum((held.resources for held in self.slices), self.stored)
 
     @property
     def off_chip_bytes(self) -> int:
-        """Parameters and gradients off chip."""
+        """Bytes of off-chip parameters and gradients."""
         return sum(held.off_chip_bytes for held in self.slices)
 
-    def slowest(self) -> tuple[str, int]:
-        """The slowest engine's name, and its time for a sample in picoseconds."""
-        slowest = max(self.servers, key=lambda server: server.sample_ps)
-        return slowest.engine, slowest.sample_ps
+    @property
+    def slowest(self) -> EngineLoad:
+        """Load of the slowest engine."""
+        return max(self.loads, key=lambda load: load.sample_ps)
 
 
 @dataclasses.dataclass(frozen=True)
 class LinkLayout:
-    """Bytes a sample, balanced parameters included, in each direction between devices `link` and `link + 1`."""
+    """Bytes per sample, including balanced parameters, in each direction between devices `link` and `link + 1`."""
 
     link: int
     forward_bytes: int
@@ -78,7 +73,7 @@ class LinkLayout:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The whole; `interval_ps` is what a sample takes in the steady pipeline, and `limit` the server that sets it."""
+    """Layout of all devices and links; the steady pipeline finishes a sample every `interval_ps`, set by `limit`."""
 
     network: Network
     cluster: Cluster
@@ -95,14 +90,16 @@ class Layout:
 
     @property
     def gops_per_fpga(self) -> float:
-        """Operations of all layers, over all devices."""
-        return self._gops(self.network.macs, len(self.devices))
+        """GOPS of all layers, per device."""
+        return self._gops(self.network.layers, len(self.devices))
 
     @property
     def conv_gops_per_fpga(self) -> float:
-        """Operations of convolutions, over the devices that have any."""
-        macs = sum(layer.macs for layer in self.network.layers if not layer.is_fc)
-        return self._gops(macs, sum(any(not s.part.layer.is_fc for s in d.slices) for d in self.devices))
+        """GOPS of convolutions, per device that holds any."""
+        convolutions = [layer for layer in self.network.layers if layer.convolves]
+        return self._gops(
+            convolutions, sum(any(held.part.layer.convolves for held in device.slices) for device in self.devices)
+        )
 
     @property
     def storage_bytes(self) -> int:
@@ -111,23 +108,28 @@ class Layout:
         return max(bram_bytes(device.buffers, beta) + lut_bytes(device.buffers, beta) for device in self.devices)
 
     def utilisation(self, device: DeviceLayout) -> dict[str, float | None]:
-        """Shares of what the board has; None where that is not known."""
+        """Return the used shares of the board's resources; None where the board's limit is unknown."""
         board, taken = device.board, device.resources
         transceivers = None
         if board.transceivers and board.transceiver_gbps:
             needed = transceivers_used(self.cluster.link.bandwidth_gbps, board.transceiver_gbps)
             transceivers = needed / board.transceivers
+
+        def share(kind: str, count: int) -> float | None:
+            limit = board.limits[kind]
+            return count / limit if limit else None
+
         return {
-            "dsp_share": taken.dsp / board.dsp,
-            "lut_share": taken.lut / board.lut if board.lut else None,
-            "ff_share": taken.ff / board.ff if board.ff else None,
-            "bram_share": taken.bram_banks / board.banks if board.banks else None,
+            "dsp_share": share("dsp", taken.dsp),
+            "lut_share": share("lut", taken.lut),
+            "ff_share": share("ff", taken.ff),
+            "bram_share": share("bram_banks", taken.bram_banks),
             "transceiver_share": transceivers,
             "on_chip_bytes_share": device.buffers.bytes / board.on_chip_memory_bytes,
         }
 
     def exceeded(self) -> dict[str, list[int]]:
-        """For each resource the devices that would need more than their boards have; BRAM counts in whole banks."""
+        """Return for each exceeded resource the devices that need more than their boards have; BRAM in whole banks."""
         utilisation = [self.utilisation(device) for device in self.devices]
         over = {
             kind: [device for device, shares in enumerate(utilisation) if (shares[f"{kind}_share"] or 0) > 1]
@@ -135,48 +137,49 @@ class Layout:
         }
         return {kind: devices for kind, devices in over.items() if devices}
 
-    def _gops(self, macs: int, devices: int) -> float:
-        return gops(TRAINING_OPERATIONS_PER_MAC * macs, self.interval_ps) / max(1, devices)
-
     def gbps(self, sample_bytes: int) -> float:
-        """The bandwidth that so many bytes a sample take."""
+        """Return the bandwidth of `sample_bytes` bytes per sample, in Gbit/s."""
         return gbps(sample_bytes, self.interval_ps)
 
     def off_chip_gbytes_per_s(self, device: int) -> float:
-        """The bandwidth of off-chip memory that a device would need."""
+        """Return the off-chip memory bandwidth that a device needs, in GB/s."""
         one_copy = self.devices[device].off_chip_bytes / COPIES
         return OFF_CHIP_PASSES * one_copy * self.images_per_s / 1e9
 
+    def _gops(self, layers: Sequence[Layer], devices: int) -> float:
+        operations = TRAINING_OPERATIONS_PER_MAC * sum(layer.macs for layer in layers)
+        return gops(operations, self.interval_ps) / max(1, devices)
+
 
 def lay_out(timing: Timing, in_flight: Sequence[int]) -> Layout:
-    """Size all buffers, balance parameters, and add up what everything takes.
+    """Size all buffers, balance parameters, and add up the resources.
 
-    Where even balanced parameters do not fit, nothing moves, and rates are those of devices with memory enough.
+    Where parameters do not fit even when balanced, none move, and rates are those of devices with enough memory.
 
     Args:
-        timing: engines and links; its loans, if it has any, else what is found to be best.
-        in_flight: for each device the samples whose activations its Act-RAM holds at once.
+        timing: engines and links; its balanced parameters are kept, and if it has none, the best ones are found.
+        in_flight: number of samples whose activations each device's Act-RAM holds at once.
     """
     mapping, cluster = timing.mapping, timing.cluster
     on_chip, balancing = place(mapping, cluster, in_flight)
-    if timing.loans:
-        balancing = Balancing(timing.loans, (0,) * len(mapping.devices))
+    if timing.blocks:
+        balancing = Balancing(timing.blocks, (0,) * len(mapping.devices))
     else:
-        timing = Timing.of(mapping, cluster, balancing.loans)
-    servers: list[list[EngineServer]] = [[] for _ in mapping.devices]
-    for server in engine_servers(timing):
-        servers[server.device].append(server)
+        timing = Timing.of(mapping, cluster, balancing.blocks)
+    loads: list[list[EngineLoad]] = [[] for _ in mapping.devices]
+    for load in engine_loads(timing):
+        loads[load.device].append(load)
     devices = tuple(
-        _device(timing, device, in_flight[device], on_chip[device], balancing, tuple(servers[device]))
+        _device(timing, device, in_flight[device], on_chip[device], balancing, tuple(loads[device]))
         for device in range(len(mapping.devices))
     )
-    directions = link_servers(timing)
+    directions = link_loads(timing)
     links = tuple(
         LinkLayout(right.sender, right.sample_bytes, left.sample_bytes)
         for right, left in zip(directions[::2], directions[1::2], strict=True)
     )
     slowest = find_bottleneck(timing).slowest
-    limit = slowest.link if isinstance(slowest, LinkServer) else slowest.name
+    limit = slowest.link if isinstance(slowest, LinkLoad) else slowest.name
     return Layout(mapping.network, cluster, devices, links, balancing, timing.interval_ps, limit)
 
 
@@ -186,31 +189,29 @@ def _device(
     in_flight: int,
     on_chip: list[Slice],
     balancing: Balancing,
-    servers: tuple[EngineServer, ...],
+    loads: tuple[EngineLoad, ...],
 ) -> DeviceLayout:
     board, beta = timing.cluster.board(device), timing.cluster.beta
-    dsp_left = board.dsp_multipliers
+    engines_of = timing.engines[device]
+    built = board.engine_resources([sum(e.multipliers for e in engines.built) for engines in engines_of])
     slices = []
-    for part, engines in zip(timing.mapping.devices[device], timing.engines[device], strict=True):
-        memory = slice_memory(part, in_flight, part.end - part.begin - balancing.lent_channels(part, device))
+    for part, engines, taken in zip(timing.mapping.devices[device], engines_of, built, strict=True):
+        memory = slice_memory(part, in_flight, part.channels - balancing.balanced_channels(part, device))
         off_chip = 0
         if part not in on_chip:
             off_chip = COPIES * memory.lpram.bytes
             memory = dataclasses.replace(memory, lpram=Buffer(), lgb=Buffer())
-        multipliers = sum(engine.multipliers for engine in engines.built)
-        of_dsp = min(dsp_left, multipliers)
-        dsp_left -= of_dsp
-        taken = resources(of_dsp, multipliers - of_dsp, memory.total, beta)
-        slices.append(SliceLayout(part, engines, memory, off_chip, taken))
-    stored = (loan for loan in balancing.loans if loan.store_device == device)
-    bpram = sum((parameter_memory(loan.part, loan.end - loan.begin) for loan in stored), Buffer())
+        resources = taken + buffer_resources(memory.total, beta)
+        slices.append(SliceLayout(part, engines, memory, off_chip, resources))
+    stored = (block for block in balancing.blocks if block.store_device == device)
+    bpram = sum((parameter_memory(block.part, block.part.channels) for block in stored), Buffer())
     return DeviceLayout(
         device,
         board,
         in_flight,
         tuple(slices),
-        servers,
+        loads,
         bpram,
-        resources(0, 0, bpram + bpram, beta),
+        buffer_resources(bpram + bpram, beta),
         balancing.shortfall_bytes[device],
     )

@@ -1,4 +1,4 @@
-"""Where parameters are kept: on chip, with another device, or off chip; and how many devices hold them all."""
+"""Placement of parameters: on chip, on another device, or off chip; and the fewest devices that hold them all."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import bisect
 import itertools
 from collections.abc import Sequence
 
-from ..cluster.board import Cluster
-from ..common.errors import InputError
-from ..mapping.balancing import COPIES, Balancing, balance, balance_evenly
-from ..mapping.memory import parameter_memory, slice_memory
-from ..mapping.partition import partition
-from ..mapping.slices import Mapping, Slice
-from ..mapping.traffic import VALUE_BYTES
-from ..network.layers import Network
-from ..timing.timing import Timing
+from ..cluster import Cluster
+from ..common import InputError
+from ..mapping import (
+    COPIES,
+    VALUE_BYTES,
+    Balancing,
+    Mapping,
+    Slice,
+    balance,
+    balance_evenly,
+    parameter_memory,
+    partition,
+    slice_memory,
+)
+from ..network import Network
+from ..timing import Timing
 from .steady import find_steady
 
 MOST_DEVICES = 1024
-"""How far `smallest_cluster` looks."""
+"""Largest number of devices that `smallest_cluster` tries."""
 
 _STEADY_BATCH = 16
 
@@ -26,21 +33,21 @@ _STEADY_BATCH = 16
 def place(
     mapping: Mapping, cluster: Cluster, in_flight: Sequence[int], value_bytes: int = VALUE_BYTES
 ) -> tuple[list[list[Slice]], Balancing]:
-    """The slices of each device whose parameters are on chip, and where their channels are stored.
+    """Return the slices of each device whose parameters are on chip, and where their channels are stored.
 
-    Fully connected slices that would not fit into their board, had they it for themselves, have their parameters off
-    chip (FPDeep, sections 6.3.1 and 7); those of convolutions never are.
+    Fully connected slices that would not fit on their board even alone have their parameters off chip (FPDeep, sections
+    6.3.1 and 7); those of convolutions never are.
     """
     on_chip, rooms, capacities = [], [], []
     for device, slices in enumerate(mapping.devices):
         room = int(cluster.board(device).on_chip_memory_bytes / cluster.beta)
         capacities.append(room)
         held = [(part, slice_memory(part, in_flight[device], None, value_bytes)) for part in slices]
-        if sum(memory.total.bytes for part, memory in held if part.layer.is_fc) > room:
-            on_chip.append([part for part in slices if not part.layer.is_fc])
+        if sum(memory.total.bytes for part, memory in held if part.layer.operation.may_be_off_chip) > room:
+            on_chip.append([part for part in slices if not part.layer.operation.may_be_off_chip])
         else:
             on_chip.append(list(slices))
-        weights = [parameter_memory(part, part.end - part.begin, value_bytes).bytes for part in slices]
+        weights = [parameter_memory(part, part.channels, value_bytes).bytes for part in slices]
         for (part, memory), size in zip(held, weights, strict=True):
             bias = memory.lpram.bytes - size if part in on_chip[-1] else 0
             room -= memory.working.bytes + COPIES * bias
@@ -51,10 +58,10 @@ def place(
 
 
 def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int = MOST_DEVICES) -> int | None:
-    """The fewest devices, more than `above` and up to `most`, on which everything has a place, or None.
+    """Return the fewest devices, more than `above` and at most `most`, that hold everything, or None.
 
-    Looks at counts an eighth apart until one fits, then halves the gap below it. A larger cluster may fit worse than a
-    smaller one where cuts fall badly, so a smaller one that fits may hide in a gap.
+    Tries counts an eighth apart until one fits, then bisects the gap below it. With unlucky cuts a larger cluster may
+    fit worse than a smaller one, so the search may miss a smaller count that fits.
     """
 
     def fits(devices: int) -> bool:
@@ -63,7 +70,7 @@ def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int =
         except InputError:
             return False
         with_one = place(timing.mapping, cluster, [1] * devices)[1]
-        # To find out how many samples are in flight takes long, and is of no use where not even one fits.
+        # Finding the samples in flight takes long, and is useless where not even one fits.
         if not with_one.fits:
             return False
         return place(timing.mapping, cluster, find_steady(timing, _STEADY_BATCH).in_flight)[1].fits

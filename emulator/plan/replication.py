@@ -1,54 +1,51 @@
-"""How a configuration's devices are shared out among replicas."""
+"""Division of a configuration's devices among replicas."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from ...comm.exchange.groups import DataParallel
-from ...kernels.codec.codec import NoCodec, parse_codec
-from ..common.errors import InputError
+from ...comm.exchange import DataParallel
+from ..common import InputError
 
 if TYPE_CHECKING:
-    from ..config.config import Config
+    from ..config import Config
 
 
-def share_out(config: Config, ranks: int) -> tuple[DataParallel, int]:
-    """The replicas, and the devices of each one's chain.
+def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
+    """Return the replicas, and the number of devices in each replica's chain.
 
-    Under a data-parallel schedule each device is a replica. Else `replicas` chains of `devices` stand side by side, by
-    default on one rank each.
+    Under a data-parallel schedule each device is a replica. Otherwise there are `replicas` parallel chains of `devices`
+    devices, by default one device on each rank.
 
     Raises:
-        InputError: the keys contradict one another, or a mini-batch cannot be shared out.
+        InputError: the keys contradict one another, or a mini-batch cannot be divided.
     """
-    kinds: dict[str, Literal["ring", "aggregator"]] = {
-        "data-parallel-ring": "ring",
-        "data-parallel-aggregator": "aggregator",
-    }
-    kind = kinds.get(config.schedule, config.exchange)
-    codec, ratio = parse_codec(config.compress), config.compress_ratio
-    if ratio is not None and isinstance(codec, NoCodec):
-        raise InputError(f"`compress_ratio` = {ratio:g}: there is no codec; add `compress`, such as inceptionn:-10")
-    if config.schedule not in kinds:
+    schedule, codec, ratio = config.schedule, config.compress, config.compress_ratio
+    exchange = schedule.replicates or config.exchange
+    if ratio is not None and not codec.compresses:
+        raise InputError(
+            f"`compress_ratio` = {ratio:g}: has no effect without a codec; add `compress`, such as inceptionn:-10"
+        )
+    if schedule.replicates is None:
         replicas, devices = config.replicas, config.devices or max(1, ranks // config.replicas)
     else:
         replicas, devices = config.devices or ranks, 1
         if config.replicas not in (1, replicas):
             raise InputError(
-                f"`replicas` = {config.replicas}: with schedule {config.schedule} every one of {replicas} devices is a"
+                f"`replicas` = {config.replicas}: with schedule {schedule.name} every one of {replicas} devices is a"
                 " replica; for chains side by side use schedule sync or fpdeep"
             )
-        if "exchange" in config.model_fields_set and config.exchange != kind:
-            raise InputError(f"`exchange` = {config.exchange!r}: schedule {config.schedule} says {kind!r}")
+        if "exchange" in config.model_fields_set and config.exchange != exchange:
+            raise InputError(f"`exchange` = {config.exchange!r}: schedule {schedule.name} says {exchange!r}")
     _check(config, replicas)
-    return DataParallel(replicas, config.groups, kind, codec, ratio), devices
+    return DataParallel(replicas, config.groups, exchange, codec, ratio), devices
 
 
 def check_samples(config: Config, replicas: int, samples: int) -> None:
-    """Whether the last mini-batch of an epoch has a sample for each replica.
+    """Check that the last mini-batch of an epoch has a sample for each replica.
 
     Raises:
-        InputError: it has not.
+        InputError: it has fewer samples than there are replicas.
     """
     tail = samples % config.batch
     if 0 < tail < replicas:
@@ -63,8 +60,8 @@ def _check(config: Config, replicas: int) -> None:
     if config.batch % replicas:
         below = config.batch // replicas * replicas
         near = f"{below} or {below + replicas}" if below else f"{replicas}"
-        raise InputError(f"`batch` = {config.batch}: cannot be shared out evenly among {replicas} replicas; try {near}")
+        raise InputError(f"`batch` = {config.batch}: cannot be divided evenly among {replicas} replicas; try {near}")
     if replicas % config.groups:
-        raise InputError(f"`groups` = {config.groups}: {replicas} replicas do not make so many groups of equal size")
+        raise InputError(f"`groups` = {config.groups}: {replicas} replicas cannot be divided into as many equal groups")
     if config.samples is not None:
         check_samples(config, replicas, config.samples)

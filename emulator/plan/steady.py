@@ -1,116 +1,69 @@
-"""The steady pipeline, found by the clock before training: who sees old weights, and how many samples are in flight.
+"""The steady pipeline, timed before training: which samples see old weights, and how many are in flight.
 
 "A sample whose FP starts on a device before that device's update of the last mini-batch is done uses the old weights"
-(FPDeep, section 4.4). A few mini-batches are run for their times alone, nobody waiting for weights, until two in a
-row show the same lags; that is the pattern that goes on, since samples enter the chain at a fixed interval.
+(FPDeep, section 4.4). A few mini-batches are run for timing only, without waiting for weights, until two in a row show
+the same staleness; that pattern continues, since samples enter the chain at a fixed interval.
 """
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-
-from ...comm.exchange.gradient import Gradient
-from ...comm.host import run
-from ..device.device import Epoch, Trace
-from ..device.parameter import Sgd
-from ..run.chain import Placement, Wiring, build
-from ..schedule.action import Action, Kind
-from ..schedule.pipeline import Lags, cut_samples
-from ..timing.timing import Timing
+from ..schedule import Staleness
+from ..timing import Timing, Trace, free_run
 
 _MOST_STEPS = 256
 
 
 @dataclasses.dataclass(frozen=True)
-class Steady:
-    """For each device: the lags of its weights, and the samples whose activations its Act-RAM holds at once.
+class SteadyPipeline:
+    """For each device the staleness of its weights, and the number of samples whose activations its Act-RAM holds.
 
-    `fill_ps` is what the pipeline takes to fill: from the first sample's entry to the end of its last PG.
+    `fill_ps` is the fill time of the pipeline: from the first sample's entry to the end of its last PG.
     """
 
-    lags: tuple[Lags, ...]
+    staleness: tuple[Staleness, ...]
     in_flight: tuple[int, ...]
     fill_ps: int
 
 
-class _Waiting:
-    """An exchange with replicas that are ready at the same time; one mini-batch's after the other."""
+def find_steady(timing: Timing, batch: int, exchange_ps: Sequence[int] = ()) -> SteadyPipeline:
+    """Run mini-batches of `batch` samples until their staleness repeats, which needs a full pipeline.
 
-    replicas = 1
-
-    def __init__(self, takes_ps: int) -> None:
-        self._takes_ps, self._done_ps = takes_ps, 0
-
-    async def total(self, gradient: Gradient, ready_ps: int) -> int:
-        """Wait."""
-        self._done_ps = max(ready_ps, self._done_ps) + self._takes_ps
-        return self._done_ps
-
-
-def find_steady(timing: Timing, batch: int, exchange_ps: Sequence[int] = ()) -> Steady:
-    """Run mini-batches of `batch` samples until the pattern repeats, which it does not before the pipeline is full.
-
-    `exchange_ps` says for each device what its exchange with other replicas takes, if there are any. If more than 256
-    mini-batches fit into the pipeline, the last of those counts, and later ones will wait for weights.
+    `exchange_ps` is the duration of each device's exchange with other replicas, if there are any. If more than 256
+    mini-batches fit into the pipeline, the 256th sets the staleness, and later ones will wait for weights.
     """
     steps = 4
     while True:
-        traces = _free_run(timing, batch, steps, exchange_ps)
-        lags = [_all_lags(timing, traces, step, batch) for step in (steps - 2, steps - 1)]
+        traces = free_run(timing, batch, steps, exchange_ps)
+        last_two = [_staleness(timing, traces, step, batch) for step in (steps - 2, steps - 1)]
         fill_ps = max(trace.gradient_ps[0] for trace in traces)
-        if lags[0] == lags[1] or steps == _MOST_STEPS:
-            return Steady(lags[1], tuple(_in_flight(trace) for trace in traces), fill_ps)
+        if last_two[0] == last_two[1] or steps == _MOST_STEPS:
+            return SteadyPipeline(last_two[1], tuple(_in_flight(trace) for trace in traces), fill_ps)
         steps = min(max(2 * steps, fill_ps // (batch * timing.interval_ps) + 4), _MOST_STEPS)
 
 
-def _free_run(timing: Timing, batch: int, steps: int, exchange_ps: Sequence[int]) -> list[Trace]:
-    devices = len(timing.mapping.devices)
-    micro_batches = cut_samples(batch * steps, batch, batch)
-    wiring = Wiring(Placement(devices, 1), 0, None, throttled=False, most_samples=batch, with_data=False)
-    chain = build(timing, wiring, None)
-    for device, takes_ps in zip(chain.devices, exchange_ps, strict=False):
-        device.exchange = _Waiting(takes_ps)
-    samples = [batch] * steps
-    epoch = Epoch(micro_batches, samples, np.zeros(0, np.int64), Sgd(0, 0, 0), samples)
-    traces = []
-    for device in chain.devices:
-        device.trace = Trace()
-        traces.append(device.trace)
-    run(chain.train({device.number: _free_running(steps) for device in chain.devices}, epoch))
-    return traces
+def _staleness(timing: Timing, traces: Sequence[Trace], step: int, batch: int) -> tuple[Staleness, ...]:
+    """Return the staleness of all devices, each at least that of the devices that store its parameters."""
+    found = [_staleness_of(trace, step, batch) for trace in traces]
+    for user, store in timing.stores:
+        found[user] = found[user].at_least(found[store])
+    return tuple(found)
 
 
-def _free_running(steps: int) -> Iterator[Action]:
-    """Mini-batch after mini-batch as one micro-batch, without versions: nobody waits for weights."""
-    for step in range(steps):
-        for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
-            yield Action(kind, step)
-        yield Action(Kind.UPDATE, step + 1)
-
-
-def _all_lags(timing: Timing, traces: list[Trace], step: int, batch: int) -> tuple[Lags, ...]:
-    """The lags of all devices. Who uses parameters that are stored elsewhere sees weights as old as those there."""
-    lags = [_lags(trace, step, batch) for trace in traces]
-    for loan in sorted(timing.loans, key=lambda loan: loan.user_device):
-        lags[loan.user_device] = lags[loan.user_device].at_least(lags[loan.store_device])
-    return tuple(lags)
-
-
-def _lags(trace: Trace, step: int, batch: int) -> Lags:
+def _staleness_of(trace: Trace, step: int, batch: int) -> Staleness:
     def behind(starts_ps: list[int]) -> tuple[int, ...]:
         return tuple(
             step - min(step, bisect.bisect_right(trace.updated_ps, start))
             for start in starts_ps[step * batch : (step + 1) * batch]
         )
 
-    return Lags(behind(trace.forward_ps), behind(trace.backward_ps))
+    return Staleness(behind(trace.forward_ps), behind(trace.backward_ps))
 
 
 def _in_flight(trace: Trace) -> int:
-    """The most samples between the start of their FP and the end of their PG."""
+    """Return the largest number of samples between the start of their FP and the end of their PG."""
     finished = [bisect.bisect_right(trace.gradient_ps, start) for start in trace.forward_ps]
     return max(number + 1 - done for number, done in enumerate(finished))

@@ -1,14 +1,15 @@
-"""A layout as JSON has it: every figure's unit stands in its key."""
+"""A layout as JSON; every key names the unit of its figure."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..plan.layout import DeviceLayout, Layout, SliceLayout
+from ..cluster import Board
+from ..plan import DeviceLayout, Layout, SliceLayout
 
 
 def layout_as_json(layout: Layout, smallest: int | None) -> dict[str, Any]:
-    """The layout; `smallest` is the smallest cluster that fits, if this one does not."""
+    """Return the layout; `smallest` is the least number of devices that fits, if this cluster does not."""
     balancing = layout.balancing
     return {
         "network": layout.network.name,
@@ -26,16 +27,16 @@ def layout_as_json(layout: Layout, smallest: int | None) -> dict[str, Any]:
             }
             for link in layout.links
         ],
-        "loans": [
+        "balanced_parameters": [
             {
-                "layer": loan.layer.name,
-                "begin_channel": loan.begin,
-                "end_channel": loan.end,
-                "user_device": loan.user_device,
-                "store_device": loan.store_device,
-                "parameter_bytes": loan.parameter_bytes,
+                "layer": block.layer.name,
+                "begin_channel": block.begin,
+                "end_channel": block.end,
+                "user_device": block.user_device,
+                "store_device": block.store_device,
+                "parameter_bytes": block.parameter_bytes,
             }
-            for loan in balancing.loans
+            for block in balancing.blocks
         ],
         "interval_ps": layout.interval_ps,
         "images_per_s": layout.images_per_s,
@@ -51,12 +52,12 @@ def layout_as_json(layout: Layout, smallest: int | None) -> dict[str, Any]:
 
 
 def _device_json(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
-    name, time_ps = device.slowest()
+    slowest = device.slowest
     return {
         "device": device.device,
         "board": device.board.name,
         "in_flight_samples": device.in_flight,
-        "slices": [_slice_json(held) for held in device.slices],
+        "slices": [_slice_json(held, device.board) for held in device.slices],
         "utilisation": layout.utilisation(device),
         "on_chip_bytes": device.buffers.bytes,
         "board_on_chip_bytes": device.board.on_chip_memory_bytes,
@@ -65,23 +66,26 @@ def _device_json(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
         "off_chip_bytes": device.off_chip_bytes,
         "off_chip_gbytes_per_s": layout.off_chip_gbytes_per_s(device.device),
         "shortfall_bytes": device.shortfall_bytes,
-        "slowest_engine": name,
-        "slowest_engine_ps_per_sample": time_ps,
+        "slowest_engine": slowest.title,
+        "slowest_engine_ps_per_sample": slowest.sample_ps,
     }
 
 
-def _slice_json(held: SliceLayout) -> dict[str, Any]:
-    engines = {"fp": held.engines.fp, "eb": held.engines.eb, "pg": held.engines.pg}
-    memory = held.memory
+def _slice_json(held: SliceLayout, board: Board) -> dict[str, Any]:
+    by_phase = {"fp": held.engines.fp, "eb": held.engines.eb, "pg": held.engines.pg}
+    engines = {phase: engine for phase, engine in by_phase.items() if engine is not None}
+    memory, tile = held.memory, held.part.layer.engine_view.tile
     return {
         "layer": held.part.layer.name,
         "cut": held.part.cut.value,
         "begin_channel": held.part.begin,
         "end_channel": held.part.end,
-        "tile_multipliers": _tile(held),
-        "tiles": {phase: engine.multipliers // _tile(held) for phase, engine in engines.items() if engine},
-        "multipliers": {phase: engine.multipliers for phase, engine in engines.items() if engine},
-        "cycles_per_sample": {phase: engine.sample_cycles for phase, engine in engines.items() if engine},
+        "tile_multipliers": tile,
+        "tiles": {phase: engine.multipliers // tile for phase, engine in engines.items()},
+        "multipliers": {phase: engine.multipliers for phase, engine in engines.items()},
+        "cycles_per_sample": {
+            phase: engine.sample_ps // board.period_ps for phase, engine in engines.items() if engine
+        },
         "dsp_count": held.resources.dsp,
         "lut_count": held.resources.lut,
         "ff_count": held.resources.ff,
@@ -94,9 +98,3 @@ def _slice_json(held: SliceLayout) -> dict[str, Any]:
         "pab_bytes": memory.pab.bytes,
         "off_chip_bytes": held.off_chip_bytes,
     }
-
-
-def _tile(held: SliceLayout) -> int:
-    """Multipliers of a tile; a fully connected layer counts as a 1x1 convolution."""
-    kernel_rows, kernel_columns = held.part.layer.kernel
-    return 1 if held.part.layer.is_fc else kernel_rows * kernel_columns

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from ..plan import Layout
+from .picture import new_figure, save_figure
 
-from ..cluster.board import Board
-from ..plan.layout import Layout
-from ..plan.resources import Resources
-from .picture import new_figure, save
-
-_KINDS: dict[str, tuple[Callable[[Resources], int], Callable[[Board], int | None]]] = {
-    "DSP": (lambda taken: taken.dsp, lambda board: board.dsp),
-    "BRAM": (lambda taken: taken.bram_banks, lambda board: board.banks),
-    "LUT": (lambda taken: taken.lut, lambda board: board.lut),
-}
+_KINDS = {"DSP": "dsp", "BRAM": "bram_banks", "LUT": "lut"}
+"""Fields of `Resources` by title."""
 
 
-def draw(layout: Layout, path: str) -> None:
-    """Write the picture; the ending of its name says its format.
+def draw_layout(layout: Layout, path: str) -> None:
+    """Write the picture to `path`, whose extension sets the format.
 
     Raises:
         InputError: matplotlib is missing, or the file cannot be written.
@@ -28,14 +21,14 @@ def draw(layout: Layout, path: str) -> None:
     figure.suptitle(f"{layout.network.name} on {len(layout.devices)} x {layout.devices[0].board.name}")
     layers = [layer.name for layer in layout.network.layers]
     colours = colormaps["turbo"]
-    for axes, (kind, (taken, there)) in zip(figure.subplots(3, 1, sharex=True), _KINDS.items(), strict=True):
+    for axes, (title, kind) in zip(figure.subplots(3, 1, sharex=True), _KINDS.items(), strict=True):
         for device in layout.devices:
-            of_board = there(device.board)
+            of_board = device.board.limits[kind]
             if not of_board:
                 continue
-            parts = [(held.part.layer.name, taken(held.resources)) for held in device.slices]
+            parts = [(held.part.layer.name, getattr(held.resources, kind)) for held in device.slices]
             bottom = 0.0
-            for name, count in [*parts, ("BPRAM, BGB", taken(device.stored))]:
+            for name, count in [*parts, ("BPRAM, BGB", getattr(device.stored, kind))]:
                 if not count:
                     continue
                 share = 100 * count / of_board
@@ -43,8 +36,8 @@ def draw(layout: Layout, path: str) -> None:
                 axes.bar(device.device, share, bottom=bottom, color=shade, label=name)
                 bottom += share
         axes.axhline(100, color="black", linewidth=0.8)
-        axes.set_ylabel(f"{kind}, %")
+        axes.set_ylabel(f"{title}, %")
     axes.set_xlabel("device")
     shown = {label: bar for axes in figure.axes for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(shown.values(), shown.keys(), loc="outside right upper", fontsize="small")
-    save(figure, path, f"`plot` = {path!r}", dpi=120)
+    save_figure(figure, path, f"`plot` = {path!r}", dpi=120)

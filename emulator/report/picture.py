@@ -1,18 +1,18 @@
-"""Pictures: where matplotlib, which is an extra, meets the file system."""
+"""Creating and saving pictures with matplotlib, which is an extra."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Literal
 
-from ..common.errors import InputError
+from ..common import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def new_figure(width: float, height: float, flag: str, layout: Literal["tight", "constrained"] = "tight") -> Figure:
-    """An empty figure, in inches; `flag` is what asked for it.
+    """Return an empty figure of `width` x `height` inches; an error names `flag` as what asked for it.
 
     Raises:
         InputError: matplotlib is not installed.
@@ -24,11 +24,11 @@ def new_figure(width: float, height: float, flag: str, layout: Literal["tight", 
     return Figure(figsize=(width, height), layout=layout)
 
 
-def save(figure: Figure, path: str | os.PathLike[str], where: str, dpi: int = 110) -> None:
-    """Write a figure; the ending of the file's name says its format. `where` begins the message of an error.
+def save_figure(figure: Figure, path: str | os.PathLike[str], where: str, dpi: int = 110) -> None:
+    """Write a figure to `path`, whose extension sets the format; `where` begins an error message.
 
     Raises:
-        InputError: the file cannot be written, or there is no such format.
+        InputError: the file cannot be written, or the format is unknown.
     """
     try:
         figure.savefig(path, dpi=dpi)

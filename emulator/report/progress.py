@@ -1,4 +1,4 @@
-"""What a long run says while it runs. Only rank 0 talks; the other ranks get a `SilentProgress`."""
+"""Progress reports of a long run. Only rank 0 prints; the other ranks get a `SilentProgress`."""
 
 import sys
 import time
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from ..common.units import format_time_ps
+from ..common import format_time_ps
 from .terminal import is_terminal, terminal_width
 
 if TYPE_CHECKING:
     import rich.progress
     from typing_extensions import Self
 
-# The columns that the words beside a bar take, and the bar's own; on a narrow terminal the bar is what gives way.
+# Columns of the text beside a bar, and of the bar, which is shortened on a narrow terminal.
 _WORDS_WIDTH, _SHORTEST_BAR, _LONGEST_BAR = 82, 4, 40
 
 _INTERVAL_S = 10.0
@@ -24,7 +24,7 @@ ProgressMode = Literal["auto", "bar", "plain", "steps", "none"]
 
 @dataclass(frozen=True)
 class EpochRow:
-    """A finished epoch; `test_accuracy` is a fraction, or None where nothing was tested."""
+    """A finished epoch; `test_accuracy` is a fraction, or None if nothing was tested."""
 
     epoch: int
     train_loss: float
@@ -34,27 +34,27 @@ class EpochRow:
 
 
 class Progress:
-    """Hears how a run goes: `start`, then `step` and `epoch` as it goes on, `note` at any time, and `close` at the end.
+    """Receives a run's progress: `start`, then `step` and `epoch`, `note` at any time, and `close` at the end.
 
-    As a context manager it closes itself. This base class says nothing.
+    As a context manager it closes itself. This base class prints nothing.
     """
 
     def start(self, total_samples: int, epochs: int) -> None:
-        """The run begins; it will train on `total_samples` samples over all of its epochs."""
+        """Begin a run that trains on `total_samples` samples over all of its `epochs`."""
 
     def step(
         self, samples_done: int, epoch: int, loss: float | None, accuracy: float | None, virtual_time_ps: int
     ) -> None:
-        """A batch is done: `samples_done` since the start, in `epoch` (from 1), with the latest loss and accuracy."""
+        """Report a mini-batch: `samples_done` since the start, `epoch` (from 1), and the latest loss and accuracy."""
 
     def epoch(self, row: EpochRow) -> None:
-        """An epoch is done."""
+        """Report a finished epoch."""
 
     def note(self, text: str) -> None:
-        """Anything else worth a line."""
+        """Report anything else worth a line."""
 
     def close(self) -> None:
-        """The run is over, well or not."""
+        """End the run, whether it succeeded or failed."""
 
     def __enter__(self) -> "Self":
         return self
@@ -66,11 +66,11 @@ class Progress:
 
 
 class SilentProgress(Progress):
-    """Says nothing."""
+    """Progress that prints nothing."""
 
 
 class PlainProgress(Progress):
-    """Lines for files and pipes: one about every `interval` seconds, and one for each epoch."""
+    """Lines for files and pipes: about one every `interval` seconds, and one for each epoch."""
 
     def __init__(
         self, stream: TextIO | None = None, interval: float = _INTERVAL_S, clock: Callable[[], float] = time.monotonic
@@ -108,7 +108,7 @@ class PlainProgress(Progress):
         self._print(text)
 
     def _print(self, line: str) -> None:
-        # Flushed: whoever follows the file should see the line now.
+        # Flushed, so that the line shows at once in a file that is being followed.
         print(line, file=self._stream, flush=True)
 
 
@@ -124,7 +124,7 @@ class LiveProgress(Progress):
     ) -> None:
         from rich.console import Console
 
-        # A rank's own output is a pipe even where a terminal shows it in the end, hence force_terminal and the width.
+        # A rank's output is a pipe even if a terminal shows it in the end, hence force_terminal and the width.
         self._console = Console(
             file=stream, force_terminal=True, width=terminal_width() if width is None else width, highlight=False
         )
@@ -185,7 +185,7 @@ class LiveProgress(Progress):
 
 
 def make_progress(mode: ProgressMode, rank: int = 0) -> Progress:
-    """The progress for `mode` on `rank`; `auto` draws a bar where the output ends on a terminal, else prints lines."""
+    """Return the progress for `mode` on `rank`; `auto` draws a bar if output ends on a terminal, else prints lines."""
     if rank != 0 or mode == "none":
         return SilentProgress()
     if mode == "bar" or (mode == "auto" and is_terminal()):

@@ -1,177 +1,146 @@
-"""What a chain achieves in its steady state: rates, operations, idle engines, demand on links, and what limits it.
-
-- A *period* is the time between two samples in the steady state. Under `fpdeep` it is what the slowest server takes for
-  a sample; under `sync`, which drains the chain, a mini-batch's mean time over its samples.
-- *Operations* are counted as FPDeep counts them: a multiply and an add for each multiply-accumulate, in FP, EB and PG
-  alike, so 6 for each multiply-accumulate of forward propagation; also for the first layer, which has no EB here.
-- *Idle* is what an engine could have done in a period and did not: 1 - multiply-accumulates / (multipliers x cycles).
-  Devices weight their engines by multipliers.
-- The *demand* on a link's direction is its bytes for a sample over the period.
-"""
+"""The steady state as text, and as JSON, whose keys name the units."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from typing import Any
 
-from ..common.units import gbps, gops
-from ..network.operator_graph import TRAINING_OPERATIONS_PER_MAC
-from ..plan.plan import Plan, exchange_times
-from ..run.simulate import simulate
-from ..timing.bottleneck import (
-    Bottleneck,
-    EngineServer,
-    ExchangeServer,
-    LinkServer,
-    engine_servers,
-    find_bottleneck,
-    link_servers,
-)
-
-_HOUR_PS = 3600 * 10**12
-_FIRST_STEPS, _MEASURED_STEPS = 2, 4
+from ..common import format_time_ps
+from ..run import PHASES, DeviceUse, SteadyState, Throughput
+from ..timing import Load
+from .tables import percent, table
 
 
-@dataclasses.dataclass(frozen=True)
-class Throughput:
-    """Operations of some layers for each of the devices that hold any of them; power where the boards' is known."""
-
-    devices: int
-    operations_per_image: int
-    gops_per_fpga: float
-    gop_per_j: float | None
-
-
-@dataclasses.dataclass(frozen=True)
-class EngineUse:
-    """An engine's work for a sample, and its idle share."""
-
-    server: EngineServer
-    idle_share: float
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of a sample: as many as in FP, whatever the phase."""
-        return self.server.part.macs
+def print_steady_tables(state: SteadyState, bandwidth_gbps: float) -> None:
+    """Print idle shares of all engines, slice by slice, and the demand on all links."""
+    columns = ["device", "slice", *(f"{phase} idle" for phase in PHASES), "device idle", "GOPS"]
+    rows = [row for device in state.devices for row in _slice_rows(device)]
+    table("Steady state: idle engines", columns, rows, left=("slice",))
+    if state.links:
+        demands = [
+            [
+                f"{link.load.sender} -> {link.load.receiver}",
+                f"{link.demand_gbps:.2f}",
+                percent(link.demand_gbps / bandwidth_gbps),
+            ]
+            for link in state.links
+        ]
+        table("Steady state: demand on links", ["link", "Gb/s", "of bandwidth"], demands)
 
 
-@dataclasses.dataclass(frozen=True)
-class DeviceUse:
-    """A device's engines, its operations a second over all its layers, and its idle share."""
-
-    device: int
-    engines: tuple[EngineUse, ...]
-    gops: float
-    idle_share: float
-    holds_convolutions: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class LinkUse:
-    """The bandwidth that a direction of a link needs."""
-
-    server: LinkServer
-    demand_gbps: float
+def _slice_rows(device: DeviceUse) -> list[list[str]]:
+    rows: dict[str, dict[str, str]] = {}
+    for use in device.engines:
+        rows.setdefault(str(use.load.part), {})[use.load.phase.value] = percent(use.idle_share)
+    found = [["", name, *(idle.get(phase, "-") for phase in PHASES), "", ""] for name, idle in rows.items()]
+    found[0][0] = str(device.device)
+    found[0][-2:] = percent(device.idle_share), f"{device.gops:.1f}"
+    return found
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """The steady state of a plan.
-
-    `convolutions` and `all_layers` say what each FPGA does of these; the first is None in a network without. The mean
-    idle share is over the devices that hold convolutions, or over all if there are none.
-    """
-
-    period_ps: float
-    convolutions: Throughput | None
-    all_layers: Throughput
-    devices: tuple[DeviceUse, ...]
-    links: tuple[LinkUse, ...]
-    mean_idle_share: float
-    fill_ps: int
-    bottleneck: Bottleneck
-    replicas: int
-
-    @property
-    def images_per_s(self) -> float:
-        """The steady rate, of all replicas."""
-        return self.replicas * 1e12 / self.period_ps
-
-    @property
-    def fill_samples(self) -> float:
-        """How many samples enter while the pipeline fills."""
-        return self.fill_ps / self.period_ps
-
-    @property
-    def highest_demand_gbps(self) -> float:
-        """Of all directions of all links; 0 where there are none."""
-        return max((link.demand_gbps for link in self.links), default=0.0)
-
-    def epoch_hours(self, images: int) -> float:
-        """Hours for so many images, at the steady rate."""
-        return images * self.period_ps / (self.replicas * _HOUR_PS)
+def print_steady_state(state: SteadyState, epoch_images: int) -> None:
+    """Print the steady state in a few lines."""
+    hours = state.epoch_hours(epoch_images)
+    print(f"steady state: {state.images_per_s:.1f} images/s; {epoch_images} images take {hours:.3g} h", end="")
+    print(f", so {1 / hours:.3g} epochs an hour")
+    if state.convolutions is not None:
+        print(f"convolutions: {_throughput(state.convolutions)} that hold convolutions")
+    print(f"all layers: {_throughput(state.all_layers)}")
+    idle = [device.idle_share for device in state.devices if device.holds_convolutions or not state.convolutions]
+    where = " that hold convolutions" if state.convolutions else ""
+    print(f"idle: {percent(state.mean_idle_share)} of the engines, the mean over devices{where};", end=" ")
+    print(f"{percent(min(idle))} to {percent(max(idle))}")
+    print(f"pipeline full after {format_time_ps(state.fill_ps)}, when {state.fill_samples:.1f} samples have entered")
+    print_bottleneck(state)
 
 
-def make_report(plan: Plan) -> Report:
-    """Work out the steady state."""
-    exchanges = _exchange_servers(plan)
-    period_ps = steady_period_ps(plan, exchanges)
-    uses: dict[int, list[EngineUse]] = {device: [] for device in range(plan.devices)}
-    for server in engine_servers(plan.timing):
-        cycles = period_ps / plan.cluster.board(server.device).period_ps
-        idle = 1 - server.part.macs / (server.engines.multipliers * cycles)
-        uses[server.device].append(EngineUse(server, idle))
-    devices = tuple(_device(plan, device, tuple(engines), period_ps) for device, engines in uses.items())
-    holders = [device.device for device in devices if device.holds_convolutions]
-    busy = [device for device in devices if device.holds_convolutions or not holders]
-    links = tuple(LinkUse(server, gbps(server.sample_bytes, period_ps)) for server in link_servers(plan.timing))
-    return Report(
-        period_ps,
-        _throughput(plan, holders, _macs(plan, convolutions_only=True), period_ps) if holders else None,
-        _throughput(plan, range(plan.devices), _macs(plan, convolutions_only=False), period_ps),
-        devices,
-        links,
-        sum(device.idle_share for device in busy) / len(busy),
-        plan.steady.fill_ps,
-        find_bottleneck(plan.timing, exchanges),
-        plan.data_parallel.replicas,
-    )
+def _throughput(throughput: Throughput) -> str:
+    energy = "" if throughput.gop_per_j is None else f" and {throughput.gop_per_j:.2f} GOPS/J"
+    return f"{throughput.gops_per_fpga:.1f} GOPS{energy} for each of {throughput.devices} FPGAs"
 
 
-def _exchange_servers(plan: Plan) -> tuple[ExchangeServer, ...]:
-    """A mini-batch's exchange, over its samples."""
-    times = exchange_times(plan.timing, plan.data_parallel)
-    return tuple(ExchangeServer(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times))
+def print_bottleneck(state: SteadyState) -> None:
+    """Print what limits the chain, and the rates, of all replicas together, that removing it would give."""
+    found = state.bottleneck
+    ties = f" ({found.ties} others are as slow)" if found.ties else ""
+    print(f"bottleneck: {found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}")
+    print(f"next: {found.behind.name}, {format_time_ps(found.behind.sample_ps)}")
+    left_ps = {
+        "the bottleneck": found.behind.sample_ps,
+        "all links": max(found.engines_ps, found.exchanges_ps),
+        "all engines": max(found.links_ps, found.exchanges_ps),
+        "all exchanges": max(found.engines_ps, found.links_ps) if found.exchanges_ps else 0,
+    }
+    rates = [f"{what} {_rate(state, ps):.1f}" for what, ps in left_ps.items() if ps]
+    print(f"images/s if infinitely fast, and the chain never drains: {'; '.join(rates)}")
 
 
-def steady_period_ps(plan: Plan, exchanges: Sequence[ExchangeServer] = ()) -> float:
-    """The time between two samples in the steady state, in one replica."""
-    if plan.config.schedule == "fpdeep":
-        return max(plan.timing.interval_ps, max((server.sample_ps for server in exchanges), default=0))
-    # The first mini-batches meet an empty chain; later ones take the same time, or two times by turns.
-    epochs = _FIRST_STEPS + _MEASURED_STEPS
-    steps = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": epochs}))
-    ends_ps = simulate(steps, plan.config.batch).epoch_ends_ps
-    return (ends_ps[-1] - ends_ps[_FIRST_STEPS - 1]) / (_MEASURED_STEPS * plan.batch)
+def steady_state_as_json(state: SteadyState, epoch_images: int) -> dict[str, Any]:
+    """Return the steady state as JSON, with the time of an epoch of `epoch_images` images at its rate."""
+    hours = state.epoch_hours(epoch_images)
+    found = state.bottleneck
+    return {
+        "period_ps": state.period_ps,
+        "images_per_s": state.images_per_s,
+        "epoch_images": epoch_images,
+        "epoch_hours": hours,
+        "epochs_per_hour": 1 / hours,
+        "convolutions": None if state.convolutions is None else dataclasses.asdict(state.convolutions),
+        "all_layers": dataclasses.asdict(state.all_layers),
+        "mean_idle_share": state.mean_idle_share,
+        "highest_demand_gbps": state.highest_demand_gbps,
+        "fill_ps": state.fill_ps,
+        "fill_samples": state.fill_samples,
+        "bottleneck": {
+            "slowest": _load(found.slowest),
+            "behind": _load(found.behind),
+            "ties": found.ties,
+            "images_per_s_without_slowest": _rate_if_any(state, found.behind.sample_ps),
+            "images_per_s_engines_alone": _rate_if_any(state, found.engines_ps),
+            "images_per_s_links_alone": _rate_if_any(state, found.links_ps),
+            "images_per_s_exchanges_alone": _rate_if_any(state, found.exchanges_ps),
+        },
+        "devices": [_device(device) for device in state.devices],
+        "links": [
+            {
+                "sender": link.load.sender,
+                "receiver": link.load.receiver,
+                "sample_bytes": link.load.sample_bytes,
+                "demand_gbps": link.demand_gbps,
+            }
+            for link in state.links
+        ],
+    }
 
 
-def _device(plan: Plan, device: int, engines: tuple[EngineUse, ...], period_ps: float) -> DeviceUse:
-    slices = plan.mapping.devices[device]
-    cycles = period_ps / plan.cluster.board(device).period_ps
-    multipliers = sum(use.server.engines.multipliers for use in engines)
-    idle = 1 - sum(use.macs for use in engines) / (multipliers * cycles)
-    rate = gops(TRAINING_OPERATIONS_PER_MAC * sum(part.macs for part in slices), period_ps)
-    return DeviceUse(device, engines, rate, idle, any(not part.layer.is_fc for part in slices))
+def _device(device: DeviceUse) -> dict[str, Any]:
+    engines = [
+        {
+            "slice": str(use.load.part),
+            "phase": use.load.phase.value,
+            "multipliers": use.load.engine.multipliers,
+            "macs": use.macs,
+            "sample_ps": use.load.sample_ps,
+            "idle_share": use.idle_share,
+        }
+        for use in device.engines
+    ]
+    return {
+        "device": device.device,
+        "gops": device.gops,
+        "idle_share": device.idle_share,
+        "holds_convolutions": device.holds_convolutions,
+        "engines": engines,
+    }
 
 
-def _macs(plan: Plan, *, convolutions_only: bool) -> int:
-    return sum(layer.macs for layer in plan.network.layers if not (convolutions_only and layer.is_fc))
+def _load(load: Load) -> dict[str, Any]:
+    return {"name": load.name, "sample_ps": load.sample_ps}
 
 
-def _throughput(plan: Plan, devices: Iterable[int], macs: int, period_ps: float) -> Throughput:
-    boards = [plan.cluster.board(device) for device in devices]
-    operations = TRAINING_OPERATIONS_PER_MAC * macs
-    rate = gops(operations, period_ps)
-    powers = [board.power_w for board in boards if board.power_w is not None]
-    gop_per_j = rate / sum(powers) if len(powers) == len(boards) else None
-    return Throughput(len(boards), operations, rate / len(boards), gop_per_j)
+def _rate(state: SteadyState, sample_ps: int) -> float:
+    return state.replicas * 1e12 / sample_ps
+
+
+def _rate_if_any(state: SteadyState, sample_ps: int) -> float | None:
+    return _rate(state, sample_ps) if sample_ps else None

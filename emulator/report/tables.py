@@ -1,4 +1,4 @@
-"""Tables for people: the history, devices, links and layers of a run, drawn by rich."""
+"""Tables: the history, devices, links and layers of a run, drawn by rich."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common.units import format_bytes, format_time_ps
-from ..mapping.traffic import DataPath
-from ..network.layers import Network
-from ..network.operator_graph import Phase, operator_graph
-from ..run.usage import PHASES, Figures
+from ..common import format_bytes, format_time_ps
+from ..mapping import DataPath
+from ..network import Network, Phase, operator_graph
+from ..run import PHASES, Usage
 from .terminal import is_terminal, terminal_width
 
 _PIPE_WIDTH = 160
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> None:
-    """Print a table; the columns named in `left` are aligned to the left."""
+    """Print a table; the columns named in `left` are left-aligned, the others right-aligned."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -32,11 +31,11 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], lef
     Console(file=sys.stdout, width=width, force_terminal=on_terminal or None, highlight=False).print(drawn)
 
 
-def device_rows(figures: Figures) -> None:
-    """The devices' busy shares and memory."""
+def device_rows(usage: Usage) -> None:
+    """Print the devices' busy shares and memory."""
     rows = []
-    balanced = any(device.memory.bpram for device in figures.devices)
-    for device in figures.devices:
+    balanced = any(device.memory.bpram for device in usage.devices)
+    for device in usage.devices:
         memory = device.memory
         rows.append(
             [
@@ -52,62 +51,57 @@ def device_rows(figures: Figures) -> None:
             ]
         )
     busy = [f"{phase} busy" for phase in PHASES]
-    columns = [
-        "device",
-        "board",
-        "slices",
-        "DSPs",
-        *busy,
-        "LPRAM",
-        *(["BPRAM"] if balanced else []),
-        "Act-RAM",
-        "memory",
-    ]
+    bpram = ["BPRAM"] if balanced else []
+    columns = ["device", "board", "slices", "DSPs", *busy, "LPRAM", *bpram, "Act-RAM", "memory"]
     table("Devices", columns, rows, left=("board", "slices"))
-    if any(device.memory.share > 1 for device in figures.devices):
+    if any(device.memory.share > 1 for device in usage.devices):
         print(
             "memory: LPRAM, LGB, BPRAM, BGB and Act-RAM over the board's on-chip memory. Above 100 % a device needs\n"
-            "off-chip memory, whose time is not modelled. `emuchain plan` says what is too much, and what would do."
+            "off-chip memory, whose time is not modelled. `emuchain plan` says by how much, and what would be enough."
         )
 
 
-def link_rows(figures: Figures) -> None:
-    """The links' bytes on each data path and utilisation."""
-    used = [path for path in DataPath if any(path in link.path_bytes for link in figures.links)]
+def link_rows(usage: Usage) -> None:
+    """Print the links' bytes on each data path, and their utilisation."""
+    used = [path for path in DataPath if any(path in link.path_bytes for link in usage.links)]
     rows = [
         [
             f"{link.sender} -> {link.receiver}",
             *(format_bytes(link.path_bytes[path]) if path in link.path_bytes else "-" for path in used),
             percent(link.utilisation),
         ]
-        for link in figures.links
+        for link in usage.links
     ]
     names = [f"{path.value} {path.name.lower().replace('_', ' ')}" for path in used]
     table("Links", ["link", *names, "utilisation"], rows)
 
 
 def exchange_rows(exchange: Mapping[str, Any], virtual_time_ps: Any) -> None:
-    """What replicas exchanged, epoch by epoch; `virtual_time_ps` is since the start, at the end of each."""
-    rows, classes = [], exchange["width_0"] + exchange["width_8"] + exchange["width_16"] + exchange["width_32"]
+    """Print what replicas exchanged in each epoch; `virtual_time_ps` is the time from the start to each epoch's end."""
+    widths = [f"width_{bits}" for bits in (0, 8, 16, 32)]
+    values = sum(exchange[width] for width in widths)
+    rows = []
     for i, epoch in enumerate(exchange["epoch"]):
         took_ps = virtual_time_ps[i] - (virtual_time_ps[i - 1] if i else 0)
-        shares = [exchange[f"width_{bits}"][i] / classes[i] for bits in (0, 8, 16, 32)] if classes[i] else []
         rows.append(
             [
                 str(epoch),
                 format_bytes(int(exchange["value_bytes"][i])),
-                format_bytes(int(exchange["made_bytes"][i])),
-                f"{exchange['value_bytes'][i] / exchange['made_bytes'][i]:.2f}",
-                *([percent(share) for share in shares] or ["-"] * 4),
+                format_bytes(int(exchange["compressed_bytes"][i])),
+                f"{exchange['value_bytes'][i] / exchange['compressed_bytes'][i]:.2f}",
+                *(percent(exchange[width][i] / values[i]) if values[i] else "-" for width in widths),
                 percent(exchange["device_ps"][i] / took_ps),
             ]
         )
     columns = ["epoch", "gradients", "sent", "ratio", "0 bits", "8 bits", "16 bits", "32 bits", "of the time"]
+    if not values.any():  # the codec is not INCEPTIONN's
+        rows = [[*row[:4], row[-1]] for row in rows]
+        columns = [*columns[:4], columns[-1]]
     table("Exchange between replicas", columns, rows)
 
 
 def layer_rows(network: Network) -> None:
-    """The network's layers; where any has something pass by, also what each of them reads and what passes by it."""
+    """Print the network's layers; if any has a bypass, also the tensor that each reads and those that bypass it."""
     branches, graph = any(layer.bypass for layer in network.layers), operator_graph(network)
     rows = []
     for layer in network.layers:
@@ -135,10 +129,10 @@ def _operations(by_phase: dict[Phase, int]) -> list[str]:
 
 
 def percent(share: float) -> str:
-    """A share in percent."""
+    """Return a share as text in percent."""
     return f"{100 * share:.1f} %"
 
 
 def time_and_ps(time_ps: int) -> str:
-    """A time for people and to the picosecond."""
+    """Return a time as readable text, and to the picosecond."""
     return f"{format_time_ps(time_ps)} ({time_ps} ps)"

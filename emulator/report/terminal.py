@@ -1,9 +1,9 @@
-"""Whether a person's terminal shows what rank 0 prints.
+"""Detection of the terminal, if any, that shows what rank 0 prints.
 
-Under an MPI launcher a rank's own standard output does not tell: MPICH gives every rank a pipe even on a terminal, and
-Open MPI gives every rank a pseudo-terminal even when its own output goes to a file. What tells is the standard output
-of the launcher, which stands above the rank among its parent processes. Wherever this cannot be found out (not Linux,
-a launcher on another host, srun's ranks) the answer is no.
+Under an MPI launcher a rank's own standard output is no evidence: MPICH gives every rank a pipe even on a terminal, and
+Open MPI gives every rank a pseudo-terminal even when its own output goes to a file. The evidence is the standard output
+of the launcher, which is an ancestor of the rank's process. Where it cannot be found (not Linux, a launcher on another
+host, srun's ranks), there is taken to be no terminal.
 """
 
 import os
@@ -11,6 +11,8 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Mapping
+
+from ..common import parse_status
 
 # Set for every rank: by MPICH and `srun --mpi=pmi2`, by PMIx, by Open MPI.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
@@ -22,7 +24,7 @@ _TERMINAL_PATH = re.compile(r"/dev/(pts/\d+|tty\w*|console)")
 
 
 def is_terminal() -> bool:
-    """Whether what this process, if it is rank 0, prints ends on a person's terminal."""
+    """Return whether the output of this process, if it is rank 0, ends on a terminal."""
     if not launched(os.environ):
         return sys.stdout.isatty()
     try:
@@ -32,7 +34,7 @@ def is_terminal() -> bool:
 
 
 def terminal_width(default: int = 100) -> int:
-    """The columns of that terminal, or `default` where they cannot be found out."""
+    """Return the width of that terminal in columns, or `default` if it cannot be determined."""
     try:
         if not launched(os.environ):
             return os.get_terminal_size(sys.stdout.fileno()).columns or default
@@ -51,24 +53,15 @@ def terminal_width(default: int = 100) -> int:
 
 
 def launched(environment: Mapping[str, str]) -> bool:
-    """Whether a process with this environment is a rank that an MPI launcher started."""
+    """Return whether a process with this environment is a rank that an MPI launcher started."""
     return any(variable in environment for variable in _RANK_VARIABLES)
 
 
-def parse_status(text: str) -> tuple[str, int]:
-    """The name and the parent of a process, from the text of its /proc/PID/status."""
-    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    try:
-        return fields["Name"].strip(), int(fields["PPid"])
-    except KeyError as error:
-        raise ValueError(f"no {error} in a process's status") from None
-
-
 def outermost_launcher(pid: int, read_status: Callable[[int], str]) -> int | None:
-    """The process that started the ranks, seen from the rank `pid`: the top of the launchers next above it, if any.
+    """Return the process that started the rank `pid`, if any: the topmost of the launchers nearest above it.
 
-    Other processes may stand between the rank and its launcher (`mpiexec -n 4 bash -c "..."`), but those above the
-    launcher do not count: a second launcher further up has given the first one its output, as it would give any rank.
+    Other processes may stand between the rank and its launcher (`mpiexec -n 4 bash -c "..."`), but a second launcher
+    further up does not count: it has given the first one its output, as it would give any rank.
     """
     launcher = None
     name, parent = parse_status(read_status(pid))
@@ -83,7 +76,7 @@ def outermost_launcher(pid: int, read_status: Callable[[int], str]) -> int | Non
 
 
 def is_terminal_path(path: str) -> bool:
-    """Whether a path, as /proc/PID/fd/1 links to it, is a terminal's."""
+    """Return whether `path`, the target of a link such as /proc/PID/fd/1, is a terminal."""
     return _TERMINAL_PATH.fullmatch(path) is not None
 
 
@@ -101,7 +94,7 @@ def _read_status(pid: int) -> str:
 
 
 def _may_reach_launcher() -> bool:
-    """Whether this process's own output may go to its launcher: a rank's output sent to a file does not."""
+    """Return whether this process's own output may go to its launcher: output redirected to a file does not."""
     descriptor = sys.stdout.fileno()
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

@@ -1,4 +1,4 @@
-"""What the other ranks do in `emuchain train`: kept apart, so that they import no more than they need."""
+"""The part of `emuchain train` for ranks other than 0; separate, so that they import only what they need."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.ranks import Ranks
-from ..data.dataset import Dataset
-from ..plan.plan import Plan
+from ...comm import Ranks
+from ..data import Dataset
+from ..plan import Plan
 from .train import train
 
 
 @dataclasses.dataclass(frozen=True)
-class Gist:
-    """A data set without images that rank 0 alone needs: those for testing, and with one chain those for training.
+class SharedData:
+    """A data set without the images that only rank 0 needs: test images and, with one chain, training images.
 
-    Only a chain's first device reads images. The first chain's is rank 0's, other replicas' are where they are.
+    Only a chain's first device reads images. The first chain's is on rank 0; those of other replicas may be elsewhere.
     """
 
     name: str
@@ -28,13 +28,13 @@ class Gist:
     classes: tuple[str, ...]
 
     @classmethod
-    def of(cls, data: Dataset, replicas: int) -> Gist:
-        """What all ranks need, where so many replicas train."""
+    def of(cls, data: Dataset, replicas: int) -> SharedData:
+        """Return the part of `data` that all ranks need to train `replicas` replicas."""
         images = data.train_images if replicas > 1 else None
         return cls(data.name, images, data.train_labels, data.test_labels, data.shape, data.classes)
 
     def dataset(self) -> Dataset:
-        """The data set; images that are left out are all 0, and take no memory."""
+        """Return the data set; omitted images are all 0 and take no memory."""
         train, test = self.train_labels, self.test_labels
         images = self._images(len(train)) if self.train_images is None else self.train_images
         return Dataset(self.name, images, train, self._images(len(test)), test, self.classes)
@@ -43,6 +43,6 @@ class Gist:
         return np.broadcast_to(np.uint8(0), (count, *self.shape))
 
 
-def take(plan: Plan, gist: Gist, ranks: Ranks) -> None:
+def follow(plan: Plan, data: SharedData, gather_weights: bool, ranks: Ranks) -> None:
     """Train on this rank's part of the chain."""
-    train(plan, gist.dataset(), ranks, lambda _: None, lambda *_: None, gather_weights=plan.config.out is not None)
+    train(plan, data.dataset(), ranks, gather_weights=gather_weights)

@@ -1,4 +1,4 @@
-"""The fleet: all replicas of a plan, as far as their devices live on this rank, and the lines between them."""
+"""This rank's devices of all replicas of a plan, and the channels between replicas."""
 
 from __future__ import annotations
 
@@ -9,27 +9,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.exchange.aggregator import Aggregator
-from ...comm.exchange.broadcast import Outlet
-from ...comm.exchange.groups import Exchange, Leg, Line, aggregator, parts
-from ...comm.exchange.histogram import BINS, histogram
-from ...comm.exchange.message import Parcel, ParcelFormat
-from ...comm.exchange.nic import Port, Traffic
-from ...comm.exchange.timed import Attendance, Meeting
-from ...comm.host import Mailbox, Pump
-from ...comm.mpi import Receiver, Sender
-from ...comm.throttle import Gate
-from ...kernels.arena import Arena
-from ..plan.plan import Plan
-from .chain import Chain, MakeNumerics, Placement, Wiring, build
-
-_BURST_VALUES, _BURST_BYTES = 8, 34
-"""No codec makes more bytes of so many values."""
+from ...comm import Gate, Mailbox, Observer, Pump, Receiver, Sender
+from ...comm.exchange import (
+    BINS,
+    Aggregator,
+    Channel,
+    ExchangePhase,
+    GradientExchange,
+    GradientFormat,
+    GradientMessage,
+    Nic,
+    Outlet,
+    TimedExchange,
+    TimedMember,
+    Traffic,
+    aggregator,
+    exchange_steps,
+    histogram,
+)
+from ...kernels import Arena
+from ..mapping import VALUE_BYTES
+from ..plan import Plan
+from .chain import Chain, MakeNumerics, Wiring, build_chain
+from .placement import Placement
 
 
 @dataclasses.dataclass(frozen=True)
 class Exchanged:
-    """What was exchanged: traffic, the time that devices spent on it, and how gradients were distributed."""
+    """Totals of exchanges: traffic, the time that devices spent on them, and the distribution of gradients."""
 
     traffic: Traffic = dataclasses.field(default_factory=Traffic)
     spent_ps: int = 0
@@ -39,160 +46,171 @@ class Exchanged:
         return Exchanged(self.traffic + other.traffic, self.spent_ps + other.spent_ps, self.histogram + other.histogram)
 
     def since(self, before: Exchanged) -> Exchanged:
-        """What came since then; gradients are the last ones."""
+        """Return the difference from an earlier total; the histogram remains that of the last gradients."""
         return Exchanged(self.traffic - before.traffic, self.spent_ps - before.spent_ps, self.histogram)
 
 
 @dataclasses.dataclass
-class Fleet:
-    """Chains by replica, those without a device here empty; aggregators; and what moves messages."""
+class Replicas:
+    """Chains by replica, empty without a device here; aggregators; and the pumps and receivers of messages."""
 
     chains: list[Chain]
     aggregators: list[Aggregator] = dataclasses.field(default_factory=list)
     pumps: list[Pump] = dataclasses.field(default_factory=list)
     receivers: list[Receiver] = dataclasses.field(default_factory=list)
 
-    @property
-    def exchanges(self) -> list[Exchange]:
-        """Of all devices here that exchange with other replicas."""
-        devices = (device for chain in self.chains for device in chain.devices)
-        return [device.exchange for device in devices if isinstance(device.exchange, Exchange)]
-
     def serve(self, steps: int) -> list[Coroutine[Any, Any, None]]:
-        """What aggregators do in an epoch of so many mini-batches."""
+        """Return the programs of aggregators for an epoch of `steps` mini-batches."""
         return [node.serve(steps) for node in self.aggregators]
 
     def exchanged(self) -> Exchanged:
-        """What devices here have exchanged with other replicas so far, and the first replica's last gradients."""
+        """Return what devices here have exchanged with other replicas so far, and the distribution of gradients."""
         found = Exchanged()
-        for exchange in self.exchanges:
-            found += Exchanged(exchange.port.traffic, exchange.spent_ps)
-        first = (device.exchange for device in self.chains[0].devices if isinstance(device.exchange, Exchange))
-        for last in (exchange.last for exchange in first if exchange.last is not None):
-            found += Exchanged(histogram=histogram(last))
+        for replica, chain in enumerate(self.chains):
+            for device in chain.devices:
+                exchange = device.exchange
+                if isinstance(exchange, GradientExchange):
+                    found += Exchanged(exchange.nic.traffic, exchange.spent_ps)
+                    if replica == 0 and exchange.last is not None:
+                        found += Exchanged(histogram=histogram(exchange.last))
         return found
 
+    def observe(self, observer: Observer) -> None:
+        """Call `observer` with the rows that the first replica's engines and links here serve from now on."""
+        self.chains[0].observe(observer)
+
     def close(self) -> None:
-        """Withdraw the receives that stand open."""
+        """Cancel the receives that are still posted."""
         for receiver in [*self.receivers, *(each for chain in self.chains for each in chain.receivers)]:
             receiver.close()
 
+    def state(self) -> dict[str, Any]:
+        """Return the training state; call between epochs only."""
+        return {
+            "chains": [chain.state() for chain in self.chains],
+            "aggregators": [node.state() for node in self.aggregators],
+        }
 
-def build_fleet(
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        for chain, held in zip(self.chains, state["chains"], strict=True):
+            chain.restore(held)
+        for node, at in zip(self.aggregators, state["aggregators"], strict=True):
+            node.restore(at)
+
+
+def build_replicas(
     plan: Plan, rank: int, ranks: int, comms: tuple[Any, Any], most: int, make: MakeNumerics | None
-) -> Fleet:
+) -> Replicas:
     """Make this rank's devices of all replicas, and connect them.
 
     `comms` are the communicators of chains and of the exchange, None in one process; a message between devices has at
-    most `most` samples. Without `make`, for timing alone.
+    most `most` samples. Without `make`, for timing only.
     """
     of = plan.data_parallel
     placement = Placement(plan.devices * of.replicas, ranks)
-    throttled, with_data = make is not None and plan.config.throttle == "wall", make is not None
-    fleet = Fleet([])
+    throttled = make is not None and plan.config.throttle == "wall"
+    replicas = Replicas([])
     for replica in range(of.replicas):
-        first = replica * plan.devices
-        wiring = Wiring(placement, rank, comms[0], throttled, most, with_data, first, of.codec)
-        chain = build(plan.timing, wiring, make)
-        fleet.chains.append(chain)
-        fleet.pumps.extend(chain.pumps)
-    if of.replicas > 1 and make is None:
-        _meet(fleet, plan)
-    elif of.replicas > 1:
+        wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, of.codec)
+        chain = build_chain(plan.timing, wiring, make)
+        replicas.chains.append(chain)
+        replicas.pumps.extend(chain.pumps)
+    if of.replicas > 1:
         for device in range(plan.devices):
-            lines = _Lines(fleet, plan, placement, rank, comms[1], device, throttled)
-            _connect(fleet, plan, lines)
-    return fleet
+            if make is None:
+                _time_exchange(replicas, plan, device)
+            else:
+                _connect(replicas, plan, _Channels(replicas, plan, placement, rank, comms[1], device, throttled))
+    return replicas
 
 
-def _meet(fleet: Fleet, plan: Plan) -> None:
-    """Give all devices their exchange, which is worked out: all of them live here."""
-    for devices in zip(*(chain.devices for chain in fleet.chains), strict=True):
-        meeting = Meeting(plan.data_parallel, plan.cluster.network, devices[0].gradient_row.count)
-        for replica, device in enumerate(devices):
-            device.exchange = Attendance(meeting, replica)
+def _time_exchange(replicas: Replicas, plan: Plan, device: int) -> None:
+    """Give the devices numbered `device` a timed exchange; all of them are on this rank."""
+    count = plan.timing.streams(device).gradient_values
+    exchange = TimedExchange(plan.data_parallel, plan.cluster.interconnect, count)
+    for replica, chain in enumerate(replicas.chains):
+        chain.devices[device].exchange = TimedMember(exchange, replica)
 
 
-class _Lines:
-    """The lines between all replicas' devices of one number, and their aggregator, which lives with the first."""
+class _Channels:
+    """Channels between all replicas' devices of one number, and their aggregator, which is on the first one's rank."""
 
     def __init__(
-        self, fleet: Fleet, plan: Plan, placement: Placement, rank: int, comm: Any, device: int, throttled: bool
+        self, replicas: Replicas, plan: Plan, placement: Placement, rank: int, comm: Any, device: int, throttled: bool
     ) -> None:
         self.device, self.rank = device, rank
+        self.count = plan.timing.streams(device).gradient_values
         self._throttled = throttled
-        self.count = next(
-            (each.gradient_row.count for chain in fleet.chains for each in chain.devices if each.number == device), 0
-        )
-        self._fleet, self._plan, self._placement, self._comm = fleet, plan, placement, comm
-        self._lines: dict[tuple[Leg, int, int], Line] = {}
+        self._replicas, self._plan, self._placement, self._comm = replicas, plan, placement, comm
+        self._channels: dict[tuple[ExchangePhase, int, int], Channel] = {}
         self._gates: dict[int, Gate] = {}
         self._arena = Arena()
 
     def host(self, node: int) -> int:
-        """The rank of a replica's device, or of the aggregator."""
+        """Return the rank of a replica's device, or of the aggregator."""
         return self._placement.host(node % self._plan.data_parallel.replicas * self._plan.devices + self.device)
 
-    def __call__(self, leg: Leg, sender: int, receiver: int) -> Line:
-        """The line of a leg from one node to another; made when it is first asked for, at either end."""
-        key = leg, sender, receiver
-        if key not in self._lines:
-            self._lines[key] = self._make(*key)
-        return self._lines[key]
+    def __call__(self, phase: ExchangePhase, sender: int, receiver: int) -> Channel:
+        """Return the channel of a phase from one node to another; created at first use, at either end."""
+        key = phase, sender, receiver
+        if key not in self._channels:
+            self._channels[key] = self._make(*key)
+        return self._channels[key]
 
-    def _make(self, leg: Leg, sender: int, receiver: int) -> Line:
+    def _make(self, phase: ExchangePhase, sender: int, receiver: int) -> Channel:
         mailbox, from_rank, to_rank = Mailbox(), self.host(sender), self.host(receiver)
         if from_rank == to_rank:
-            return Line(self._gated(sender, mailbox), mailbox)
+            return Channel(self._gated(sender, mailbox), mailbox)
         nodes = self._plan.data_parallel.replicas + 1
-        tag = ((self.device * len(Leg) + leg) * nodes + sender) * nodes + receiver
-        form = ParcelFormat()
+        tag = ((self.device * len(ExchangePhase) + phase) * nodes + sender) * nodes + receiver
+        form = GradientFormat()
         if self.rank == from_rank:
             outlet = Sender(self._comm, to_rank, tag, form, self._arena)
-            self._fleet.pumps.append(outlet)
-            return Line(self._gated(sender, outlet), None)
-        inlet = Receiver(self._comm, from_rank, tag, form, self._most_bytes(leg), mailbox, self._arena)
-        self._fleet.pumps.append(inlet)
-        self._fleet.receivers.append(inlet)
-        return Line(None, mailbox)
+            self._replicas.pumps.append(outlet)
+            return Channel(self._gated(sender, outlet), None)
+        inlet = Receiver(self._comm, from_rank, tag, form, self._most_bytes(phase), mailbox, self._arena)
+        self._replicas.pumps.append(inlet)
+        self._replicas.receivers.append(inlet)
+        return Channel(None, mailbox)
 
-    def _most_bytes(self, leg: Leg) -> int:
-        """The largest message of a leg: rings send blocks, all others the whole row."""
+    def _most_bytes(self, phase: ExchangePhase) -> int:
+        """Return the size of a phase's largest message: rings send blocks, others the whole row, some uncompressed."""
         of = self._plan.data_parallel
-        ring_of = {Leg.GROUP: of.members, Leg.TOP: len(of.top) if of.exchange == "ring" else 1}
-        values = -(-self.count // ring_of.get(leg, 1))
-        return -(-values // _BURST_VALUES) * _BURST_BYTES
+        ring_of = {ExchangePhase.GROUP: of.members, ExchangePhase.TOP: len(of.top) if of.exchange == "ring" else 1}
+        values = -(-self.count // ring_of.get(phase, 1))
+        return max(of.codec.largest_bytes(values), VALUE_BYTES * values)
 
     def _gated(self, sender: int, outlet: Outlet) -> Outlet:
-        """An outlet; with the throttle, one that holds back what a node sends as its link would."""
+        """Return the outlet; with the throttle, one that delays messages as the sender's link would."""
         if not self._throttled:
             return outlet
         if sender not in self._gates:
-            network = self._plan.cluster.network
-            self._gates[sender] = Gate(network.bandwidth_mbps, network.latency_ps)
-            self._fleet.pumps.append(self._gates[sender])
-        return _Gated(self._gates[sender], outlet)
+            interconnect = self._plan.cluster.interconnect
+            self._gates[sender] = Gate(interconnect.bandwidth_mbps, interconnect.latency_ps)
+            self._replicas.pumps.append(self._gates[sender])
+        return _GatedOutlet(self._gates[sender], outlet)
 
 
-class _Gated:
-    """Sends parcels through a gate."""
+class _GatedOutlet:
+    """An outlet of gradient messages behind a gate."""
 
     def __init__(self, gate: Gate, outlet: Outlet) -> None:
         self._gate, self._outlet = gate, outlet
 
-    def put(self, parcel: Parcel) -> None:
-        """Hold a parcel for as long as it occupies the link."""
-        self._gate.hold(parcel.transfer_ps * 1e-12, lambda: self._outlet.put(parcel))
+    def put(self, message: GradientMessage) -> None:
+        """Hold a message for as long as it occupies the link."""
+        self._gate.hold(message.transfer_ps * 1e-12, lambda: self._outlet.put(message))
 
 
-def _connect(fleet: Fleet, plan: Plan, lines: _Lines) -> None:
-    """Give the devices of one number their exchange, and where it belongs their aggregator."""
-    of, network = plan.data_parallel, plan.cluster.network
-    for replica, chain in enumerate(fleet.chains):
+def _connect(replicas: Replicas, plan: Plan, channels: _Channels) -> None:
+    """Give the devices of one number their exchange, and add their aggregator if it is on this rank."""
+    of, interconnect = plan.data_parallel, plan.cluster.interconnect
+    for replica, chain in enumerate(replicas.chains):
         for device in chain.devices:
-            if device.number == lines.device:
-                port = Port(network, of.codec)
-                device.exchange = Exchange(of, port, parts(of, replica, port, lines))
-    if of.exchange == "aggregator" and lines.host(of.aggregator) == lines.rank:
-        port = Port(network, of.codec)
-        fleet.aggregators.append(aggregator(of, port, lines.count, True, lines))
+            if device.number == channels.device:
+                nic = Nic(interconnect, of.codec)
+                device.exchange = GradientExchange(of, nic, exchange_steps(of, replica, nic, channels))
+    if of.exchange == "aggregator" and channels.host(of.aggregator) == channels.rank:
+        nic = Nic(interconnect, of.codec)
+        replicas.aggregators.append(aggregator(of, nic, channels.count, True, channels))

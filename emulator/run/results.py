@@ -1,62 +1,92 @@
-"""Results of a run in one HDF5 file, written anew after each epoch and put in place in one move.
-
-So a run that is killed leaves a readable file with all epochs that were done. Layout:
-
-    config/            attributes: every key of the configuration
-    descriptions/      the network's, cluster's and mapping's description, as text
-    versions/          attributes: of emuchain, Python, libraries, MPI, machine
-    history/           one row an epoch: epoch, learning_rate, train_loss, train_accuracy, test_loss, test_accuracy,
-                       virtual_time_ps, host_time_s (both since the start of training)
-    devices/           one row a device: board, slices, multipliers, fp_busy … pg_idle, lpram_bytes …
-    links/             one row a direction of each link: sender, receiver, path1_bytes … path6_bytes, utilisation
-    exchange/          with replicas, one row an epoch: value_bytes and made_bytes (float32 gradients sent, and what the
-                       codec made of them), width_0 … width_32 (values of so many bits), device_ps (what a device
-                       spent on it), histogram (of the last gradients, by sign and bin: zeros, then 2^-40 to 2^0)
-    weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)
-"""
+"""Results of a run: configuration, history, usage of devices and links, weights (`results_file.py` writes them)."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import pathlib
 import platform
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import __version__
-from ..common.errors import InputError
-from ..config.config import Config
-from ..mapping.traffic import DataPath
+from ..common import format_time_ps
+from ..mapping import DataPath
+from ..plan import Plan
 from .train import EpochResult, Weights
-from .usage import PHASES, DeviceFigures, Figures, LinkFigures, Memory
+from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, Usage
 
-FORMAT = 1
-TABLES = ("history", "devices", "links", "exchange")
 WIDTHS = (0, 8, 16, 32)
-"""Bits of a value that INCEPTIONN's codec has made smaller, beside its tag."""
+"""Bits of a value compressed by INCEPTIONN's codec, without its tag."""
 
 _MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb")
 
+Table = dict[str, np.ndarray]
+"""Columns by name."""
 
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """All that a results file holds; `history` maps column names to rows, `devices` and `links` likewise."""
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Results:
+    """Content of a results file: tables by column, and the weights after the last epoch, if they were gathered."""
 
     config: dict[str, Any]
     descriptions: dict[str, str]
     versions: dict[str, str]
-    history: dict[str, np.ndarray]
-    devices: dict[str, np.ndarray]
-    links: dict[str, np.ndarray]
+    history: Table
+    devices: Table
+    links: Table
     weights: Weights
-    exchange: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    exchange: Table = dataclasses.field(default_factory=dict)
+
+    @property
+    def epochs(self) -> int:
+        """Number of finished epochs."""
+        return len(self.history.get("epoch", ()))
+
+    @property
+    def virtual_time_ps(self) -> int:
+        """Virtual time at the end of the last epoch; 0 before the first."""
+        return int(self.history["virtual_time_ps"][-1]) if self.epochs else 0
+
+    @property
+    def test_accuracy(self) -> float:
+        """Share of test images classified correctly, after the last epoch; NaN before the first."""
+        return float(self.history["test_accuracy"][-1]) if self.epochs else float("nan")
+
+    @property
+    def usage(self) -> Usage | None:
+        """Usage of devices and links; None before the first epoch."""
+        return _usage(self) if self.epochs and self.devices else None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Results of {self.config['network']}: {self.epochs} epochs in {format_time_ps(self.virtual_time_ps)},"
+            f" test accuracy {100 * self.test_accuracy:.1f} %>"
+        )
+
+
+def results_of(
+    plan: Plan, samples: int, history: Sequence[EpochResult], weights: Weights, versions: Mapping[str, str]
+) -> Results:
+    """Return the results of a run of a plan with `samples` training images; open settings are filled in."""
+    config = {
+        **plan.config.model_dump(),
+        "devices": plan.config.devices or plan.devices,
+        "samples": samples,
+    }
+    descriptions = {
+        "network.toml": plan.network.text,
+        "cluster.toml": plan.cluster.text,
+        "mapping": str(plan.mapping),
+    }
+    usage = history[-1].usage if history else None
+    tables = history_table(history), device_table(usage), link_table(usage)
+    return Results(config, descriptions, dict(versions), *tables, weights, exchange_table(history, plan.nodes))
 
 
 def versions(mpi: str) -> dict[str, str]:
-    """The versions of everything that a run depends on."""
+    """Return the versions of everything that a run depends on; `mpi` is that of the MPI library."""
     import h5py
     import llvmlite
     import numba
@@ -76,8 +106,8 @@ def versions(mpi: str) -> dict[str, str]:
     }
 
 
-def history_table(history: list[EpochResult]) -> dict[str, np.ndarray]:
-    """The history's columns."""
+def history_table(history: Sequence[EpochResult]) -> Table:
+    """Return the history's columns."""
     return {
         "epoch": np.array([row.epoch + 1 for row in history], np.int64),
         "learning_rate": np.array([row.learning_rate for row in history], np.float64),
@@ -90,28 +120,32 @@ def history_table(history: list[EpochResult]) -> dict[str, np.ndarray]:
     }
 
 
-def exchange_table(history: list[EpochResult], nodes: int) -> dict[str, np.ndarray]:
-    """The exchange's columns, of so many devices; none where nothing was exchanged."""
+def exchange_table(history: Sequence[EpochResult], nodes: int) -> Table:
+    """Return the exchange's columns, for `nodes` devices; {} where nothing was exchanged.
+
+    Besides INCEPTIONN's widths, there is a column for each other statistic of the codec.
+    """
     rows = [row.exchanged for row in history]
     if not any(row.traffic.value_bytes for row in rows):
         return {}
     table = {
         "epoch": np.array([row.epoch + 1 for row in history], np.int64),
         "value_bytes": np.array([row.traffic.value_bytes for row in rows], np.int64),
-        "made_bytes": np.array([row.traffic.made_bytes for row in rows], np.int64),
+        "compressed_bytes": np.array([row.traffic.compressed_bytes for row in rows], np.int64),
     }
-    for place, bits in enumerate(WIDTHS):
-        table[f"width_{bits}"] = np.array([row.traffic.widths[place] for row in rows], np.int64)
+    names = dict.fromkeys([f"width_{bits}" for bits in WIDTHS])
+    for name in names | {name: None for row in rows for name in row.traffic.statistics}:
+        table[name] = np.array([row.traffic.statistics.get(name, 0) for row in rows], np.int64)
     table["device_ps"] = np.array([row.spent_ps // nodes for row in rows], np.int64)
     table["histogram"] = np.array([row.histogram for row in rows], np.int64)
     return table
 
 
-def device_table(figures: Figures | None) -> dict[str, np.ndarray]:
-    """The devices' columns."""
-    if figures is None:
+def device_table(usage: Usage | None) -> Table:
+    """Return the devices' columns."""
+    if usage is None:
         return {}
-    rows = figures.devices
+    rows = usage.devices
     table: dict[str, Any] = {
         "device": np.array([row.device for row in rows], np.int64),
         "board": np.array([row.board for row in rows], np.str_),
@@ -119,7 +153,7 @@ def device_table(figures: Figures | None) -> dict[str, np.ndarray]:
         "multipliers": np.array([row.multipliers for row in rows], np.int64),
     }
     for phase in PHASES:
-        # Not a number where a device has no such engine: the first layer needs no EB.
+        # NaN where a device has no such engine: the first layer needs no EB.
         busy = np.array([row.busy.get(phase, np.nan) for row in rows])
         table[f"{phase.lower()}_busy"], table[f"{phase.lower()}_idle"] = busy, 1 - busy
     for name in ("lpram", "lgb", "act_ram", "bpram", "bgb"):
@@ -128,11 +162,11 @@ def device_table(figures: Figures | None) -> dict[str, np.ndarray]:
     return table
 
 
-def link_table(figures: Figures | None) -> dict[str, np.ndarray]:
-    """The links' columns."""
-    if figures is None:
+def link_table(usage: Usage | None) -> Table:
+    """Return the links' columns."""
+    if usage is None:
         return {}
-    rows = figures.links
+    rows = usage.links
     table = {
         "sender": np.array([row.sender for row in rows], np.int64),
         "receiver": np.array([row.receiver for row in rows], np.int64),
@@ -143,24 +177,22 @@ def link_table(figures: Figures | None) -> dict[str, np.ndarray]:
     return table
 
 
-def figures_of(record: Record) -> Figures | None:
-    """The figures that a record's tables hold; None before the first epoch."""
-    if not len(record.history.get("epoch", ())) or not record.devices:
-        return None
-    d, li = record.devices, record.links
+def _usage(results: Results) -> Usage:
+    """Return the usage that the tables hold."""
+    d, li = results.devices, results.links
     devices = [
-        DeviceFigures(
+        DeviceUsage(
             int(d["device"][i]),
             str(d["board"][i]),
             tuple(str(d["slices"][i]).split(", ")),
             {p: float(d[f"{p.lower()}_busy"][i]) for p in PHASES if not np.isnan(d[f"{p.lower()}_busy"][i])},
             int(d["multipliers"][i]),
-            Memory(*(int(d[f"{name}_bytes"][i]) for name in _MEMORY)),
+            MemoryUsage(*(int(d[f"{name}_bytes"][i]) for name in _MEMORY)),
         )
         for i in range(len(d["device"]))
     ]
     links = [
-        LinkFigures(
+        LinkUsage(
             int(li["sender"][i]),
             int(li["receiver"][i]),
             {path: int(li[f"path{path.value}_bytes"][i]) for path in DataPath if li[f"path{path.value}_bytes"][i]},
@@ -168,118 +200,4 @@ def figures_of(record: Record) -> Figures | None:
         )
         for i in range(len(li["sender"]))
     ]
-    return Figures(int(record.history["virtual_time_ps"][-1]), tuple(devices), tuple(links))
-
-
-def check_writable(out: str) -> pathlib.Path:
-    """The path of the results file, where it can be written.
-
-    Raises:
-        InputError: its folder does not exist or cannot be written to, or the path is a folder.
-    """
-    path = pathlib.Path(out)
-    try:
-        if path.is_dir():
-            raise InputError(f"`out` = {out!r}: is a folder; give the name of a file, such as {path / 'run.h5'}")
-        if not path.parent.is_dir():
-            raise InputError(
-                f"`out` = {out!r}: the folder {path.parent} does not exist; create it, or give another path"
-            )
-        trial = _partial(path)
-        trial.touch()
-        trial.unlink()
-        if path.exists():
-            os.close(os.open(path, os.O_WRONLY))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"`out` = {out!r}: cannot be written: {reason}; give a path that can") from None
-    return path
-
-
-def write(path: pathlib.Path, record: Record) -> None:
-    """Write the file beside its place, then move it there.
-
-    Raises:
-        InputError: the disk does not take it.
-    """
-    import h5py
-
-    partial = _partial(path)
-    try:
-        with h5py.File(partial, "w") as file:
-            file.attrs["format"] = FORMAT
-            _attributes(file.create_group("config"), record.config)
-            _attributes(file.create_group("versions"), record.versions)
-            for name, text in record.descriptions.items():
-                file[f"descriptions/{name}"] = np.bytes_(text.encode())
-            for group in TABLES:
-                table = getattr(record, group)
-                file.create_group(group)
-                for name, column in table.items():
-                    # Strings of fixed length: HDF5 may hang on a damaged heap of others.
-                    file[f"{group}/{name}"] = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
-            file.create_group("weights")
-            for layer, arrays in record.weights.items():
-                for name, array in arrays.items():
-                    file[f"weights/{layer}/{name}"] = array
-            file.flush()
-        with open(partial, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(partial, path)
-    except OSError as error:
-        raise InputError(f"`out` = '{path}': cannot be written: {error}") from None
-
-
-def read(path: pathlib.Path) -> Record:
-    """The content of a results file; weights as shapes only would not do, so all of it.
-
-    Raises:
-        InputError: no such file, not HDF5, damaged, or not a results file of emuchain.
-    """
-    import h5py
-
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; `emuchain train --out {path}` would write it")
-    try:
-        with h5py.File(path, "r") as file:
-            if file.attrs.get("format") != FORMAT:
-                raise InputError(f"{path}: an HDF5 file, but not a results file of emuchain (format {FORMAT})")
-            said_versions = dict(file["versions"].attrs)
-            tables = {
-                group: {name: _column(data) for name, data in file[group].items()}
-                for group in TABLES
-                if group in file or group != "exchange"  # which files of earlier versions do not have
-            }
-            weights = {
-                layer: {name: data[()] for name, data in arrays.items()} for layer, arrays in file["weights"].items()
-            }
-            descriptions = {name: data[()].decode() for name, data in file["descriptions"].items()}
-            attributes = {name: _plain(value) for name, value in file["config"].attrs.items()}
-            return Record(attributes, descriptions, said_versions, weights=weights, **tables)
-    except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not a readable results file, perhaps damaged or cut off: {reason}") from None
-
-
-def config_attributes(config: Config, devices: int, samples: int) -> dict[str, Any]:
-    """The full configuration, with what was left open filled in."""
-    return {**config.model_dump(), "devices": devices, "samples": samples}
-
-
-def _plain(value: Any) -> Any:
-    """Python's own number for NumPy's."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _column(data: Any) -> np.ndarray:
-    values = data[()]
-    return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
-
-
-def _attributes(group: Any, values: dict[str, Any]) -> None:
-    for name, value in values.items():
-        group.attrs[name] = "" if value is None else np.array(value, np.int64) if isinstance(value, tuple) else value
-
-
-def _partial(path: pathlib.Path) -> pathlib.Path:
-    return path.with_name(f".{path.name}.partial")
+    return Usage(results.virtual_time_ps, tuple(devices), tuple(links))

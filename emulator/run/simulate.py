@@ -4,54 +4,73 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
-
-from ...comm.exchange.groups import step_sizes
-from ...comm.exchange.timed import Attendance
-from ...comm.host import run
-from ..device.device import Epoch
-from ..device.parameter import Sgd
-from ..plan.plan import Plan
-from .replicas import build_fleet
-from .usage import Figures, count, figures
+from ...comm import Observer, run
+from ...comm.exchange import TimedMember, step_sizes
+from ..common import format_time_ps
+from ..device import Epoch
+from ..plan import Plan
+from .replicas import build_replicas
+from .usage import DeviceCounters, Usage, usage_of
 
 
 @dataclasses.dataclass(frozen=True)
 class Simulation:
-    """The virtual time at the end of each epoch since the start, and the figures of the whole run.
+    """A timing-only run of a plan.
 
-    `exchange_ps` is what a device spent on the exchange with other replicas, on average, all in all.
+    `epoch_ends_ps` holds the virtual time from the start to the end of each epoch; `samples` is the number of samples
+    in an epoch. `exchange_ps` is the time that a device spent on exchanges with other replicas, averaged over devices.
     """
 
+    plan: Plan
+    samples: int
     epoch_ends_ps: tuple[int, ...]
-    figures: Figures
+    usage: Usage
     exchange_ps: int = 0
 
     @property
+    def virtual_time_ps(self) -> int:
+        """Virtual time of the whole run."""
+        return self.epoch_ends_ps[-1]
+
+    @property
+    def images_per_s(self) -> float:
+        """Rate of the whole run, including filling and draining."""
+        return self.samples * len(self.epoch_ends_ps) / (self.virtual_time_ps * 1e-12)
+
+    @property
     def exchange_share(self) -> float:
-        """Of the run's time."""
-        return self.exchange_ps / self.epoch_ends_ps[-1]
+        """Share of the run's time that the exchange took."""
+        return self.exchange_ps / self.virtual_time_ps
+
+    def __repr__(self) -> str:
+        return (
+            f"<Simulation of {len(self.epoch_ends_ps)} x {self.samples} images in"
+            f" {format_time_ps(self.virtual_time_ps)}, {self.images_per_s:.1f} images/s>"
+        )
 
 
-def simulate(plan: Plan, samples: int) -> Simulation:
-    """Run `plan.config.epochs` epochs of `samples` samples for their times alone.
+def simulate(plan: Plan, samples: int, observer: Observer | None = None) -> Simulation:
+    """Run `plan.config.epochs` epochs of `samples` samples for timing only.
 
-    Times do not depend on the micro-batches, so these are as large as the mini-batch.
+    Times do not depend on the micro-batches, so these are as large as the mini-batch. `observer` is called with the
+    rows that engines and links of the first replica serve.
     """
     config, totals = plan.config, step_sizes(samples, plan.config.batch)
-    fleet = build_fleet(plan, 0, 1, (None, None), plan.batch, None)
-    devices = [device for chain in fleet.chains for device in chain.devices]
+    replicas = build_replicas(plan, 0, 1, (None, None), plan.batch, None)
+    if observer is not None:
+        replicas.observe(observer)
+    devices = [device for chain in replicas.chains for device in chain.devices]
     ends = []
     for _ in range(config.epochs):
         programs = []
-        for replica, chain in enumerate(fleet.chains):
-            own = len(plan.data_parallel.places(samples, config.batch, replica))
+        for replica, chain in enumerate(replicas.chains):
+            own = len(plan.data_parallel.samples_of(replica, samples, config.batch))
             schedule = plan.schedule(own, micro_batch=plan.batch)
-            epoch = Epoch(schedule.micro_batches, schedule.step_samples, np.zeros(0, np.int64), Sgd(0, 0, 0), totals)
+            epoch = Epoch(schedule.micro_batches, schedule.step_samples, totals)
             programs += chain.train(schedule.programs(range(plan.devices)), epoch)
         run(programs)
         ends.append(max(device.clock.updated_ps for device in devices))
-    counts = [count(device, plan.timing) for device in fleet.chains[0].devices]
-    found = figures(plan.timing, counts, plan.steady.in_flight, ends[-1])
-    spent_ps = sum(device.exchange.spent_ps for device in devices if isinstance(device.exchange, Attendance))
-    return Simulation(tuple(ends), found, spent_ps // plan.nodes)
+    counters = [DeviceCounters.of(device.clock, plan.timing) for device in replicas.chains[0].devices]
+    usage = usage_of(plan.timing, counters, plan.steady.in_flight, ends[-1])
+    spent_ps = sum(device.exchange.spent_ps for device in devices if isinstance(device.exchange, TimedMember))
+    return Simulation(plan, samples, tuple(ends), usage, spent_ps // plan.nodes)

@@ -5,43 +5,47 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm.exchange.groups import step_sizes
-from ...comm.host import Pump, run
-from ...comm.ranks import Ranks
-from ...kernels.arena import Arena
-from ...kernels.codec.codec import NoCodec, parse_codec
-from ..common.errors import InputError
-from ..data.dataset import Dataset
-from ..device.balanced import Bpram
-from ..device.device import Epoch
-from ..device.ends import Head, ImageSource, NoHead, NoImages, SoftmaxHead, Source, Tally, epoch_order
-from ..device.numerics import SliceNumerics
-from ..device.parameter import Sgd
-from ..mapping.balancing import Loan
-from ..mapping.slices import Cut, Slice
-from ..plan.plan import Plan
-from ..plan.replication import check_samples
-from ..schedule.pipeline import cut_samples
+from ...comm import Observer, Pump, Ranks, run
+from ...comm.exchange import step_sizes
+from ...kernels import Arena
+from ..common import InputError
+from ..data import Dataset
+from ..device import (
+    Bpram,
+    DeviceNumerics,
+    Epoch,
+    ImageSource,
+    Sgd,
+    SliceNumerics,
+    SoftmaxHead,
+    Tally,
+    epoch_order,
+)
+from ..mapping import BalancedParameters, Cut, DeviceStreams, Slice
+from ..plan import Plan, check_samples
+from ..schedule import cut_samples
 from .chain import Chain
-from .replicas import Exchanged, build_fleet
-from .usage import DeviceCounts, Figures, count, figures
+from .replicas import Exchanged, build_replicas
+from .usage import DeviceCounters, Usage, usage_of
 
-_EVALUATION_MICRO_BATCH = 16  # at least; more gain little and take memory
+_EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
 _EVALUATION_ROUND = 4  # micro-batches for each rank
 
 Weights = dict[str, dict[str, NDArray[np.float32]]]
+"""Arrays by name, by layer: weight (oc, ic, kh, kw), bias (oc,), and other arrays of its SFU."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EpochResult:
-    """One row of the history, with the figures up to then; times since the start of training.
+    """One row of the history, with the usage so far; times are since the start of training.
 
-    `exchanged` is of this epoch and all devices.
+    `exchanged` is that of this epoch, over all devices.
     """
 
     epoch: int
@@ -50,13 +54,13 @@ class EpochResult:
     test: Tally
     virtual_time_ps: int
     host_time_s: float
-    figures: Figures
+    usage: Usage
     exchanged: Exchanged = dataclasses.field(default_factory=Exchanged)
 
 
 @dataclasses.dataclass(frozen=True)
 class StepResult:
-    """A replica's share of a mini-batch that is through on its chain's last device."""
+    """A replica's share of a mini-batch that its chain's last device has finished."""
 
     epoch: int
     step: int
@@ -69,17 +73,33 @@ OnEpoch = Callable[[EpochResult, Weights], None]
 
 
 def train(
-    plan: Plan, data: Dataset, ranks: Ranks, on_step: OnStep, on_epoch: OnEpoch, *, gather_weights: bool
+    plan: Plan,
+    data: Dataset,
+    ranks: Ranks,
+    on_step: OnStep = lambda _: None,
+    on_epoch: OnEpoch = lambda *_: None,
+    *,
+    gather_weights: bool,
+    observer: Observer | None = None,
 ) -> list[EpochResult]:
-    """Train on all ranks together; rank 0 hears of steps and epochs, and gets the history.
+    """Train on all ranks together; return the history, on rank 0.
 
-    `on_epoch` gets the weights of all layers where `gather_weights` asks for them, else an empty dictionary.
+    Args:
+        plan: the plan to train.
+        data: training and test images; ranks without an end of a chain need only the labels.
+        ranks: the ranks of the run.
+        on_step: called on rank 0 for each mini-batch.
+        on_epoch: called on rank 0 for each epoch, with the weights of all layers if these are gathered, else {}.
+        gather_weights: whether weights are gathered after each epoch; the same on all ranks.
+        observer: called with the rows that engines and links of the first replica's devices on this rank serve.
 
     Raises:
-        InputError: the loss is not finite any more.
+        InputError: the loss is no longer finite.
     """
     ranks.on_object = on_step
-    trainer = _Trainer(plan, data, ranks)
+    trainer = Trainer(plan, data, ranks)
+    if observer is not None:
+        trainer.replicas.observe(observer)
     history = []
     ranks.running = ranks.size > 1
     try:
@@ -92,88 +112,84 @@ def train(
     finally:
         ranks.on_object = lambda _: None
     ranks.running = False
-    trainer.fleet.close()
+    trainer.replicas.close()
     return history
 
 
 @dataclasses.dataclass(frozen=True)
-class _Numbers:
-    """Makes what computes, from the plan's network and seed."""
+class _MakeNumerics:
+    """Factory of a device's numerics, from the plan's network and seed."""
 
     plan: Plan
 
-    def slices(self, device: int, arena: Arena) -> list[SliceNumerics]:
-        """For each slice of a device."""
+    def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.plan.network.start, self.plan.config.seed
-        return [SliceNumerics(part, start, seed, arena) for part in self.plan.mapping.devices[device]]
-
-    def stored(self, loan: Loan) -> Bpram:
-        """For a loan."""
-        return Bpram(loan, self.plan.network.start, self.plan.config.seed)
+        slices = [SliceNumerics(part, start, seed, arena) for part in streams.slices]
+        stored = {number: Bpram(blocks[number], start, seed) for number in streams.stored}
+        return DeviceNumerics(streams, slices, blocks, stored)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Share:
-    """What an epoch left on one rank: counts of its devices by replica, hits and losses, and the exchange so far."""
+class _RankResult:
+    """An epoch on one rank: counters of the first replica's devices, tallies, and the exchange so far."""
 
-    counts: dict[int, list[DeviceCounts]]
+    counters: list[DeviceCounters]
+    end_ps: int
     trained: Tally
     tested: Tally
     exchanged: Exchanged
 
 
-class _Trainer:
+class Trainer:
     """This rank's part of all replicas' chains, and the data at their ends."""
 
     def __init__(self, plan: Plan, data: Dataset, ranks: Ranks) -> None:
         self.plan, self.ranks = plan, ranks
-        self.samples = data.n_train
+        self._samples = data.n_train
         config = plan.config
-        weights_codec = parse_codec(config.compress_weights)
-        self._rounding = None if isinstance(weights_codec, NoCodec) else weights_codec
+        self._rounding = config.compress_weights if config.compress_weights.compresses else None
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         check_samples(config, plan.data_parallel.replicas, data.n_train)
         comms = ranks.comm, ranks.exchange_comm
-        self.fleet = build_fleet(plan, ranks.rank, ranks.size, comms, most, _Numbers(plan))
-        self.pumps: list[Pump] = [*self.fleet.pumps] if ranks.comm is None else [*self.fleet.pumps, ranks]
-        self.ends = [_Ends.of(chain, data) for chain in self.fleet.chains]
+        self.replicas = build_replicas(plan, ranks.rank, ranks.size, comms, most, _MakeNumerics(plan))
+        self._pumps: list[Pump] = [*self.replicas.pumps] if ranks.comm is None else [*self.replicas.pumps, ranks]
+        self._ends = [_Ends.of(chain, data) for chain in self.replicas.chains]
         self._exchanged = Exchanged()
-        self.test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
+        self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         ranks.gather(None)  # all are ready
-        self.started_s = time.perf_counter()
+        self._started_s = time.perf_counter()
 
-    @np.errstate(over="ignore", invalid="ignore")  # training that diverges is told by its loss
+    @np.errstate(over="ignore", invalid="ignore")  # divergence is detected by the loss
     def epoch(self, number: int) -> EpochResult | None:
-        """Train an epoch and evaluate; the result is rank 0's."""
+        """Train an epoch and evaluate; return the result on rank 0, else None."""
         rate = self.plan.config.rate_in(number)
         trained = self._train(number, rate)
         tested = self._evaluate()
-        counts = {
-            replica: [count(device, self.plan.timing) for device in chain.devices]
-            for replica, chain in enumerate(self.fleet.chains)
-        }
-        shares = self.ranks.gather(_Share(counts, trained, tested, self.fleet.exchanged()))
+        chains = self.replicas.chains
+        counters = [DeviceCounters.of(device.clock, self.plan.timing) for device in chains[0].devices]
+        end_ps = max((device.clock.updated_ps for chain in chains for device in chain.devices), default=0)
+        results = self.ranks.gather(_RankResult(counters, end_ps, trained, tested, self.replicas.exchanged()))
         if self.ranks.rank > 0:
             return None
-        end_ps = max(c.updated_ps for share in shares for held in share.counts.values() for c in held)
-        first = [counted for share in shares for counted in share.counts[0]]
-        figured = figures(self.plan.timing, first, self.plan.steady.in_flight, end_ps)
-        before, self._exchanged = self._exchanged, sum((share.exchanged for share in shares), Exchanged())
+        end_ps = max(result.end_ps for result in results)
+        counters = [counted for result in results for counted in result.counters]
+        usage = usage_of(self.plan.timing, counters, self.plan.steady.in_flight, end_ps)
+        before, self._exchanged = self._exchanged, sum((result.exchanged for result in results), Exchanged())
         return EpochResult(
             number,
             rate,
-            sum((share.trained for share in shares), Tally()),
-            sum((share.tested for share in shares), Tally()),
+            sum((result.trained for result in results), Tally()),
+            sum((result.tested for result in results), Tally()),
             end_ps,
-            time.perf_counter() - self.started_s,
-            figured,
+            time.perf_counter() - self._started_s,
+            usage,
             self._exchanged.since(before),
         )
 
     def _train(self, number: int, rate: float) -> Tally:
         config = self.plan.config
-        order = epoch_order(config.seed, number, self.samples)
-        totals = step_sizes(self.samples, config.batch)
+        order = epoch_order(config.seed, number, self._samples)
+        totals = step_sizes(self._samples, config.batch)
         rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
         total = Tally()
 
@@ -185,41 +201,40 @@ class _Trainer:
                     f" in epoch {number + 1}, step {step + 1}; try a smaller one, such as {rate / 10:g}"
                 )
             total += tally
-            self.ranks.tell(StepResult(number, step, tally, virtual_time_ps))
+            self.ranks.send_to_root(StepResult(number, step, tally, virtual_time_ps))
 
         programs = []
-        for replica, (chain, ends) in enumerate(zip(self.fleet.chains, self.ends, strict=True)):
-            places = self.plan.data_parallel.places(self.samples, config.batch, replica)
+        for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
+            places = self.plan.data_parallel.samples_of(replica, self._samples, config.batch)
             schedule = self.plan.schedule(len(places))
-            ends.train_source.order = ends.train_head.order = order[places]
-            chain.attach(ends.train_source, ends.train_head)
-            numbers = places + number * self.samples
-            epoch = Epoch(schedule.micro_batches, schedule.step_samples, numbers, rule, totals)
+            ends.attach_training(chain, order[places])
+            numbers = places + number * self._samples
+            epoch = Epoch(schedule.micro_batches, schedule.step_samples, totals, rule, numbers)
             actions = schedule.programs([device.number for device in chain.devices])
             programs += chain.train(actions, epoch, on_step)
-        run([*programs, *self.fleet.serve(len(totals))], self.pumps, self.ranks.settling)
+        run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
         return total
 
     def _evaluate(self) -> Tally:
-        """Replicas are alike, so the first one does it."""
-        chain, ends = self.fleet.chains[0], self.ends[0]
-        chain.attach(ends.test_source, ends.test_head)
-        if not self.test_batches:
+        """Evaluate on the first replica; all have the same weights."""
+        chain, head = self.replicas.chains[0], self._ends[0].test_head
+        chain.attach(self._ends[0].test_source, head)
+        if not self._test_batches:
             return Tally()
-        # In rounds, so that a rank that is ahead does not fill its memory with maps that nobody takes yet.
+        # In rounds, so that a rank that is ahead does not fill its memory with maps that no device needs yet.
         size = _EVALUATION_ROUND * self.ranks.size
-        for first in range(0, len(self.test_batches), size):
-            batches = self.test_batches[first : first + size]
-            run([device.evaluate(batches) for device in chain.devices], self.pumps, self.ranks.settling)
-        return ends.test_head.step_done(0)
+        for first in range(0, len(self._test_batches), size):
+            batches = self._test_batches[first : first + size]
+            run([device.evaluate(batches) for device in chain.devices], self._pumps, self.ranks.settling)
+        return Tally() if head is None else head.step_done(0)
 
     def weights(self) -> Weights:
-        """All layers' weights (oc, ic, kh, kw), and what their SFUs hold, on rank 0."""
+        """Return all layers' weights (oc, ic, kh, kw), and the arrays of their SFUs, on rank 0."""
         held = [
-            (part, numerics.weights(), numerics.sfu.parameters() if numerics.sfu else {})
-            for device in self.fleet.chains[0].devices
-            for part, numerics in zip(device.slices, device.numerics, strict=True)
-            if isinstance(numerics, SliceNumerics)
+            (of.part, of.weights(), of.arrays())
+            for device in self.replicas.chains[0].devices
+            if device.numerics is not None
+            for of in device.numerics.slices
         ]
         gathered: Weights = {}
         for rank_held in self.ranks.gather(held):
@@ -227,32 +242,50 @@ class _Trainer:
                 _place(gathered, part, weight, others)
         return gathered
 
+    def state(self) -> dict[str, Any]:
+        """Return the training state of this rank; call between epochs only."""
+        return {"replicas": self.replicas.state(), "exchanged": self._exchanged}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self.replicas.restore(state["replicas"])
+        self._exchanged = state["exchanged"]
+
 
 @dataclasses.dataclass(frozen=True)
 class _Ends:
-    """What a chain's first and last device work with in training and in evaluation, where they live here."""
+    """Image sources and heads of a chain, for training and evaluation, where its ends are on this rank."""
 
-    train_source: Source
-    test_source: Source
-    train_head: Head
-    test_head: Head
+    train_source: ImageSource | None
+    test_source: ImageSource | None
+    train_head: SoftmaxHead | None
+    test_head: SoftmaxHead | None
 
     @classmethod
     def of(cls, chain: Chain, data: Dataset) -> _Ends:
-        """The data set's images and labels."""
+        """Return the ends of a chain for a data set's images and labels."""
         normalisation = data.normalisation() if chain.starts_here else None
 
-        def source(images: NDArray[np.uint8]) -> Source:
-            return ImageSource(images, normalisation, chain.arena) if normalisation else NoImages()
+        def source(images: NDArray[np.uint8]) -> ImageSource | None:
+            return ImageSource(images, normalisation, chain.arena) if normalisation else None
 
-        def head(labels: NDArray[np.int64]) -> Head:
-            return SoftmaxHead(labels) if chain.ends_here else NoHead()
+        def head(labels: NDArray[np.int64]) -> SoftmaxHead | None:
+            return SoftmaxHead(labels) if chain.ends_here else None
 
         train, test = source(data.train_images), source(data.test_images)
         return cls(train, test, head(data.train_labels), head(data.test_labels))
 
+    def attach_training(self, chain: Chain, order: NDArray[np.int64]) -> None:
+        """Attach the ends for training, with the images in this order."""
+        for end in (self.train_source, self.train_head):
+            if end is not None:
+                end.order = order
+        chain.attach(self.train_source, self.train_head)
 
-def _place(gathered: Weights, part: Slice, weight: NDArray[np.float32], others: dict[str, NDArray[np.float32]]) -> None:
+
+def _place(
+    gathered: Weights, part: Slice, weight: NDArray[np.float32], others: Mapping[str, NDArray[np.float32]]
+) -> None:
     layer = gathered.setdefault(part.layer.name, {"weight": np.empty(part.layer.weight_shape, np.float32)})
     if part.cut is Cut.ICP:
         layer["weight"][:, part.begin : part.end] = weight

@@ -1,45 +1,46 @@
-"""What a run's clocks have counted, as figures for people: busy shares of engines, bytes on links, memory."""
+"""Counts of a run's clocks: busy shares of engines, bytes on links, memory."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
-from ..device.device import Device
-from ..mapping.balancing import loans_of
-from ..mapping.memory import slice_memory
-from ..mapping.traffic import DataPath, Lane
-from ..network.operator_graph import Phase
-from ..timing.timing import Timing
+from ..mapping import DataPath, StreamKey, blocks_of, slice_memory
+from ..network import Phase
+from ..timing import DeviceClock, Timing
 
 PHASES = tuple(phase.value for phase in Phase)
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceCounts:
-    """Raw counts of one device: busy time times multipliers, and multipliers, of FP, EB and PG; rows sent."""
+class DeviceCounters:
+    """Raw counters of one device: busy time times multipliers, and multipliers, of FP, EB and PG; rows sent."""
 
     device: int
     busy_ps: tuple[int, int, int]
     multipliers: tuple[int, int, int]
-    sent_rows: dict[Lane, float]
+    sent_rows: Mapping[StreamKey, float]
     updated_ps: int
 
-
-def count(device: Device, timing: Timing) -> DeviceCounts:
-    """The counts of a device up to now."""
-    busy, multipliers = [0, 0, 0], [0, 0, 0]
-    for clock, engines in zip(device.clock.slices, timing.engines[device.number], strict=True):
-        phases = ((clock.fp, engines.fp), (clock.eb, engines.eb), (clock.pg, engines.pg))
-        for phase, (server, engine) in enumerate(phases):
-            if server is not None and engine is not None:
-                busy[phase] += server.busy_ps * engine.multipliers
+    @classmethod
+    def of(cls, clock: DeviceClock, timing: Timing) -> DeviceCounters:
+        """Return the counters of a device up to now."""
+        device = clock.streams.device
+        busy, multipliers = dict.fromkeys(Phase, 0), dict.fromkeys(Phase, 0)
+        for part, engines in zip(clock.slices, timing.engines[device], strict=True):
+            for (phase, resource), engine in zip(part.engines(), engines.built, strict=True):
+                busy[phase] += resource.busy_ps * engine.multipliers
                 multipliers[phase] += engine.multipliers
-    sent = {lane: server.served_rows - server.spared_rows for lane, server in device.clock.paths.items()}
-    return DeviceCounts(device.number, tuple(busy), tuple(multipliers), sent, device.clock.updated_ps)  # type: ignore[arg-type]  # three phases each
+        sent = {key: resource.served_rows - resource.spared_rows for key, resource in clock.links.items()}
+        return cls(device, _three(busy), _three(multipliers), sent, clock.updated_ps)
+
+
+def _three(counts: Mapping[Phase, int]) -> tuple[int, int, int]:
+    return counts[Phase.FP], counts[Phase.EB], counts[Phase.PG]
 
 
 @dataclasses.dataclass(frozen=True)
-class Memory:
+class MemoryUsage:
     """On-chip memory that a device needs, in bytes, and what its board has (FPDeep, section 5.2.2)."""
 
     lpram: int
@@ -51,24 +52,24 @@ class Memory:
 
     @property
     def share(self) -> float:
-        """Needed over available."""
+        """Memory needed over memory available."""
         return (self.lpram + self.lgb + self.act_ram + self.bpram + self.bgb) / self.board
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceFigures:
-    """One device: what it holds, the busy share of FP, EB and PG weighted by multipliers, and its memory."""
+class DeviceUsage:
+    """One device: its slices, the busy share of FP, EB and PG weighted by multipliers, and its memory."""
 
     device: int
     board: str
     slices: tuple[str, ...]
     busy: dict[str, float]
     multipliers: int
-    memory: Memory
+    memory: MemoryUsage
 
 
 @dataclasses.dataclass(frozen=True)
-class LinkFigures:
+class LinkUsage:
     """One direction of one link: bytes of each data path, and the share of its bandwidth that they took."""
 
     sender: int
@@ -78,54 +79,60 @@ class LinkFigures:
 
 
 @dataclasses.dataclass(frozen=True)
-class Figures:
-    """A run's virtual time, and what devices and links did in it."""
+class Usage:
+    """A run's virtual time, and the usage of devices and links in it."""
 
     virtual_time_ps: int
-    devices: tuple[DeviceFigures, ...]
-    links: tuple[LinkFigures, ...]
+    devices: tuple[DeviceUsage, ...]
+    links: tuple[LinkUsage, ...]
+
+    def __repr__(self) -> str:
+        return f"<Usage of {len(self.devices)} devices in {self.virtual_time_ps} ps>"
 
 
-def figures(timing: Timing, counts: list[DeviceCounts], in_flight: tuple[int, ...], total_ps: int) -> Figures:
-    """Figures from the counts of all devices of a chain, in a run that took so long."""
-    devices, links = [], []
-    for counted in sorted(counts, key=lambda c: c.device):
-        number = counted.device
-        board = timing.cluster.board(number)
-        slices = timing.mapping.devices[number]
-        busy = {
-            phase: busy_ps / (multipliers * total_ps)
-            for phase, busy_ps, multipliers in zip(PHASES, counted.busy_ps, counted.multipliers, strict=True)
-            if multipliers and total_ps
-        }
-        memory = _memory(timing, number, in_flight[number])
-        names = tuple(str(part) for part in slices)
-        devices.append(DeviceFigures(number, board.name, names, busy, sum(counted.multipliers), memory))
-    by_number = {counted.device: counted for counted in counts}
-    for link in range(len(timing.links)):
-        for sender, receiver in ((link, link + 1), (link + 1, link)):
-            links.append(_link(timing, link, sender, receiver, by_number[sender].sent_rows, total_ps))
-    return Figures(total_ps, tuple(devices), tuple(links))
+def usage_of(timing: Timing, counters: Sequence[DeviceCounters], in_flight: Sequence[int], total_ps: int) -> Usage:
+    """Return the usage of a chain from the counters of all its devices, in a run of `total_ps`."""
+    by_number = {counted.device: counted for counted in counters}
+    devices = tuple(
+        _device(timing, by_number[number], in_flight[number], total_ps) for number in range(len(timing.mapping.devices))
+    )
+    links = tuple(
+        _link(timing, link, sender, receiver, by_number[sender].sent_rows, total_ps)
+        for link in range(len(timing.links))
+        for sender, receiver in ((link, link + 1), (link + 1, link))
+    )
+    return Usage(total_ps, devices, links)
+
+
+def _device(timing: Timing, counted: DeviceCounters, in_flight: int, total_ps: int) -> DeviceUsage:
+    number = counted.device
+    busy = {
+        phase: busy_ps / (multipliers * total_ps)
+        for phase, busy_ps, multipliers in zip(PHASES, counted.busy_ps, counted.multipliers, strict=True)
+        if multipliers and total_ps
+    }
+    names = tuple(str(part) for part in timing.mapping.devices[number])
+    board = timing.cluster.board(number).name
+    return DeviceUsage(number, board, names, busy, sum(counted.multipliers), _memory(timing, number, in_flight))
 
 
 def _link(
-    timing: Timing, link: int, sender: int, receiver: int, sent_rows: dict[Lane, float], total_ps: int
-) -> LinkFigures:
+    timing: Timing, link: int, sender: int, receiver: int, sent_rows: Mapping[StreamKey, float], total_ps: int
+) -> LinkUsage:
     path_bytes: dict[DataPath, int] = {}
     for stream in timing.links[link]:
         if stream.path.is_forward == (receiver > sender):
-            sent = round(sent_rows[stream.lane] * stream.row_bytes)
+            sent = round(sent_rows[stream.key] * stream.row_bytes)
             path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
     carried_ps = sum(path_bytes.values()) * 8 * 1_000_000 / timing.cluster.link.bandwidth_mbps
-    return LinkFigures(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
+    return LinkUsage(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
 
 
-def _memory(timing: Timing, device: int, in_flight: int) -> Memory:
+def _memory(timing: Timing, device: int, in_flight: int) -> MemoryUsage:
     held = []
     for part in timing.mapping.devices[device]:
-        lent = sum(loan.end - loan.begin for _, loan in loans_of(timing.loans, part, device))
-        kept = part.end - part.begin - lent
-        held.append(slice_memory(part, in_flight, kept))
+        balanced = sum(block.part.channels for _, block in blocks_of(timing.blocks, part, device))
+        held.append(slice_memory(part, in_flight, part.channels - balanced))
     lpram, lgb, act_ram = (sum(getattr(memory, name).bytes for memory in held) for name in ("lpram", "lgb", "act_ram"))
-    stored = sum(loan.parameter_bytes for loan in timing.loans if loan.store_device == device)
-    return Memory(lpram, lgb, act_ram, timing.cluster.board(device).on_chip_memory_bytes, stored, stored)
+    stored = sum(block.parameter_bytes for block in timing.blocks if block.store_device == device)
+    return MemoryUsage(lpram, lgb, act_ram, timing.cluster.board(device).on_chip_memory_bytes, stored, stored)

@@ -1,1 +1,29 @@
-"""Who does what in which order: schedules as data, printed, parsed, and dry-run before anything starts."""
+"""Schedules as data: the actions of each device in order, printed, parsed, and dry-run before anything starts."""
+
+from .action import Action, Kind, MicroBatch, SampleSpan, Schedule, cut_samples
+from .dry_run import dry_run
+from .kind import EpochShape, ScheduleKind, Staleness, schedules
+from .pipeline import pipeline
+from .span_store import SpanStore
+from .text import parse, to_text
+from .versions import VersionedAction, with_versions
+
+__all__ = [
+    "Action",
+    "EpochShape",
+    "Kind",
+    "MicroBatch",
+    "SampleSpan",
+    "Schedule",
+    "ScheduleKind",
+    "SpanStore",
+    "Staleness",
+    "VersionedAction",
+    "cut_samples",
+    "dry_run",
+    "parse",
+    "pipeline",
+    "schedules",
+    "to_text",
+    "with_versions",
+]

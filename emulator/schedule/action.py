@@ -2,8 +2,8 @@
 
 Written `0F3v1`: device 0 does the forward propagation (F) of micro-batch 3 with version 1 of its weights. B is error
 back-propagation (EB), W the parameter gradients (PG), U the update that makes the next version of the weights, after
-all W of a mini-batch: `0W3`, `0U1`. F and B may do a micro-batch in portions, with different weights: `0F3[0:5]v0` and
-`0F3[5:16]v1` are its first 5 samples and the others.
+all W of a mini-batch: `0W3`, `0U1`. F and B may do a micro-batch in spans of samples, with different weights:
+`0F3[0:5]v0` and `0F3[5:16]v1` are its first 5 samples and the others.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 
 class Kind(enum.Enum):
-    """What a device does."""
+    """The kind of an action."""
 
     FORWARD = "F"
     BACKWARD = "B"
     GRADIENT = "W"
     UPDATE = "U"
 
+    __hash__ = object.__hash__  # members are singletons; Enum's hash is several times slower
+
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """One action; `index` is a micro-batch for F, B and W, and the version made for U. `version` matters to F and B.
+    """One action; `index` is a micro-batch for F, B and W, and the version made for U.
 
-    `span` says which samples of the micro-batch, from the first up to another, where these are not all.
+    `version` names the weights that F and B use. `span` is (begin, end) of the samples of the micro-batch, if these are
+    not all.
     """
 
     kind: Kind
@@ -50,21 +53,21 @@ class MicroBatch:
 
     @property
     def samples(self) -> int:
-        """How many samples it holds."""
+        """Number of its samples."""
         return self.end - self.begin
 
-    def portion(self, action: Action) -> Portion:
-        """What an action does of it."""
-        return Portion(self, *(action.span or (0, self.samples)))
+    def span_of(self, action: Action) -> SampleSpan:
+        """Return the samples that an action works on."""
+        return SampleSpan(self, *(action.span or (0, self.samples)))
 
     @property
-    def whole(self) -> Portion:
-        """All of it."""
-        return Portion(self, 0, self.samples)
+    def whole(self) -> SampleSpan:
+        """All its samples."""
+        return SampleSpan(self, 0, self.samples)
 
 
 @dataclasses.dataclass(frozen=True)
-class Portion:
+class SampleSpan:
     """Samples begin … end-1 of a micro-batch, counted from its first."""
 
     of: MicroBatch
@@ -73,7 +76,7 @@ class Portion:
 
     @property
     def samples(self) -> int:
-        """How many samples it holds."""
+        """Number of its samples."""
         return self.end - self.begin
 
     @property
@@ -83,17 +86,17 @@ class Portion:
 
     @property
     def ends(self) -> bool:
-        """Whether nothing of the micro-batch comes after it."""
+        """Whether the micro-batch ends with it."""
         return self.end == self.of.samples
 
     @property
     def first(self) -> int:
-        """Its first sample's place in the epoch."""
+        """Index of its first sample in the epoch."""
         return self.of.begin + self.begin
 
     @property
     def slice(self) -> slice:
-        """Its samples among those of the epoch."""
+        """Its samples as a slice of the epoch."""
         return slice(self.first, self.of.begin + self.end)
 
 
@@ -101,8 +104,8 @@ class Portion:
 class Schedule:
     """An epoch's schedule: its micro-batches in order, and each device's actions.
 
-    `programs` gives the actions of the devices asked for, made as they are read, so that a device needs no more memory
-    for an epoch of a million samples than for one of a hundred.
+    `programs` returns the actions of the given devices, which are generated as they are read, so that a device needs no
+    more memory for an epoch of a million samples than for one of a hundred.
     """
 
     name: str
@@ -112,13 +115,23 @@ class Schedule:
 
     @property
     def steps(self) -> int:
-        """The number of mini-batches."""
+        """Number of mini-batches."""
         return self.micro_batches[-1].step + 1 if self.micro_batches else 0
 
     @property
     def step_samples(self) -> list[int]:
-        """The samples of each mini-batch."""
+        """Number of samples of each mini-batch."""
         samples = [0] * self.steps
         for micro_batch in self.micro_batches:
             samples[micro_batch.step] += micro_batch.samples
         return samples
+
+
+def cut_samples(samples: int, batch: int, micro_batch: int) -> list[MicroBatch]:
+    """Return micro-batches of at most `micro_batch` samples, cut at mini-batches."""
+    found: list[MicroBatch] = []
+    for step, first in enumerate(range(0, samples, batch)):
+        last = min(first + batch, samples)
+        for begin in range(first, last, micro_batch):
+            found.append(MicroBatch(len(found), step, begin, min(begin + micro_batch, last)))
+    return found

@@ -1,131 +1,74 @@
-"""`sync` and `fpdeep`: one forward, one backward at a time, with or without waiting for the weights.
+"""One forward, one backward at a time: the generator behind `sync` and `fpdeep`.
 
-Both feed the chain micro-batch after micro-batch. Under `sync` every sample of a mini-batch sees the weights that the
-mini-batch before left behind, so the pipeline drains at each update. Under `fpdeep` it never drains: "the forward
-propagation of training samples in the next mini-batch follows using the old parameters until the last training sample
-is backward propagated" (FPDeep, section 4.4). Which samples those are is a matter of virtual time; here it is given,
-as lags.
+The chain is fed micro-batch after micro-batch, and each sample sees weights as late as the staleness of its device
+says. Without staleness, the pipeline drains at each update.
 """
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import heapq
-import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
-from ..common.errors import InputError
-from .action import Action, Kind, MicroBatch, Schedule
+from ..common import InputError
+from .action import Action, Kind, MicroBatch, Schedule, cut_samples
+from .kind import EpochShape, Staleness
 
 
-@dataclasses.dataclass(frozen=True)
-class Lags:
-    """How many updates late a device's weights are: for F and for B, one number for each sample of a mini-batch.
+def pipeline(name: str, staleness: Sequence[Staleness], epoch: EpochShape) -> Schedule:
+    """Return the schedule in which each device uses weights as late as its staleness says.
 
-    Samples come in order, so a lag never grows within a mini-batch, and grows by at most one from its last sample to
-    the first of the next.
+    Reading its programs raises InputError if weights and samples would wait for one another.
     """
-
-    forward: tuple[int, ...]
-    backward: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        for lags in (self.forward, self.backward):
-            grows = any(now > before for before, now in itertools.pairwise(lags))
-            if grows or lags[0] > lags[-1] + 1 or lags[-1] < 0:
-                raise ValueError(f"lags {lags} would take weights back to an older version")
-
-    def at_least(self, other: Lags) -> Lags:
-        """Where the other ones are longer, these."""
-        return Lags(tuple(map(max, self.forward, other.forward)), tuple(map(max, self.backward, other.backward)))
-
-
-def sync(devices: int, samples: int, batch: int, micro_batch: int) -> Schedule:
-    """Update after each mini-batch, pipeline drained: the weights are those of mini-batch SGD, bit for bit."""
-    none = Lags((0,) * batch, (0,) * batch)
-    return _pipeline("sync", [none] * devices, samples, batch, micro_batch)
-
-
-def fpdeep(
-    lags: list[Lags], samples: int, batch: int, micro_batch: int, loans: Iterable[tuple[int, int]] = ()
-) -> Schedule:
-    """FPDeep's continuous pipeline with slightly unaligned weights.
-
-    Where a device's version changes within a micro-batch, it does that one in portions. `loans` says which devices use
-    parameters that others store: (user, store). A store's update needs its users' gradients, and a user's update the
-    new weights of its stores.
-    """
-    return _pipeline("fpdeep", lags, samples, batch, micro_batch, loans)
-
-
-def cut_samples(samples: int, batch: int, micro_batch: int) -> list[MicroBatch]:
-    """Micro-batches of at most `micro_batch` samples, cut at mini-batches."""
-    found: list[MicroBatch] = []
-    for step, first in enumerate(range(0, samples, batch)):
-        last = min(first + batch, samples)
-        for begin in range(first, last, micro_batch):
-            found.append(MicroBatch(len(found), step, begin, min(begin + micro_batch, last)))
-    return found
-
-
-def _pipeline(
-    name: str,
-    lags: list[Lags],
-    samples: int,
-    batch: int,
-    micro_batch: int,
-    loans: Iterable[tuple[int, int]] = (),
-) -> Schedule:
-    micro_batches, loans = cut_samples(samples, batch, micro_batch), sorted(set(loans))
+    micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
 
     def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
-        chain = _Chain(lags, micro_batches, samples, loans)
+        chain = _Chain(name, staleness, micro_batches, epoch)
         buffers: dict[int, collections.deque[Action]] = {device: collections.deque() for device in devices}
 
         def program(device: int) -> Iterator[Action]:
             while True:
                 while not buffers[device]:
-                    done = chain.next_action()
-                    if done is None:
+                    found = chain.next_action()
+                    if found is None:
                         return
-                    number, action = done
+                    number, action = found
                     if number in buffers:
                         buffers[number].append(action)
                 yield buffers[device].popleft()
 
         return {device: program(device) for device in devices}
 
-    return Schedule(name, len(lags), micro_batches, programs)
+    return Schedule(name, len(staleness), micro_batches, programs)
 
 
 class _Chain:
     """Devices that take turns: in each round, from left to right, every device does one action, if it can do any.
 
-    A device that could do nothing is asked again only after a neighbour's progress, so that making a schedule costs
-    as much as it has actions. Where all devices wait, the bound on samples in flight is too low for the staleness that
-    the virtual time asks for; then it grows.
+    A device that could do nothing is asked again only after another's progress, so that the cost of a schedule is in
+    proportion to its actions. If all devices wait, the bound on micro-batches in flight is too low for the staleness
+    that virtual time requires; then it is raised.
     """
 
     def __init__(
-        self, lags: list[Lags], micro_batches: list[MicroBatch], samples: int, loans: list[tuple[int, int]]
+        self, name: str, staleness: Sequence[Staleness], micro_batches: list[MicroBatch], epoch: EpochShape
     ) -> None:
-        self._samples, self._micro_batches = samples, len(micro_batches)
+        self._name, self._samples, self._micro_batches = name, epoch.samples, len(micro_batches)
+        devices = len(staleness)
         self._devices = [
-            _Device(device_lags, micro_batches, in_flight=2 * (len(lags) - device) + 1)
-            for device, device_lags in enumerate(lags)
+            _Device(late, micro_batches, in_flight=2 * (devices - device) + 1) for device, late in enumerate(staleness)
         ]
         self._stores: dict[int, list[int]] = collections.defaultdict(list)
         self._users: dict[int, list[int]] = collections.defaultdict(list)
-        for user, store in loans:
+        for user, store in epoch.stores:
             self._stores[user].append(store)
             self._users[store].append(user)
         self._now = 0
-        self._turns = [(0, number) for number in range(len(lags))]
+        self._turns = [(0, number) for number in range(devices)]
         self._awake = set(self._turns)
 
     def next_action(self) -> tuple[int, Action] | None:
-        """Whose turn brings the next action, and the action; None if all is done.
+        """Return a device and its next action; None if all is done.
 
         Raises:
             InputError: weights and samples wait for one another.
@@ -142,30 +85,35 @@ class _Chain:
                 elif action.kind is Kind.BACKWARD:
                     self._wake(1, number - 1)
                 elif action.kind is Kind.GRADIENT:
-                    self._wake(1, *self._stores[number])
+                    self._wake(1, *self._stores.get(number, ()))
                 else:
-                    self._wake(1, *self._users[number])
+                    self._wake(1, *self._users.get(number, ()))
                 return number, action
         stuck = next((number for number, device in enumerate(self._devices) if not device.is_done), None)
         if stuck is None:
             return None
         raise InputError(
-            f"mini-batches are too short for {len(self._devices)} devices under schedule fpdeep: device {stuck} waits"
-            f" for version {self._devices[stuck].version + 1} of weights that wait for samples behind it; try a larger"
-            " `batch`, or schedule sync"
+            f"mini-batches are too short for {len(self._devices)} devices under schedule {self._name}: device {stuck}"
+            f" waits for version {self._devices[stuck].version + 1} of weights that wait for samples behind it; try a"
+            " larger `batch`, or schedule sync"
         )
 
     def _action_of(self, number: int) -> Action | None:
         devices, device = self._devices, self._devices[number]
         f_here = devices[number - 1].f.samples if number else self._samples
         b_here = devices[number + 1].b.samples if number + 1 < len(devices) else device.f.samples
-        may_update = all(devices[store].version > device.version for store in self._stores[number]) and all(
-            devices[user].has_gradients_of(device.version) for user in self._users[number]
-        )
+        may_update = not (self._stores or self._users) or self._may_update(number, device.version)
         return device.next_action(f_here, b_here, may_update=may_update)
 
+    def _may_update(self, number: int, version: int) -> bool:
+        """Return whether new weights stored elsewhere, and gradients of those stored here, have arrived."""
+        devices = self._devices
+        return all(devices[store].version > version for store in self._stores.get(number, ())) and all(
+            devices[user].has_gradients_of(version) for user in self._users.get(number, ())
+        )
+
     def _runs_further_ahead(self) -> bool:
-        """Let every device have one more micro-batch in flight; whether that can be of any use."""
+        """Let every device have one more micro-batch in flight; return whether that can help."""
         waiting = [number for number, device in enumerate(self._devices) if not device.is_done]
         if not waiting or self._devices[waiting[0]].in_flight > 3 * len(self._devices) + self._micro_batches:
             return False
@@ -183,27 +131,27 @@ class _Chain:
 
 
 class _Progress:
-    """How far a device is with F or B: samples that are through, and the first micro-batch that is not."""
+    """A device's progress in F or B: the samples done, and the first micro-batch that is not."""
 
-    def __init__(self, kind: Kind, lags: tuple[int, ...], micro_batches: list[MicroBatch]) -> None:
-        self.kind, self._lags, self._micro_batches = kind, lags, micro_batches
+    def __init__(self, kind: Kind, late: tuple[int, ...], micro_batches: list[MicroBatch]) -> None:
+        self.kind, self._late, self._micro_batches = kind, late, micro_batches
         self.samples = self.micro_batch = 0
         self._step_begin = 0
-        self._run_ends = _run_ends(lags)
+        self._run_ends = _run_ends(late)
         self.version = self._next_version()
 
     def _next_version(self) -> int:
-        """The version of the weights that the next sample needs; when all are through, later than any."""
+        """Return the version of the weights that the next sample needs; after the last sample, one later than any."""
         if self.micro_batch == len(self._micro_batches):
             return len(self._micro_batches) + 1
-        return max(0, self._micro_batches[self.micro_batch].step - self._lags[self.samples - self._step_begin])
+        return max(0, self._micro_batches[self.micro_batch].step - self._late[self.samples - self._step_begin])
 
     def advance(self, here: int) -> Action:
         """Do all samples of a micro-batch that are `here` and need the same version as the next one."""
         micro_batch, version = self._micro_batches[self.micro_batch], self.version
         begin = self.samples
         end = min(micro_batch.end, here)
-        if max(0, micro_batch.step - self._lags[end - 1 - self._step_begin]) != version:
+        if max(0, micro_batch.step - self._late[end - 1 - self._step_begin]) != version:
             end = self._step_begin + self._run_ends[begin - self._step_begin]
         span = begin - micro_batch.begin, end - micro_batch.begin
         self.samples = end
@@ -216,26 +164,27 @@ class _Progress:
         return Action(self.kind, micro_batch.index, version, None if span == (0, micro_batch.samples) else span)
 
 
-def _run_ends(lags: tuple[int, ...]) -> list[int]:
-    """For each sample of a mini-batch, the next one that lags less; if there is none, their number."""
-    ends = [len(lags)] * len(lags)
-    for sample in range(len(lags) - 2, -1, -1):
-        ends[sample] = ends[sample + 1] if lags[sample] == lags[sample + 1] else sample + 1
+def _run_ends(late: tuple[int, ...]) -> list[int]:
+    """Return for each sample of a mini-batch the next one that is less late; if there is none, `len(late)`."""
+    ends = [len(late)] * len(late)
+    for sample in range(len(late) - 2, -1, -1):
+        ends[sample] = ends[sample + 1] if late[sample] == late[sample + 1] else sample + 1
     return ends
 
 
 class _Device:
-    """How far a device is: forward (f), backward (b), in gradients (w, micro-batches), and its version of the weights.
+    """A device's progress: forward (`f`), backward (`b`), gradients (`w`, in micro-batches), and version of weights.
 
-    Backward goes first, which frees Act-RAM; forward runs ahead by `in_flight` micro-batches. An update waits for all
-    that is due with the weights that it ends, and where that is a forward, the bound on those in flight gives way.
-    Gradients are of whole micro-batches: each takes the sum so far through memory, which is as large as the weights.
+    Backward has priority, because it frees Act-RAM; forward runs ahead by `in_flight` micro-batches. An update waits
+    for all F and B that use the weights that it replaces, and if that is an F, the bound `in_flight` is lifted.
+    Gradients are of whole micro-batches, because each reads and writes the sum so far, which is as large as the
+    weights.
     """
 
-    def __init__(self, lags: Lags, micro_batches: list[MicroBatch], in_flight: int) -> None:
+    def __init__(self, late: Staleness, micro_batches: list[MicroBatch], in_flight: int) -> None:
         self.micro_batches = micro_batches
-        self.f = _Progress(Kind.FORWARD, lags.forward, micro_batches)
-        self.b = _Progress(Kind.BACKWARD, lags.backward, micro_batches)
+        self.f = _Progress(Kind.FORWARD, late.forward, micro_batches)
+        self.b = _Progress(Kind.BACKWARD, late.backward, micro_batches)
         self.in_flight = in_flight
         self.w = self.version = 0
 
@@ -245,14 +194,14 @@ class _Device:
         return not self.micro_batches or self.version > self.micro_batches[-1].step
 
     def has_gradients_of(self, step: int) -> bool:
-        """Whether all W of a step are done."""
+        """Return whether all W of a step are done."""
         return self.w == len(self.micro_batches) or self.micro_batches[self.w].step > step
 
     def next_action(self, f_here: int, b_here: int, *, may_update: bool) -> Action | None:
-        """The next action, where F and B of so many samples are done beside it; None if there is nothing to do yet."""
-        through = self.w == len(self.micro_batches)
-        step = len(self.micro_batches) if through else self.micro_batches[self.w].step
-        if step == self.version and not through and self.micro_batches[self.w].end <= self.b.samples:
+        """Return the next action, given the samples whose inputs for F and B are here; None if there is none yet."""
+        ended = self.w == len(self.micro_batches)
+        step = len(self.micro_batches) if ended else self.micro_batches[self.w].step
+        if step == self.version and not ended and self.micro_batches[self.w].end <= self.b.samples:
             self.w += 1
             return Action(Kind.GRADIENT, self.w - 1)
         step_done = self.w > 0 and self.micro_batches[self.w - 1].step == self.version and step > self.version

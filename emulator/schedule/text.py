@@ -12,15 +12,17 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from ..common.errors import InputError
+from ..common import InputError
 from .action import Action, Kind, MicroBatch, Schedule
 
 _HEAD = re.compile(r"schedule (\S+), ([1-9]\d{0,8}) devices?")
-_ACTION = re.compile(r"(\d{1,9})(?:([FB])(\d{1,9})(?:\[(\d{1,9}):(\d{1,9})\])?v(\d{1,9})|([WU])(\d{1,9}))")
+_ACTION = re.compile(
+    r"(\d{1,9})(?:([FB])(\d{1,9})(?:\[(\d{1,9}):(\d{1,9})\])?v(\d{1,9})|(W)(\d{1,9})(?:v(\d{1,9}))?|(U)(\d{1,9}))"
+)
 
 
 def to_text(schedule: Schedule) -> str:
-    """The schedule as text."""
+    """Return the schedule as text."""
     steps = itertools.groupby(schedule.micro_batches, key=lambda mb: mb.step)
     spans = " | ".join(" ".join(f"{mb.begin}:{mb.end}" for mb in group) for _, group in steps)
     lines = [f"schedule {schedule.name}, {schedule.devices} device{'s' * (schedule.devices != 1)}"]
@@ -31,7 +33,7 @@ def to_text(schedule: Schedule) -> str:
 
 
 def parse(text: str, source: str = "schedule") -> Schedule:
-    """The schedule that a text describes; `source` begins the message of an error.
+    """Return the schedule that a text describes; `source` begins the message of an error.
 
     Raises:
         InputError: a line or a word is not of the form that `to_text` writes.
@@ -65,9 +67,11 @@ def _actions(line: str, device: int, micro_batches: list[MicroBatch], source: st
         match = _ACTION.fullmatch(word)
         if match is None or int(match[1]) != device:
             raise InputError(f"{source}: device {device}: {word!r} is not an action such as {device}F0v0, {device}W0")
-        _, letter, index, begin, end, version, other, of_other = match.groups()
-        if other is not None:
-            action = Action(Kind(other), int(of_other))
+        _, letter, index, begin, end, version, gradient, of_gradient, at_version, update, made = match.groups()
+        if update is not None:
+            action = Action(Kind(update), int(made))
+        elif gradient is not None:
+            action = Action(Kind(gradient), int(of_gradient), None if at_version is None else int(at_version))
         else:
             span = None if begin is None else (int(begin), int(end))
             action = Action(Kind(letter), int(index), int(version), span)

@@ -1,1 +1,8 @@
-"""Questions asked of many runs: parallelism, topology, what-if, and the papers' claims."""
+"""Questions that take several runs, or other models: parallelism, topology, exchange, what-if, and `validate`.
+
+Exports are listed in `__init__.pyi`; each name is imported at its first use.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,15 +1,15 @@
-"""A part of a network as a network of its own."""
+"""A section of a network as a separate network."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from ..common.errors import InputError
-from ..network.layers import Layer, Network, Tensor
+from ..common import InputError
+from ..network import Layer, Network, Tensor
 
 
 def section(network: Network, first: str, last: str) -> Network:
-    """The layers from `first` to `last`; what enters them takes the place of the images.
+    """Return the layers from `first` to `last` as a network; the map that enters them replaces the images.
 
     Raises:
         InputError: the network has no such layers in this order, or a shortcut or branch crosses an end.
@@ -32,7 +32,7 @@ def section(network: Network, first: str, last: str) -> Network:
 
 
 def _moved(layer: Layer, index: int, entry: Tensor) -> Layer:
-    """The layer in its new place, where the section's entry is tensor 0."""
+    """Return the layer at `index` of the section, whose entry becomes tensor 0."""
 
     def renamed(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return tuple(Tensor(0, tensor.shape) if tensor == entry else tensor for tensor in tensors)

@@ -1,13 +1,13 @@
-"""1D against 2D: the same mapping with links between neighbours only, or between all that exchange data.
+"""1D against 2D: the same mapping with links between neighbours only, or between all devices that exchange data.
 
-FPDeep, section 4.2 and Figs. 9 and 10. A board has so many ports; a device divides them evenly among its links, and a
-link gets as many as the end that can spare fewer.
+FPDeep, section 4.2 and Figs. 9 and 10. A board has a fixed number of ports; a device divides them evenly among its
+links, and a link gets the smaller share of its two ends.
 
-- 1D: neighbours in the chain. What is meant for devices further on is relayed, and sums are made on the way.
+- 1D: links between neighbours in the chain. Data for devices further on are relayed, and sums formed on the way.
 - 2D: "the reduction operation of each DNN layer is centralized", here on the device that holds the layer's last slice,
-  where complete outputs are in the chain too. Each device of the layer sends it its partial outputs, and takes the
-  output errors from it; it sends each device of the next layer its input channels, and takes their errors. What passes
-  by a layer goes from where it is complete to where it is needed.
+  where complete outputs are in the chain too. Each device of the layer sends its partial outputs there and receives
+  the output errors; that device sends each device of the next layer its input channels and receives their errors. A
+  tensor that bypasses a layer goes from the device where it is complete to the device that needs it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ import math
 from collections import Counter
 from collections.abc import Mapping as Map
 
-from ..cluster.board import Cluster
-from ..mapping.slices import Mapping
-from ..mapping.traffic import VALUE_BYTES, streams
-from ..timing.bottleneck import find_bottleneck
-from ..timing.timing import Timing
+from ..cluster import Cluster
+from ..mapping import VALUE_BYTES, Mapping, streams
+from ..timing import Timing, find_bottleneck
 
 Traffic = Map[tuple[int, int], int]
-"""Bytes of one sample from one device to another."""
+"""Bytes of one sample, by sender and receiver."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ports:
-    """The board-to-board ports of a device, and what each carries in each direction."""
+    """The board-to-board ports of a device, and the bandwidth of each in each direction."""
 
     count: int
     gbps: float
@@ -45,36 +43,36 @@ class Topology:
     compute_images_per_s: float
 
     def degree(self, device: int) -> int:
-        """To how many devices a device has links."""
+        """Return the number of devices to which `device` has links."""
         return len({other for pair in self.traffic if device in pair for other in pair} - {device})
 
     def link_ports(self, one: int, other: int) -> int:
-        """The ports of the link between two devices."""
+        """Return the number of ports of the link between two devices."""
         return self.ports.count // max(self.degree(one), self.degree(other))
 
     def link_images_per_s(self, sender: int, receiver: int) -> float:
-        """How many samples a second go over a link in this direction; none where a board has more links than ports."""
+        """Return the samples a second that a link carries in this direction; 0 if a board has more links than ports."""
         bits = 8 * self.traffic[sender, receiver]
         return 1e9 * self.ports.gbps * self.link_ports(sender, receiver) / bits
 
     @property
     def bottleneck(self) -> tuple[int, int] | None:
-        """Sender and receiver of the slowest direction of a link; none on one device."""
+        """Sender and receiver of the slowest direction of a link; None on one device."""
         return min(self.traffic, key=lambda pair: self.link_images_per_s(*pair), default=None)
 
     @property
     def worst_link_images_per_s(self) -> float:
-        """What the slowest link lets through."""
+        """Rate of the slowest link; infinite on one device."""
         return self.link_images_per_s(*self.bottleneck) if self.bottleneck else float("inf")
 
     @property
     def images_per_s(self) -> float:
-        """The slower one of engines and worst link."""
+        """Rate of the slower of engines and worst link."""
         return min(self.compute_images_per_s, self.worst_link_images_per_s)
 
 
 def chain_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topology:
-    """1D: the data paths of the chain.
+    """Return the 1D topology: links for the data paths of the chain.
 
     Raises:
         InputError: a board has too few multipliers.
@@ -87,13 +85,13 @@ def chain_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topology
 
 
 def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topology:
-    """2D: links wherever data go.
+    """Return the 2D topology: links between all devices that exchange data.
 
     Raises:
         InputError: a board has too few multipliers.
     """
     traffic: Counter[tuple[int, int]] = Counter()
-    homes: dict[int, int] = {}  # of tensors: where they are complete
+    homes: dict[int, int] = {}  # by tensor number, the device where it is complete
 
     def exchange(one: int, other: int, count: int, with_errors: bool) -> None:
         if one != other:
@@ -118,5 +116,5 @@ def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topolog
 
 
 def _compute_images_per_s(mapping: Mapping, cluster: Cluster) -> float:
-    """The rate of the slowest engine."""
+    """Return the rate of the slowest engine in images a second."""
     return 1e12 / find_bottleneck(Timing.of(mapping, cluster)).engines_ps

@@ -1,7 +1,7 @@
-"""`--what-if KEY=VALUE`: the same run with other values of some keys, beside the run as it is.
+"""`--what-if KEY=VALUE`: the same run with some keys changed, beside the run as configured.
 
-Keys are those of the cluster's file (`link.bandwidth_gbps`, `board.dsp`, …: on all links, on all boards) and some of
-the configuration's. They are validated as in the files.
+Keys are those of the cluster file (`link.bandwidth_gbps` on all links, `board.dsp` on all boards, …) and some of the
+configuration file. Values are validated as in the files.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ..cluster.load import changeable_keys
-from ..common.errors import InputError
-from ..inputs.validation import tomllib
-from ..report.steady_state import Report
-from ..run.simulate import Simulation
+from ..cluster import changeable_keys
+from ..common import InputError
+from ..inputs import tomllib
+from ..run import Simulation, SteadyState
 
 CONFIG_KEYS = (
     *("network", "cluster", "devices", "batch", "schedule", "samples", "epochs"),
@@ -23,7 +22,7 @@ CONFIG_KEYS = (
 
 @dataclasses.dataclass(frozen=True)
 class WhatIf:
-    """Other values: of keys of the cluster, and of the configuration."""
+    """Changed values of cluster keys and of configuration keys."""
 
     cluster: dict[str, object]
     config: dict[str, object]
@@ -33,10 +32,10 @@ class WhatIf:
 
 
 def parse_what_if(texts: Sequence[str]) -> WhatIf:
-    """What `KEY=VALUE` texts ask for; a value is TOML, or a word.
+    """Parse `KEY=VALUE` texts; a value is TOML or a bare word.
 
     Raises:
-        InputError: a text of another form, an unknown key, or one given twice.
+        InputError: a text has another form, or a key is unknown or given twice.
     """
     known = [*CONFIG_KEYS, *changeable_keys()]
     found: dict[str, object] = {}
@@ -63,7 +62,7 @@ def _value(text: str) -> object:
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """A figure, named with its unit, as it is and as it would be; None where it is not known."""
+    """A figure, named with its unit, before and after the change; None where it is unknown."""
 
     figure: str
     before: float | None
@@ -71,31 +70,33 @@ class Compared:
 
     @property
     def ratio(self) -> float | None:
-        """What it would be over what it is; None where that says nothing."""
+        """`after` over `before`; None where it is undefined."""
         if self.before == self.after:
             return 1.0
         return self.after / self.before if self.before and self.after is not None else None
 
 
-def compare(before: tuple[Simulation, Report], after: tuple[Simulation, Report], epoch_images: int) -> list[Compared]:
-    """The figures of two runs side by side."""
+def compare_runs(
+    before: tuple[Simulation, SteadyState], after: tuple[Simulation, SteadyState], epoch_images: int
+) -> list[Compared]:
+    """Return the main figures of two runs side by side."""
     figures = [main_figures(*run, epoch_images) for run in (before, after)]
     return [Compared(name, figures[0].get(name), figures[1].get(name)) for name in {**figures[0], **figures[1]}]
 
 
-def main_figures(simulation: Simulation, report: Report, epoch_images: int) -> dict[str, float | None]:
-    """A run's main figures, by names with units."""
-    convolutions = report.convolutions
+def main_figures(simulation: Simulation, state: SteadyState, epoch_images: int) -> dict[str, float | None]:
+    """Return a run's main figures by name; names include units."""
+    convolutions = state.convolutions
     return {
-        "virtual_time_ps": simulation.figures.virtual_time_ps,
-        **({"exchange_share": simulation.exchange_share} if report.replicas > 1 else {}),
-        "steady_images_per_s": report.images_per_s,
-        "steady_epoch_hours": report.epoch_hours(epoch_images),
+        "virtual_time_ps": simulation.virtual_time_ps,
+        **({"exchange_share": simulation.exchange_share} if state.replicas > 1 else {}),
+        "steady_images_per_s": state.images_per_s,
+        "steady_epoch_hours": state.epoch_hours(epoch_images),
         "convolutions_gops_per_fpga": convolutions.gops_per_fpga if convolutions else None,
         "convolutions_gop_per_j": convolutions.gop_per_j if convolutions else None,
-        "all_layers_gops_per_fpga": report.all_layers.gops_per_fpga,
-        "all_layers_gop_per_j": report.all_layers.gop_per_j,
-        "mean_idle_share": report.mean_idle_share,
-        "highest_demand_gbps": report.highest_demand_gbps,
-        "fill_ps": report.fill_ps,
+        "all_layers_gops_per_fpga": state.all_layers.gops_per_fpga,
+        "all_layers_gop_per_j": state.all_layers.gop_per_j,
+        "mean_idle_share": state.mean_idle_share,
+        "highest_demand_gbps": state.highest_demand_gbps,
+        "fill_ps": state.fill_ps,
     }

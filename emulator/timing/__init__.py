@@ -1,1 +1,33 @@
-"""When: the virtual time of engines and links, as pure functions of mapping and cluster."""
+"""The virtual time of engines and links, as pure functions of mapping and cluster."""
+
+from .bottleneck import (
+    Bottleneck,
+    EngineLoad,
+    ExchangeLoad,
+    LinkLoad,
+    Load,
+    engine_loads,
+    find_bottleneck,
+    link_loads,
+)
+from .device_clock import DeviceClock
+from .free_run import Trace, free_run
+from .slice_clock import SliceClock
+from .timing import Timing, path_row_ps
+
+__all__ = [
+    "Bottleneck",
+    "DeviceClock",
+    "EngineLoad",
+    "ExchangeLoad",
+    "LinkLoad",
+    "Load",
+    "SliceClock",
+    "Timing",
+    "Trace",
+    "engine_loads",
+    "find_bottleneck",
+    "free_run",
+    "link_loads",
+    "path_row_ps",
+]

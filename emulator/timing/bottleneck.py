@@ -1,9 +1,9 @@
-"""The servers of a chain, by name, and which of them holds it back.
+"""The bottleneck of a chain: the time of a sample on every engine, every link and every exchange, by name.
 
 Every engine and every direction of a link takes a fixed time for each sample. Samples enter at the rate of the slowest
 of them, so throughput is the lower of two roofs: that of the engines and that of the links (FPDeep, section 6.3.3 and
-Fig. 15). Replicas have a third, their exchange of gradients, with a mini-batch's time over its samples. Were the
-slowest infinitely fast, the one behind it would set the rate.
+Fig. 15). Replicas have a third, their exchange of gradients: its time for a mini-batch over the samples. If the slowest
+were infinitely fast, the next slowest would set the rate.
 """
 
 from __future__ import annotations
@@ -12,37 +12,41 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ..mapping.engines import Engines
-from ..mapping.slices import Slice
-from ..mapping.traffic import Stream
-from ..run.usage import PHASES
+from ..cluster import Engine
+from ..mapping import Slice, Stream
+from ..network import Phase
+from .slice_clock import engine_name
 from .timing import Timing
 
 
 @dataclasses.dataclass(frozen=True)
-class EngineServer:
-    """FP, EB or PG of a slice; `sample_ps` is what a sample takes it."""
+class EngineLoad:
+    """The load of a sample on FP, EB or PG of a slice."""
 
     device: int
     part: Slice
-    phase: str
-    engines: Engines
-    sample_ps: int
+    phase: Phase
+    engine: Engine
 
     @property
-    def engine(self) -> str:
-        """For people who know which device."""
-        return f"{self.phase} of {self.part}"
+    def sample_ps(self) -> int:
+        """Time of a sample."""
+        return self.engine.sample_ps
+
+    @property
+    def title(self) -> str:
+        """Its name without the device."""
+        return f"{self.phase.value} of {self.part}"
 
     @property
     def name(self) -> str:
-        """For people."""
-        return f"{self.engine} on device {self.device}"
+        """Its name."""
+        return engine_name(self.phase, self.part, self.device)
 
 
 @dataclasses.dataclass(frozen=True)
-class LinkServer:
-    """One direction of a link, with the data paths that share it."""
+class LinkLoad:
+    """The load of a sample on one direction of a link, with the streams that share it."""
 
     sender: int
     receiver: int
@@ -51,12 +55,12 @@ class LinkServer:
 
     @property
     def link(self) -> str:
-        """For people, without the paths."""
+        """Its name without the paths."""
         return f"link {self.sender} -> {self.receiver}"
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Its name."""
         paths = sorted({stream.path.value for stream in self.streams})
         shown = ", ".join(map(str, paths))
         return f"{self.link} (path{'s' * (len(paths) > 1)} {shown})"
@@ -68,73 +72,73 @@ class LinkServer:
 
 
 @dataclasses.dataclass(frozen=True)
-class ExchangeServer:
-    """A device's exchange of gradients with other replicas."""
+class ExchangeLoad:
+    """The load of a sample on a device's exchange of gradients with other replicas, averaged over a mini-batch."""
 
     device: int
     sample_ps: int
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Its name."""
         return f"exchange of gradients on device {self.device}"
 
 
-Server: TypeAlias = EngineServer | LinkServer | ExchangeServer
+Load: TypeAlias = EngineLoad | LinkLoad | ExchangeLoad
 
 
-def engine_servers(timing: Timing) -> tuple[EngineServer, ...]:
-    """All engines, in the order of the chain."""
+def engine_loads(timing: Timing) -> tuple[EngineLoad, ...]:
+    """Return the loads of all engines, in the order of the chain."""
     return tuple(
-        EngineServer(device, part, phase, engines, engines.sample_cycles * timing.cluster.board(device).period_ps)
+        EngineLoad(device, part, phase, engine)
         for device, slices in enumerate(timing.mapping.devices)
         for part, held in zip(slices, timing.engines[device], strict=True)
-        for phase, engines in zip(PHASES, (held.fp, held.eb, held.pg), strict=True)
-        if engines is not None
+        for phase, engine in zip(Phase, (held.fp, held.eb, held.pg), strict=True)
+        if engine is not None
     )
 
 
-def link_servers(timing: Timing) -> tuple[LinkServer, ...]:
-    """All directions of all links, in the order of the chain: to the right, then to the left."""
+def link_loads(timing: Timing) -> tuple[LinkLoad, ...]:
+    """Return the loads of all links, in the order of the chain: to the right, then to the left."""
     found = []
     for link, all_streams in enumerate(timing.links):
         for sender, receiver in ((link, link + 1), (link + 1, link)):
             streams = tuple(stream for stream in all_streams if stream.path.is_forward == (receiver > sender))
             sample_ps = max((stream.rows * timing.path(link, stream).row_ps for stream in streams), default=0)
-            found.append(LinkServer(sender, receiver, streams, sample_ps))
+            found.append(LinkLoad(sender, receiver, streams, sample_ps))
     return tuple(found)
 
 
 @dataclasses.dataclass(frozen=True)
 class Bottleneck:
-    """The slowest server and the one behind it.
+    """The slowest load of a chain and the next slowest.
 
-    `ties` is how many others are as slow as the slowest; `engines_ps`, `links_ps` and `exchanges_ps` are the slowest of
-    each kind, and 0 where there are none.
+    `ties` is the number of other loads as slow as the slowest; `engines_ps`, `links_ps` and `exchanges_ps` are the
+    slowest times of each kind, 0 if there are none.
     """
 
-    slowest: Server
-    behind: Server
+    slowest: Load
+    behind: Load
     ties: int
     engines_ps: int
     links_ps: int
     exchanges_ps: int = 0
 
 
-def find_bottleneck(timing: Timing, exchanges: Sequence[ExchangeServer] = ()) -> Bottleneck:
-    """The slowest servers of a chain, one of replicas that exchange gradients if there are any.
+def find_bottleneck(timing: Timing, exchanges: Sequence[ExchangeLoad] = ()) -> Bottleneck:
+    """Return the slowest load of a chain and the next slowest, with the exchanges of replicas if there are any.
 
-    Of equally slow ones, the first of the chain, engines before links.
+    Equally slow ones are in the order of the chain, engines before links.
     """
-    engines, links = engine_servers(timing), link_servers(timing)
-    servers: list[Server] = [*engines, *links, *exchanges]
-    servers.sort(key=lambda server: -server.sample_ps)
-    slowest, behind = servers[:2]  # each slice has FP and PG
+    engines, links = engine_loads(timing), link_loads(timing)
+    loads: list[Load] = [*engines, *links, *exchanges]
+    loads.sort(key=lambda load: -load.sample_ps)
+    slowest, behind = loads[:2]  # each slice has FP and PG
     return Bottleneck(
         slowest,
         behind,
-        sum(server.sample_ps == slowest.sample_ps for server in servers) - 1,
-        max(server.sample_ps for server in engines),
-        max((server.sample_ps for server in links), default=0),
-        max((server.sample_ps for server in exchanges), default=0),
+        sum(load.sample_ps == slowest.sample_ps for load in loads) - 1,
+        max(load.sample_ps for load in engines),
+        max((load.sample_ps for load in links), default=0),
+        max((load.sample_ps for load in exchanges), default=0),
     )

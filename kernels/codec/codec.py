@@ -1,117 +1,134 @@
-"""Codecs of one interface: what a message's float32 numbers are as bytes.
+"""The interface of all codecs: a message's float32 numbers as bytes.
 
-A codec's text is how the command line spells it: `none`, `inceptionn:-10` (errors below 2^-10), `inceptionn-range:-10`
-(the paper's rule by range), `truncate:16`, `truncate:22`, `truncate:24` (so many bits dropped).
+A codec is spelt as on the command line: `none`, `inceptionn:-10`, `truncate:16`. To add one, add a file with a subclass
+of `Codec` to this folder.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-import re
-from typing import Protocol
+import functools
+from collections.abc import Mapping
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..buffers import Buffer, opened, values_of
-from ..buffers import CodecError as CodecError
-from ..inceptionn import inceptionn
-from . import truncation
+from ..buffers import Buffer, CodecError, opened, values_of
+from ..extensions import subclasses
 
-_FLOAT_BYTES = 4
-_KNOWN = "none, inceptionn:E and inceptionn-range:E for an error bound 2^E (E from -127 to 0), truncate:16, :22 and :24"
+FLOAT_BYTES = 4
+
+Count = TypeVar("Count", int, NDArray[np.int64])
+"""A number of values or bytes, or an array of such numbers."""
 
 
-class Codec(Protocol):
-    """Makes bytes of numbers, and numbers of these bytes."""
+class Codec(abc.ABC):
+    """Turns numbers into bytes, and back. Codecs are values: equal if they are spelt alike."""
 
+    kinds: ClassVar[tuple[str, ...]]
+    """The words before the colon that name the codec."""
+
+    spelling: ClassVar[str]
+    """Its possible spellings, for messages."""
+
+    compresses: ClassVar[bool] = True
+    """Whether messages pass through the codec; if not, they are sent unchanged."""
+
+    size_depends_on_values: ClassVar[bool] = False
+    """Whether `expected_bytes` is only an estimate, because it does not know the values."""
+
+    @classmethod
+    @abc.abstractmethod
+    def parse(cls, kind: str, argument: str) -> Codec:
+        """Return the codec of a kind with an argument, the text after the colon. Raise CodecError if there is none."""
+
+    @abc.abstractmethod
     def compress(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """The bytes of an array's values, in C order. Raises CodecError if it is not of float32."""
+        """Return the bytes of an array's values, in C order. Raise CodecError if it is not of float32."""
 
+    @abc.abstractmethod
     def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
-        """The `count` values of a buffer, in one dimension. Raises CodecError if these are not what it holds."""
+        """Return the `count` values of a buffer as a flat array. Raise CodecError if it does not hold exactly these."""
 
+    @abc.abstractmethod
+    def largest_bytes(self, count: int) -> int:
+        """Return an upper bound on the bytes of `count` values, whatever they are."""
+
+    @abc.abstractmethod
+    def expected_bytes(self, count: Count) -> Count:
+        """Return the expected bytes of `count` values that are not known."""
+
+    def statistics(self, buffer: Buffer, count: int) -> Mapping[str, int]:
+        """Return counts over the `count` values of a buffer, by name; they add up over messages."""
+        return {}
+
+    @abc.abstractmethod
     def __str__(self) -> str:
-        """How it is spelt."""
+        """Return the codec's spelling."""
 
 
 @dataclasses.dataclass(frozen=True)
-class NoCodec:
-    """Numbers as they are."""
+class NoCodec(Codec):
+    """No compression: the bytes of the numbers themselves."""
+
+    kinds = ("none",)
+    spelling = "none"
+    compresses = False
+
+    @classmethod
+    def parse(cls, kind: str, argument: str) -> Codec:
+        """See `Codec`."""
+        if argument:
+            raise CodecError("it takes no argument")
+        return cls()
 
     def compress(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """As `Codec`; a copy."""
+        """See `Codec`; a copy."""
         return values_of(values).view(np.uint8).copy()
 
     def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
-        """As `Codec`; a copy."""
+        """See `Codec`; a copy."""
         data, count = opened(buffer, count)
-        if data.size != _FLOAT_BYTES * count:
-            raise CodecError(f"{count} values are {_FLOAT_BYTES * count} bytes, but the buffer has {data.size}")
+        if data.size != FLOAT_BYTES * count:
+            raise CodecError(f"{count} values are {FLOAT_BYTES * count} bytes, but the buffer has {data.size}")
         return data.copy().view(np.float32)
+
+    def largest_bytes(self, count: int) -> int:
+        """See `Codec`."""
+        return FLOAT_BYTES * count
+
+    def expected_bytes(self, count: Count) -> Count:
+        """See `Codec`."""
+        return FLOAT_BYTES * count
 
     def __str__(self) -> str:
         return "none"
 
 
-@dataclasses.dataclass(frozen=True)
-class Inceptionn:
-    """INCEPTIONN's, see `inceptionn.py`. Raises CodecError if there is no such bound or rule."""
-
-    error_bound_exponent: int
-    rule: inceptionn.Rule = "bound"
-
-    def __post_init__(self) -> None:
-        inceptionn.Limits.of(self.error_bound_exponent, self.rule)
-
-    def compress(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """As `Codec`."""
-        return inceptionn.compress(values, self.error_bound_exponent, self.rule)
-
-    def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
-        """As `Codec`."""
-        return inceptionn.decompress(buffer, count)
-
-    def __str__(self) -> str:
-        return f"inceptionn{'' if self.rule == 'bound' else '-range'}:{self.error_bound_exponent}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Truncation:
-    """Drops the `bits` least significant bits: 16, 22 or 24, else CodecError. See `truncation.py`."""
-
-    bits: int
-
-    def __post_init__(self) -> None:
-        truncation.check(self.bits)
-
-    def compress(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """As `Codec`."""
-        return truncation.compress(values, self.bits)
-
-    def decompress(self, buffer: Buffer, count: int) -> NDArray[np.float32]:
-        """As `Codec`."""
-        return truncation.decompress(buffer, count, self.bits)
-
-    def made_bytes(self, count: truncation.Count) -> truncation.Count:
-        """The bytes of so many values, whatever they are; of one buffer or of many."""
-        return truncation.made_bytes(count, self.bits)
-
-    def __str__(self) -> str:
-        return f"truncate:{self.bits}"
+@functools.cache
+def codecs() -> tuple[type[Codec], ...]:
+    """Return all codecs, `NoCodec` first."""
+    found = subclasses(__package__, Codec)  # type: ignore[type-abstract]  # only its subclasses are returned
+    return (NoCodec, *(codec for codec in found if codec is not NoCodec))
 
 
 def parse_codec(text: str) -> Codec:
-    """The codec that is spelt so. Raises CodecError, a ValueError, where there is none."""
-    if text == "none":
-        return NoCodec()
-    found = re.fullmatch(r"(inceptionn|inceptionn-range|truncate):(-?[0-9]{1,3})", text, re.ASCII)
-    if found is None:
-        raise CodecError(f"there is no codec {text!r}; known are {_KNOWN}")
-    name, number = found[1], int(found[2])
-    try:
-        if name == "truncate":
-            return Truncation(number)
-        return Inceptionn(number, "bound" if name == "inceptionn" else "range")
-    except CodecError as error:
-        raise CodecError(f"{text!r}: {error}; known are {_KNOWN}") from None
+    """Return the codec with this spelling. Raise CodecError, a ValueError, where there is none."""
+    kind, colon, argument = text.partition(":")
+    known = ", ".join(codec.spelling for codec in codecs())
+    for codec in codecs():
+        if kind in codec.kinds and bool(argument) == bool(colon):
+            try:
+                return codec.parse(kind, argument)
+            except CodecError as error:
+                raise CodecError(f"{text!r}: {error}; known codecs: {known}") from None
+    raise CodecError(f"there is no codec {text!r}; known codecs: {known}")
+
+
+def parsed_number(argument: str) -> int:
+    """Return an argument as an integer. Raise CodecError if it is not one."""
+    if not argument.removeprefix("-").isdecimal() or not argument.isascii() or len(argument) > FLOAT_BYTES:
+        raise CodecError(f"expected a whole number, not {argument!r}")
+    return int(argument)

@@ -1,4 +1,4 @@
-"""Convolution of float32 maps: forward, error and gradient, bit-exact under any cut.
+"""Convolution of float32 maps: forward, error and gradient, bit-exact under any partition.
 
 These are FP, EB and PG of FPDeep (sections 5.3, 5.4, 5.5; equations 1, 2, 3):
 
@@ -6,19 +6,19 @@ These are FP, EB and PG of FPDeep (sections 5.3, 5.4, 5.5; equations 1, 2, 3):
 - error, EB: dx, the derivative by x of sum(dy * y)
 - gradient, PG: dw, the derivative by w of sum(dy * y)
 
-Every value takes its products one by one, each by one fused multiply-add, in this order:
+Every value adds its products one by one, each by one fused multiply-add, in this order:
 
 - forward: input channel, kernel row, kernel column, all ascending
 - error: output channel descending, then kernel row, kernel column ascending
 - gradient: sample, output row, output column, all ascending
 
 and starts from a given partial sum, or from +0. So channels may be summed in slices that pass their partial sums on
-(forward: from low to high, error: from high to low), and samples in micro-batches, with the same bits. Padding takes
-part as zeros (an infinite weight at a padded place gives a NaN).
+(forward: from low to high, error: from high to low), and samples in micro-batches, with the same bits. Padding counts
+as zeros (an infinite weight at a padded place gives a NaN).
 
-`Convolution` works on maps whose channels come last, and on weights that are packed once for each update; that is how
-training calls it. `forward`, `error` and `gradient` are the same on plain (n, channels, rows, columns) maps and
-(oc, ic, kh, kw) weights, for everybody else.
+`Convolution` works on maps whose channels come last, and on weights that are packed once for each update, as training
+needs. `forward`, `error` and `gradient` do the same on plain (n, channels, rows, columns) maps and (oc, ic, kh, kw)
+weights, for all other uses.
 
 A fully connected layer is a convolution whose kernel is as large as the map; each of its inputs is then a channel of
 one pixel, so that FP and EB are products of a matrix and a vector for each sample, and PG adds their outer products.
@@ -34,8 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import aligned
-from ..jit.arrays import FLOAT_BYTES, Floats, address_of, of_float32
-from ..jit.compiled import Kernels
+from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..window import Pair, output_size, pair
 
 layout, microkernel = Kernels("conv.layout"), Kernels("conv.microkernel")
@@ -45,7 +44,7 @@ Offsets = NDArray[np.int64]
 
 
 class _Geometry(NamedTuple):
-    """What is computed: that of a fully connected layer is one pixel of many channels."""
+    """The shapes to compute; for a fully connected layer, one pixel of many channels."""
 
     ic: int
     oc: int
@@ -57,34 +56,34 @@ class _Geometry(NamedTuple):
 
     @property
     def taps(self) -> int:
-        """The weights of one output channel."""
+        """Number of weights of one output channel."""
         return self.ic * self.kernel[0] * self.kernel[1]
 
     @property
     def framed(self) -> tuple[int, int]:
-        """The size of an input map with its padding."""
+        """Size of an input map with its padding."""
         return self.size[0] + 2 * self.pad[0], self.size[1] + 2 * self.pad[1]
 
     @property
     def error_before(self) -> tuple[int, int]:
-        """Zeros above and to the left of the output errors, so that EB finds all that it asks for."""
+        """Rows and columns of zeros above and to the left of the output errors, which EB reads."""
         return (self.kernel[0] - 1) // self.stride[0], (self.kernel[1] - 1) // self.stride[1]
 
     @property
     def error_after(self) -> tuple[int, int]:
-        """Zeros below and to the right of them."""
+        """Rows and columns of zeros below and to the right of the output errors."""
         last = [(self.size[i] - 1 + self.pad[i]) // self.stride[i] for i in (0, 1)]
         return max(0, last[0] - self.output[0] + 1), max(0, last[1] - self.output[1] + 1)
 
     @property
     def error_framed(self) -> tuple[int, int]:
-        """The size of a map of output errors with those zeros."""
+        """Size of a map of output errors with these zeros."""
         before, after = self.error_before, self.error_after
         return before[0] + self.output[0] + after[0], before[1] + self.output[1] + after[1]
 
 
 class _Phase(NamedTuple):
-    """One class of kernel places in EB: those that meet the same input rows and columns, modulo the stride."""
+    """One class of kernel places in EB: those that reach the same input rows and columns, modulo the stride."""
 
     first: tuple[int, int]
     down: int
@@ -94,12 +93,12 @@ class _Phase(NamedTuple):
     columns: range
 
     def depth(self, oc: int) -> int:
-        """The products that each input error of these rows and columns takes."""
+        """Return the number of products that each input error of these rows and columns sums."""
         return oc * self.down * self.across
 
 
 class _Tables(NamedTuple):
-    """Where the numbers of a micro-batch are: the offset tables, which keep the memory, and their addresses."""
+    """Offset tables of the numbers of a micro-batch, which hold the memory, and their addresses."""
 
     keep: tuple[Offsets, ...]
     places: tuple[int, ...]
@@ -113,11 +112,11 @@ class _Tables(NamedTuple):
 class Convolution:
     """A convolution of `in_channels` maps of `size` (rows, columns) to `out_channels` maps.
 
-    kernel, stride and pad are (rows, columns). All maps are float32 (n, rows, columns, channels); they may be slices
-    of the channels of wider maps. Raises ValueError where the kernel fits nowhere. Its methods raise ValueError where
-    shapes do not fit and TypeError where an array is not float32.
+    `kernel`, `stride` and `pad` are (rows, columns). All maps are float32 (n, rows, columns, channels); they may be
+    slices of the channels of wider maps. Raises ValueError where the kernel does not fit. Its methods raise ValueError
+    where shapes do not fit and TypeError where an array is not float32.
 
-    `packed_size` and `turned_size` are the floats of the packed weights, and of those in the order of EB.
+    `packed_size` and `turned_size` are the floats of the packed weights, and of the weights in the order of EB.
     `is_whole_map` says whether the kernel covers the whole map, as in a fully connected layer.
     """
 
@@ -160,15 +159,15 @@ class Convolution:
             object.__setattr__(self, name, value)
 
     def frame_shape(self, samples: int) -> tuple[int, ...]:
-        """The shape of the input maps in their frame."""
+        """Return the shape of the input maps in their frame."""
         return samples, *self._frame
 
     def error_frame_shape(self, samples: int) -> tuple[int, ...]:
-        """The shape of the output errors in their frame."""
+        """Return the shape of the output errors in their frame."""
         return samples, *self._error_frame
 
     def pack(self, w: Floats) -> Floats:
-        """Weights (oc, ic, kh, kw) as FP and PG hold them: flat, aligned, in panels, the spare lanes 0."""
+        """Return weights (oc, ic, kh, kw) as FP and PG use them: flat, aligned, in panels, with spare lanes 0."""
         expected = self.out_channels, self.in_channels, *self.kernel
         if w.shape != expected:
             raise ValueError(f"weights {w.shape} do not fit; {expected} are needed")
@@ -177,14 +176,14 @@ class Convolution:
         return packed
 
     def unpack(self, packed: Floats) -> Floats:
-        """The weights (oc, ic, kh, kw) again."""
+        """Return packed weights as weights (oc, ic, kh, kw)."""
         place = _flat(packed, self.packed_size, "packed")
         w = np.empty((self.out_channels, self.in_channels, *self.kernel), np.float32)
         layout.pack(w.ctypes.data, self.out_channels, self._geometry.taps, place, True)
         return w
 
     def turn(self, packed: Floats, out: Floats) -> None:
-        """Put packed weights into the order in which EB reads them."""
+        """Write packed weights to `out` in the order in which EB reads them."""
         g = self._geometry
         source, target = _flat(packed, self.packed_size, "packed"), _flat(out, self.turned_size, "out")
         for phase in self._phases:
@@ -192,7 +191,7 @@ class Convolution:
             layout.turn(source, g.oc, g.ic, g.kernel, phase.first, g.stride, place)
 
     def frame(self, x: Floats, out: Floats) -> None:
-        """Put the inputs x (n, rows, columns, ic) into the frame that `forward` and `gradient` read."""
+        """Write the inputs `x` (n, rows, columns, ic) to the frame `out` that `forward` and `gradient` read."""
         samples = len(x)
         place, pitch = _place(x, (samples, *self.size, self.in_channels), "x")
         target = _whole(out, self.frame_shape(samples), "out")
@@ -201,7 +200,7 @@ class Convolution:
             layout.frame(place, pitch, samples, self.in_channels, self.size, pad, pad, False, target)
 
     def error_frame(self, dy: Floats, out: Floats) -> None:
-        """Put the output errors dy (n, ho, wo, oc) into the frame that `error` reads."""
+        """Write the output errors `dy` (n, ho, wo, oc) to the frame `out` that `error` reads."""
         samples, g = len(dy), self._geometry
         place, pitch = _place(dy, (samples, *self.output, self.out_channels), "dy")
         target = _whole(out, self.error_frame_shape(samples), "out")
@@ -209,7 +208,7 @@ class Convolution:
             layout.frame(place, pitch, samples, g.oc, g.output, g.error_before, g.error_after, True, target)
 
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
-        """FP: add to y (n, ho, wo, oc) in place; or put it there, where `fresh`."""
+        """Run FP: add the outputs to `y` (n, ho, wo, oc) in place; where `fresh`, overwrite `y`."""
         samples, g = len(y), self._geometry
         place, pitch = _place(y, (samples, *self.output, self.out_channels), "y")
         source = _whole(frame, self.frame_shape(samples), "frame")
@@ -221,7 +220,7 @@ class Convolution:
         contract(place, pixel, pitch, pixels, g.oc, source, a_pixel, a_k, g.taps, weights, fresh)
 
     def gradient(self, packed_gradient: Floats, frame: Floats, dy: Floats, *, fresh: bool) -> None:
-        """PG: add the gradient of dy (n, ho, wo, oc) to packed gradients; or put it there, where `fresh`."""
+        """Run PG: add the gradient of `dy` (n, ho, wo, oc) to packed gradients; where `fresh`, overwrite them."""
         samples, g = len(dy), self._geometry
         place, pitch = _place(dy, (samples, *self.output, self.out_channels), "dy")
         source = _whole(frame, self.frame_shape(samples), "frame")
@@ -234,7 +233,7 @@ class Convolution:
         contract_rows(target, row, g.taps, g.oc, source, a_pixel, a_k, depth, place, pitch, fresh)
 
     def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
-        """EB: add to dx (n, rows, columns, ic) in place; or put it there, where `fresh`."""
+        """Run EB: add the input errors to `dx` (n, rows, columns, ic) in place; where `fresh`, overwrite `dx`."""
         samples, g = len(dx), self._geometry
         shape = samples, *self.size, self.in_channels
         place, pitch = _place(dx, shape, "dx")
@@ -257,11 +256,11 @@ class Convolution:
 
     @property
     def _reaches_all(self) -> bool:
-        """Whether every input takes part in some output's window, as far as strides go."""
+        """Whether the strides skip no input."""
         return all(k >= s for k, s in zip(self._geometry.kernel, self._geometry.stride, strict=True))
 
     def _error_of_whole_map(self, dx: Floats, place: int, pitch: int, source: int, weights: int, fresh: bool) -> None:
-        """EB of a fully connected layer whose inputs are maps: its lanes are all of them, channel by channel."""
+        """Run EB of a fully connected layer whose inputs are maps: its lanes are all inputs, channel by channel."""
         samples, g = len(dx), self._geometry
         lanes = np.empty((samples, g.ic), np.float32)
         if not fresh:
@@ -271,13 +270,13 @@ class Convolution:
         layout.unframe(lanes.ctypes.data, samples, self.in_channels, self.size[0] * self.size[1], place, pitch)
 
     def _rows(self) -> _Tables:
-        """The rows of the packed gradients."""
+        """Return the table of the rows of the packed gradients."""
         if "rows" not in self._tables:
             self._tables["rows"] = _Tables.of(np.arange(self._geometry.taps))
         return self._tables["rows"]
 
     def _input_tables(self, samples: int) -> _Tables:
-        """The number of each output pixel; where it and where each tap are in the framed inputs."""
+        """Return the number of each output pixel, and the offsets of pixels and of taps in the framed inputs."""
         key = "input", samples
         if key not in self._tables:
             g = self._geometry
@@ -290,12 +289,12 @@ class Convolution:
         return self._tables[key]
 
     def _error_tables(self, samples: int) -> list[_Tables]:
-        """For each phase: the number of each input pixel; where it and where each product is in the framed errors.
+        """Return for each phase the numbers of input pixels, and offsets of pixels and products in the framed errors.
 
-        Rows fall into as many classes as the stride says: kernel row u meets those rows r only where r + pad - u is a
-        multiple of the stride, and then output row (r + pad - u) / stride. So the errors need no holes between them.
+        Rows fall into as many classes as the stride says: kernel row u contributes only to rows r where r + pad - u is
+        a multiple of the stride, from output row (r + pad - u) / stride. So the errors need no zeros between them.
         Products go down the channels, and up each map, as u and v rise. The frame is flipped and pixels are taken from
-        the last to the first, so that all reading goes forward, which processors are quicker at.
+        the last to the first, so that all reads go forward, which is faster.
         """
         key = "error", samples
         if key not in self._tables:
@@ -336,7 +335,7 @@ def _phases(g: _Geometry) -> Iterator[_Phase]:
 
 
 def _offsets(*axes: tuple[int, int]) -> Offsets:
-    """The offsets of all indices of a nest of loops, each (count, step), in order."""
+    """Return the offsets of all indices of nested loops, each (count, step), in order."""
     offsets = np.zeros((), np.int64)
     for count, step in axes:
         offsets = offsets[..., None] + np.arange(count, dtype=np.int64) * step
@@ -357,7 +356,7 @@ def _backwards(offsets: Offsets) -> Offsets:
 
 
 def _place(maps: Floats, shape: tuple[int, ...], name: str) -> tuple[int, int]:
-    """The address of maps (n, rows, columns, channels), and the floats from one pixel to the next."""
+    """Return the address of maps (n, rows, columns, channels), and the floats from one pixel to the next."""
     if maps.shape != shape:
         raise ValueError(f"{name} has shape {maps.shape}; {shape} is needed")
     of_float32(maps, name)
@@ -376,7 +375,7 @@ def _place(maps: Floats, shape: tuple[int, ...], name: str) -> tuple[int, int]:
 
 
 def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:
-    """The address of a contiguous array."""
+    """Return the address of a contiguous array. Raise ValueError if it is not one of float32 and `shape`."""
     if array.shape != shape or array.dtype != np.float32 or not array.flags.c_contiguous:
         raise ValueError(f"{name} is {array.dtype} {array.shape}; contiguous float32 {shape} is needed")
     return address_of(array)
@@ -391,7 +390,7 @@ def output_shape(
 ) -> tuple[int, int, int, int]:
     """Return the shape (n, oc, ho, wo) of the convolution of x (n, ic, h, w) with w (oc, ic, kh, kw).
 
-    Raise ValueError where there is none.
+    Raise ValueError where shapes do not fit.
     """
     if len(x_shape) != 4 or len(w_shape) != 4:
         raise ValueError(f"maps (n, ic, h, w) and weights (oc, ic, kh, kw) are needed, not {x_shape} and {w_shape}")
@@ -402,10 +401,10 @@ def output_shape(
 
 
 def forward(x: Floats, w: Floats, *, stride: Pair, pad: Pair, partial: Floats | None = None) -> Floats:
-    """Convolve x (n, ic, h, w) with w (oc, ic, kh, kw); return y (n, oc, ho, wo), a new array.
+    """Convolve `x` (n, ic, h, w) with `w` (oc, ic, kh, kw); return y (n, oc, ho, wo), a new array.
 
-    `partial` (n, oc, ho, wo) is the sum over the input channels before these. Raise ValueError where
-    shapes do not fit, TypeError where an array is not float32.
+    `partial` (n, oc, ho, wo) is the sum over the input channels before these. Raise ValueError where shapes do not fit,
+    TypeError where an array is not float32.
     """
     shape = output_shape(x.shape, w.shape, stride=stride, pad=pad)
     of = _convolution(x.shape, w.shape, stride, pad)
@@ -417,10 +416,10 @@ def forward(x: Floats, w: Floats, *, stride: Pair, pad: Pair, partial: Floats | 
 def error(
     dy: Floats, w: Floats, x_shape: tuple[int, ...], *, stride: Pair, pad: Pair, partial: Floats | None = None
 ) -> Floats:
-    """Return dx, of shape x_shape (n, ic, h, w), for dy (n, oc, ho, wo) and w (oc, ic, kh, kw), a new array.
+    """Return dx, of shape `x_shape` (n, ic, h, w), for `dy` (n, oc, ho, wo) and `w` (oc, ic, kh, kw), a new array.
 
-    `partial` (n, ic, h, w) is the sum over the output channels after these. Raise ValueError where
-    shapes do not fit, TypeError where an array is not float32.
+    `partial` (n, ic, h, w) is the sum over the output channels after these. Raise ValueError where shapes do not fit,
+    TypeError where an array is not float32.
     """
     _check(x_shape, w.shape, dy.shape, stride, pad)
     of = _convolution(x_shape, w.shape, stride, pad)
@@ -435,10 +434,10 @@ def error(
 def gradient(
     x: Floats, dy: Floats, w_shape: tuple[int, ...], *, stride: Pair, pad: Pair, accumulate: Floats | None = None
 ) -> Floats:
-    """Return dw, of shape w_shape (oc, ic, kh, kw), for x (n, ic, h, w) and dy (n, oc, ho, wo), a new array.
+    """Return dw, of shape `w_shape` (oc, ic, kh, kw), for `x` (n, ic, h, w) and `dy` (n, oc, ho, wo), a new array.
 
-    `accumulate` (oc, ic, kh, kw) is the sum over the samples before these. Raise ValueError where
-    shapes do not fit, TypeError where an array is not float32.
+    `accumulate` (oc, ic, kh, kw) is the sum over the samples before these. Raise ValueError where shapes do not fit,
+    TypeError where an array is not float32.
     """
     _check(x.shape, w_shape, dy.shape, stride, pad)
     of = _convolution(x.shape, w_shape, stride, pad)
@@ -464,7 +463,7 @@ def _check(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride: P
 
 
 def _start(shape: tuple[int, ...], given: Floats | None, name: str) -> Floats:
-    """Maps with the channels last to add to."""
+    """Return maps with the channels last to add to: a copy of `given`, or a new array."""
     n, channels, h, w = shape
     if given is None:
         return np.empty((n, h, w, channels), np.float32)

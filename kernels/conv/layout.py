@@ -1,8 +1,8 @@
 """Changes of layout: maps into frames of zeros and back, weights into panels and back.
 
-Maps are channels last, (n, rows, columns, channels), with a pitch from pixel to pixel that is larger than the channels
-where they are a slice of wider maps. A frame holds them channel by channel, (n, channels, rows, columns), with zeros
-around each; the micro-kernel's reads then lie close together. Panels are described in `microkernel.py`.
+Maps are channels last, (n, rows, columns, channels), with a pitch from pixel to pixel that is larger than the number of
+channels where they are a slice of wider maps. A frame holds them channel by channel, (n, channels, rows, columns), with
+zeros around each, so that the micro-kernel's reads lie close together. `microkernel.py` describes panels.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..jit.arrays import FLOAT_BYTES
-from ..jit.compiled import compiled
-from ..llvm.memory import clear, copy
+from ..jit import FLOAT_BYTES, compiled
+from ..llvm import clear, copy
 from .microkernel import WIDTH, padded_lanes, vectors_of
 from .transpose import SIDE, transpose_block
 
 
 @compiled
 def _transpose(source: Any, source_step: Any, rows: Any, columns: Any, out: Any, out_step: Any) -> None:
-    """out[j * out_step + i] = source[i * source_step + j]"""
+    """Set out[j * out_step + i] = source[i * source_step + j] for i < rows and j < columns."""
     for j in range(0, columns, SIDE):
         for i in range(0, rows, SIDE):
             come, to = source + FLOAT_BYTES * (i * source_step + j), out + FLOAT_BYTES * (j * out_step + i)
@@ -31,9 +30,9 @@ def _transpose(source: Any, source_step: Any, rows: Any, columns: Any, out: Any,
 def frame(
     maps: Any, pitch: Any, samples: Any, channels: Any, size: Any, before: Any, after: Any, flipped: Any, out: Any
 ) -> None:
-    """Put maps into their frame; before and after are the (rows, columns) of zeros on either side.
+    """Write maps to their frame; `before` and `after` are the (rows, columns) of zeros on either side.
 
-    Flipped, each sample's frame is turned round as a whole, its last number first.
+    Where `flipped`, each sample's frame is reversed as a whole, its last number first.
     """
     h, w = size
     hp, wp = before[0] + h + after[0], before[1] + w + after[1]
@@ -53,7 +52,7 @@ def frame(
                 to = begin + FLOAT_BYTES * first * area
                 _transpose(come + FLOAT_BYTES * pixel * pitch, way * pitch, h * w, channels, to, way * area)
             continue
-        for channel in range(0, channels, SIDE):  # some planes at a time, each from its beginning to its end
+        for channel in range(0, channels, SIDE):  # some planes at a time, each from start to end
             some = min(SIDE, channels - channel)
             for number in range(channel, channel + some):
                 plane = begin + FLOAT_BYTES * (first + way * number) * area
@@ -69,7 +68,7 @@ def frame(
 
 @compiled
 def unframe(source: Any, samples: Any, channels: Any, pixels: Any, maps: Any, pitch: Any) -> None:
-    """Put maps from a frame without zeros, (n, channels, pixels), back."""
+    """Write a frame without zeros, (n, channels, pixels), back to maps."""
     for sample in range(samples):
         come = source + FLOAT_BYTES * sample * channels * pixels
         _transpose(come, pixels, channels, pixels, maps + FLOAT_BYTES * sample * pixels * pitch, pitch)
@@ -77,7 +76,7 @@ def unframe(source: Any, samples: Any, channels: Any, pixels: Any, maps: Any, pi
 
 @compiled
 def pack(w: Any, lanes: Any, depth: Any, out: Any, back: Any) -> None:
-    """Put weights w[lane][k] into panels; or, where `back` says so, panels into weights."""
+    """Write weights w[lane][k] to panels; or, where `back`, panels to weights."""
     if not back:
         clear(out, padded_lanes(lanes) * depth)
     panel, lane = out, 0
@@ -94,10 +93,10 @@ def pack(w: Any, lanes: Any, depth: Any, out: Any, back: Any) -> None:
 
 @compiled
 def turn(packed: Any, oc: Any, ic: Any, kernel: Any, phase: Any, stride: Any, out: Any) -> None:
-    """Put one phase of the packed weights of FP into panels as EB reads them.
+    """Write one phase of the packed weights of FP to panels as EB reads them.
 
-    Lanes are input channels then, and k runs over output channels descending, and over those kernel rows and columns
-    that are phase[0] + i * stride[0], phase[1] + j * stride[1], ascending.
+    Lanes are then input channels, and k runs over output channels descending, then over the kernel rows and columns
+    phase[0] + i * stride[0] and phase[1] + j * stride[1], ascending.
     """
     kh, kw = kernel
     down, across = (kh - phase[0] + stride[0] - 1) // stride[0], (kw - phase[1] + stride[1] - 1) // stride[1]
@@ -112,7 +111,7 @@ def turn(packed: Any, oc: Any, ic: Any, kernel: Any, phase: Any, stride: Any, ou
         while channel < oc:
             panel_row = vectors_of(oc - channel) * WIDTH
             channels = min(panel_row, oc - channel)
-            for some in range(0, width, SIDE):  # in this order memory is read along
+            for some in range(0, width, SIDE):  # this order reads memory sequentially
                 come_from, put_to = panel + FLOAT_BYTES * (lane + some) * taps * panel_row, target + FLOAT_BYTES * some
                 for i in range(down):
                     for j in range(across):

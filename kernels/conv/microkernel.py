@@ -1,14 +1,14 @@
-"""The one loop under every convolution: a contraction through offset tables, in blocks that fit the caches.
+"""The loop behind every convolution: a contraction through offset tables, in blocks that fit the caches.
 
     c[pixel q][lane l] += sum over k of a[a_pixel[q] + a_k[k]] * b[k][l]
 
-Forward, error and gradient of a convolution (`conv.py`) differ only in what q, l and k are. Each value of c takes its
-products in the order of k, each by one fused multiply-add, starting from what c holds, or from +0; so any cut of q, of
-l, or of k into consecutive parts gives the same bits.
+Forward, error and gradient of a convolution (`convolution.py`) differ only in what q, l and k are. Each value of c adds
+its products in the order of k, each by one fused multiply-add, starting from what c holds, or from +0; so any partition
+of q, of l, or of k into consecutive parts gives the same bits.
 
-Lanes are output channels (FP, PG) or input channels (EB), and stand side by side. b is read in panels: all k of one
-block of lanes, side by side. Weights are kept so, packed once for each update; in PG, where b are the output errors,
-panels are copied as they are needed. a is read number by number, from maps framed in zeros.
+Lanes are output channels (FP, PG) or input channels (EB), side by side. b is read in panels: all k of one block of
+lanes, side by side. Weights are kept in panels, packed once for each update; in PG, where b holds the output errors,
+panels are copied when they are needed. a is read number by number, from maps framed in zeros.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -20,37 +20,33 @@ from typing import Any
 import numpy as np
 
 from ..form import FORM
-from ..jit.arrays import FLOAT_BYTES
-from ..jit.compiled import compiled
-from ..llvm.emit import INDEX_BYTES, LINE_BYTES
-from ..llvm.memory import clear, copy
+from ..jit import FLOAT_BYTES, compiled
+from ..llvm import INDEX_BYTES, LINE_BYTES, clear, copy
 from .tile import run_tiles
 
 WIDTH, MOST_VECTORS = FORM.width, FORM.vectors
 _PIXELS = np.array(FORM.pixels)
-_STEPS = (
-    72  # of k at a time, in FP and EB: a panel of them stays in the first cache while all pixels of a block pass by
-)
-_BLOCK = 384  # pixels at a time: their sums stay in the second cache while all steps pass by
-_ROW_STEPS = 384  # of k at a time, in PG: its panel is read in order, and its sums, the gradients, are far away
+_STEPS = 72  # of k at a time, in FP and EB: their panel stays in the first-level cache for all pixels of a block
+_BLOCK = 384  # pixels at a time: their sums stay in the second-level cache for all steps
+_ROW_STEPS = 384  # of k at a time, in PG: the panel is read in order, and the sums, the gradients, are slow to reach
 
 
 @compiled
 def even_share(total: Any, most: Any) -> Any:
-    """The size of the next of as few parts as may be, none larger than `most`, nor much smaller than the others."""
+    """Return the size of the next part if `total` is cut into as few and equal parts of at most `most` as possible."""
     parts = (total + most - 1) // most
     return (total + parts - 1) // parts
 
 
 @compiled
 def vectors_of(lanes: Any) -> Any:
-    """How many vectors the next block of lanes takes, where so many lanes are left."""
+    """Return the number of vectors of the next block of lanes, where `lanes` lanes are left."""
     return even_share((lanes + WIDTH - 1) // WIDTH, MOST_VECTORS)
 
 
 @compiled
 def padded_lanes(lanes: Any) -> Any:
-    """The lanes that whole vectors have."""
+    """Return `lanes` rounded up to whole vectors."""
     return (lanes + WIDTH - 1) // WIDTH * WIDTH
 
 
@@ -72,7 +68,7 @@ def _run(
     ahead: Any,
     ahead_end: Any,
 ) -> None:
-    """Cut the pixels into tiles: as many as may be of the largest, and the rest so that none is very small."""
+    """Run the pixels in tiles: as many as possible of the largest, and the rest so that none is very small."""
     most = _PIXELS[vectors - 1]
     done = 0
     while done < pixels:
@@ -103,7 +99,7 @@ def contract(
     b: Any,
     fresh: Any,
 ) -> None:
-    """FP and EB: c[c_pixel[q] * c_step + l], b packed in panels of padded lanes."""
+    """Run the contraction of FP and EB, to c[c_pixel[q] * c_step + l], with b packed in panels of padded lanes."""
     for first in range(0, pixels, _BLOCK):
         count = min(_BLOCK, pixels - first)
         c_q, a_q = c_pixel + INDEX_BYTES * first, a_pixel + INDEX_BYTES * first
@@ -140,7 +136,7 @@ def contract_rows(
     b_step: Any,
     fresh: Any,
 ) -> None:
-    """PG: c packed in panels of padded lanes, c_pixel counts its rows; b[k * b_step + l]."""
+    """Run the contraction of PG, to c packed in panels of padded lanes, at rows c_pixel, with b[k * b_step + l]."""
     space = np.empty((min(_ROW_STEPS, depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32)
     panel = (space.ctypes.data + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
     target, lane = c, 0

@@ -2,12 +2,12 @@
 
     c[c_pixel[q] * c_step + l] += sum over k of a[a_pixel[q] + a_k[k]] * b[k * b_step + l]
 
-A tile is some pixels q by some vectors of lanes l, and all its sums stay in registers while k runs. Each step loads
-the vectors of b, and for each pixel one number of a, copied to all lanes. Only as IR is it sure what stays in
-registers. How many pixels and vectors there may be is the form's affair (`form.py`). There is code for every number
-of pixels up to the most, so that the last ones cost no more than their share.
+A tile is some pixels q by some vectors of lanes l, and all its sums stay in registers while k runs. Each step loads the
+vectors of b, and for each pixel one number of a, copied to all lanes. Only IR guarantees what stays in registers. The
+form (`form.py`) limits the pixels and vectors of a tile. There is code for every number of pixels up to the limit, so
+that the last ones cost no more than their share.
 
-All arguments are addresses, or counts of floats: nothing is checked here.
+Arguments are addresses, and counts of floats; nothing is checked here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from llvmlite import ir
 from numba.extending import intrinsic
 
 from ..form import FORM
-from ..jit.arrays import FLOAT_BYTES
-from ..llvm.emit import (
+from ..jit import FLOAT_BYTES
+from ..llvm import (
     FLOAT,
     INDEX,
     LINE_BYTES,
     address,
     broadcast,
+    emit_fma,
     entry_of,
     first_lanes,
     index,
@@ -34,7 +35,6 @@ from ..llvm.emit import (
     prefetch,
     vector,
 )
-from ..llvm.fma import emit as emit_fma
 
 _ARGUMENTS = (
     "c",
@@ -55,7 +55,7 @@ _ARGUMENTS = (
 
 
 def _function(module: ir.Module, vectors: int, pixels: int) -> ir.Function:
-    """The function that runs `tiles` tiles of `pixels` pixels, one after another."""
+    """Return the function that runs `tiles` tiles of `pixels` pixels, one after another."""
     name = f"tile_{vectors}x{pixels}"
     known = module.globals.get(name)
     if known is not None:
@@ -119,7 +119,7 @@ def _write(function: ir.Function, vectors: int, pixels: int) -> None:
     for p, source in enumerate(sources):
         value = broadcast(builder, builder.load(builder.gep(source, [offset]), align=FLOAT_BYTES), width)
         products += [emit_fma(builder, value, weight, sums[p * vectors + v]) for v, weight in enumerate(weights)]
-    # When all is asked for, a line that is here already is asked for: that costs nothing.
+    # Beyond the end, prefetch a line that is in the cache already: that costs nothing.
     prefetch(builder, builder.select(builder.icmp_unsigned("<", wanted, ahead_end), wanted, row))
     next_wanted = builder.add(wanted, index(LINE_BYTES))
     next_step = builder.add(step, index(1))
@@ -179,10 +179,10 @@ def run_tiles(
     ahead: Any,
     ahead_end: Any,
 ) -> Any:
-    """Run tiles of `pixels` pixels by `vectors` vectors, of which the first `lanes` lanes are of c.
+    """Run tiles of `pixels` pixels by `vectors` vectors, whose first `lanes` lanes belong to c.
 
     There is at least one tile, one step, and a lane in the last vector. Where `fresh` is not 0, sums start from +0.
-    While they run, the cache lines from `ahead` to `ahead_end` are asked for, some at each step.
+    Each step also prefetches a cache line, from `ahead` to `ahead_end`.
     """
 
     def generate(builder: ir.IRBuilder, vectors: ir.Value, pixels: ir.Value, *values: ir.Value) -> None:

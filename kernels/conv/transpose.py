@@ -7,8 +7,8 @@ from typing import Any
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from ..jit.arrays import FLOAT_BYTES
-from ..llvm.emit import (
+from ..jit import FLOAT_BYTES
+from ..llvm import (
     INDEX,
     LINE_BYTES,
     address,
@@ -23,14 +23,14 @@ from ..llvm.emit import (
     vector,
 )
 
-SIDE = 16  # of a block
+SIDE = 16  # rows and columns of a block
 
 
 def _transposed(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
-    """The transposition of SIDE vectors, in four rounds of shuffles that interleave pairs of vectors.
+    """Transpose SIDE vectors, in four rounds of shuffles that interleave pairs of vectors.
 
-    The first two rounds transpose blocks of 4 x 4, the last two the 4 x 4 blocks as a whole. All
-    shuffles are of kinds that AVX-512 does in one instruction.
+    The first two rounds transpose blocks of 4 x 4, the last two the 4 x 4 blocks as a whole. All shuffles are of kinds
+    that AVX-512 does in one instruction.
     """
     quads = range(0, SIDE, 4)
     singles = [[4 * (i // 4) + half + i // 2 % 2 + SIDE * (i % 2) for i in range(SIDE)] for half in (0, 2)]
@@ -52,14 +52,14 @@ def _transposed(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
 
 
 def _lines(builder: ir.IRBuilder, base: ir.Value, step: ir.Value) -> list[ir.Value]:
-    """The address of each line of a block."""
+    """Return the address of each line of a block."""
     return [address(builder, base, builder.mul(index(number), step), vector(SIDE)) for number in range(SIDE)]
 
 
 def _some_lines(
     builder: ir.IRBuilder, base: ir.Value, step: ir.Value, count: ir.Value, run: ir.Value
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Address and mask of each line; a line beyond the count stands for the last one, with an empty mask."""
+    """Return address and mask of each line; a line beyond `count` repeats the last one, with an empty mask."""
     found, offset, full = [], index(0), lane_bits(builder, run)
     for number in range(SIDE):
         known = builder.icmp_signed("<", index(number), count)
@@ -73,9 +73,9 @@ def _some_lines(
 def transpose_block(
     context: Any, source: Any, source_step: Any, rows: Any, columns: Any, out: Any, out_step: Any
 ) -> Any:
-    """out[j * out_step + i] = source[i * source_step + j] for i < rows and j < columns, both from 1 to SIDE.
+    """Set out[j * out_step + i] = source[i * source_step + j] for i < rows and j < columns, both from 1 to SIDE.
 
-    source and out are addresses, steps count floats and may be negative. Nothing else is read or written.
+    `source` and `out` are addresses; steps count floats and may be negative. Nothing else is read or written.
     """
 
     def generate(builder: ir.IRBuilder, *values: ir.Value) -> None:

@@ -1,12 +1,12 @@
-"""A burst of INCEPTIONN's format at once: eight values become tags and payloads, or come back (see `inceptionn.py`).
+"""Bursts of INCEPTIONN's format: eight values at once become tags and payloads, and back (see `inceptionn.py`).
 
 The tags of four values are one byte. So a table of 256 byte shuffles says where each byte of four values goes, and one
-instruction takes all sixteen there (as Lemire, Kurz and Rupp do for integers, "Stream VByte", 2018). It is x86's PSHUFB
-or Arm's TBL; in the portable form values are stored, or loaded, one after the other, each four bytes wide: the next one
-overwrites what is too much. Every form gives the same bytes.
+instruction moves all sixteen (as Lemire, Kurz and Rupp do for integers, "Stream VByte", 2018). It is x86's PSHUFB or
+Arm's TBL; in the portable form values are stored, or loaded, one after the other, each four bytes wide, and the next
+one overwrites the excess. Every form gives the same bytes.
 
-A lane, 32 bits, holds a value on its way: itself where it is kept, else its sign and 15 bits of fraction, the two low
-bytes. The 8-bit payload is the upper one of them.
+A lane, 32 bits, holds a value in between: the value itself where it is kept, else its sign and 15 bits of fraction, in
+the two low bytes. The 8-bit payload is the upper one of them.
 
 Arguments are addresses. A burst may be read, and is written, up to its greatest length, LONGEST bytes.
 """
@@ -24,20 +24,20 @@ from numba import types
 from numba.extending import intrinsic
 
 from ..form import FORM
-from ..jit.compiled import compiled
-from ..llvm.emit import INDEX, INT, broadcast, shuffle, vector
+from ..jit import compiled
+from ..llvm import INDEX, INT, broadcast, shuffle, vector
 from .format import BURST, LANE_BYTES, LENGTHS, ONE, PACKED, SPREAD, STEP, TAG_BYTES, UNPACKED
 
 _BYTE, _HALF = ir.IntType(8), BURST // 2
 _LANES, _BYTES = ir.VectorType(INT, BURST), ir.VectorType(_BYTE, LANE_BYTES * _HALF)
 _SIGN, _FRACTION = 0x8000, 0x7FFF
 _LENGTHS_WITH_TAGS = LENGTHS + TAG_BYTES, LENGTHS
-"""For the first four payloads of a burst, and the tags of all; for the others."""
+"""For the first four payloads of a burst together with all its tags, and for the last four payloads."""
 _SHUFFLES = {"x86_64": "llvm.x86.ssse3.pshuf.b.128", "aarch64": "llvm.aarch64.neon.tbl1.v16i8"}
 
 
 def shuffle_of(form: str, triple: str, features: str) -> str | None:
-    """The shuffle of 16 bytes that a form and a processor have: an LLVM intrinsic; None where there is none."""
+    """Return the LLVM intrinsic with which a form and a processor shuffle 16 bytes; None where there is none."""
     has = {"x86_64": "+ssse3", "aarch64": "+neon"}
     processor = triple.partition("-")[0]
     return _SHUFFLES[processor] if form != "portable" and has.get(processor) in features.split(",") else None
@@ -48,7 +48,7 @@ _SHUFFLE = shuffle_of(FORM.name, binding.get_process_triple(), binding.get_host_
 
 @compiled
 def compress(source: Any, bursts: Any, out: Any, zero_below: Any, wide_from: Any, digits: Any, tolerance: Any) -> Any:
-    """Compress whole bursts; return the bytes written, of which there is room for LONGEST for each burst."""
+    """Compress whole bursts; return the number of bytes written. `out` has room for LONGEST bytes for each burst."""
     at = out
     if tolerance >= STEP:
         for burst in range(bursts):
@@ -61,11 +61,11 @@ def compress(source: Any, bursts: Any, out: Any, zero_below: Any, wide_from: Any
 
 @compiled
 def decompress(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> None:
-    """Decompress bursts that begin before `end`, a number of bytes; the last of them may be read to its LONGEST.
+    """Decompress bursts that begin less than `end` bytes after `source`; the last may be read up to LONGEST bytes.
 
-    `reached` is the bytes used, the bursts done, and where the last of these began; it is taken up and brought on.
+    `reached` holds the bytes used, the bursts done, and where the last of these began; continue from it and update it.
     """
-    # Where a burst begins is known when the one before is: from address to tags to length to address, nothing between.
+    # A burst's address depends on the tags of the one before: one chain from address to tags to length to address.
     at, burst, last = source + reached[0], reached[1], source + reached[2]
     place = out.ctypes.data
     while burst < bursts and at < source + end:
@@ -77,7 +77,7 @@ def decompress(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> No
 
 @compiled
 def count_tags(source: Any, end: Any, bursts: Any, counts: Any, reached: Any) -> None:
-    """As `decompress`, but count how often each byte of tags occurs."""
+    """Count how often each byte of tags occurs; the arguments are as in `decompress`."""
     at, burst, last = source + reached[0], reached[1], source + reached[2]
     while burst < bursts and at < source + end:
         last = at
@@ -99,7 +99,7 @@ def _tags_at(context: Any, place: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Values:
-    """Eight values, as their width is decided: bits without sign; which are 1 and more; the others, and their cut."""
+    """Eight values to choose widths for: bits without sign, mask of 1 and more, values clipped below 1, fractions."""
 
     size: ir.Value
     large: ir.Value
@@ -112,7 +112,7 @@ _IsWide = Callable[[ir.IRBuilder, Values, tuple[ir.Value, ...]], tuple[ir.Value,
 
 @intrinsic
 def _pack_coarsely(context: Any, source: Any, out: Any, zero_below: Any, wide_from: Any, digits: Any) -> Any:
-    """Compress a burst, and return its length: where 15 bits of fraction are always enough."""
+    """Compress a burst where 15 bits of fraction are always enough; return its length."""
 
     def is_wide(builder: ir.IRBuilder, value: Values, limits: tuple[ir.Value, ...]) -> tuple[ir.Value, ir.Value]:
         _, wide_from, digits = limits
@@ -125,13 +125,13 @@ def _pack_coarsely(context: Any, source: Any, out: Any, zero_below: Any, wide_fr
 
 @intrinsic
 def _pack_finely(context: Any, source: Any, out: Any, zero_below: Any, tolerance: Any) -> Any:
-    """Compress a burst, and return its length: by what each payload would lose, to the last bit."""
+    """Compress a burst by what each payload would lose, to the last bit; return its length."""
 
     def is_wide(builder: ir.IRBuilder, value: Values, limits: tuple[ir.Value, ...]) -> tuple[ir.Value, ir.Value]:
         tolerance = broadcast(builder, limits[1], BURST)
 
         def is_over(digits: ir.Value, step: float) -> ir.Value:
-            # Exact: both are whole multiples of the value's last bit, and the difference has no more bits than it.
+            # Exact: both are multiples of the value's last bit, and the difference has no more bits than the value.
             cut = builder.fmul(builder.sitofp(digits, vector(BURST)), _floats(step))
             return builder.fcmp_ordered(">=", builder.fsub(value.clipped, cut), tolerance)
 
@@ -145,7 +145,7 @@ def _pack_finely(context: Any, source: Any, out: Any, zero_below: Any, tolerance
 
 
 def _packer(is_wide: _IsWide, *limits: types.Type) -> tuple[Any, Any]:
-    """What an intrinsic of source, out and these limits, the first of which is `zero_below`, has to return."""
+    """Return signature and code generator of an intrinsic of source, out and `limits`, the first one `zero_below`."""
 
     def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
         return emit_pack(builder, is_wide, *values)
@@ -154,7 +154,7 @@ def _packer(is_wide: _IsWide, *limits: types.Type) -> tuple[Any, Any]:
 
 
 def emit_pack(builder: ir.IRBuilder, is_wide: _IsWide, source: ir.Value, out: ir.Value, *limits: ir.Value) -> ir.Value:
-    """Emit what compresses eight floats at one address to a burst at another, and gives its length.
+    """Emit code that compresses the eight floats at `source` to a burst at `out`; return its length.
 
     `is_wide` emits the masks of the values that take more than 8 bits, and of those that take more than 16.
     """
@@ -166,7 +166,7 @@ def emit_pack(builder: ir.IRBuilder, is_wide: _IsWide, source: ir.Value, out: ir
     fraction = builder.fptosi(builder.fmul(clipped, _floats(1 / STEP)), _LANES)
     wide, kept = is_wide(builder, Values(size, large, clipped, fraction), limits)
     not_zero = builder.icmp_signed(">=", size, _spread(builder, limits[0]))
-    narrow = builder.xor(builder.xor(not_zero, wide), kept)  # of these masks, each is part of the one before
+    narrow = builder.xor(builder.xor(not_zero, wide), kept)  # each of these masks includes the next
     tags = builder.or_(_spread_out(builder, narrow), builder.shl(_spread_out(builder, wide), _index(1)))
     _store(builder, builder.trunc(tags, ir.IntType(16)), out)
     sign = builder.and_(builder.lshr(bits, _all(16)), _all(_SIGN))
@@ -176,12 +176,12 @@ def emit_pack(builder: ir.IRBuilder, is_wide: _IsWide, source: ir.Value, out: ir
 
 
 def _spread_out(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    """The bits of a mask, a place apart."""
+    """Return the bits of a mask with a zero between neighbours."""
     return _entry(builder, SPREAD, builder.zext(builder.bitcast(mask, _BYTE), INDEX))
 
 
 def _store_halves(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload: ir.Value) -> ir.Value:
-    """Store the payloads, and return where they end."""
+    """Store the payloads; return where they end."""
     for half, part in enumerate(_halves(builder, tags)):
         four = shuffle(builder, lanes, lanes, [*range(_HALF * half, _HALF * (half + 1))])
         order = _row(builder, PACKED, part)
@@ -201,7 +201,7 @@ def _store_each(builder: ir.IRBuilder, lanes: ir.Value, tags: ir.Value, payload:
 
 @intrinsic
 def end_of(context: Any, source: Any) -> Any:
-    """Where the burst at an address ends."""
+    """Return where the burst at an address ends."""
 
     def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
         (end,) = values
@@ -214,7 +214,7 @@ def end_of(context: Any, source: Any) -> Any:
 
 @intrinsic
 def unpack(context: Any, source: Any, out: Any) -> Any:
-    """Decompress a burst to eight floats, and return where it ends."""
+    """Decompress a burst to eight floats; return where it ends."""
 
     def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
         return emit_unpack(builder, *values)
@@ -223,7 +223,7 @@ def unpack(context: Any, source: Any, out: Any) -> Any:
 
 
 def emit_unpack(builder: ir.IRBuilder, source: ir.Value, out: ir.Value) -> ir.Value:
-    """Emit what decompresses a burst at one address to eight floats at another, and gives where it ends."""
+    """Emit code that decompresses the burst at `source` to eight floats at `out`; return where the burst ends."""
     lanes, kept, end = (_load_each if _SHUFFLE is None else _load_halves)(builder, source)
     fraction = builder.sitofp(builder.and_(lanes, _all(_FRACTION)), vector(BURST))
     size = builder.bitcast(builder.fmul(fraction, _floats(STEP)), _LANES)
@@ -233,7 +233,7 @@ def emit_unpack(builder: ir.IRBuilder, source: ir.Value, out: ir.Value) -> ir.Va
 
 
 def _load_halves(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The lanes, the mask of those that are kept in 32 bits, and where the payloads end."""
+    """Return the lanes, the mask of those kept in 32 bits, and where the payloads end."""
     fours, orders, payload, end = [], [], builder.add(source, _index(TAG_BYTES)), source
     for half, lengths in enumerate(_LENGTHS_WITH_TAGS):
         part = _part(builder, source, half)
@@ -243,7 +243,7 @@ def _load_halves(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.
         orders.append(builder.bitcast(order, ir.VectorType(INT, _HALF)))
         payload = end = builder.add(end, _entry(builder, lengths, part))
     lanes, order = (shuffle(builder, low, high, [*range(BURST)]) for low, high in (fours, orders))
-    # No place is negative, and a byte that comes from nowhere is: a lane with an uppermost byte holds all its bits.
+    # Places are not negative, and the mark of an absent byte is: a lane with an uppermost byte holds all its bits.
     return lanes, builder.icmp_signed(">=", order, _all(0)), end
 
 
@@ -264,7 +264,7 @@ def _load_each(builder: ir.IRBuilder, source: ir.Value) -> tuple[ir.Value, ir.Va
 
 
 def _part(builder: ir.IRBuilder, source: ir.Value, half: int) -> ir.Value:
-    """The tags of four values of the burst at an address."""
+    """Return the tags of four values of the burst at an address."""
     return builder.zext(_load(builder, builder.add(source, _index(half)), _BYTE), INDEX)
 
 
@@ -301,7 +301,7 @@ def _store(builder: ir.IRBuilder, value: ir.Value, place: ir.Value) -> None:
 
 
 def _table(builder: ir.IRBuilder, table: Any) -> ir.Value:
-    """The address of a copy of a table in the module."""
+    """Return the address of a copy of a table in the module."""
     name = f"table.{zlib.crc32(table.tobytes())}"
     known = builder.module.globals.get(name)
     if known is None:
@@ -314,13 +314,13 @@ def _table(builder: ir.IRBuilder, table: Any) -> ir.Value:
 
 
 def _entry(builder: ir.IRBuilder, table: Any, place: ir.Value) -> ir.Value:
-    """table[place] as a 64-bit integer."""
+    """Return table[place] as a 64-bit integer."""
     at = builder.add(_table(builder, table), builder.mul(place, _index(table.itemsize)))
     return builder.zext(_load(builder, at, ir.IntType(8 * table.itemsize)), INDEX)
 
 
 def _row(builder: ir.IRBuilder, table: Any, place: ir.Value) -> ir.Value:
-    """The 16 bytes table[place]."""
+    """Return the 16 bytes table[place]."""
     return _load(builder, builder.add(_table(builder, table), builder.mul(place, _index(16))), _BYTES)
 
 

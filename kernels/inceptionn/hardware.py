@@ -1,17 +1,17 @@
 """INCEPTIONN's compression and decompression engines, a burst at a time, as the paper draws them.
 
-Li et al. (MICRO 2018), section VI, Figs. 9 and 10. Plain Python, slow, and the measure of `inceptionn.py`: both make
+Li et al. (MICRO 2018), section VI, Figs. 9 and 10. Plain Python, slow, and the reference for `inceptionn.py`: both give
 the same bytes. Bit vectors are integers, bit 0 first on the wire. A burst is the 256 bits that the bus takes in a
 cycle.
 
-Compression: eight Compression Blocks; a binary shifter tree that puts what they make side by side; the Alignment Unit,
-which collects until there are 256 bits. Decompression: the Burst Buffer; the Tag Decoder, which tells from 16 bits of
-tags how long eight vectors are; eight Decompression Blocks.
+Compression: eight Compression Blocks; a binary shifter tree that puts their outputs side by side; the Alignment Unit,
+which collects until there are 256 bits. Decompression: the Burst Buffer; the Tag Decoder, which gives the lengths of
+eight vectors from 16 bits of tags; eight Decompression Blocks.
 
-Cycles are those in which an engine takes or gives a burst, one of each at most. How deep the pipelines are, the paper
-does not tell; that is a time for each message to add. It also lets the Burst Buffer hold two bursts, 512 bits, and read
-when less than one is left. A burst of eight values may take 272 bits though; so if 256 or 264 are left of one that is
-longer, this one reads too, and has to hold up to 520.
+Cycles are those in which an engine takes or gives a burst, at most one of each. The paper does not give the depth of
+the pipelines; their delay is to be added for each message. It also lets the Burst Buffer hold two bursts, 512 bits, and
+read when less than one is left. A burst of eight values may take 272 bits though; so if 256 or 264 are left of one that
+is longer, this one reads too, and has to hold up to 520.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BIAS, _MANTISSA = 127, 23  # of float32
 
 @dataclasses.dataclass(frozen=True)
 class Vector:
-    """Some bits."""
+    """A bit vector."""
 
     bits: int
     length: int
@@ -41,14 +41,14 @@ class Vector:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """What a Compression Block makes of a value."""
+    """The output of a Compression Block for one value."""
 
     tag: int
     payload: Vector
 
 
 def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule = "bound") -> tuple[bytes, int]:
-    """The bytes that the compression engine makes of values, and its cycles. The bound is one of [-127, 0]."""
+    """Return the compression engine's bytes for `values`, and its cycles. The exponent is one of [-127, 0]."""
     words = values.reshape(-1).view(np.uint32).tolist()
     units = [
         compression_unit(words[first : first + VALUES], error_bound_exponent, rule)
@@ -61,7 +61,7 @@ def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule 
 
 
 def compression_unit(words: Sequence[int], error_bound_exponent: int, rule: Rule) -> Vector:
-    """Up to eight values' tags and payloads: 16 to 272 bits."""
+    """Return the tags and payloads of up to eight values: 16 to 272 bits."""
     blocks = [compression_block(word, error_bound_exponent, rule) for word in words]
     tags = sum(block.tag << 2 * place for place, block in enumerate(blocks))
     payloads = [block.payload for block in blocks] + [Vector(0, 0)] * (VALUES - len(blocks))
@@ -69,7 +69,7 @@ def compression_unit(words: Sequence[int], error_bound_exponent: int, rule: Rule
 
 
 def compression_block(word: int, error_bound_exponent: int, rule: Rule) -> Block:
-    """Algorithm 2 for the 32 bits of one value."""
+    """Run Algorithm 2 on the 32 bits of one value."""
     sign, exponent, mantissa = word >> 31, word >> _MANTISSA & 0xFF, word & (1 << _MANTISSA) - 1
     if exponent >= _BIAS:
         return Block(3, Vector(word, 32))
@@ -80,7 +80,7 @@ def compression_block(word: int, error_bound_exponent: int, rule: Rule) -> Block
     places = _MANTISSA + shift  # the value is significand / 2**places
 
     def is_within(lost: int) -> bool:
-        """Whether lost / 2**places is below the bound."""
+        """Return whether lost / 2**places is below the bound."""
         return lost < 1 << max(0, places + error_bound_exponent)
 
     if is_within(significand):
@@ -99,7 +99,7 @@ def compression_block(word: int, error_bound_exponent: int, rule: Rule) -> Block
 
 
 def shifter_tree(vectors: Sequence[Vector]) -> Vector:
-    """Eight vectors side by side: four pairs, two pairs of these, and one of these."""
+    """Join eight vectors: four pairs, two pairs of these, and one of these."""
     first = [joined(vectors[0], vectors[1]), joined(vectors[2], vectors[3])]
     first += [joined(vectors[4], vectors[5]), joined(vectors[6], vectors[7])]
     second = [joined(first[0], first[1]), joined(first[2], first[3])]
@@ -107,7 +107,7 @@ def shifter_tree(vectors: Sequence[Vector]) -> Vector:
 
 
 def joined(low: Vector, high: Vector) -> Vector:
-    """Two vectors side by side: the upper one passes a shifter for each bit of the lower one's length."""
+    """Join two vectors: the upper one passes a shifter for each bit of the lower one's length."""
     bits = high.bits
     for stage in range(low.length.bit_length()):
         if low.length >> stage & 1:
@@ -116,7 +116,7 @@ def joined(low: Vector, high: Vector) -> Vector:
 
 
 def alignment_unit(vectors: Sequence[Vector]) -> Iterator[int | None]:
-    """The bursts that go out, cycle by cycle; None where none does. The last is filled up with zeros."""
+    """Yield each cycle's output burst, or None where there is none. The last is padded with zeros."""
     held, waiting = Vector(0, 0), list(reversed(vectors))
     while waiting or held.length:
         if waiting and held.length < BUS_BITS:
@@ -129,7 +129,7 @@ def alignment_unit(vectors: Sequence[Vector]) -> Iterator[int | None]:
 
 
 def decompress(buffer: bytes, count: int) -> tuple[NDArray[np.float32], int]:
-    """The values that the decompression engine makes of bytes, and its cycles.
+    """Return the decompression engine's values for `buffer`, and its cycles.
 
     Raises:
         CodecError: the bytes end early.
@@ -159,12 +159,12 @@ def _is_short(held: Vector) -> bool:
 
 
 def tag_decoder(bits: int) -> tuple[int, ...]:
-    """The lengths of the tags, and of the eight payloads, from 16 bits of tags."""
+    """Return the lengths in bits of the tags, and of the eight payloads, from 16 bits of tags."""
     return (TAG_BITS, *(WIDTH_BITS[bits >> 2 * place & 3] for place in range(VALUES)))
 
 
 def decompression_unit(bits: int, lengths: Sequence[int]) -> list[int]:
-    """Eight values from the tags and payloads of the given lengths."""
+    """Return eight values from the tags and payloads of the given lengths."""
     ends = list(itertools.accumulate(lengths))
     return [
         decompression_block(Vector(bits >> begin & (1 << length) - 1, length))
@@ -173,13 +173,13 @@ def decompression_unit(bits: int, lengths: Sequence[int]) -> list[int]:
 
 
 def decompression_block(payload: Vector) -> int:
-    """Algorithm 3: the 32 bits of the value that a payload stands for."""
+    """Run Algorithm 3 on a payload; return the 32 bits of its value."""
     if payload.length in (0, 32):
         return payload.bits
     places = payload.length - 1
     sign, fraction = payload.bits >> places, payload.bits & (1 << places) - 1
     if fraction == 0:
         return sign << 31
-    distance = places + 1 - fraction.bit_length()  # from the binary point to the first one
+    distance = places + 1 - fraction.bit_length()  # from the binary point to the first 1
     mantissa = (fraction << _MANTISSA - places + distance) & (1 << _MANTISSA) - 1
     return sign << 31 | _BIAS - distance << _MANTISSA | mantissa

@@ -2,13 +2,13 @@
 
 Li et al., "A Network-Centric Hardware/Algorithm Co-Design to Accelerate Distributed Training of Deep Neural Networks"
 (MICRO 2018), section V, Algorithms 2 and 3. Gradients crowd around zero, so all those below 1 become fixed-point
-fractions: the mantissa with its leading 1, shifted right until the exponent is that of 1, is cut to 7 or 15 bits
-behind a sign. What decides on the width is told in `Limits`.
+fractions: the mantissa with its leading 1, shifted right until the exponent is that of 1, is cut to 7 or 15 bits behind
+a sign. `Limits` describes how the width is chosen.
 
-Eight values make a burst. It begins with 16 bits of tags: value i's are bits 2i and 2i + 1, and 0, 1, 2, 3 stand for 0,
-8, 16, 32 bits. The payloads follow in order. All numbers are little-endian. Of 8 and 16 bits the uppermost is the sign,
-the next stands for 1/2. (The paper's shifted vector begins with the integer bit, always 0 here, which is left out.) A
-last burst that is not full has tags of 0 for the values that it lacks.
+Eight values form a burst. It begins with 16 bits of tags: value i's are bits 2i and 2i + 1, and 0, 1, 2, 3 mean 0, 8,
+16, 32 bits. The payloads follow in order. All numbers are little-endian. In payloads of 8 and 16 bits the uppermost bit
+is the sign, and the next has the value 1/2. (The paper's shifted vector begins with the integer bit, always 0 here,
+which is left out.) An incomplete last burst has tags of 0 for its missing values.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..buffers import Buffer, CodecError, is_integer, opened, values_of
-from ..jit.arrays import address_of
-from ..jit.compiled import Kernel, Kernels
+from ..jit import Kernel, Kernels, address_of
 from .format import BURST, LONGEST, ONE, STEP, TAG_BYTES, TALLIES
 
 Rule = Literal["bound", "range"]
+WIDTHS = (0, 8, 16, 32)
+"""Bits of a value, without its tag."""
+
 LEAST_EXPONENT, EXPONENT_OF_ONE, MANTISSA_BITS = -127, 127, 23
 
 burst, readers = Kernels("inceptionn.burst"), Kernels("inceptionn.readers")
@@ -33,12 +35,12 @@ burst, readers = Kernels("inceptionn.burst"), Kernels("inceptionn.readers")
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What decides on a value's width. Its bits without sign are compared, which order as numbers do.
+    """The thresholds for a value's width, compared with its bits without sign, which order as numbers do.
 
-    A value takes 32 bits from 1 on (infinities and NaN, too), and none below `zero_below`. Any other takes 16 bits from
-    `wide_from` on, or if it has any of `digits` among the 15 of its fraction, and else 8. Only where what 16 bits lose
-    may reach the `tolerance`, that is, where it is below 2**-15, another test decides: the shortest width that loses
-    less.
+    A value of 1 or more (also infinities and NaN) takes 32 bits, and one below `zero_below` takes none. Any other takes
+    16 bits if it is at least `wide_from`, or if any of `digits` is set among the 15 of its fraction, and else 8. Only
+    if `tolerance` is below 2**-15, so that 16 bits may lose too much, another test decides: the shortest width that
+    loses less than `tolerance`.
     """
 
     zero_below: int
@@ -48,14 +50,14 @@ class Limits:
 
     @classmethod
     def of(cls, error_bound_exponent: int, rule: Rule = "bound") -> Limits:
-        """The limits of a bound 2**error_bound_exponent.
+        """Return the limits of a bound 2**error_bound_exponent.
 
         Rule "bound" gives the shortest width whose error is below the bound. Rule "range" is the paper's: the exponent
-        alone decides between 8 and 16 bits, from the middle of [bound, 1) on 16. The paper does not tell where ranges
-        part; this is the middle that the public reimplementation GRACE takes.
+        alone decides between 8 and 16 bits, with 16 from the middle of [bound, 1) on. The paper does not say where one
+        range ends and the other begins; this is the middle that the public reimplementation GRACE takes.
 
         Raises:
-            CodecError: the exponent is no integer of [-127, 0], or there is no such rule.
+            CodecError: the exponent is not an integer of [-127, 0], or there is no such rule.
         """
         exponent = error_bound_exponent
         if not is_integer(exponent):
@@ -72,7 +74,7 @@ def _limits(exponent: int, rule: Rule) -> Limits:
     bound = np.float32(2.0**exponent)
     zero_below = int(bound.view(np.uint32))
     if rule == "bound":
-        digits = 0xFF & -int(bound / STEP)  # those that 8 bits lack, and that are not below the bound
+        digits = 0xFF & -int(bound / STEP)  # the bits that 8 bits lack, from the bound on
         return Limits(zero_below, ONE, digits, bound)
     middle = EXPONENT_OF_ONE - -exponent // 2
     return Limits(zero_below, middle << MANTISSA_BITS, 0, np.float32(1))
@@ -81,12 +83,12 @@ def _limits(exponent: int, rule: Rule) -> Limits:
 def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule = "bound") -> NDArray[np.uint8]:
     """Compress an array of float32 numbers, in C order if it has several dimensions.
 
-    With rule "bound" a value below 1 comes back with an error below 2**error_bound_exponent, and one that is not zero
-    then with its sign; 1 and more, infinities and NaN come back bit for bit; and what came back is compressed to the
-    same bytes again. Rule "range", the paper's, bounds errors by 2**-7 alone.
+    With rule "bound" a value below 1 is restored with an error below 2**error_bound_exponent, and with its sign if the
+    result is not zero; 1 and more, infinities and NaN are restored bit for bit. Restored values compress to the same
+    bytes again. Rule "range", the paper's, bounds errors only by 2**-7.
 
     Raises:
-        CodecError: the array is not of float32, the exponent no integer of [-127, 0], or there is no such rule.
+        CodecError: the array is not of float32, the exponent not an integer of [-127, 0], or there is no such rule.
     """
     limits = Limits.of(error_bound_exponent, rule)
     flat = values_of(values)
@@ -108,10 +110,10 @@ def _compress(values: NDArray[np.float32], bursts: int, out: NDArray[np.uint8], 
 
 
 def decompress(buffer: Buffer, count: int) -> NDArray[np.float32]:
-    """The `count` values that were compressed to a buffer.
+    """Return the `count` values that were compressed to a buffer.
 
     Raises:
-        CodecError: the buffer is not of bytes, ends early, goes on, or has values beyond the count.
+        CodecError: the buffer is not of bytes, ends early, has trailing bytes, or has values beyond `count`.
     """
     data, bursts = _opened(buffer, count)
     out = np.empty(BURST * bursts, np.float32)
@@ -120,7 +122,7 @@ def decompress(buffer: Buffer, count: int) -> NDArray[np.float32]:
 
 
 def width_counts(buffer: Buffer, count: int) -> tuple[int, int, int, int]:
-    """How many values a buffer holds in 0, 8, 16 and 32 bits (Table III counts so).
+    """Return the numbers of values that a buffer holds in 0, 8, 16 and 32 bits (as in Table III).
 
     Raises:
         CodecError: as `decompress`.
@@ -133,7 +135,7 @@ def width_counts(buffer: Buffer, count: int) -> tuple[int, int, int, int]:
 
 
 def _opened(buffer: Buffer, count: int) -> tuple[NDArray[np.uint8], int]:
-    """The buffer in one piece, and its bursts, of each of which there are the tags at least."""
+    """Return the buffer as a flat array, and its bursts. Raise CodecError if it is too short for their tags."""
     data, values = opened(buffer, count)
     bursts = -(-values // BURST)
     if data.size < TAG_BYTES * bursts:
@@ -145,7 +147,7 @@ def _opened(buffer: Buffer, count: int) -> tuple[NDArray[np.uint8], int]:
 
 
 def _read(kernel: Kernel, data: NDArray[np.uint8], bursts: int, count: int, out: NDArray[Any]) -> None:
-    """Run a kernel over the buffer as far as the longest burst fits, and on over a padded copy of the rest."""
+    """Run a kernel over the buffer as far as the longest burst fits, then over a padded copy of the rest."""
     reached = np.zeros(3, np.int64)
     kernel(address_of(data), data.size - LONGEST + 1, bursts, out, reached)
     begin = int(reached[0])

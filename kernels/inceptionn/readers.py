@@ -1,34 +1,35 @@
-"""A long buffer of INCEPTIONN's format is read by four readers at once (see `inceptionn.py`).
+"""Four readers at once for a long buffer in INCEPTIONN's format (see `inceptionn.py`).
 
-Where a burst begins is known when the tags of the one before are. From address to tags to length to address: a reader
-waits for most of its time, and four wait no longer than one. No mark says where bursts begin. But a reader that begins
-anywhere is soon in step: it takes payloads for tags until it happens to end where a burst does, and from there on it
-ends where each does. Whether it is in step the reader before finds out when it comes there, and it counts the bursts up
-to there, which tell where values belong. So the first reader decompresses its quarter, while two others only count
-theirs; then three decompress what is left. If one was not in step, the first goes on alone.
+The beginning of a burst depends on the tags of the one before: from address to tags to length to address. So a reader
+waits for most of its time, and four wait no longer than one. Nothing marks where bursts begin. But a reader that starts
+anywhere is soon in step: it mistakes payloads for tags until it happens to end where a burst does, and from there on it
+ends where each does. The reader before it checks this when it arrives there, and counts the bursts up to there, which
+give the positions of values. So the first reader decompresses its quarter, while two others only count theirs; then
+three decompress the rest. If one was not in step, the first goes on alone.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..jit.compiled import compiled
+from ..jit import compiled
 from .burst import decompress as read_on
 from .burst import end_of, unpack
 from .format import BURST, LANE_BYTES, LONGEST, TAG_BYTES
 
 WARM_UP, WARM_UP_WITH_PAYLOADS = 256, 16
-"""Bursts that a reader takes to be in step, all and those with payloads. Of the longest every 34th byte begins one, so
-it may take many. Among zeros nothing puts it in step if it began at an odd place, and bursts are at even ones."""
+"""Bursts after which a reader counts as in step: all, and those with payloads. Bursts of the greatest length begin only
+every 34 bytes, so it may take many. Among zeros, whose bursts are at even places, a reader that starts at an odd one
+never gets in step."""
 LEAST_BYTES = 4 * 2 * WARM_UP * LONGEST
-"""Half of each reader's part is enough for that."""
+"""Bytes from which four readers are used: half of each one's part is then enough to get in step."""
 
 _OUT = BURST * LANE_BYTES
 
 
 @compiled
 def decompress(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> None:
-    """As `inceptionn_burst.decompress`."""
+    """Decompress as `burst.decompress` does; begin a long buffer with four readers."""
     if reached[0] == 0 and end >= LEAST_BYTES:
         by_four(source, end, bursts, out, reached)
     read_on(source, end, bursts, out, reached)
@@ -36,9 +37,9 @@ def decompress(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> No
 
 @compiled
 def by_four(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> None:
-    """Decompress from the beginning, until the last of four readers is through, or has no neighbour any more.
+    """Decompress from the beginning until the last of four readers is at the end, or another has finished its part.
 
-    Only the first quarter if they are not in step, or if there are more bursts than there should be.
+    Decompress only the first quarter if they are not in step, or if there are more bursts than expected.
     """
     apart = end // 8 * 2  # most bursts have even lengths
     begin_1, begin_2 = _in_step(source + apart, apart // 2), _in_step(source + 2 * apart, apart // 2)
@@ -74,7 +75,7 @@ def by_four(source: Any, end: Any, bursts: Any, out: Any, reached: Any) -> None:
 
 @compiled
 def _in_step(at: Any, most: Any) -> Any:
-    """Where a reader that begins somewhere is likely to be in step, at most so many bytes on, and a burst."""
+    """Return where a reader from `at` on is likely to be in step, at most `most` bytes and a burst further on."""
     end, bursts, with_payloads = at + most, 0, 0
     while at < end and (bursts < WARM_UP or with_payloads < WARM_UP_WITH_PAYLOADS):
         before, at = at, end_of(at)

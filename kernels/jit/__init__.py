@@ -1,1 +1,20 @@
-"""Compiled kernels: what makes machine code of a function, keeps it on disk, and calls it without Numba."""
+"""Compiled kernels: compile a function to machine code, keep it on disk, and call it without Numba."""
+
+from .arrays import FLOAT_BYTES, Floats, address_of, dense, in_place, of_float32, same_shape, source, target
+from .compiled import Kernel, Kernels, announced, compiled
+
+__all__ = [
+    "FLOAT_BYTES",
+    "Floats",
+    "Kernel",
+    "Kernels",
+    "address_of",
+    "announced",
+    "compiled",
+    "dense",
+    "in_place",
+    "of_float32",
+    "same_shape",
+    "source",
+    "target",
+]

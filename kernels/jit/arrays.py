@@ -1,11 +1,11 @@
-"""Arrays in the forms that compiled code is made for.
+"""Arrays in the layouts for which kernels are compiled.
 
-Numba compiles a function anew for every other layout, and for read-only arrays; one form means one compilation, which
-the cache on disk then holds. So kernels take flat arrays: float32, C-contiguous, aligned, writeable.
+Numba compiles a function again for each other layout, and for read-only arrays; a single layout means one compilation,
+which the cache on disk then holds. So kernels take flat arrays: float32, C-contiguous, aligned, writeable.
 
-Maps are channels last, (n, rows, columns, channels), with the channels side by side. From pixel to pixel there is one
-step throughout, the *pitch*: as many floats as there are channels, or more where the maps are some channels of wider
-ones. Kernels take them as a flat array, from the first float on, and their *extent*: shape and pitch.
+Maps are channels last, (n, rows, columns, channels), with the channels side by side. The step from pixel to pixel, the
+*pitch*, is constant: the number of channels, or more where the maps are a slice of the channels of wider ones. It
+counts floats. Kernels take maps as a flat array that starts at the first float, and their *extent*: shape and pitch.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ Extent = tuple[int, int, int, int, int]  # n, rows, columns, channels, pitch
 def address_of(array: NDArray[Any]) -> int:
     """Return the address of the array's first number."""
     if array.size and array.flags.carray:
-        return ctypes.addressof(_in_buffer(array))  # the quickest way there is
+        return ctypes.addressof(_in_buffer(array))  # the fastest way
     return int(array.ctypes.data)
 
 
@@ -37,19 +37,19 @@ def of_float32(array: Floats, name: str) -> Floats:
 
 
 def dense(array: Floats, name: str) -> Floats:
-    """Return the array, or a copy where its layout is another. Raise TypeError if it is not of float32."""
+    """Return the array, or a copy where its layout differs. Raise TypeError if it is not of float32."""
     return np.require(of_float32(array, name), requirements=["C", "A", "W"])
 
 
 def in_place(array: Floats, name: str) -> Floats:
-    """Return the array itself, which is to be changed. Raise TypeError or ValueError where that cannot be."""
+    """Return the array itself, to be changed. Raise TypeError if it is not of float32, ValueError for other layouts."""
     if not of_float32(array, name).flags.carray:
         raise ValueError(f"{name} is changed in place: it must be C-contiguous, aligned and writeable")
     return array
 
 
 def source(maps: Floats, name: str) -> tuple[Floats, Extent]:
-    """Return maps that are only read as (flat, extent); flat is a copy where the layout is another.
+    """Return maps that are only read as (flat, extent); flat is a copy where the layout differs.
 
     Raise ValueError if they are not 4-d, TypeError if they are not of float32.
     """
@@ -59,7 +59,7 @@ def source(maps: Floats, name: str) -> tuple[Floats, Extent]:
 def target(maps: Floats, name: str) -> tuple[Floats, Extent]:
     """Return maps that are written as (flat, extent); flat is a view of them.
 
-    Raise ValueError if they are not 4-d or their layout is another, TypeError if they are not of float32.
+    Raise ValueError if they are not 4-d or have another layout, TypeError if they are not of float32.
     """
     found = _flat(maps, name)
     if found is None:
@@ -71,7 +71,7 @@ def target(maps: Floats, name: str) -> tuple[Floats, Extent]:
 
 
 def pitch(maps: Floats) -> int:
-    """Return the floats from pixel to pixel of maps (n, rows, columns, channels); 0 where they lie in another way."""
+    """Return the floats from pixel to pixel of maps (n, rows, columns, channels); 0 where this step is not constant."""
     (n, rows, columns, channels), (by_sample, by_row, by_column, by_channel) = maps.shape, maps.strides
     if columns > 1:
         step = by_column
@@ -88,13 +88,13 @@ def pitch(maps: Floats) -> int:
 
 
 def same_shape(a: Floats, b: Floats, names: str) -> None:
-    """Raise ValueError if the two arrays differ in shape; `names` says what they are."""
+    """Raise ValueError if the two arrays differ in shape; `names` describes them in the message."""
     if a.shape != b.shape:
         raise ValueError(f"{names} must have one shape, not {a.shape} and {b.shape}")
 
 
 def _flat(maps: Floats, name: str) -> tuple[Floats, Extent] | None:
-    """The maps as (flat, extent), without a copy; None where that cannot be."""
+    """Return the maps as (flat, extent) without a copy, or None where that is not possible."""
     if of_float32(maps, name).ndim != 4:
         raise ValueError(f"{name} must be maps (n, rows, columns, channels), not {maps.shape}")
     flags = maps.flags

@@ -1,4 +1,4 @@
-"""From a block of memory to a kernel's arguments: the other side of `native.py`, for compilation."""
+"""Read a kernel's arguments from a block of memory: the counterpart of `native.py`, for compilation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ITEM_BYTES = 8
 
 
 def from_block(kernel: Any, kinds: list[Kind]) -> Any:
-    """A function of a block's address that calls a kernel with the arguments in it."""
+    """Return a function of a block's address that calls `kernel` with the arguments in the block."""
     scope: dict[str, Any] = {"kernel": kernel, "carray": numba.carray}
     place = 0
 
@@ -42,7 +42,7 @@ _NAMES = {"bool": "boolean"}
 
 
 def _reader(kind: types.Type) -> Any:
-    """A function that reads a number, or a pointer, so many bytes behind an address."""
+    """Return a function that reads a number, or a pointer, at a byte offset from an address."""
 
     @intrinsic
     def read(context: Any, at: Any, offset: Any) -> Any:

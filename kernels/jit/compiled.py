@@ -1,12 +1,12 @@
-"""Compiled kernels: Numba makes machine code of a function once; from then on the code is loaded without Numba.
+"""Compiled kernels: Numba compiles a function once; from then on its machine code is loaded without Numba.
 
-To import Numba and to load functions from its own cache takes a rank most of a second, which many ranks on few cores
-take one after another. The machine code itself is there in some hundredths of a second. So `store.py` keeps it in
-files of its own, and `native.py` calls it as C functions.
+Importing Numba and loading functions from its own cache takes a rank most of a second, and many ranks on few cores do
+it one after another. Loading the machine code alone takes some hundredths of a second. So `store.py` keeps it in
+separate files, and `native.py` calls it as C functions.
 
-A kernel is compiled when it is first called, for arguments like those of that call, and for no others: C-contiguous
-arrays, whole numbers, float32 or float64 numbers, truth values, and tuples of these. It returns a number or nothing,
-and runs without Python's lock.
+A kernel is compiled when it is first called, for arguments of the kinds in that call, and for no others: C-contiguous
+arrays, integers, float32 or float64 numbers, bools, and tuples of these. It returns a number or nothing, and runs with
+the GIL released.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .native import entry, kinds_of
 from .store import Code
 
 ROOM = __name__.rpartition(".jit.")[0]
-"""The package of all kernels; a kernel is named by its module below that, and its function: `conv.layout.pack`."""
+"""The package of all kernels; a kernel's name is its module below that, and its function: `conv.layout.pack`."""
 
 _say: contextvars.ContextVar[Callable[[], None]] = contextvars.ContextVar("say", default=lambda: None)
 
 
 @contextlib.contextmanager
 def announced(say: Callable[[], None]) -> Iterator[None]:
-    """Call a function when the first kernel is compiled, and not where all are loaded."""
+    """Call `say` when the first kernel is compiled; if all are loaded, do not call it."""
     told = False
 
     def say_once() -> None:
@@ -47,7 +47,7 @@ def announced(say: Callable[[], None]) -> Iterator[None]:
 
 
 class Kernel:
-    """A function that is compiled, or its code loaded, when it is called."""
+    """A function that is compiled, or its code loaded, when it is first called."""
 
     def __init__(self, module: str, name: str, function: Callable[..., Any] | None = None) -> None:
         self._module, self._name, self._function = module, name, function
@@ -55,7 +55,7 @@ class Kernel:
         self._dispatcher: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it."""
+        """Run the kernel."""
         if self._entry is None:
             self._entry = self._ready(arguments)
         return self._entry(*arguments)
@@ -66,7 +66,7 @@ class Kernel:
         if code is None:
             _say.get()()
             code = self._compile(arguments)
-            with contextlib.suppress(OSError):  # it runs all the same, and is compiled again the next time
+            with contextlib.suppress(OSError):  # it still runs, and is compiled again the next time
                 store.keep(name, code)
         return entry(name, code)
 
@@ -83,7 +83,7 @@ class Kernel:
         return Code(made.fndesc.mangled_name, kinds, str(made.signature.return_type), image)
 
     def dispatcher(self) -> Any:
-        """The function as Numba knows it, which other kernels may call."""
+        """Return the function as a Numba dispatcher, which other kernels may call."""
         if self._function is None:
             module = importlib.import_module(f"{ROOM}.{self._module}")
             return getattr(module, self._name).dispatcher()
@@ -102,12 +102,12 @@ def _numba(function: Callable[..., Any]) -> Any:
 
 
 def compiled(function: Callable[..., Any]) -> Kernel:
-    """Make a kernel of a function."""
+    """Turn a function into a kernel."""
     return Kernel(function.__module__.removeprefix(f"{ROOM}."), function.__name__, function)
 
 
 class Kernels:
-    """The kernels of a module, by its name below `ROOM`; it is not imported until they have to be compiled."""
+    """The kernels of a module, named relative to `ROOM`; the module is imported only when one has to be compiled."""
 
     def __init__(self, module: str) -> None:
         self._module = module

@@ -1,7 +1,7 @@
-"""Machine code as functions of Python: linked by LLVM, called through ctypes.
+"""Machine code as Python functions: linked by LLVM, called through ctypes.
 
-A kernel gets its arguments in one block of memory, eight bytes each: numbers as they are, tuples member by member, and
-arrays as their address and shape. So a call costs a microsecond or two, however many arguments there are.
+A kernel gets its arguments in one block of memory, eight bytes each: numbers directly, tuples member by member, and
+arrays as their address and shape. So a call costs a microsecond or two, whatever the number of arguments.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RESULTS: dict[str, Any] = {"none": ctypes.c_void_p, "int64": ctypes.c_int64, "b
 
 
 def kinds_of(arguments: tuple[Any, ...]) -> list[Kind]:
-    """The kinds of some arguments. Raises TypeError where no kernel takes such a one."""
+    """Return the kinds of some arguments. Raise TypeError where a kernel cannot take one of them."""
     return [_kind(argument) for argument in arguments]
 
 
@@ -40,7 +40,7 @@ def _kind(argument: Any) -> Kind:
 
 
 def entry(name: str, code: Code) -> Callable[..., Any]:
-    """A function of Python that calls a kernel's code. It raises TypeError where an argument is of another kind."""
+    """Return a Python function that calls a kernel's code. It raises TypeError for an argument of another kind."""
     formats: list[str] = []
     scope: dict[str, Any] = {"address": _address, "fail": functools.partial(_fail, name)}
     flat = [_flatten(kind, f"a{number}", formats, scope) for number, kind in enumerate(code.arguments)]
@@ -59,12 +59,12 @@ def entry(name: str, code: Code) -> Callable[..., Any]:
         text = f"def call({names}):\n if {call % 'nothing'}: fail()"
     else:
         text = f"def call({names}):\n result = new()\n if {call % 'byref(result)'}: fail()\n return result.value"
-    exec(compile(text, f"<kernel {name}>", "exec"), scope)  # a profile shows that name
+    exec(compile(text, f"<kernel {name}>", "exec"), scope)  # profiles show this name
     return scope["call"]
 
 
 def _flatten(kind: Kind, place: str, formats: list[str], scope: dict[str, Any]) -> str:
-    """The text of an argument's numbers; `formats` gets theirs, `scope` what the text names."""
+    """Return the text of an argument's numbers; add their formats to `formats`, and the names in it to `scope`."""
     if isinstance(kind, list):
         return ", ".join(_flatten(member, f"{place}[{number}]", formats, scope) for number, member in enumerate(kind))
     if kind in _FORMATS:
@@ -105,7 +105,7 @@ _linked: dict[str, Any] = {}
 
 
 def _link(name: str, code: Code) -> int:
-    """The address of a kernel's function; its code stays in memory."""
+    """Link a kernel's code, which stays in memory; return the address of its function."""
     from llvmlite import binding
 
     library = binding.JITLibraryBuilder().add_object_img(code.image).add_object_img(_memory())
@@ -116,7 +116,7 @@ def _link(name: str, code: Code) -> int:
 
 @functools.cache
 def _memory() -> bytes:
-    """The object file with what kernels need to have arrays of their own."""
+    """Return the object file with the allocator that kernels need for their own arrays."""
     code = store.find("memory")
     if code is None:
         code = Code("", [], "none", _compile_memory())
@@ -133,8 +133,8 @@ def _compile_memory() -> bytes:
     return bytes(machine.emit_object(binding.parse_assembly(_MEMORY)))
 
 
-# What Numba's compiled functions call for their arrays: memory with a header of 48 bytes, in which are how often it is
-# referred to, and where the data is. The data begins on a cache line.
+# The functions with which Numba's compiled code allocates and frees arrays. A header of 48 bytes holds the reference
+# count and the address of the data, which begins on a cache line.
 _MEMORY = """
 declare ptr @malloc(i64)
 declare void @free(ptr)

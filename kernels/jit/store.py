@@ -1,8 +1,8 @@
-"""Where machine code is kept: one file for each kernel.
+"""The store of machine code: one file for each kernel.
 
-A file's name says what its content depends on: the kernel, the sources of all kernels, Numba and LLVM, and the kind of
-processor with the micro-kernel's form. So no file is ever out of date, processes that compile the same write the same,
-and a file appears at once and whole. One that a full disk or a power cut has damaged counts as none.
+A file's name depends on all that its content depends on: the kernel, the sources of all kernels, Numba and LLVM, and
+the kind of processor with the micro-kernel's form. So no file is ever out of date, and processes that compile the same
+kernel write the same content. A file appears atomically. One damaged by a full disk or a power cut counts as missing.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import Any
 
 SETTING = "NUMBA_CACHE_DIR"
 SOURCES = pathlib.Path(__file__).parent.parent
-"""The folder of all kernels' sources, in sub-folders too."""
+"""The folder of all kernels' sources, including its sub-folders."""
 
 Kind = str | list[Any]
-"""A number's name; "float32 1", an array's item type and dimensions; or a list, for a tuple."""
+"""A number's type; an array's item type and dimensions, such as "float32 1"; or a list, for a tuple."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Code:
     """A kernel's machine code: an object file, its function's name, and the kinds of arguments and result.
 
-    The function is compiled by Numba from one of the block's address: it takes that, after the addresses of the result
-    and of what went wrong, and returns 0 where nothing did.
+    Numba compiles the function from that of `from_block`. It takes the addresses of the result, of the error and of the
+    block of arguments, and returns 0 on success.
     """
 
     symbol: str
@@ -43,7 +43,7 @@ class Code:
 
 
 def find(name: str) -> Code | None:
-    """A kernel's code, if it was compiled before."""
+    """Return a kernel's code, or None if it is not in the store."""
     for place in _places():
         try:
             head, _, image = (place / _file_name(name)).read_bytes().partition(b"\n")
@@ -56,7 +56,7 @@ def find(name: str) -> Code | None:
 
 
 def keep(name: str, code: Code) -> None:
-    """Keep a kernel's code for others. Raise OSError where that cannot be."""
+    """Store a kernel's code for other processes. Raise OSError where that is not possible."""
     place = where()
     head = json.dumps([zlib.crc32(code.image), code.symbol, code.arguments, code.result]).encode()
     with tempfile.NamedTemporaryFile(dir=place, delete=False) as file:
@@ -70,7 +70,7 @@ def keep(name: str, code: Code) -> None:
 
 
 def where() -> pathlib.Path:
-    """The first place that can be written to. Raise OSError where there is none."""
+    """Return the first directory that can be written to. Raise OSError where there is none."""
     for place in (*_places(), _temporary()):
         if _can_write(place):
             return place
@@ -81,14 +81,14 @@ def where() -> pathlib.Path:
 
 
 def is_temporary(place: pathlib.Path) -> bool:
-    """Whether a place is but the last resort."""
+    """Return whether a directory is the temporary one, the last resort."""
     return place == _temporary()
 
 
 def _places() -> Iterator[pathlib.Path]:
-    """Directories for compiled code: the one that is named; else that beside the sources, the user's, a temporary one.
+    """Yield directories for compiled code: that of SETTING; else beside the sources, the user's, a temporary one.
 
-    Where the one that is named cannot be written to, it is but looked at first.
+    If that of SETTING cannot be written to, it is still searched first, and the others follow.
     """
     named = os.environ.get(SETTING)
     if named:
@@ -106,7 +106,7 @@ def _temporary() -> pathlib.Path:
 
 
 def _can_write(place: pathlib.Path) -> bool:
-    """Whether files can be put into a directory, which is made if there is none."""
+    """Return whether files can be written to a directory; make it if it does not exist."""
     try:
         place.mkdir(mode=0o700 if is_temporary(place) else 0o777, parents=True, exist_ok=True)
     except OSError:
@@ -115,7 +115,7 @@ def _can_write(place: pathlib.Path) -> bool:
 
 
 def _is_ours(place: pathlib.Path) -> bool:
-    """Whether this is a directory into which nobody else can have put anything."""
+    """Return whether this is a directory to which no other user can have written."""
     try:
         found = place.lstat()
     except OSError:
@@ -129,7 +129,7 @@ def _file_name(name: str) -> str:
 
 @functools.cache
 def _key() -> str:
-    """A digest of all that machine code depends on beside the kernel's name."""
+    """Return a digest of all that machine code depends on besides the kernel's name."""
     from llvmlite import binding
 
     from ..form import FORM

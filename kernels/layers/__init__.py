@@ -1,1 +1,1 @@
-"""What stands between convolutions: bias, ReLU, pooling, normalisation, dropout; the loss and SGD."""
+"""The layers between convolutions: bias, ReLU, pooling, normalisation, dropout; the loss and SGD."""

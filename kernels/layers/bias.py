@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from ..jit.arrays import Floats, dense, in_place, source, target
-from ..jit.compiled import compiled
+from ..jit import Floats, compiled, dense, in_place, source, target
 
 
 def add_bias(y: Floats, b: Floats) -> None:
-    """Add b (channels,) to the maps y (n, rows, columns, channels) in place.
+    """Add `b` (channels,) to the maps `y` (n, rows, columns, channels) in place.
 
     Raise ValueError where shapes do not fit.
     """
@@ -18,9 +17,10 @@ def add_bias(y: Floats, b: Floats) -> None:
 
 
 def add_bias_gradient(db: Floats, dy: Floats, *, fresh: bool) -> None:
-    """Add the errors dy (n, rows, columns, channels) to db (channels,) in place; where `fresh`, db starts from +0.
+    """Add the errors `dy` (n, rows, columns, channels) to `db` (channels,) in place; where `fresh`, start from +0.
 
-    Sample, row, column ascend, so micro-batches do not matter. Raise ValueError where shapes do not fit.
+    Samples, rows and columns are added in ascending order, so micro-batches do not change the bits. Raise ValueError
+    where shapes do not fit.
     """
     check(dy, db)
     _add_bias_gradient(in_place(db, "db"), *source(dy, "dy"), bool(fresh))
@@ -34,9 +34,16 @@ def check(maps: Floats, bias: Floats) -> None:
         )
 
 
+def warm() -> None:
+    """Compile all kernels: call each once on tiny arrays, as training calls it."""
+    y, b = np.ones((1, 3, 3, 2), np.float32), np.ones(2, np.float32)
+    add_bias(y, b)
+    add_bias_gradient(b, y, fresh=True)
+
+
 @compiled
 def widened(b: Any, pitch: Any) -> Any:
-    """The bias of some pixels that lie side by side, and how many they are: long loops are fast ones."""
+    """Return the bias repeated for some adjacent pixels, and their number: long loops are fast."""
     channels = b.size
     block = max(1, 512 // channels) if pitch == channels else 1
     wide = np.empty(block * channels, np.float32)
@@ -64,7 +71,7 @@ def _add_bias_gradient(db: Any, dy: Any, extent: Any, fresh: Any) -> None:
     if fresh:
         db[:] = 0
     whole, step = pixels // 4 * 4, np.uint64(pitch)
-    for pixel in range(0, whole, 4):  # four at a time, which spares db three trips to memory
+    for pixel in range(0, whole, 4):  # four at a time: db is loaded and stored a quarter as often
         at = np.uint64(pixel * pitch)
         for c in range(np.uint64(channels)):
             total = db[c] + dy[at + c]

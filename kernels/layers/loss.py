@@ -5,15 +5,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.arrays import Floats, dense
-from ..jit.compiled import compiled
+from ..jit import Floats, compiled, dense
 
 
 def softmax_cross_entropy(logits: Floats, labels: NDArray[np.integer[Any]]) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Return (losses (n,), dlogits (n, c), correct (n,)) for logits (n, c) and labels (n,).
 
-    dlogits is the error of each sample's own loss, p - onehot, not divided by n. `correct` says whether
-    the first largest logit is the label's. Raise ValueError for shapes or labels that do not fit.
+    dlogits is the error of each sample's own loss, p - onehot, not divided by n. correct says whether the first largest
+    logit is the label's. Raise ValueError for shapes or labels that do not fit.
     """
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise ValueError(f"logits (n, c) and labels (n,) are needed, not {logits.shape} and {labels.shape}")
@@ -24,6 +23,11 @@ def softmax_cross_entropy(logits: Floats, labels: NDArray[np.integer[Any]]) -> t
     correct = np.empty(len(logits), np.bool_)
     _softmax_cross_entropy(dense(logits, "logits"), targets, losses, errors, correct)
     return losses, errors, correct
+
+
+def warm() -> None:
+    """Compile all kernels: call each once on tiny arrays, as training calls it."""
+    softmax_cross_entropy(np.ones((1, 2), np.float32), np.zeros(1, np.int64))
 
 
 @compiled

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..jit.arrays import Floats, same_shape, source, target
-from ..jit.compiled import compiled
+from ..jit import Floats, compiled, same_shape, source, target
 
 
 def forward(x: Floats, y: Floats, scale: Floats, *, size: int, alpha: float, beta: float, k: float) -> None:
-    """Put into y the normalised x, and into scale what `error` wants; all are (n, rows, columns, channels).
+    """Write the normalised `x` to `y`, and to `scale` what `error` needs; all are (n, rows, columns, channels).
 
     Raise ValueError where shapes differ, or the window is empty.
     """
@@ -27,10 +26,10 @@ def forward(x: Floats, y: Floats, scale: Floats, *, size: int, alpha: float, bet
 def error(
     x: Floats, y: Floats, scale: Floats, dy: Floats, dx: Floats, *, size: int, alpha: float, beta: float, k: float
 ) -> None:
-    """Put into dx the errors of x for the errors dy of y; all are (n, rows, columns, channels). dx may be dy itself.
+    """Write to `dx` the errors of `x` for the errors `dy` of `y`; all are (n, rows, columns, channels).
 
-    k has had its effect in scale, and is taken so that both directions are called alike. Raise ValueError
-    where shapes differ, or the window is empty.
+    `dx` may be `dy`. `k` is not used, because `scale` includes it; it is here so that both directions are called alike.
+    Raise ValueError where shapes differ, or the window is empty.
     """
     _check(size, x, y, scale, dy, dx)
     maps = *source(x, "x"), *source(y, "y"), *source(scale, "scale"), *source(dy, "dy"), *target(dx, "dx")
@@ -44,7 +43,16 @@ def _check(size: int, x: Floats, *others: Floats) -> None:
         same_shape(x, other, "x and all that goes with it")
 
 
-# Offsets are unsigned for the sake of vector code, as in pool.py.
+def warm() -> None:
+    """Compile all kernels: call each once on tiny arrays, as training calls it."""
+    rule: dict[str, Any] = {"size": 3, "alpha": 1e-4, "beta": 0.75, "k": 2.0}
+    x = np.ones((1, 3, 3, 2), np.float32)
+    y, scale, dx = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    forward(x, y, scale, **rule)
+    error(x, y, scale, y, dx, **rule)
+
+
+# Offsets are unsigned so that loops become vector code, as in pool.py.
 
 
 @compiled
@@ -54,7 +62,7 @@ def _at(pixel: Any, extent: Any) -> Any:
 
 @compiled
 def _sum_windows(terms: Any, total: Any) -> None:
-    """total[c] = the sum of terms[c] and those behind it, as many as the terms are more than the totals, and one."""
+    """Set total[c] to the sum of terms[c] to terms[c + terms.size - total.size]."""
     total[:] = 0
     for place in range(terms.size - total.size + 1):
         first = np.uint64(place)
@@ -64,7 +72,7 @@ def _sum_windows(terms: Any, total: Any) -> None:
 
 @compiled
 def _divide_by_power(out: Any, to: Any, x: Any, at: Any, scale: Any, scale_at: Any, channels: Any, beta: Any) -> None:
-    """out = x / scale ** beta; for the usual 3/4 by square roots, which are quick and the same on all processors."""
+    """Set out = x / scale ** beta; for the usual 3/4 by square roots, which are fast and equal on all processors."""
     if beta == np.float32(0.75):
         for c in range(channels):
             root = np.sqrt(scale[scale_at + c])
@@ -80,7 +88,7 @@ def _forward(
 ) -> None:
     n, rows, columns, channels, _ = extent
     before, after = min(size // 2, channels - 1), min((size - 1) // 2, channels - 1)
-    squares = np.zeros(before + channels + after, np.float32)  # of a pixel, between zeros for channels outside
+    squares = np.zeros(before + channels + after, np.float32)  # of a pixel, with zeros for channels outside
     total, share = np.empty(channels, np.float32), alpha / np.float32(size)
     first, count = np.uint64(before), np.uint64(channels)
     for pixel in range(n * rows * columns):
@@ -110,7 +118,7 @@ def _error(
     beta: Any,
 ) -> None:
     n, rows, columns, channels, _ = extent
-    # the channels whose windows hold a channel: its window, turned round
+    # the channels whose windows contain a channel: its window, mirrored
     before, after = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
     ratios = np.zeros(before + channels + after, np.float32)
     total, factor = np.empty(channels, np.float32), np.float32(2) * alpha * beta / np.float32(size)

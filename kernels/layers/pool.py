@@ -1,8 +1,8 @@
 """Pooling: the maximum, or the average, of each window of a map, as PyTorch defines them.
 
 Maps are (n, rows, columns, channels). Kernel, stride and pad are an int, or a pair (rows, columns); a window that does
-not fit is left out. Where windows overlap, errors are added up window by window, in the order of the windows. Results
-are written into arrays of the caller, whatever these held.
+not fit is left out. Where windows overlap, errors are added in the order of the windows. Results overwrite arrays of
+the caller.
 """
 
 from typing import Any
@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.arrays import Floats, source, target
-from ..jit.compiled import compiled
+from ..jit import Floats, compiled, source, target
 from ..window import MOST_PLACES, Pair, output_size, pair
 
 Places = NDArray[np.uint8]
@@ -19,9 +18,9 @@ _Window = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
 def max_forward(x: Floats, y: Floats, places: Places, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
-    """Put the maxima of the windows of x into y, and where in its window each is into places (uint8, of y's shape).
+    """Write the maxima of the windows of `x` to `y`, and their places to `places` (uint8, of y's shape).
 
-    The places count row by row within the window; the first of equal values wins, and a NaN over all. The padding
+    Places count row by row within the window. The first of equal values wins, a NaN wins over all, and the padding
     never wins. Raise ValueError where shapes do not fit, or a window has more than 255 places.
     """
     window = _check(x, y, "outputs", kernel, stride, pad)
@@ -30,7 +29,7 @@ def max_forward(x: Floats, y: Floats, places: Places, *, kernel: Pair, stride: P
 
 
 def max_error(dy: Floats, places: Places, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
-    """Put into dx the errors dy of the maxima: each goes to the place that `max_forward` gave.
+    """Write the errors `dy` of the maxima to `dx`: each goes to the place that `max_forward` gave.
 
     Raise ValueError where shapes do not fit.
     """
@@ -40,7 +39,7 @@ def max_error(dy: Floats, places: Places, dx: Floats, *, kernel: Pair, stride: P
 
 
 def average_forward(x: Floats, y: Floats, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
-    """Put the averages of the windows of x into y, the padding counted as zeros.
+    """Write the averages of the windows of `x` to `y`, the padding counted as zeros.
 
     Raise ValueError where shapes do not fit.
     """
@@ -49,7 +48,7 @@ def average_forward(x: Floats, y: Floats, *, kernel: Pair, stride: Pair, pad: Pa
 
 
 def average_error(dy: Floats, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
-    """Put into dx the errors dy of the averages: each in equal parts to its window.
+    """Write the errors `dy` of the averages to `dx`: each in equal parts to its window.
 
     Raise ValueError where shapes do not fit.
     """
@@ -58,7 +57,7 @@ def average_error(dy: Floats, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pa
 
 
 def _check(x: Floats, y: Floats, name: str, kernel: Pair, stride: Pair, pad: Pair) -> _Window:
-    """Return kernel, stride and pad as pairs if y, called `name`, is of the shape that x gives."""
+    """Return kernel, stride and pad as pairs. Raise ValueError unless `y`, called `name`, has the shape for `x`."""
     if x.ndim != 4:
         raise ValueError(f"maps (n, rows, columns, channels) are needed, not {x.shape}")
     window = pair(kernel), pair(stride), pair(pad)
@@ -82,8 +81,19 @@ def _check_places(places: Places, y: Floats, window: _Window) -> None:
         )
 
 
-# In what follows, offsets are unsigned: Numba need not ask then whether they count from the end, and the loops over
-# channels become vector code.
+def warm() -> None:
+    """Compile all kernels: call each once on tiny arrays, as training calls it."""
+    window: dict[str, Any] = {"kernel": 2, "stride": 1, "pad": 0}
+    x, y = np.ones((1, 3, 3, 2), np.float32), np.empty((1, 2, 2, 2), np.float32)
+    places = np.empty(y.shape, np.uint8)
+    max_forward(x, y, places, **window)
+    max_error(y, places, x, **window)
+    average_forward(x, y, **window)
+    average_error(y, x, **window)
+
+
+# Offsets are unsigned below: Numba then omits its check for negative indices, and the loops over channels become vector
+# code.
 
 
 @compiled
@@ -94,9 +104,9 @@ def _better(new: Any, new_place: Any, best: Any, place: Any) -> Any:
 
 @compiled
 def _list_taps(top: Any, left: Any, kernel: Any, h: Any, w: Any, taps: Any, numbers: Any) -> Any:
-    """List the pixels of a window that are not padding, counted from its corner, and their places; return how many.
+    """List a window's pixels that are not padding, counted from its corner, and their places; return their number.
 
-    The last one comes three times more.
+    The last one is repeated three times.
     """
     count = 0
     for u in range(max(0, -top), min(kernel[0], h - top)):
@@ -110,7 +120,7 @@ def _list_taps(top: Any, left: Any, kernel: Any, h: Any, w: Any, taps: Any, numb
 
 @compiled
 def _max_forward(x: Any, x_extent: Any, y: Any, y_extent: Any, places: Any, window: Any) -> None:
-    """Four taps at a time, which spares y and places trips to memory; to look at a tap twice does no harm."""
+    """Take four taps at a time, to load and store y and places less often; a repeated tap does no harm."""
     (_, h, w, _, x_pitch), (n, ho, wo, channels, y_pitch), (kernel, stride, pad) = x_extent, y_extent, window
     taps, numbers = np.empty(kernel[0] * kernel[1] + 3, np.int64), np.empty(kernel[0] * kernel[1] + 3, np.uint8)
     out, count, listed = 0, 0, False
@@ -119,7 +129,7 @@ def _max_forward(x: Any, x_extent: Any, y: Any, y_extent: Any, places: Any, wind
             for column in range(wo):
                 top, left = row * stride[0] - pad[0], column * stride[1] - pad[1]
                 inside = 0 <= top <= h - kernel[0] and 0 <= left <= w - kernel[1]
-                if not (inside and listed):  # all windows that are wholly inside are alike
+                if not (inside and listed):  # all windows without padding have the same taps
                     count, listed = _list_taps(top, left, kernel, h, w, taps, numbers), inside
                 corner = (sample * h + top) * w + left
                 to, place_at = np.uint64(out * y_pitch), np.uint64(out * channels)
@@ -162,7 +172,7 @@ def _max_error(dx: Any, dx_extent: Any, dy: Any, dy_extent: Any, places: Any, wi
                         if overlap:
                             for i in range(np.uint64(channels)):
                                 dx[to + i] += dy[at + i] if places[place_at + i] == number else np.float32(0)
-                        else:  # 0 + as above, for the sign of a zero
+                        else:  # 0 + as above, for the same sign of a zero
                             for i in range(np.uint64(channels)):
                                 part = dy[at + i] if places[place_at + i] == number else np.float32(0)
                                 dx[to + i] = np.float32(0) + part

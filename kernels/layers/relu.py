@@ -4,18 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from ..jit.arrays import Floats, dense, same_shape, source, target
-from ..jit.compiled import compiled
+from ..jit import Floats, compiled, dense, same_shape, source, target
 from .bias import check, widened
 
 
 def forward(y: Floats) -> None:
-    """Set maps y (n, rows, columns, channels) to max(y, 0) in place; a NaN stays a NaN."""
+    """Set maps `y` (n, rows, columns, channels) to max(y, 0) in place; a NaN stays a NaN."""
     _forward(*target(y, "y"))
 
 
 def forward_with_bias(y: Floats, b: Floats) -> None:
-    """Add b (channels,) to maps y (n, rows, columns, channels), and rectify them, in place and in one pass.
+    """Add `b` (channels,) to maps `y` (n, rows, columns, channels), and rectify them, in place and in one pass.
 
     Raise ValueError where shapes do not fit.
     """
@@ -24,12 +23,20 @@ def forward_with_bias(y: Floats, b: Floats) -> None:
 
 
 def error(y: Floats, dy: Floats) -> None:
-    """Turn the errors dy of the outputs y into those of the inputs, in place: +0 where y is not above 0.
+    """Turn the errors `dy` of the outputs `y` into those of the inputs, in place: +0 where y is not above 0.
 
     Both are (n, rows, columns, channels); raise ValueError if their shapes differ.
     """
     same_shape(y, dy, "outputs and their errors")
     _error(*source(y, "y"), *target(dy, "dy"))
+
+
+def warm() -> None:
+    """Compile all kernels: call each once on tiny arrays, as training calls it."""
+    y = np.ones((1, 3, 3, 2), np.float32)
+    forward(y)
+    forward_with_bias(y, np.ones(2, np.float32))
+    error(y, np.ones_like(y))
 
 
 @compiled

@@ -1,11 +1,10 @@
-"""Stochastic gradient descent with momentum and weight decay, as `torch.optim.SGD`."""
+"""Stochastic gradient descent with momentum and weight decay, as in `torch.optim.SGD`."""
 
 from typing import Any
 
 import numpy as np
 
-from ..jit.arrays import Floats, in_place, same_shape
-from ..jit.compiled import compiled
+from ..jit import Floats, compiled, in_place, same_shape
 
 
 def update(
@@ -18,14 +17,14 @@ def update(
     momentum: float,
     weight_decay: float,
 ) -> None:
-    """Update value and velocity in place from the gradient, which is the sum of those of `count` samples.
+    """Update `value` and `velocity` in place from `gradient`, the sum of the gradients of `count` samples.
 
         g = gradient / count + weight_decay * value
         velocity = momentum * velocity + g
         value = value - learning_rate * velocity
 
-    The arrays are C-contiguous, all of one shape, whatever it is; the gradient stays as it is. Raise ValueError
-    where they are not, or count is below 1.
+    The arrays are C-contiguous and of one shape; `gradient` is not changed. Raise ValueError where they are not, or
+    `count` is below 1.
     """
     same_shape(value, gradient, "values and their gradients")
     same_shape(value, velocity, "values and their velocities")
@@ -40,6 +39,12 @@ def update(
         np.float32(momentum),
         np.float32(weight_decay),
     )
+
+
+def warm() -> None:
+    """Compile all kernels: call each once on tiny arrays, as training calls it."""
+    b = np.ones(2, np.float32)
+    update(b, b, b, count=1, learning_rate=0.1, momentum=0.9, weight_decay=1e-4)
 
 
 @compiled

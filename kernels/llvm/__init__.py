@@ -1,1 +1,56 @@
-"""What compiled kernels are emitted from as LLVM IR: vectors, fused multiply-adds, copies at plain addresses."""
+"""LLVM IR from which compiled kernels are built: vectors, fused multiply-adds, copies at plain addresses."""
+
+from .emit import (
+    BIT,
+    FLOAT,
+    INDEX,
+    INDEX_BYTES,
+    INT,
+    LINE_BYTES,
+    address,
+    bits_to_mask,
+    broadcast,
+    entry_of,
+    first_lanes,
+    index,
+    lane_bits,
+    masked_load,
+    masked_store,
+    numbers_only,
+    prefetch,
+    shuffle,
+    vector,
+)
+from .fma import emit_fma, fma
+from .memory import clear, copy
+from .peak import CHAINS, FLOP_OF_ROUND, UNROLLED, multiply_add
+
+__all__ = [
+    "BIT",
+    "CHAINS",
+    "FLOAT",
+    "FLOP_OF_ROUND",
+    "INDEX",
+    "INDEX_BYTES",
+    "INT",
+    "LINE_BYTES",
+    "UNROLLED",
+    "address",
+    "bits_to_mask",
+    "broadcast",
+    "clear",
+    "copy",
+    "emit_fma",
+    "entry_of",
+    "first_lanes",
+    "fma",
+    "index",
+    "lane_bits",
+    "masked_load",
+    "masked_store",
+    "multiply_add",
+    "numbers_only",
+    "prefetch",
+    "shuffle",
+    "vector",
+]

@@ -1,4 +1,4 @@
-"""Small pieces of LLVM IR that the kernels' instructions are made of."""
+"""Small pieces of LLVM IR from which the kernels' instructions are built."""
 
 from __future__ import annotations
 
@@ -8,63 +8,63 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from ..jit.arrays import FLOAT_BYTES as FLOAT_BYTES
+from ..jit import FLOAT_BYTES
 
 INDEX, INT, BIT, FLOAT = ir.IntType(64), ir.IntType(32), ir.IntType(1), ir.FloatType()
 INDEX_BYTES, LINE_BYTES = 8, 64
 
 
 def vector(width: int) -> ir.VectorType:
-    """The type of so many floats."""
+    """Return the type of a vector of `width` floats."""
     return ir.VectorType(FLOAT, width)
 
 
 def index(value: int) -> ir.Constant:
-    """A 64-bit integer."""
+    """Return a 64-bit integer constant."""
     return ir.Constant(INDEX, value)
 
 
 def shuffle(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, places: Sequence[int]) -> ir.Value:
-    """The vector of the given places of a (0 .. width - 1) and b (width .. 2 width - 1)."""
+    """Return the vector of the given places of `a` (0 .. width - 1) and `b` (width .. 2 width - 1)."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT, len(places)), places))
 
 
 def broadcast(builder: ir.IRBuilder, value: ir.Value, width: int) -> ir.Value:
-    """The vector whose every lane is the value."""
+    """Return the vector whose lanes all hold `value`."""
     undefined = ir.Constant(ir.VectorType(value.type, width), ir.Undefined)
     one = builder.insert_element(undefined, value, ir.Constant(INT, 0))
     return shuffle(builder, one, undefined, [0] * width)
 
 
 def address(builder: ir.IRBuilder, base: ir.Value, offset: ir.Value, kind: ir.Type) -> ir.Value:
-    """A pointer to `kind` at base + offset floats; base is an address."""
+    """Return a pointer to `kind`, `offset` floats after the address `base`."""
     place = builder.add(base, builder.mul(offset, index(FLOAT_BYTES)))
     return builder.inttoptr(place, kind.as_pointer())
 
 
 def entry_of(builder: ir.IRBuilder, table: ir.Value, place: ir.Value) -> ir.Value:
-    """The 64-bit integer table[place]; table is an address."""
+    """Return the 64-bit integer table[place]; `table` is an address."""
     at = builder.add(table, builder.mul(place, index(INDEX_BYTES)))
     return builder.load(builder.inttoptr(at, INDEX.as_pointer()), align=INDEX_BYTES)
 
 
 def lane_bits(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
-    """An integer whose first `count` bits are set."""
+    """Return an integer whose first `count` bits are set."""
     return builder.sub(builder.shl(index(1), count), index(1))
 
 
 def bits_to_mask(builder: ir.IRBuilder, bits: ir.Value, width: int) -> ir.Value:
-    """The mask of the lanes whose bits are set."""
+    """Return the mask of the lanes whose bits are set."""
     return builder.bitcast(builder.trunc(bits, ir.IntType(width)), ir.VectorType(BIT, width))
 
 
 def first_lanes(builder: ir.IRBuilder, count: ir.Value, width: int) -> ir.Value:
-    """The mask of the first `count` lanes."""
+    """Return the mask of the first `count` lanes."""
     return bits_to_mask(builder, lane_bits(builder, count), width)
 
 
 def masked_load(builder: ir.IRBuilder, pointer: ir.Value, mask: ir.Value, width: int) -> ir.Value:
-    """The lanes of the mask, and zeros; nothing else is read."""
+    """Load the lanes of the mask, with zeros in the others; nothing else is read."""
     zeros = ir.Constant(vector(width), [0.0] * width)
     values = [pointer, ir.Constant(INT, FLOAT_BYTES), mask, zeros]
     return builder.call(_masked(builder, "load", vector(width), values, width), values)
@@ -83,7 +83,7 @@ def _masked(builder: ir.IRBuilder, name: str, result: ir.Type, values: list[ir.V
 
 
 def numbers_only(arguments: int, generate: Callable[..., None]) -> Any:
-    """What an intrinsic of 64-bit integers that returns nothing has to return: signature and code generator."""
+    """Return signature and code generator of an intrinsic that takes 64-bit integers and returns nothing."""
 
     def emit(context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
         generate(builder, *values)
@@ -93,7 +93,7 @@ def numbers_only(arguments: int, generate: Callable[..., None]) -> Any:
 
 
 def prefetch(builder: ir.IRBuilder, place: ir.Value, *, to_write: bool = False) -> None:
-    """Ask for the cache line of an address: to read, from the second cache on, or to write. Any address will do."""
+    """Prefetch the cache line at `place`: to read, into the second-level cache, or to write. Any address will do."""
     hints = (1, 3, 1) if to_write else (0, 2, 1)
     name, byte = "llvm.prefetch.p0", ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])

@@ -8,11 +8,10 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..jit.arrays import FLOAT_BYTES
-from ..jit.compiled import compiled
+from ..jit import FLOAT_BYTES, compiled
 from .emit import FLOAT, address, index, numbers_only
 
-_FEW = 32  # zeros that are put one by one
+_FEW = 32  # up to this count, zeros are stored one by one
 
 
 @intrinsic
@@ -45,7 +44,7 @@ def _clear_many(context: Any, out: Any, count: Any) -> Any:
 
 @compiled
 def clear(out: Any, count: Any) -> None:
-    """Put `count` zeros from an address on."""
+    """Write `count` zero floats from the address `out` on."""
     if count > _FEW:
         _clear_many(out, count)
     else:

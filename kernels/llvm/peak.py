@@ -1,9 +1,8 @@
-"""The multiply-add peak of one core: fused multiply-adds in registers, with nothing to load and nothing to wait for.
+"""The multiply-add peak of one core: fused multiply-adds in registers, without loads and without stalls.
 
-Twelve chains, each a vector of the micro-kernel's width, run side by side: more than enough that an instruction's
-latency is hidden (two units of four to five cycles take eight to ten), and few enough that all stay in registers. What
-it measures is the bound of every kernel here: a convolution cannot be faster than this on the same core at the same
-moment.
+Twelve chains, each a vector of the micro-kernel's width, run side by side: more than enough to hide an instruction's
+latency (two units of four to five cycles take eight to ten), and few enough to stay in registers. The measured rate
+bounds every kernel here: a convolution cannot be faster than this on the same core at the same moment.
 """
 
 from __future__ import annotations
@@ -16,19 +15,18 @@ from numba.extending import intrinsic
 
 from ..arena import aligned
 from ..form import FORM
-from ..jit.arrays import FLOAT_BYTES
-from ..jit.compiled import compiled
+from ..jit import FLOAT_BYTES, compiled
 from .emit import INDEX, address, broadcast, index, numbers_only, vector
-from .fma import emit as emit_fma
+from .fma import emit_fma
 
 CHAINS, UNROLLED = 12, 4
 FLOP_OF_ROUND = 2 * CHAINS * UNROLLED * FORM.width
 
 
 def multiply_add(rounds: int) -> float:
-    """Run so many rounds (at least one) of FLOP_OF_ROUND floating-point operations each.
+    """Run `rounds` rounds (at least one) of FLOP_OF_ROUND floating-point operations each.
 
-    The numbers tend to 1, so that none is too small for full speed; the sum of one of each chain is returned.
+    The numbers tend to 1, so that none is small enough to cost speed. Return the sum of one number of each chain.
     """
     numbers = aligned(FLOAT_BYTES * max(CHAINS, FORM.width)).view(np.float32)
     numbers[:] = np.linspace(0.5, 0.6, numbers.size)
@@ -43,7 +41,7 @@ def _run(numbers: Any, rounds: Any) -> None:
 
 @intrinsic
 def _run_chains(context: Any, numbers: Any, rounds: Any) -> Any:
-    """Chain i starts from numbers[i]; the sum of all chains goes to numbers[0 .. width - 1]."""
+    """Run the chains, chain i from numbers[i]; write the sum of all chains to numbers[0 .. width - 1]."""
     return numbers_only(2, _generate)
 
 

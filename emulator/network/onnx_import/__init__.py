@@ -1,7 +1,7 @@
-"""Networks from ONNX files: the graph becomes a description; weights are not taken over, for training starts afresh.
+"""Networks from ONNX files: the graph becomes a description; weights are ignored, because training starts afresh.
 
-`file` reads the file as `plain` data, `walk` and `operators` go through its nodes, `keys` puts each in the words of a
-description, and `steps` makes the description of it.
+`file` reads the file as plain data, `operators` walks through its nodes (each operation's own file converts them), and
+`steps` makes the description.
 """
 
 from .file import read_onnx

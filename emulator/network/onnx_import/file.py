@@ -1,4 +1,4 @@
-"""Reads an ONNX file as plain data; weights stay in the file, for training starts afresh."""
+"""Reading of an ONNX file as plain data; weights stay in the file, because training starts afresh."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import math
 import pathlib
 from typing import TYPE_CHECKING
 
-from ...common.errors import InputError
-from ...inputs.validation import shown
-from .plain import FEW, Constant, OnnxGraph, OnnxNode, are_numbers
+from ...common import InputError
+from ...inputs import shown
+from ..onnx_graph import FEW, Constant, OnnxGraph, OnnxNode, are_numbers
 
 if TYPE_CHECKING:
     import onnx
 
 
 def read_onnx(path: pathlib.Path) -> OnnxGraph:
-    """The graph of an ONNX file.
+    """Return the graph of an ONNX file.
 
     Raises:
-        InputError: the file cannot be read, is none of ONNX's, or the package onnx is not installed.
+        InputError: the file cannot be read, is not an ONNX file, or the package onnx is not installed.
     """
     source = shown(path)
     try:
@@ -50,7 +50,7 @@ def _plain(graph: onnx.GraphProto, source: str) -> OnnxGraph:
 
 
 def _text(text: str | bytes) -> str:
-    """A name; protobuf gives bytes where it is not UTF-8, and these raise ValueError."""
+    """Return a name; protobuf gives bytes if it is not UTF-8, for which decoding raises ValueError."""
     return text if isinstance(text, str) else text.decode()
 
 
@@ -97,7 +97,7 @@ def _constant(tensor: onnx.TensorProto) -> Constant:
 
 
 def _shortest(number: float) -> float:
-    """The shortest decimal that is this number in single precision: 0.1, where the file has 0.10000000149."""
+    """Return the shortest decimal that is this number in single precision: 0.1, where the file has 0.10000000149."""
     import numpy as np
 
     return float(str(np.float32(number)))

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from ...common.errors import InputError
+from ...common import InputError
 from .methods import Method
 from .outcome import Outcome
 from .workload import Workload
@@ -14,7 +14,7 @@ from .workload import Workload
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """One column of Table 5: a figure of an outcome, whether more of it is better, and how people see it."""
+    """One column of Table 5: a figure of an outcome, whether more of it is better, and how it is displayed."""
 
     key: str
     more_is_better: bool
@@ -24,11 +24,11 @@ class Metric:
     scale: Literal["linear", "log"]
 
     def of(self, outcome: Outcome) -> float:
-        """The figure."""
+        """Return the figure."""
         return float(getattr(outcome, self.key))
 
     def shown(self, outcome: Outcome) -> float:
-        """The figure in the metric's unit."""
+        """Return the figure in the metric's unit."""
         return self.of(outcome) / self.unit_size
 
 
@@ -44,7 +44,7 @@ stored in on-chip memory" (section 3.3)."""
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What each method makes of each number of devices that it can use."""
+    """The outcome of each method on each number of devices that it can use."""
 
     workload: Workload
     outcomes: Mapping[Method, Mapping[int, Outcome]]
@@ -57,11 +57,11 @@ class Comparison:
 
     @property
     def most_devices(self) -> dict[Method, int]:
-        """How many devices each method can use."""
+        """The largest number of devices that each method can use."""
         return {method: method.most_devices(self.workload) for method in Method}
 
     def ranks(self, devices: Sequence[int]) -> dict[str, dict[Method, int]]:
-        """For each metric's key, and `most_devices`, ranks from 1 (worst) to 4, by the mean over numbers of devices."""
+        """Return ranks from 1 (worst) to 4 by metric key and `most_devices`; metrics are averaged over `devices`."""
         found = {"most_devices": rank(self.most_devices, more_is_better=True)}
         for metric in METRICS:
             sums = {
@@ -73,22 +73,22 @@ class Comparison:
 
 
 def rank(values: Mapping[Method, float], more_is_better: bool) -> dict[Method, int]:
-    """1 and one more for each method that is worse; equal ones share a rank."""
+    """Return ranks: 1 plus the number of methods that are worse; equal values share a rank."""
     sign = 1 if more_is_better else -1
     return {method: 1 + sum(sign * other < sign * mine for other in values.values()) for method, mine in values.items()}
 
 
 def compare(workload: Workload, devices: Sequence[int]) -> Comparison:
-    """Run all methods on all numbers of devices that they can use.
+    """Run each method on every number of devices that it can use.
 
     Raises:
-        InputError: no method can use so many devices, or a board has too few multipliers.
+        InputError: no method can use the largest number of devices, or a board has too few multipliers.
     """
     most = max(method.most_devices(workload) for method in Method)
     if devices and max(devices) > most:
         raise InputError(
-            f"`devices` = {max(devices)}: must be 1 to {most}, for no method divides {workload.network.name}"
-            f" with batch {workload.batch} among more"
+            f"`devices` = {max(devices)}: must be 1 to {most}: no method divides {workload.network.name}"
+            f" with batch {workload.batch} among more devices"
         )
     outcomes = {
         method: {count: method.run(workload, count) for count in devices if count <= method.most_devices(workload)}

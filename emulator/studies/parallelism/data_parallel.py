@@ -1,8 +1,8 @@
 """Data parallelism: every device trains the whole network on its part of the mini-batch (FPDeep, sections 1, 3.3).
 
 "Each FPGA executes all layers of the CNN … in sequential order, a layer at a time": FP of all its samples layer by
-layer, then EB and PG backwards, each with all multipliers of the board. Engines change between layers at no cost, and
-so do loads and stores off chip; both favour this method ("the FPGA needs to be reconfigured repeatedly").
+layer, then EB and PG backwards, each with all multipliers of the board. Switching engines between layers costs nothing,
+nor do loads and stores off chip; both favour this method ("the FPGA needs to be reconfigured repeatedly").
 
 "Each FPGA must keep its own copy of the DNN model's parameters. Also, all temporal activations must be maintained in
 local memory": those of all its samples, since a layer ends before the next begins.
@@ -13,14 +13,13 @@ takes the gradients of all others through its link, and then sends the parameter
 
 from __future__ import annotations
 
-from ...mapping.engines import engines_in_turn
-from ...mapping.slices import Slice, cut_channels
+from ...mapping import Slice, cut_channels, engines_in_turn
 from .outcome import Outcome
 from .workload import Workload
 
 
 def data_parallel(workload: Workload, devices: int) -> Outcome:
-    """An iteration in which each device has batch / devices samples, the first ones one more.
+    """Return the outcome of an iteration: batch / devices samples on each device, one more on the first ones.
 
     Raises:
         InputError: a board has too few multipliers.
@@ -32,8 +31,7 @@ def data_parallel(workload: Workload, devices: int) -> Outcome:
     for board in {cluster.board(device) for device in range(devices)}:
         engines = [engines_in_turn(Slice(layer, 0, cut_channels(layer)), board) for layer in layers]
         most = max(count for device, count in enumerate(samples) if cluster.board(device) == board)
-        sample_cycles = sum(held.sample_cycles_in_turn for held in engines)
-        compute_ps = max(compute_ps, most * sample_cycles * board.period_ps)
+        compute_ps = max(compute_ps, most * sum(held.sample_ps_in_turn for held in engines))
     others = devices - 1
     synchronise_ps = 2 * workload.transfer_ps(others * parameters) if others else 0
     iteration_ps = compute_ps + synchronise_ps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-from ...mapping.slices import cut_channels
+from ...mapping import cut_channels
 from .data_parallel import data_parallel
 from .model_parallel import model_parallel
 from .outcome import Outcome
@@ -23,12 +23,12 @@ class Method(enum.Enum):
 
     @property
     def dimensions(self) -> frozenset[str]:
-        """What is divided, of sample, layer, and model (channels): FPDeep, Table 4."""
+        """The dimensions divided: sample, layer, or model (channels); FPDeep, Table 4."""
         return _DIMENSIONS[self]
 
     def most_devices(self, workload: Workload) -> int:
-        """How many devices have something to do: one for each sample, layer, channel of the narrowest layer's outputs,
-        or channel of all layers that the hybrid method can cut."""
+        """Return the number of devices that can have work: one for each sample, layer, output channel of the narrowest
+        layer, or channel of all layers that the hybrid method can cut."""
         layers = workload.network.layers
         if self is Method.DP:
             return workload.batch
@@ -39,7 +39,7 @@ class Method(enum.Enum):
         return sum(map(cut_channels, layers))
 
     def run(self, workload: Workload, devices: int) -> Outcome:
-        """An iteration on so many devices, at most `most_devices`.
+        """Return the outcome of an iteration on `devices` devices, at most `most_devices`.
 
         Raises:
             InputError: a board has too few multipliers.

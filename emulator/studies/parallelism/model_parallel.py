@@ -1,32 +1,31 @@
 """Model parallelism: every device computes some output channels of every layer (FPDeep, sections 2.2, 3.3).
 
-The mini-batch goes through a layer at a time. Then its outputs are gathered by all devices, which need them as inputs
-of the next layer; backwards, each device has from its output channels a part of the sum of every input error, and "all
-intermediate results from all devices must be added up and then broadcast to every device". "It needs an additional
-layer for synchronization among different channels": a device waits for it.
+The mini-batch goes through a layer at a time. All devices then gather its outputs, which they need as inputs of the
+next layer; backwards, each device has partial sums of every input error from its output channels, and "all intermediate
+results from all devices must be added up and then broadcast to every device". "It needs an additional layer for
+synchronization among different channels": devices wait for it.
 
-Devices stand in a chain. Gathering a map takes it once over every link, and the ends wait for all but their own
-channels. To add a map up and broadcast it takes it twice: sums run to one end and results back, at the same time.
+Devices form a chain. Gathering sends a map once over every link, and the ends wait for all channels but their own.
+Summing and broadcasting sends a map twice: sums run to one end and results back, at the same time.
 
 "For DP and MP, each FPGA must keep its own copy of the DNN model's parameters", and MP needs "to both synchronize
 parameters globally and synchronize activations among channels": gradients and updates are shared out by channels, and
-the new parameters are gathered. (Section 2.2 says of the same method that weights are distributed; then parameters
-would be stored once, and not be gathered.) "All temporal activations" are those of the whole mini-batch.
+the new parameters are gathered. (By section 2.2, the same method distributes weights; parameters would then be stored
+once and not be gathered.) "All temporal activations" are those of the whole mini-batch.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from ...mapping.engines import engines_in_turn
-from ...mapping.slices import Slice, cut_channels
-from ...network.layers import Layer
+from ...mapping import Slice, cut_channels, engines_in_turn
+from ...network import Layer
 from .outcome import Outcome
 from .workload import Workload, input_bytes, output_bytes, parameter_bytes
 
 
 def model_parallel(workload: Workload, devices: int) -> Outcome:
-    """An iteration in which each device has channels / devices of each layer, the first ones one more.
+    """Return the outcome of an iteration: channels / devices of each layer on each device, one more on the first ones.
 
     Raises:
         InputError: a board has too few multipliers.
@@ -57,19 +56,19 @@ def model_parallel(workload: Workload, devices: int) -> Outcome:
 
 
 def _share(layer: Layer, devices: int, device: int) -> Layer:
-    """A device's part of a layer: a layer with fewer output channels."""
+    """Return a device's part of a layer: a layer with fewer output channels."""
     channels = layer.channels // devices + (device < layer.channels % devices)
     makes = dataclasses.replace(layer.makes, shape=(channels, *layer.output[1:]))
-    return dataclasses.replace(layer, channels=channels, makes=makes)
+    return dataclasses.replace(layer, operation=layer.operation.with_channels(channels), makes=makes)
 
 
 def _part(count: int, channels: int, layer: Layer) -> int:
-    """What so many of a layer's output channels have of `count` bytes."""
+    """Return the share of `count` bytes that belongs to `channels` of a layer's output channels, rounded up."""
     return -(-count * channels // layer.channels)
 
 
 def _sample_ps(workload: Workload, device: int, share: Layer) -> int:
-    """FP, EB and PG of one sample, one after another."""
+    """Return the time of FP, EB and PG of one sample, one after another, in ps."""
     board = workload.cluster.board(device)
     whole = Slice(share, 0, cut_channels(share))
-    return engines_in_turn(whole, board).sample_cycles_in_turn * board.period_ps
+    return engines_in_turn(whole, board).sample_ps_in_turn

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Sequence
 
-from ...report.picture import new_figure, save
-from ..topology import Topology
+from ...report import new_figure, save_figure
+from .. import Topology
 from .comparison import METRICS, Comparison
 
 _STYLES = ("o-", "s--", "^:", "D-")
 
 
 def draw_comparison(comparison: Comparison, path: pathlib.Path) -> None:
-    """Fig. 5: a panel for each metric, over the number of devices.
+    """Draw Fig. 5: a panel for each metric, over the number of devices.
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
@@ -31,11 +31,11 @@ def draw_comparison(comparison: Comparison, path: pathlib.Path) -> None:
     figure.axes[0].legend()
     workload = comparison.workload
     figure.suptitle(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
-    save(figure, path, f"`--plot` {path}")
+    save_figure(figure, path, f"`--plot` {path}")
 
 
 def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path: pathlib.Path) -> None:
-    """Fig. 10: what the links let through in 1D and in 2D, and what the engines make, over the number of devices.
+    """Draw Fig. 10: the rates of the worst link in 1D and in 2D, and of the slowest engine, over the number of devices.
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
@@ -49,4 +49,4 @@ def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path
     axes.set(xlabel="devices", ylabel="images/s", yscale="log")
     axes.legend()
     figure.suptitle(title)
-    save(figure, path, f"`--plot` {path}")
+    save_figure(figure, path, f"`--plot` {path}")

@@ -1,8 +1,8 @@
 """Layer parallelism and FPDeep's hybrid: a chain through which samples stream (FPDeep, sections 3.3 and 4.4).
 
 Both are the chain that `emuchain simulate` runs, with its engines, links and schedule `fpdeep`: a mini-batch follows
-the one before it at once, so an iteration takes `batch` intervals of the slowest server. They differ in the mapping
-alone: layer parallelism gives each device whole layers, hybrid parallelism cuts layers by channels too.
+the previous one without a gap, so an iteration takes `batch` intervals of the slowest server. They differ only in the
+mapping: layer parallelism gives each device whole layers, hybrid parallelism cuts layers by channels too.
 """
 
 from __future__ import annotations
@@ -10,30 +10,27 @@ from __future__ import annotations
 import functools
 import math
 
-from ...cluster.board import Board
-from ...common.errors import InputError
-from ...mapping.engines import allocate
-from ...mapping.partition import partition
-from ...mapping.slices import Mapping, Slice, cut_channels
-from ...mapping.traffic import VALUE_BYTES
-from ...network.layers import Network
-from ...plan.steady import find_steady
-from ...timing.timing import Timing
+from ...cluster import Board
+from ...common import InputError
+from ...mapping import VALUE_BYTES, Mapping, Slice, allocate, cut_channels, partition
+from ...network import Network
+from ...plan import find_steady
+from ...timing import Timing
 from .outcome import Outcome
 from .workload import Workload, parameter_bytes, weight_bytes
 
 
 def hybrid_parallel(workload: Workload, devices: int) -> Outcome:
-    """An iteration of FPDeep's own mapping.
+    """Return the outcome of an iteration with FPDeep's own mapping.
 
     Raises:
-        InputError: more devices than channels, or a board has too few multipliers.
+        InputError: there are more devices than channels, or a board has too few multipliers.
     """
     return _stream(workload, partition(workload.network, workload.cluster, devices))
 
 
 def layer_parallel(workload: Workload, devices: int) -> Outcome:
-    """An iteration of the fastest cut into consecutive whole layers.
+    """Return the outcome of an iteration with the fastest mapping of consecutive whole layers.
 
     Raises:
         InputError: a board has too few multipliers.
@@ -42,10 +39,10 @@ def layer_parallel(workload: Workload, devices: int) -> Outcome:
 
 
 def whole_layers(workload: Workload, devices: int) -> Mapping:
-    """The mapping of consecutive whole layers whose slowest engine is as fast as may be, by dynamic programming.
+    """Return the mapping of consecutive whole layers whose slowest engine is fastest, by dynamic programming.
 
-    With layers 0 … k - 1 on devices 0 … d, the least slowest time is that over all j < k of the slower one of layers
-    0 … j - 1 on one device fewer and layers j … k - 1 on device d.
+    With layers 0 … k - 1 on devices 0 … d, the optimum is the minimum over all j < k of the slower of layers 0 … j - 1
+    on devices 0 … d - 1 and layers j … k - 1 on device d.
     """
     network, cluster = workload.network, workload.cluster
     layers = len(network.layers)
@@ -73,12 +70,12 @@ def _whole(network: Network, begin: int, end: int) -> tuple[Slice, ...]:
 
 
 def _group_ps(network: Network, begin: int, end: int, board: Board) -> float:
-    """What the slowest engine takes for a sample; infinite where the board is too small."""
+    """Return the time of the slowest engine for a sample in ps; infinite if the board is too small."""
     try:
         engines = allocate(Mapping(network, (_whole(network, begin, end),)), 0, board)
     except InputError:
         return math.inf
-    return max(engine.sample_cycles * board.period_ps for held in engines for engine in held.built)
+    return max(engine.sample_ps for held in engines for engine in held.built)
 
 
 def _stream(workload: Workload, mapping: Mapping) -> Outcome:
@@ -96,7 +93,7 @@ def _stream(workload: Workload, mapping: Mapping) -> Outcome:
 
 
 def _storage_bytes(slices: tuple[Slice, ...], in_flight: int) -> int:
-    """LPRAM, as much for LGB, and Act-RAM (FPDeep, section 5.2.2)."""
+    """Return the bytes of LPRAM, an equal LGB, and Act-RAM (FPDeep, section 5.2.2)."""
     parameters = activations = 0
     for part in slices:
         layer = part.layer

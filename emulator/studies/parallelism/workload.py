@@ -1,32 +1,32 @@
-"""One iteration: a mini-batch of a network on a cluster, and what it costs whatever the method."""
+"""One iteration: a mini-batch of a network on a cluster, and its costs under any method."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 
-from ...cluster.board import Cluster
-from ...mapping.traffic import VALUE_BYTES
-from ...network.layers import Layer, Network
+from ...cluster import Cluster
+from ...mapping import VALUE_BYTES
+from ...network import Layer, Network
 
 
 def weight_bytes(layer: Layer) -> int:
-    """Weights of a layer."""
+    """Return the bytes of a layer's weights."""
     return VALUE_BYTES * layer.weights
 
 
 def parameter_bytes(layer: Layer) -> int:
-    """Weights, biases, and what normalisations of a layer learn."""
+    """Return the bytes of a layer's weights, biases, and normalisation parameters."""
     return VALUE_BYTES * layer.parameters
 
 
 def input_bytes(layer: Layer) -> int:
-    """The input activations of one sample."""
+    """Return the bytes of one sample's input activations."""
     return VALUE_BYTES * math.prod(layer.input)
 
 
 def output_bytes(layer: Layer) -> int:
-    """One sample's outputs, after pooling; without what the SFU joins to them from other branches."""
+    """Return the bytes of one sample's outputs after pooling, without maps that the SFU joins from other branches."""
     return VALUE_BYTES * min(math.prod(layer.output), math.prod(layer.feeds))
 
 
@@ -40,25 +40,25 @@ class Workload:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the mini-batch in FP, EB and PG; of the images, nobody needs errors."""
+        """Multiply-accumulates of the mini-batch in FP, EB and PG; errors of the images are not computed."""
         return self.batch * sum((3 if layer.needs_errors else 2) * layer.macs for layer in self.network.layers)
 
     @property
     def parameter_bytes(self) -> int:
-        """Of all layers."""
+        """Bytes of the parameters of all layers."""
         return sum(map(parameter_bytes, self.network.layers))
 
     @property
     def activation_bytes(self) -> int:
-        """All maps of one sample that layers convolve, which PG needs again after FP; each once."""
+        """Bytes of one sample's maps that layers read, which PG needs again after FP; each map once."""
         return VALUE_BYTES * sum(math.prod(t.shape) for t in {layer.reads for layer in self.network.layers})
 
     def utilisation(self, devices: int, iteration_ps: int) -> float:
-        """RealFlops / MaxFlops (FPDeep, section 3.3): what is computed over what all multipliers could."""
+        """Return RealFlops / MaxFlops (FPDeep, section 3.3): useful work over the capacity of all multipliers."""
         boards = map(self.cluster.board, range(devices))
         return self.macs / sum(board.multipliers * iteration_ps / board.period_ps for board in boards)
 
     def transfer_ps(self, count: int, hops: int = 1) -> int:
-        """The time of so many bytes through a link at full bandwidth, and over `hops` links in a row."""
+        """Return the time in ps of `count` bytes at a link's full bandwidth, plus the latency of `hops` links."""
         link = self.cluster.link
         return -(-count * 8_000_000 // link.bandwidth_mbps) + hops * link.latency_ps

@@ -1,4 +1,4 @@
-"""What a paper claims, as data: claims/PAPER.toml.
+"""A paper's claims, as data: claims/PAPER.toml.
 
 [[claim]]
 id = "fpdeep-t6-vgg16-gops"
@@ -8,8 +8,8 @@ quantity = "performance per FPGA"
 value = 1197                               # as published
 unit = "GOPS"
 setting = "FPDeep, VGG-16, 15 FPGAs"
-expect = { near = 1197, tolerance = 0.05 } # of the measure; or `not_run` says why there is none
-explanation = "..."                        # why ours differs, if it does
+expect = { near = 1197, tolerance = 0.05 } # of the measure; or `not_run`: why there is none
+explanation = "..."                        # why our value differs, if it does
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ...common import shipped as shelf
-from ...common.errors import InputError
-from ...inputs.validation import Model, read_toml
-from ...inputs.validation import validate as checked
+from ...common import InputError, find, names
+from ...inputs import Model, read_toml
+from ...inputs import validate as checked
 
 Value = Any
-"""A number, a word, a boolean, or a list of such."""
+"""A number, a string, a boolean, or a list of these."""
 
 
 class Expect(Model):
-    """What a measure is to be; one of the keys but `tolerance` and `points`. Of a list of numbers, each is to be so.
+    """The expected value of a measure: one key besides `tolerance` and `points`. It applies to each number of a list.
 
-    `tolerance` is a share of what is near; `points`, which goes before it, is in the unit of the value.
+    `tolerance` is a share of `near`; `points`, which takes precedence, is in the unit of the value.
     """
 
     near: Value = None
@@ -48,17 +47,17 @@ class Expect(Model):
     @pydantic.model_validator(mode="after")
     def _one(self) -> Expect:
         if len(self.said) != 1:
-            raise ValueError("must say one of near, equals, at_least, at_most, above, below, between")
+            raise ValueError("must have exactly one of near, equals, at_least, at_most, above, below, between")
         return self
 
     @property
     def said(self) -> dict[str, Value]:
-        """The key and its value."""
+        """The key that is set, with its value."""
         return {key: value for key, value in self if key not in ("tolerance", "points") and value is not None}
 
 
 class Claim(Model):
-    """One statement of a paper, and what is expected of its measure, or why it has none."""
+    """One statement of a paper, with the expected value of its measure, or the reason why it has none."""
 
     id: str
     where: str
@@ -86,24 +85,24 @@ class _Claims(Model):
         counts = Counter(claim.id for claim in self.claim)
         for name, count in counts.items():
             if count > 1:
-                raise ValueError(f"{name}: stands here {count} times")
+                raise ValueError(f"{name}: the id of {count} claims")
         return self
 
 
 def papers() -> list[str]:
-    """The papers whose claims come with emuchain."""
-    return shelf.names("studies/validate/claims")
+    """Return the names of the papers whose claims come with emuchain."""
+    return names("studies/validate/claims")
 
 
 @functools.cache
 def load_claims(paper: str) -> dict[str, Claim]:
-    """A paper's claims by their ids.
+    """Return a paper's claims by their ids.
 
     Raises:
-        InputError: no such paper.
+        InputError: there is no such paper.
     """
     if paper not in papers():
         raise InputError(f"`paper` = {paper!r}: known: {', '.join(papers())}")
-    path = shelf.find("paper", paper, "studies/validate/claims")
+    path = find("paper", paper, "studies/validate/claims")
     claims = checked(_Claims, read_toml(path), str(path)).claim
     return {claim.id: claim for claim in claims}

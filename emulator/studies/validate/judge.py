@@ -1,4 +1,4 @@
-"""The verdict: what was measured against what a claim expects."""
+"""The verdict: the measured value against the expected one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 
 
 class Verdict(enum.Enum):
-    """What became of a claim; values are within a tolerance or off, all else holds or does not."""
+    """The outcome of a claim: values are within a tolerance or off; all other claims hold or do not."""
 
     WITHIN = "within"
     OFF = "off"
@@ -27,12 +27,12 @@ class Verdict(enum.Enum):
 
     @property
     def is_good(self) -> bool:
-        """Whether the claim was confirmed."""
+        """Whether the claim is confirmed."""
         return self in (Verdict.WITHIN, Verdict.HOLDS)
 
 
 def judge(expect: Expect, ours: Value) -> tuple[Verdict, float | None]:
-    """The verdict, and for values the deviation as a share: of a list the largest, with its sign."""
+    """Return the verdict, and for values the deviation as a share: the largest of a list, with its sign."""
     ((key, wanted),) = expect.said.items()
     if key == "near" and expect.points is not None:
         good = _apart(_as_list(wanted), _as_list(ours)) <= expect.points
@@ -54,14 +54,14 @@ def _as_list(value: Value) -> list[float]:
 
 
 def _apart(wanted: list[float], ours: list[float]) -> float:
-    """The largest difference, in the unit of both."""
+    """Return the largest difference, in the unit of both; infinite if lengths differ."""
     if len(wanted) != len(ours):
         return math.inf
     return max((abs(mine - theirs) for mine, theirs in zip(ours, wanted, strict=True)), default=math.inf)
 
 
 def _deviation(wanted: list[float], ours: list[float]) -> float:
-    """Where one figure is wanted of several measures, it is wanted of each."""
+    """Return the largest deviation as a share; a single wanted figure applies to every measure."""
     if len(wanted) == 1:
         wanted = wanted * len(ours)
     if len(wanted) != len(ours) or not ours:

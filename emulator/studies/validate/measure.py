@@ -1,4 +1,4 @@
-"""What a measure gives."""
+"""The result of a measure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .claim import Value
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What was found, and in a few words how, or what else belongs to it."""
+    """A measured value, with a short note on how it was measured or on its context."""
 
     ours: Value
     how: str = ""
@@ -20,4 +20,4 @@ Measure = Callable[[], Measured]
 
 
 class NoEvidence(Exception):
-    """A claim cannot be measured here and now; `str(error)` says what is missing."""
+    """Raised where a claim cannot be measured; `str(error)` says what is missing."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 
-from ...common.errors import InputError
+from ...common import InputError
 from . import fpdeep, inceptionn
 from .claim import Claim, Value, load_claims
+from .fpdeep.pictures import draw_all as draw_fpdeep
+from .inceptionn.pictures import draw_all as draw_inceptionn
 from .judge import Verdict, judge
 from .measure import Measure, NoEvidence
 
@@ -19,7 +22,7 @@ MEASURES: Mapping[str, Mapping[str, Measure]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A claim with what was measured, how (or why not), its deviation as a share (of values alone), and the verdict."""
+    """A claim, its measured value, how (or why not), the deviation as a share (for values only), and the verdict."""
 
     claim: Claim
     ours: Value
@@ -29,25 +32,38 @@ class Result:
 
     @property
     def is_run(self) -> bool:
-        """Whether there is a measure."""
+        """Whether the claim was measured."""
         return self.verdict is not Verdict.NOT_RUN
 
 
 def select(paper: str, prefix: str = "") -> list[Claim]:
-    """The claims of a paper whose ids begin so, with or without the paper's name.
+    """Return the claims of a paper whose ids begin with `prefix`, with or without the paper's name.
 
     Raises:
-        InputError: no such paper, or no such claim.
+        InputError: there is no such paper or no such claim.
     """
     claims = load_claims(paper)
     chosen = [c for name, c in claims.items() if name.startswith((prefix, f"{paper}-{prefix}"))]
     if not chosen:
-        raise InputError(f"`--only` {prefix}: no claim of {paper} begins so; the first is {next(iter(claims))}")
+        raise InputError(f"`--only` {prefix}: no claim id of {paper} begins with it; the first is {next(iter(claims))}")
     return chosen
 
 
+def draw_pictures(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
+    """Draw a paper's figures from our results; return their paths.
+
+    `runs` is a folder with results of training, for figures that show convergence.
+
+    Raises:
+        InputError: matplotlib is not installed, `runs` has no results, or a file cannot be written.
+    """
+    if paper == "inceptionn":
+        return draw_inceptionn(folder)
+    return draw_fpdeep(folder, runs)
+
+
 def validate(paper: str, claims: Iterable[Claim]) -> Iterator[Result]:
-    """Measure and judge claims of a paper, each when it is asked for."""
+    """Yield the results of a paper's claims, each measured and judged on demand."""
     for claim in claims:
         if claim.expect is None:
             yield Result(claim, None, claim.not_run or "", None, Verdict.NOT_RUN)

@@ -1,4 +1,4 @@
-"""FPDeep (Wang et al., TC 2020): how each of its claims is measured, a file for each topic."""
+"""FPDeep (Wang et al., TC 2020): the measures of its claims, a file for each topic."""
 
 from __future__ import annotations
 

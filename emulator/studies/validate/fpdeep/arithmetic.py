@@ -1,6 +1,6 @@
-"""Equations (1) to (4) of FPDeep and what sections 4.3, 5.4 and 5.5 say of EB and PG, on small arrays.
+"""Equations (1) to (4) of FPDeep, and EB and PG as in sections 4.3, 5.4 and 5.5, on small arrays.
 
-The equations are written out in NumPy with 64-bit floats and compared with the kernels that train; measured is the
+The equations are written out in NumPy with 64-bit floats and compared with the kernels that train; the measure is the
 largest difference over the largest value.
 """
 
@@ -11,9 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ....inputs.validation import validate
-from ....network.description import Description
-from ....network.graph import resolve
+from ....network import load_network
 from ..measure import Measure, Measured
 
 Array = NDArray[np.float64]
@@ -23,7 +21,7 @@ _HOW = f"{_INS} and {_OUTS} channels of {_ROWS}x{_COLUMNS}, kernel {_KERNEL}x{_K
 
 
 def _arrays() -> tuple[Array, Array, Array]:
-    """Activations, parameters and output errors, whatever they are; exact as 32-bit floats."""
+    """Return random activations, parameters and output errors, exact as 32-bit floats."""
     random = np.random.default_rng(1)
 
     def draw(*shape: int) -> Array:
@@ -46,7 +44,7 @@ def _padded(maps: Array, pad: int) -> Array:
 
 
 def _convolve(one_map: Array, one_filter: Array) -> Array:
-    """A map with a filter, without padding."""
+    """Convolve a map with a filter, without padding."""
     windows = np.lib.stride_tricks.sliding_window_view(one_map, one_filter.shape)
     return np.asarray(np.einsum("rcuv,uv->rc", windows, one_filter))
 
@@ -62,8 +60,8 @@ def _pairs() -> Iterator[tuple[int, int]]:
 
 
 def _equation_1() -> Measured:
-    """A[b][l][c] = sum over p of A[b][l-1][p] * Pa[b][l][c][p]"""
-    from .....kernels.conv import convolution as conv
+    """Check A[b][l][c] = sum over p of A[b][l-1][p] * Pa[b][l][c][p]."""
+    from .....kernels import conv
 
     a, pa, e = _arrays()
     padded, formula = _padded(a, _PAD), np.zeros_like(e)
@@ -74,7 +72,7 @@ def _equation_1() -> Measured:
 
 
 def _error_formula(channels: range) -> Array:
-    """Errors of the inputs, of some output channels alone: parameters rotated by half a turn, with full padding."""
+    """Return the input errors from some output channels only: parameters rotated by 180 degrees, with full padding."""
     a, pa, e = _arrays()
     padded, formula = _padded(e, _KERNEL - 1 - _PAD), np.zeros_like(a)
     for b in range(_SAMPLES):
@@ -85,12 +83,12 @@ def _error_formula(channels: range) -> Array:
 
 
 def _equation_2() -> Measured:
-    """E[b][l][c] = sum over p of E[b][l+1][p] * Pa[b][l+1][p][c], rotated"""
+    """Check E[b][l][c] = sum over p of E[b][l+1][p] * Pa[b][l+1][p][c], rotated."""
     return Measured(_apart(_kernel_error(range(_OUTS)), _error_formula(range(_OUTS))), f"{_HOW}; parameters of l + 1")
 
 
 def _kernel_error(channels: range) -> NDArray[np.float32]:
-    from .....kernels.conv import convolution as conv
+    from .....kernels import conv
 
     a, pa, e = _arrays()
     some = slice(channels.start, channels.stop)
@@ -98,20 +96,20 @@ def _kernel_error(channels: range) -> NDArray[np.float32]:
 
 
 def _two_steps() -> Measured:
-    """(1) each output channel's errors are convolved with its parameters; (2) the results are summed."""
+    """Check EB in two steps: (1) convolve each output channel's errors with its parameters; (2) sum the results."""
     summed = np.sum([_kernel_error(range(p, p + 1)) for p in range(_OUTS)], axis=0)
     return Measured(_apart(_kernel_error(range(_OUTS)), summed.astype(np.float64)), f"{_OUTS} channels one by one")
 
 
 def _kernel_gradient() -> NDArray[np.float32]:
-    from .....kernels.conv import convolution as conv
+    from .....kernels import conv
 
     a, pa, e = _arrays()
     return conv.gradient(_float32(a), _float32(e), pa.shape, stride=(1, 1), pad=(_PAD, _PAD))
 
 
 def _equation_3() -> Measured:
-    """dP[b][l][p][q] = A[b][l-1][q] * E[b][l][p], summed over the samples"""
+    """Check dP[b][l][p][q] = A[b][l-1][q] * E[b][l][p], summed over the samples."""
     a, pa, e = _arrays()
     padded, formula = _padded(a, _PAD), np.zeros_like(pa)
     for b in range(_SAMPLES):
@@ -121,7 +119,7 @@ def _equation_3() -> Measured:
 
 
 def _split() -> Measured:
-    """PG of a pair of channels as W x W convolutions of K x K: each error times the window under it."""
+    """Check PG of a pair of channels as W x W convolutions of K x K: each error times the window under it."""
     a, pa, e = _arrays()
     padded, formula = _padded(a, _PAD), np.zeros_like(pa)
     for b in range(_SAMPLES):
@@ -133,7 +131,7 @@ def _split() -> Measured:
 
 
 def _equation_4() -> Measured:
-    """Pa[b+1] = dP[b] + Pa[b], with minus the learning rate and the mean over the samples in dP"""
+    """Check Pa[b+1] = dP[b] + Pa[b]; dP includes minus the learning rate and the mean over the samples."""
     from .....kernels.layers import sgd
 
     _, pa, _ = _arrays()
@@ -144,23 +142,22 @@ def _equation_4() -> Measured:
 
 
 def _two_layers() -> list[int]:
-    """Sides of the maps of Fig. 11: two convolutions of 3x3 on 7x7."""
+    """Return the sides of the maps of Fig. 11: two convolutions of 3x3 on 7x7."""
     conv = {"type": "conv", "channels": 1, "kernel": 3}
     layers = [conv, conv, {"type": "fc", "features": 1}, {"type": "softmax"}]
-    described = validate(Description, {"name": "two layers", "input": [1, 7, 7], "layers": layers}, "Fig. 11")
-    first, second, *_ = resolve(described, "Fig. 11").layers
+    first, second, *_ = load_network({"name": "Fig. 11", "input": [1, 7, 7], "layers": layers}).layers
     return [first.input[1], second.input[1], second.output[1]]
 
 
 def _error_sides(layer: int) -> Measured:
-    """In, padded, and out, as the kernel gives it."""
-    from .....kernels.conv import convolution as conv
+    """Measure the sides of a layer's errors in EB: in, padded, and out of the kernel."""
+    from .....kernels import conv
 
     sides = _two_layers()
     before, after = sides[layer - 1], sides[layer]
     errors, weights = np.ones((1, 1, after, after), np.float32), np.ones((1, 1, 3, 3), np.float32)
     found = conv.error(errors, weights, (1, 1, before, before), stride=(1, 1), pad=(0, 0))
-    # Nine products where the window lies within the errors; padding is what is needed for one at each corner.
+    # Nine products where the window lies within the errors; with full padding, one at each corner.
     assert found.max() == 9 and found[0, 0, 0, 0] == 1, "full padding: corners take one product"
     return Measured([after, found.shape[2] + 3 - 1, found.shape[2]])
 

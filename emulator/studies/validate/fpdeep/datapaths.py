@@ -1,6 +1,6 @@
-"""The six data paths of FPDeep's section 5.1, and networks that are no chain (section 3.2, Fig. 3 (C)).
+"""The six data paths of FPDeep's section 5.1, and networks with branches (section 3.2, Fig. 3 (C)).
 
-Paths 1 to 4 are looked at on all links between two devices that share a layer: 60 FPGAs, three networks.
+Paths 1 to 4 are checked on all links between two devices that share a layer: 60 FPGAs, three networks.
 """
 
 from __future__ import annotations
@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ....cluster.load import changeable_keys
-from ....mapping.partition import partition
-from ....mapping.slices import Cut, Slice
-from ....mapping.traffic import DataPath, Stream, streams
-from ....network.layers import Add, Concat
+from ....cluster import changeable_keys
+from ....mapping import Cut, DataPath, Slice, Stream, partition, streams
 from ..measure import Measure, Measured
 from .evidence import NETWORKS, cluster, network, timing
 
@@ -21,7 +18,7 @@ _FORWARD, _BACKWARD = ([path.value for path in DataPath if path.is_forward is fo
 
 
 def _shared_links() -> list[tuple[Slice, tuple[Stream, ...]]]:
-    """Of links within a layer cut by input channels the slice to the right, and what travels."""
+    """Return the slice to the right and the streams of each link within a layer cut by input channels."""
     found = []
     for name in NETWORKS:
         devices, links = timing(name, _MANY).mapping.devices, timing(name, _MANY).links
@@ -32,7 +29,7 @@ def _shared_links() -> list[tuple[Slice, tuple[Stream, ...]]]:
 
 
 def _against(path: DataPath, channels: Callable[[Slice], int]) -> Measured:
-    """Links on which a path does not carry so many channels."""
+    """Count the links on which `path` does not carry the expected number of channels."""
     links = _shared_links()
     wrong = 0
     for right, carried in links:
@@ -43,7 +40,7 @@ def _against(path: DataPath, channels: Callable[[Slice], int]) -> Measured:
 
 
 def _beyond(right: Slice) -> int:
-    """The input channels that devices further on convolve."""
+    """Return the number of input channels that devices further on convolve."""
     return right.layer.input[0] - right.begin
 
 
@@ -60,18 +57,17 @@ def _pairs() -> Measured:
 
 
 def _passing(name: str) -> Measured:
-    """The most maps that stand side by side on path 1 of a link."""
+    """Measure the largest number of maps on path 1 of a link."""
     found = partition(network(name), cluster(), 6)
     maps = [sum(stream.path is DataPath.ACTIVATIONS for stream in streams(found, link)) for link in range(5)]
     return Measured(max(maps), f"{name} on 6 FPGAs, maps on path 1 of each link: {', '.join(map(str, maps))}")
 
 
 def _extra_modules() -> Measured:
-    found = set()
+    found, names = set(), {"add": "add", "concat": "concatenate"}
     for name in ("resnet8-cifar", "inception-cifar"):
         for layer in network(name).layers:
-            found |= {"add" for step in layer.sfu if isinstance(step.operation, Add)}
-            found |= {"concatenate" for step in layer.sfu if isinstance(step.operation, Concat)}
+            found |= {names[step.operation.type] for step in layer.sfu if step.operation.type in names}
             found |= {"bypass"} if layer.bypass else set()
     return Measured(sorted(found), "in resnet8-cifar and inception-cifar")
 

@@ -1,29 +1,26 @@
-"""Engines: FPDeep's sections 5.3 to 5.5 and 6.3.3: tiles, cycles a pixel, PG."""
+"""Engines (FPDeep, sections 5.3 to 5.5 and 6.3.3): tiles, cycles a pixel, PG."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 
-from ....cluster.load import board_types
-from ....common import shipped as shelf
-from ....inputs.validation import read_toml
-from ....mapping.engines import Engines, channel_demands
-from ....mapping.slices import Slice, cut_channels
-from ....network.layers import Layer
+from ....cluster import Engine, board_keys, board_types
+from ....mapping import Slice, channel_works, cut_channels
+from ....network import Layer
 from ..measure import Measure, Measured
-from .evidence import NETWORKS, network, timing
+from .evidence import NETWORKS, cluster, network, timing
 
 _PHASES = ("fp", "eb", "pg")
 
 
-def _engines(*phases: str) -> Iterator[tuple[Slice, Engines]]:
-    """Of all convolutions' slices, three networks on 15 FPGAs."""
+def _engines(*phases: str) -> Iterator[tuple[Slice, Engine]]:
+    """Yield the slices of all convolutions with their engines for `phases`, three networks on 15 FPGAs."""
     for name in NETWORKS:
         found = timing(name)
         for parts, held in zip(found.mapping.devices, found.engines, strict=True):
             for part, engines in zip(parts, held, strict=True):
-                if part.layer.is_fc:
+                if not part.layer.convolves:
                     continue
                 for phase in phases:
                     engine = getattr(engines, phase)
@@ -36,32 +33,32 @@ def _tile(layer: Layer) -> int:
 
 
 def _rounding() -> Measured:
-    """Engines whose multipliers are no multiple of K x K."""
+    """Count the engines whose number of multipliers is not a multiple of K x K."""
     found = [engine.multipliers % _tile(part.layer) for part, engine in _engines(*_PHASES)]
     return Measured(sum(map(bool, found)), f"engines, of {len(found)}")
 
 
 def _macs_per_tile() -> Measured:
-    """Multiply-accumulates of a tile in a cycle, over K x K; less than that where a row's last cycle is not full."""
+    """Measure a tile's multiply-accumulates in a cycle over K x K; below 1 where a row's last cycle is not full."""
     ratios = []
     for part, engine in _engines("fp"):
         tiles = engine.multipliers // _tile(part.layer)
-        ratios.append(part.macs / engine.sample_cycles / tiles / _tile(part.layer))
+        ratios.append(part.macs / (engine.sample_ps / cluster().board(0).period_ps) / tiles / _tile(part.layer))
     return Measured([sum(ratios) / len(ratios), max(ratios)], "over K x K: mean, most")
 
 
 def _cycles(phase: str) -> Measured:
-    """Cycles of a pixel over OC / P, where P is the engine's tiles over its input channels."""
+    """Measure the cycles of a pixel over OC / P, where P is the engine's tiles over its input channels."""
     ratios = []
     for part, engine in _engines(phase):
         columns = part.layer.output[2] if phase == "fp" else part.layer.input[2]
         each = engine.multipliers / _tile(part.layer) / len(part.in_channels)  # P
-        ratios.append(engine.row_cycles / columns / (len(part.out_channels) / each))
+        ratios.append(engine.row_ps / cluster().board(0).period_ps / columns / (len(part.out_channels) / each))
     return Measured([sum(ratios) / len(ratios), max(ratios)], "over OC / P with P = tiles / S: mean, most")
 
 
 def _whole_engines() -> Measured:
-    """Engines of FP that are a whole number of CEs of S tiles."""
+    """Measure the share of FP engines that are a whole number of CEs of S tiles."""
     found = [engine.multipliers / _tile(part.layer) / len(part.in_channels) for part, engine in _engines("fp")]
     return Measured(
         sum(each.is_integer() for each in found) / len(found), f"share of {len(found)} FP engines with whole P"
@@ -69,29 +66,29 @@ def _whole_engines() -> Measured:
 
 
 def _pg_operations() -> Measured:
-    """PG's multiplier-cycles for a pair of channels over K x K x W x W."""
+    """Measure PG's multiplier-cycles for a pair of channels over K x K x W x W."""
     ratios = []
     for name in NETWORKS:
         for layer in network(name).layers:
-            if not layer.is_fc:
+            if layer.convolves:
                 _, rows, columns = layer.output
                 pairs = layer.channels * layer.input[0]
-                work = channel_demands(layer)[-1].of_channels(cut_channels(layer)).work
+                work = channel_works(layer)[-1].of_channels(cut_channels(layer)).macs
                 ratios.append(work / (pairs * _tile(layer) * rows * columns))
     return Measured([min(ratios), max(ratios)], "least, most of all convolutions")
 
 
 def _pg_filters() -> Measured:
-    layers = [layer for name in NETWORKS for layer in network(name).layers if not layer.is_fc]
+    layers = [layer for name in NETWORKS for layer in network(name).layers if layer.convolves]
     kernels = sorted({layer.kernel[0] for layer in layers})
     return Measured(max(layer.output[1] for layer in layers), f"FP's and EB's kernels: {', '.join(map(str, kernels))}")
 
 
 def _pg_like() -> Measured:
-    """Convolutions whose PG has other tiles than FP or EB."""
+    """Count the layers whose PG has other tiles than FP or EB."""
     layers = [layer for name in NETWORKS for layer in network(name).layers]
     return Measured(
-        sum(len({d.tile for d in channel_demands(layer)}) != 1 for layer in layers), f"of {len(layers)} layers"
+        sum(len({d.tile for d in channel_works(layer)}) != 1 for layer in layers), f"of {len(layers)} layers"
     )
 
 
@@ -100,7 +97,7 @@ def _modules() -> Measured:
 
 
 def _transceivers() -> Measured:
-    boards = (read_toml(shelf.find("type", kind, "cluster/boards")) for kind in board_types())
+    boards = map(board_keys, board_types())
     found = {board["name"]: board.get("transceivers", 0) for board in boards}
     best = max(found, key=lambda name: found[name])
     return Measured(found[best], str(best))

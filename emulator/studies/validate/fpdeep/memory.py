@@ -1,6 +1,6 @@
 """The memory subsystem and the balancing of parameters: FPDeep's sections 3.4.2 and 5.2.2, Fig. 6.
 
-Parameters are balanced where they do not fit otherwise, and then do: vgg16-cifar on 24 VC709.
+Balanced parameters are measured where parameters fit only when balanced: vgg16-cifar on 24 VC709.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ import functools
 import itertools
 import math
 
-from ....mapping.memory import parameter_memory, slice_memory
-from ....mapping.traffic import VALUE_BYTES, DataPath
-from ....plan.layout import OFF_CHIP_PASSES, DeviceLayout, SliceLayout, lay_out
-from ....plan.placement import place
-from ....timing.timing import Timing
+from ....mapping import VALUE_BYTES, DataPath, parameter_memory, slice_memory
+from ....plan import OFF_CHIP_PASSES, DeviceLayout, SliceLayout, lay_out, place
+from ....timing import Timing
 from ..measure import Measure, Measured
 from .evidence import BALANCED, NETWORKS, cluster, layout, mapping, plan
 
 
 def _storage_aim() -> Measured:
-    """Equation (12): S, the fullest device's bytes, with the aim to make it small over S without."""
+    """Measure S of equation (12), the fullest device's bytes, with the aim `storage` over S without."""
     name, devices = BALANCED
     planned = plan(name, devices)
     plain = Timing.of(planned.mapping, dataclasses.replace(planned.cluster, aim="storage"))
@@ -29,21 +27,21 @@ def _storage_aim() -> Measured:
 
 
 def _off_chip_instead() -> Measured:
-    """Images a second with the excess parameters at neighbours, over those with them in the board's own DRAM."""
+    """Measure images a second with the excess parameters at neighbours, over those with them in the board's DRAM."""
     name, devices = BALANCED
     found = layout(name, devices)
-    lent = [0] * devices
-    for loan in found.balancing.loans:
-        lent[loan.user_device] += loan.parameter_bytes
+    balanced = [0] * devices
+    for block in found.balancing.blocks:
+        balanced[block.user_device] += block.parameter_bytes
     board = found.devices[0].board
-    off_chip = 1e9 * (board.off_chip_gbytes_per_s or math.inf) / (OFF_CHIP_PASSES * max(lent))
+    off_chip = 1e9 * (board.off_chip_gbytes_per_s or math.inf) / (OFF_CHIP_PASSES * max(balanced))
     alone = 1e12 / Timing.of(mapping(name, devices), cluster()).interval_ps
     how = f"{name} on {devices} FPGAs: {found.images_per_s:.0f} images/s against {min(alone, off_chip):.0f}"
     return Measured(found.images_per_s / min(alone, off_chip), how)
 
 
 def _peak_with_balancing() -> Measured:
-    """The busiest direction of a link with balanced parameters over that without."""
+    """Measure the busiest direction of a link with balanced parameters over that without."""
     halved = _peak_of_vgg16()
     name, devices = BALANCED
     links = [max(link.forward_bytes, link.backward_bytes) for link in layout(name, devices).links]
@@ -53,10 +51,10 @@ def _peak_with_balancing() -> Measured:
 
 
 def _peak_of_vgg16() -> float:
-    """As VGG-16 fits 15 FPGAs: with values of 2 bytes and Act-RAMs for one sample."""
+    """Return the same for VGG-16 as it fits 15 FPGAs: with values of 2 bytes and Act-RAMs for one sample."""
     found, value_bytes = mapping("vgg16"), 2
     _, balancing = place(found, cluster(), [1] * len(found.devices), value_bytes)
-    assert balancing.fits and balancing.loans, "so it does, with balanced parameters"
+    assert balancing.fits and balancing.blocks, "so it does, with balanced parameters"
     plain = [
         [count * value_bytes // VALUE_BYTES for count in both] for both in _directions(Timing.of(found, cluster()))
     ]
@@ -64,7 +62,7 @@ def _peak_of_vgg16() -> float:
 
 
 def _directions(found: Timing) -> list[tuple[int, int]]:
-    """Bytes of a sample to the right and to the left over each link."""
+    """Return the bytes of a sample to the right and to the left over each link."""
     return [
         (
             sum(stream.sample_bytes for stream in link if stream.path.is_forward),
@@ -80,12 +78,12 @@ def _conv_slices() -> list[tuple[DeviceLayout, SliceLayout]]:
         for name in NETWORKS
         for device in layout(name).devices
         for held in device.slices
-        if not held.part.layer.is_fc
+        if held.part.layer.convolves
     ]
 
 
 def _lpram(what: str) -> Measured:
-    """The largest deviation of all slices from SF * K * K parameters' banks of OC each."""
+    """Measure the largest deviation of all slices from SF * K * K banks of OC parameters each."""
     worst, deep = 0.0, [held for _, held in _conv_slices() if len(held.part.out_channels) > 64]
     for held in deep:
         part = held.part
@@ -106,27 +104,27 @@ def _lgb() -> Measured:
 
 
 def _paths(path: DataPath) -> Measured:
-    """What devices find missing of a data path's bytes: what came and was stored, less what went on and was used."""
+    """Measure the most bytes of a data path missing on a device: received and stored, less sent on and used."""
     name, devices = BALANCED
     found, timing_ = layout(name, devices), plan(name, devices).timing
     carried = [0, *(sum(s.sample_bytes for s in link if s.path is path) for link in timing_.links), 0]
     missing = 0
     for number, device in enumerate(found.devices):
-        used = sum(_borrowed_bytes(device, held) for held in device.slices)
+        used = sum(_balanced_bytes(device, held) for held in device.slices)
         missing = max(missing, abs(carried[number] + device.bpram.bytes - carried[number + 1] - used))
     return Measured(missing, f"bytes, most of {devices} FPGAs; {max(carried)} on the busiest link ({name})")
 
 
-def _borrowed_bytes(device: DeviceLayout, held: SliceLayout) -> int:
+def _balanced_bytes(device: DeviceLayout, held: SliceLayout) -> int:
     return slice_memory(held.part, device.in_flight).lpram.bytes - held.memory.lpram.bytes
 
 
 def _bpram() -> Measured:
-    """BPRAM of all devices over what all devices use and do not hold."""
+    """Measure the BPRAM of all devices over the parameters that devices use and do not hold."""
     found = layout(*BALANCED)
-    borrowed = sum(_borrowed_bytes(device, held) for device in found.devices for held in device.slices)
+    balanced = sum(_balanced_bytes(device, held) for device in found.devices for held in device.slices)
     stored = sum(device.bpram.bytes for device in found.devices)
-    return Measured(stored / borrowed, f"{stored / 1e6:.1f} MB, {BALANCED[0]} on {BALANCED[1]} FPGAs")
+    return Measured(stored / balanced, f"{stored / 1e6:.1f} MB, {BALANCED[0]} on {BALANCED[1]} FPGAs")
 
 
 def _bgb() -> Measured:
@@ -140,7 +138,7 @@ def _bgb() -> Measured:
 
 
 def _gradients_to_both() -> Measured:
-    """Gradients that reach BPRAMs over the parameters that these send out."""
+    """Measure the bytes of gradients that reach BPRAMs over those of parameters that BPRAMs send out."""
     carried = {path: 0 for path in (DataPath.PARAMETERS, DataPath.PARAMETER_GRADIENTS)}
     for link in plan(*BALANCED).timing.links:
         for stream in link:
@@ -150,7 +148,7 @@ def _gradients_to_both() -> Measured:
 
 
 def _act_ram() -> Measured:
-    """Samples whose activations wait for PG, along the chain."""
+    """Count the rises along the chain in the number of samples whose activations wait for PG."""
     in_flight = plan("vgg16").steady.in_flight
     rises = sum(after > before for before, after in itertools.pairwise(in_flight))
     return Measured(rises, f"rises along the chain: {', '.join(map(str, in_flight))} samples")

@@ -1,13 +1,12 @@
-"""The alternatives of FPDeep's section 3.3: Tables 4 and 5, Fig. 5, and what the text says of each method."""
+"""The alternatives of FPDeep's section 3.3: Tables 4 and 5, Fig. 5, and the text's statements on each method."""
 
 from __future__ import annotations
 
 import itertools
 from functools import partial
 
-from ....mapping.traffic import streams
-from ...parallelism.methods import Method
-from ...parallelism.pipelines import whole_layers
+from ....mapping import streams
+from ...parallelism import Method, whole_layers
 from ..measure import Measure, Measured
 from .evidence import NETWORKS, comparison, layout, network
 
@@ -36,14 +35,14 @@ def _rank(method: Method, metric: str) -> Measured:
 
 
 def _order(metric: str, *names: str) -> Measured:
-    """These methods, best first."""
+    """Sort these methods, best first."""
     ranks = _ranks(metric)
     ordered = sorted(names, key=lambda name: -ranks[_METHODS[name]])
     return Measured([{"fpdeep": "FPDeep"}.get(name, name.upper()) for name in ordered])
 
 
 def _more_bandwidth() -> Measured:
-    """The pipeline and the burst, by the average over the iterations, most first."""
+    """Sort LP's pipeline and DP's burst by the bandwidth averaged over the iteration, most first."""
     found = comparison()
     gbps = {
         name: sum(found.outcomes[method][devices].bandwidth_gbps for devices in found.common_devices)
@@ -58,11 +57,11 @@ def _most_devices(method: Method) -> Measured:
 
 def _layers() -> Measured:
     layers = network("vgg16").layers
-    return Measured([sum(not layer.is_fc for layer in layers), sum(layer.is_fc for layer in layers)])
+    return Measured([sum(layer.convolves for layer in layers), sum(not layer.convolves for layer in layers)])
 
 
 def _copies() -> Measured:
-    """The least that a device stores over the parameters and, of its share of samples, activations."""
+    """Measure the least storage of a device over the parameters and the activations of its samples."""
     found = comparison()
     workload, least = found.workload, []
     for method in (Method.DP, Method.MP):
@@ -79,7 +78,7 @@ def _neighbours_only() -> Measured:
 
 
 def _rises(what: str) -> Measured:
-    layers = [layer for layer in network("vgg16").layers if not layer.is_fc]
+    layers = [layer for layer in network("vgg16").layers if layer.convolves]
     sizes = {
         "activations": [-layer.output[0] * layer.output[1] * layer.output[2] for layer in layers],
         "parameters": [layer.weight_shape[0] * layer.weight_shape[1] * 9 for layer in layers],
@@ -89,7 +88,7 @@ def _rises(what: str) -> Measured:
 
 
 def _coarse_pipeline() -> Measured:
-    """Activations that wait for PG under data parallelism, layer after layer, over those in FPDeep's Act-RAMs."""
+    """Measure activations that wait for PG under data parallelism, layer by layer, over those in FPDeep's Act-RAMs."""
     workload = comparison().workload
     found = []
     for name in NETWORKS:

@@ -8,27 +8,25 @@ import math
 import time
 from functools import partial
 
-from ....cluster.board import Cluster
-from ....mapping.engines import channel_demands
-from ....mapping.partition import partition
-from ....mapping.slices import Cut, Mapping, Slice
-from ....timing.bottleneck import engine_servers
-from ...section import section
+from ....cluster import Cluster, Fpga
+from ....mapping import Cut, Mapping, Slice, channel_works, partition
+from ....timing import engine_loads
+from ... import section
 from ..measure import Measure, Measured
 from .evidence import DEVICES, NETWORKS, cluster, mapping, network, slices, timing
 
 
 def operations(found: Mapping) -> list[int]:
-    """Multiply-accumulates of FP, EB and PG of each device that holds convolutions."""
+    """Return the multiply-accumulates of FP, EB and PG of each device that holds convolutions."""
     return [
-        sum(part.macs * len(channel_demands(part.layer)) for part in held)
+        sum(part.macs * len(channel_works(part.layer)) for part in held)
         for device, held in enumerate(found.devices)
-        if device not in found.fc_devices
+        if device not in found.off_chip_devices
     ]
 
 
 def _equation_5() -> Measured:
-    """V from the devices' operations, over the one that the partition states."""
+    """Measure V from the devices' operations over the V that the partition states."""
     ratios = []
     for name in NETWORKS:
         found, counts = mapping(name), operations(mapping(name))
@@ -38,19 +36,19 @@ def _equation_5() -> Measured:
 
 
 def _two_phases() -> Measured:
-    """V after the coarse phase over V after the fine one."""
+    """Measure V after the coarse phase over V after the fine one."""
     balances = [found.balance for found in map(mapping, NETWORKS) if found.balance is not None]
     how = "; ".join(f"{each.coarse:.3g} to {each.fine:.3g}" for each in balances)
     return Measured([round(each.coarse / each.fine, 9) for each in balances], f"V of equation (5): {how}")
 
 
 def _equation_7() -> Measured:
-    """The interval over the slowest engine's multiply-accumulates by its multipliers."""
+    """Measure the interval over the slowest engine's cycles: its multiply-accumulates over its multipliers."""
     ratios = []
     for name in NETWORKS:
         slowest_ps = max(
-            server.part.macs / server.engines.multipliers * cluster().board(server.device).period_ps
-            for server in engine_servers(timing(name))
+            load.part.macs / load.engine.multipliers * cluster().board(load.device).period_ps
+            for load in engine_loads(timing(name))
         )
         ratios.append(timing(name).interval_ps / slowest_ps)
     return Measured(ratios, "above 1 by rows whose cycles are rounded up")
@@ -63,8 +61,9 @@ def _mean_work() -> Measured:
 
 
 def _proportional() -> Measured:
-    """Boards of half the multipliers take half the work: the mean of large boards over that of small ones."""
+    """Measure the mean work of large boards over that of boards with half the multipliers."""
     large = cluster().board(0)
+    assert isinstance(large, Fpga), "the paper's is one"
     small = dataclasses.replace(large, dsp=large.dsp // 2)
     mixed = Cluster("mixed", (*[large] * 7, *[small] * 8), cluster().link)
     counts = operations(partition(network("vgg16"), mixed, DEVICES))
@@ -74,7 +73,7 @@ def _proportional() -> Measured:
 
 
 def _cost() -> Measured:
-    """The power of the number of devices with which the time of a partition grows."""
+    """Measure the power of the number of devices with which the time of a partition grows."""
     seconds = []
     for devices in (32, 512):
         begin = time.process_time()
@@ -88,7 +87,7 @@ def _inputs() -> Measured:
 
 
 def _held_otherwise() -> Measured:
-    """Channels of layers that not exactly one device holds."""
+    """Count the channels of layers that are not held by exactly one device."""
     wrong = count = 0
     for name in NETWORKS:
         held: dict[tuple[int, int], int] = {}
@@ -114,13 +113,13 @@ def _one_layer(name: str, layer: str) -> list[Slice]:
 
 
 def _shares(layer: str) -> Measured:
-    """Channels of a layer on each of four devices."""
+    """Measure the channels of a layer on each of four devices."""
     parts = _one_layer("vgg16", layer)
     return Measured([part.end - part.begin for part in parts], f"{layer} of VGG-16, {parts[0].cut.value}")
 
 
 def _duplicated() -> Measured:
-    """How often OCP holds each input map on four devices, over how often ICP does."""
+    """Measure the copies of each input map under OCP on four devices over those under ICP."""
     icp, ocp = _one_layer("vgg16", "conv3_2"), _one_layer("vgg16", "conv1_1")
     assert icp[0].cut is Cut.ICP and ocp[0].cut is Cut.OCP, "as section 4.1 has it"
     copies = [sum(len(part.in_channels) for part in parts) / parts[0].layer.input[0] for parts in (ocp, icp)]
@@ -128,7 +127,7 @@ def _duplicated() -> Measured:
 
 
 def _when_ocp() -> Measured:
-    """The most input channels of a layer cut by output channels."""
+    """Measure the most input channels of a layer cut by output channels."""
     found = {f"{name} {part.layer.name}": part for name in NETWORKS for _, part in slices(name) if part.cut is Cut.OCP}
     return Measured(max(part.layer.input[0] for part in found.values()), ", ".join(found))
 

@@ -1,4 +1,4 @@
-"""The figures of FPDeep in the paper's form: 5, 10, 14, 15, and 16 where there are runs to draw."""
+"""The figures of FPDeep in the paper's form: 5, 10, 14, 15, and 16 if there are runs to draw."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ....common.errors import InputError
-from ....report.layout_picture import draw as draw_layout
-from ....report.picture import new_figure, save
-from ....run.results import Record, read
-from ...parallelism.pictures import draw_comparison, draw_topologies
+from ....common import InputError
+from ....report import draw_layout as draw_layout
+from ....report import new_figure, save_figure
+from ....run import Results, read_results
+from ...parallelism import draw_comparison, draw_topologies
 from . import scaling, topologies
 from .evidence import IMAGES, LINK_GBPS, NETWORKS, bottleneck, comparison, idle_percent, layout
 
@@ -29,7 +29,7 @@ def draw_all(folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Pa
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"`--pictures` {folder}: cannot be made: {error.strerror}") from None
+        raise InputError(f"`--pictures` {folder}: cannot be created: {error.strerror}") from None
     drawn = [folder / "fig5.png", folder / "fig10.png"]
     draw_comparison(comparison(), drawn[0])
     ports = topologies.PORTS
@@ -47,7 +47,7 @@ def draw_all(folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Pa
 
 
 def draw_scaling(path: pathlib.Path) -> None:
-    """Fig. 15: for each network the two roofs, idle stages, and epochs an hour, over the number of FPGAs.
+    """Draw Fig. 15: for each network the two roofs, idle stages, and epochs an hour, over the number of FPGAs.
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
@@ -68,16 +68,16 @@ def draw_scaling(path: pathlib.Path) -> None:
         epochs.set(xlabel="FPGAs", ylabel="epochs an hour")
         epochs.set_ylim(bottom=0)
     figure.axes[0].legend()
-    save(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, f"`--pictures` {path}")
 
 
 def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
-    """Fig. 16: test accuracy over epochs, a panel for each network, a curve for each of its results files.
+    """Draw Fig. 16: test accuracy over epochs, a panel for each network, a curve for each of its results files.
 
     Raises:
-        InputError: no results there, matplotlib is not installed, or the file cannot be written.
+        InputError: `runs` has no results, matplotlib is not installed, or the file cannot be written.
     """
-    records = [read(file) for file in sorted(runs.glob("*.h5"))]
+    records = [read_results(file) for file in sorted(runs.glob("*.h5"))]
     if not records:
         raise InputError(f"`--runs` {runs}: has no results files (RUN.h5)")
     names = list(dict.fromkeys(str(record.config["network"]) for record in records))
@@ -85,10 +85,10 @@ def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for name, axes in zip(names, panels, strict=True):
         _draw_runs(axes, name, [record for record in records if record.config["network"] == name])
-    save(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, f"`--pictures` {path}")
 
 
-def _draw_runs(axes: Axes, name: str, records: Sequence[Record]) -> None:
+def _draw_runs(axes: Axes, name: str, records: Sequence[Results]) -> None:
     for record in records:
         label = f"{record.config['schedule']}, {record.config['devices']} FPGAs"
         axes.plot(record.history["epoch"], 100 * record.history["test_accuracy"], "o-", markersize=3, label=label)

@@ -1,14 +1,12 @@
-"""The pipeline: FPDeep's sections 1, 4.3 and 4.4: no flush, old weights, latency and batch without effect."""
+"""The pipeline (FPDeep, sections 1, 4.3 and 4.4): no flush, stale weights, no effect of latency and batch."""
 
 from __future__ import annotations
 
-from ....plan.plan import Plan
-from ....plan.steady import find_steady
-from ....report.steady_state import steady_period_ps
-from ....run.simulate import simulate
-from ....schedule.action import Kind
-from ....timing.bottleneck import engine_servers
-from ...parallelism.methods import Method
+from ....plan import Plan, find_steady
+from ....run import simulate, steady_period_ps
+from ....schedule import Kind
+from ....timing import engine_loads
+from ...parallelism import Method
 from ..measure import Measure, Measured
 from .evidence import DEVICES, NETWORKS, cluster, comparison, plan, report, timing
 
@@ -18,7 +16,7 @@ _MINI_BATCH, _FPGAS = 1000, 100
 
 
 def simulated_period_ps(found: Plan, samples: int) -> float:
-    """The time between samples by the simulated clocks: between the ends of two runs of different length."""
+    """Return the simulated time between samples in ps, from the ends of two runs of different length."""
     short, long = (simulate(found, count).epoch_ends_ps[-1] for count in (samples, 3 * samples))
     return (long - short) / (2 * samples)
 
@@ -39,19 +37,19 @@ def _batch() -> Measured:
 
 def _stages() -> Measured:
     tiles = sum(
-        server.engines.multipliers // (server.part.layer.kernel[0] * server.part.layer.kernel[1])
-        for server in engine_servers(timing("vgg16"))
-        if not server.part.layer.is_fc
+        load.engine.multipliers // (load.part.layer.kernel[0] * load.part.layer.kernel[1])
+        for load in engine_loads(timing("vgg16"))
+        if load.part.layer.convolves
     )
     return Measured(tiles, "tiles that convolve at the same time, VGG-16 on 15 FPGAs")
 
 
 def _old_weights() -> Measured:
-    """Samples of a mini-batch of which FP uses weights that are an update late, on the device with most of them."""
+    """Count the samples of a mini-batch whose FP uses weights one update late, on the device with most of them."""
     found = []
     for name in NETWORKS:
-        lags = find_steady(timing(name, _FPGAS), _MINI_BATCH).lags
-        found.append(max(sum(lag > 0 for lag in device.forward) for device in lags))
+        steady = find_steady(timing(name, _FPGAS), _MINI_BATCH)
+        found.append(max(device.stale_samples for device in steady.staleness))
     return Measured(found, f"of {_MINI_BATCH} on {_FPGAS} FPGAs, most of any FPGA: AlexNet, VGG-16, VGG-19")
 
 
@@ -66,7 +64,7 @@ def _local() -> Measured:
 
 
 def _updates() -> Measured:
-    """Updates on each device for each mini-batch."""
+    """Count the updates on each device for each mini-batch."""
     found = plan(_NETWORK, batch=16)
     programs = found.schedule(64).programs(range(DEVICES)).values()
     updates = sum(action.kind is Kind.UPDATE for program in programs for action in program)
@@ -74,25 +72,26 @@ def _updates() -> Measured:
 
 
 def _unit() -> Measured:
-    """What a message carries of a map; in rows, of the first link of VGG-16."""
+    """Find the unit of a message, a row or a map, on the first link of VGG-16."""
     streams = timing("vgg16").links[0]
     return Measured("row" if all(stream.rows > 1 for stream in streams) else "map", "times are those of rows")
 
 
 def _utilisation() -> Measured:
-    """RealFlops / MaxFlops of the comparison over that from the report's idle shares and multipliers."""
+    """Measure RealFlops / MaxFlops of the comparison over that from the report's idle shares and multipliers."""
     busy = sum(
-        (1 - use.idle_share) * use.server.engines.multipliers
+        (1 - use.idle_share) * use.load.engine.multipliers
         for device in report("vgg16").devices
         for use in device.engines
     )
-    able = DEVICES * cluster().board(0).multipliers
-    how = f"all that engines may take; {100 * busy / DEVICES / cluster().board(0).dsp:.1f} % of the boards' DSPs"
+    board = cluster().board(0)
+    able = DEVICES * board.multipliers
+    how = f"all that engines may take; {100 * busy / DEVICES / (board.limits['dsp'] or 1):.1f} % of the boards' DSPs"
     return Measured(comparison().outcomes[Method.HP][DEVICES].flop_utilisation / (busy / able), how)
 
 
 def _bandwidth() -> Measured:
-    """Footprint over time of an iteration, over the sum of the demands on all links."""
+    """Measure footprint over time of an iteration, over the sum of the demands on all links."""
     demands = sum(link.demand_gbps for link in report("vgg16").links)
     return Measured(comparison().outcomes[Method.HP][DEVICES].bandwidth_gbps / demands, "VGG-16 on 15 FPGAs")
 

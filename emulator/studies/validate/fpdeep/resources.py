@@ -1,22 +1,22 @@
-"""Resources of FPDeep's sections 3.4 and 6.3.1 and Fig. 14: what `emuchain plan` adds up, on 15 VC709."""
+"""Resources (FPDeep, sections 3.4 and 6.3.1, Fig. 14): the sums of `emuchain plan` on 15 VC709."""
 
 from __future__ import annotations
 
 import functools
 
-from ....mapping.traffic import VALUE_BYTES
-from ....plan.layout import DeviceLayout, Layout
-from ....plan.resources import lut_multipliers
+from ....cluster import Fpga, lut_multipliers
+from ....mapping import VALUE_BYTES
+from ....plan import DeviceLayout, Layout
 from ..measure import Measure, Measured
 from .evidence import NETWORKS, cluster, layout
 
 
 def _conv_devices(found: Layout) -> list[DeviceLayout]:
-    return [device for device in found.devices if any(not held.part.layer.is_fc for held in device.slices)]
+    return [device for device in found.devices if any(held.part.layer.convolves for held in device.slices)]
 
 
 def _shares(name: str, kind: str) -> list[float]:
-    """What the devices that hold convolutions take of their boards, in percent."""
+    """Return the shares of their boards, in percent, that devices with convolutions use."""
     found = layout(name)
     return [100 * (found.utilisation(device)[f"{kind}_share"] or 0) for device in _conv_devices(found)]
 
@@ -46,28 +46,28 @@ def _on_chip_only() -> Measured:
 
 
 def _on_chip_devices() -> Measured:
-    """Those with neither parameters off chip nor bytes without a place."""
+    """Count the devices with neither parameters off chip nor a shortfall of memory."""
     counts = [sum(not d.off_chip_bytes and not d.shortfall_bytes for d in layout(name).devices) for name in NETWORKS]
     return Measured(counts, "FPGAs of 15: AlexNet, VGG-16, VGG-19")
 
 
 def _needs_balancing() -> Measured:
-    """Whether something does not fit where it is used."""
-    found = [bool(layout(name).balancing.loans) or not _fits(name) for name in NETWORKS]
+    """Check whether a network has data that do not fit where they are used."""
+    found = [bool(layout(name).balancing.blocks) or not _fits(name) for name in NETWORKS]
     return Measured(found, "AlexNet, VGG-16, VGG-19; for the VGGs balancing is not enough in single precision")
 
 
 def _most_shares(kind: str) -> Measured:
-    """Equations (8) to (11), on all devices."""
+    """Measure the fullest device's share of a resource (equations (8) to (11))."""
     shares = [max(layout(name).utilisation(d)[f"{kind}_share"] or 0 for d in layout(name).devices) for name in NETWORKS]
     return Measured(shares, "the fullest FPGA's share: AlexNet, VGG-16, VGG-19")
 
 
 def _buffers() -> Measured:
-    """Equation (6): bytes of buffers from S, K, OC and the maps' sizes alone, over those of the layout."""
+    """Measure the layout's bytes of buffers over equation (6)'s, from S, K, OC and the maps' sizes alone."""
     found, by_hand, counted = layout("alexnet"), 0, 0
     for device in _conv_devices(found):
-        for held in (held for held in device.slices if not held.part.layer.is_fc):
+        for held in (held for held in device.slices if held.part.layer.convolves):
             part, layer = held.part, held.part.layer
             ins, outs = len(part.in_channels), len(part.out_channels)
             (_, rows, columns), (_, _, out_columns) = layer.input, layer.output
@@ -89,8 +89,9 @@ def _limits() -> Measured:
 
 
 def _engine_mix() -> Measured:
-    """With nine engines of ten built of DSPs: what they take of DSPs and of LUTs on a VC709."""
+    """Measure the multipliers of DSPs and of LUTs on a VC709 with nine engines of ten built of DSPs."""
     board = cluster().board(0)
+    assert isinstance(board, Fpga), "the paper's is one"
     return Measured([board.dsp_multipliers, lut_multipliers(board, 0.9)], "multipliers of DSPs and of LUTs, alpha 0.9")
 
 

@@ -1,7 +1,7 @@
-"""Scaling of FPDeep's section 6.3.3 and Fig. 15: two roofs, that of the engines and that of the links; and idle stages.
+"""Scaling (FPDeep, section 6.3.3 and Fig. 15): two roofs, of the engines and of the links, and idle stages.
 
-A cluster of N devices is linear while its slowest server is an engine. A network's linear limit is the largest N before
-the first at which a link is slower than all engines.
+A cluster of N devices scales linearly while its slowest load is an engine. A network's linear limit is the last N
+before a link is slower than all engines for the first time.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 from functools import partial
 
-from ....common.units import gbps
-from ....plan.resources import transceivers_used
-from ....timing.bottleneck import LinkServer, link_servers
+from ....common import gbps
+from ....plan import transceivers_used
+from ....timing import LinkLoad, link_loads
 from ..measure import Measure, Measured
 from .evidence import DEVICES, LINK_GBPS, NETWORKS, SIZES, WIDE_LINK_GBPS, bottleneck, idle_percent, report, timing
 
@@ -22,7 +22,7 @@ _TRANSCEIVER_GBPS = 28
 
 
 def linear_limit(name: str, link_gbps: float = LINK_GBPS) -> int:
-    """The largest cluster before the first that a link holds back."""
+    """Return the largest number of devices before the first that a link limits."""
     for devices in range(2, _MOST + 1):
         found = bottleneck(name, devices, link_gbps)
         if found.links_ps > found.engines_ps:
@@ -31,18 +31,18 @@ def linear_limit(name: str, link_gbps: float = LINK_GBPS) -> int:
 
 
 def images_per_s(name: str, devices: int, link_gbps: float = LINK_GBPS) -> float:
-    """The lower roof."""
+    """Return the lower roof in images a second."""
     return 1e12 / bottleneck(name, devices, link_gbps).slowest.sample_ps
 
 
 def _limit(name: str) -> Measured:
     limit = linear_limit(name)
-    link = max(_links(name, limit + 1), key=lambda server: server.sample_ps)
+    link = max(_links(name, limit + 1), key=lambda load: load.sample_ps)
     return Measured(limit, f"then {link.name}, {link.sample_bytes // 4} values a sample")
 
 
-def _links(name: str, devices: int) -> list[LinkServer]:
-    return list(link_servers(timing(name, devices)))
+def _links(name: str, devices: int) -> list[LinkLoad]:
+    return list(link_loads(timing(name, devices)))
 
 
 def _wide_limits() -> Measured:
@@ -55,8 +55,8 @@ def _order() -> Measured:
 
 
 def _slowest_of_many() -> Measured:
-    servers = [bottleneck(name, 100).slowest for name in NETWORKS]
-    return Measured(["link" if isinstance(server, LinkServer) else "engine" for server in servers], "100 FPGAs")
+    slowest = [bottleneck(name, 100).slowest for name in NETWORKS]
+    return Measured(["link" if isinstance(load, LinkLoad) else "engine" for load in slowest], "100 FPGAs")
 
 
 def _highest_demand() -> Measured:
@@ -76,7 +76,7 @@ def _demand_ratio() -> Measured:
 
 
 def _epochs() -> Measured:
-    """Rate for each FPGA, below the limit, over that with 15."""
+    """Measure the rate for each FPGA, up to the limit, over that with 15."""
     found = []
     for name in NETWORKS:
         below = [devices for devices in SIZES if DEVICES <= devices <= linear_limit(name)]

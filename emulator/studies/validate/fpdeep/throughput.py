@@ -1,7 +1,7 @@
-"""Table 6 of FPDeep and what its text makes of it: operations a second, hours an epoch, operations a joule.
+"""Table 6 of FPDeep and its discussion in the text: operations a second, hours an epoch, operations a joule.
 
 GOPS are those of convolutions on the devices that hold any, 14 of 15; hours are those of the steady rate. The rows of
-CPUs, GPUs and earlier FPGAs are the paper's own constants, with which ours are compared.
+CPUs, GPUs and earlier FPGAs are the paper's constants, with which our figures are compared.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ....network.operator_graph import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC
-from ....timing.bottleneck import engine_servers
+from ....network import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC
+from ....timing import engine_loads
 from ..claim import load_claims
 from ..measure import Measure, Measured
 from .evidence import DEVICES, IMAGES, NETWORKS, convolutions, network, report, timing
@@ -21,7 +21,7 @@ _EARLIER = {"alexnet": "fpdeep-t6-fpga43-alexnet-gops", "vgg16": "fpdeep-t6-fpga
 
 
 def published(claim: str) -> float:
-    """A constant of the paper that is no claim about FPDeep: what other hardware did."""
+    """Return a constant of the paper that is not a claim about FPDeep: a figure of other hardware."""
     return float(load_claims("fpdeep")[claim].value)
 
 
@@ -48,7 +48,7 @@ def _energy(name: str) -> float:
 
 
 def _gpu_gains() -> list[float]:
-    """Operations a joule over those of the Titan X for AlexNet, and of the K80 for AlexNet and VGG-16."""
+    """Return operations a joule over those of the Titan X for AlexNet, and of the K80 for AlexNet and VGG-16."""
     return [_energy("alexnet") / published(_TITAN_X), *_k80_gains()]
 
 
@@ -92,10 +92,10 @@ def _tops() -> Measured:
 
 
 def _passes() -> Measured:
-    """What all engines do for a sample over what FP does."""
+    """Measure the multiply-accumulates of all engines for a sample over those of FP."""
     found = []
     for name in NETWORKS:
-        macs = sum(server.part.macs for server in engine_servers(timing(name)))
+        macs = sum(server.part.macs for server in engine_loads(timing(name)))
         found.append(macs / network(name).macs)
     return Measured(
         found, f"operations are counted {TRAINING_OPERATIONS_PER_MAC // OPERATIONS_PER_MAC} times, as the paper does"

@@ -1,30 +1,30 @@
-"""1D against 2D: FPDeep's section 4.2, Figs. 9 and 10: VGG-16's CONV-3 to CONV-5 on boards with ten ports."""
+"""1D against 2D (FPDeep, section 4.2, Figs. 9 and 10): VGG-16's CONV-3 to CONV-5 on boards with ten ports."""
 
 from __future__ import annotations
 
 import functools
 
-from ....mapping.partition import partition
-from ...section import section
+from ....mapping import partition
+from ... import section
 from ...topology import Ports, Topology, chain_topology, direct_topology
 from ..measure import Measure, Measured
 from .evidence import DEVICES, cluster, mapping, network
 
 PORTS = Ports(10, 13.1)
-"""Ten (FPDeep, section 4.2); 13.1 Gb/s is the most of a Virtex-7's GTH (Xilinx DS183)."""
+"""Ten ports (FPDeep, section 4.2); 13.1 Gb/s is the maximum of a Virtex-7's GTH (Xilinx DS183)."""
 DEVICES_OF_FIG_9 = 8
 SIZES_OF_FIG_10 = tuple(range(2, 17))
 
 
 @functools.cache
 def pair(devices: int) -> tuple[Topology, Topology]:
-    """1D and 2D."""
+    """Return the 1D and the 2D topology."""
     found = partition(section(network("vgg16"), "conv3_1", "conv5_3"), cluster(), devices)
     return chain_topology(found, cluster(), PORTS), direct_topology(found, cluster(), PORTS)
 
 
 def _bottleneck(dimensions: int) -> tuple[int, int]:
-    """Degree of the bottleneck's device, and ports of its links."""
+    """Return the degree of the bottleneck's device, and the ports of its links."""
     found = pair(DEVICES_OF_FIG_9)[dimensions - 1]
     assert found.bottleneck is not None, "there are links"
     return max(map(found.degree, found.bottleneck)), found.link_ports(*found.bottleneck)
@@ -39,7 +39,7 @@ def _ports(dimensions: int) -> Measured:
 
 
 def _advantage(devices: int) -> float:
-    """What 1D's worst link lets through, over what 2D's does."""
+    """Return the rate of 1D's worst link over that of 2D's."""
     one, two = pair(devices)
     return one.worst_link_images_per_s / two.worst_link_images_per_s
 

@@ -1,4 +1,4 @@
-"""INCEPTIONN (Li et al., MICRO 2018): how each of its claims is measured, a file for each topic."""
+"""INCEPTIONN (Li et al., MICRO 2018): the measures of its claims, a file for each topic."""
 
 from __future__ import annotations
 

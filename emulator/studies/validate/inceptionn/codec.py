@@ -1,4 +1,4 @@
-"""The codec and its engines' units (sections V, VI-A and VIII-C), on numbers of every size."""
+"""The codec and its engines' units (sections V, VI-A and VIII-C), on numbers of every magnitude."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .....comm.exchange.time import ring_steps, sent_block
-from .....kernels.codec import codec
+from .....comm.exchange import ring_steps, sent_block
+from .....kernels.codec import Codec, Inceptionn, Truncation
 from ..measure import Measure, Measured
 from .evidence import WORKERS
 
@@ -22,7 +22,7 @@ _BURST, _TAG_BITS = 8, 16
 
 @functools.cache
 def numbers() -> Floats:
-    """Bit patterns of every exponent, numbers alone, and the neighbours of all powers of two below 2."""
+    """Return finite random bit patterns, all powers of two up to 2 with their neighbours, and values within ±1."""
     random = np.random.default_rng(1)
     patterns = random.integers(0, 2**32, 200_000, np.uint32).view(np.float32)
     powers = (2.0 ** np.arange(-126, 2)).astype(np.float32)
@@ -31,21 +31,21 @@ def numbers() -> Floats:
     return np.concatenate([found, random.uniform(-1, 1, 8 * 10_000 - len(found) % 8).astype(np.float32)])
 
 
-def _bits(values: Sequence[float], coding: codec.Codec | None = None) -> int:
-    return 8 * len((coding or codec.Inceptionn(EXPONENT)).compress(np.array(values, np.float32)))
+def _bits(values: Sequence[float], coding: Codec | None = None) -> int:
+    return 8 * len((coding or Inceptionn(EXPONENT)).compress(np.array(values, np.float32)))
 
 
-def _payload_bits(value: float, rule: codec.Codec | None = None) -> int:
-    """Of eight values like this, each one's without tag."""
+def _payload_bits(value: float, rule: Codec | None = None) -> int:
+    """Return the bits of each of eight such values, without its tag."""
     return (_bits([value] * _BURST, rule) - _TAG_BITS) // _BURST
 
 
-def _through(values: Floats, coding: codec.Codec) -> Floats:
+def _through(values: Floats, coding: Codec) -> Floats:
     return coding.decompress(coding.compress(values), values.size)
 
 
 def _fixed_point(values: Floats, digits: int) -> Floats:
-    """Algorithm 3's reconstruction: the sign, and the fraction cut to so many digits."""
+    """Return Algorithm 3's reconstruction: the sign, and the fraction cut to `digits` digits."""
     size = np.floor(np.abs(values.astype(np.float64)) * 2.0**digits) / 2.0**digits
     return np.copysign(size, values).astype(np.float32)
 
@@ -69,15 +69,15 @@ def _tag_bits() -> Measured:
 
 
 def _widths() -> Measured:
-    """Payloads of 1, of 0.75 + 2^-9, of 0.75, and of what is below the bound."""
+    """Measure the payloads of 1, 0.75 + 2^-9, 0.75, and a value below the bound."""
     return Measured([_payload_bits(value) for value in (1.0, 0.75 + 2.0**-9, 0.75, BOUND / 2)], "payload bits")
 
 
 def _of_large() -> Measured:
-    """Values from 1 on that change, or take other than 34 bits."""
+    """Count the values of magnitude 1 or more that change; measure the bits of each."""
     large = numbers()[np.abs(numbers()) >= 1]
     large = large[: len(large) // _BURST * _BURST]
-    wrong = np.count_nonzero(_through(large, codec.Inceptionn(EXPONENT)).view(np.uint32) != large.view(np.uint32))
+    wrong = np.count_nonzero(_through(large, Inceptionn(EXPONENT)).view(np.uint32) != large.view(np.uint32))
     return Measured([int(wrong), _bits(large.tolist()) / large.size], f"values changed, of {large.size}; bits of each")
 
 
@@ -86,21 +86,21 @@ def _of_small() -> Measured:
     return Measured([_payload_bits(below), _payload_bits(-below)], f"payload bits of the floats next to 2^{EXPONENT}")
 
 
-def _fractions(rule: codec.Codec) -> int:
-    """Values below 1 that come back as something else than a fraction of 7 or 15 digits."""
+def _fractions(rule: Codec) -> int:
+    """Return the number of values below 1 that do not decompress to a fraction of 7 or 15 digits."""
     values = _below_one()
     found = _through(values, rule)
     return int(np.count_nonzero((found != _fixed_point(values, 7)) & (found != _fixed_point(values, 15))))
 
 
 def _middle() -> Measured:
-    wrong = _fractions(codec.Inceptionn(EXPONENT)) + _fractions(codec.Inceptionn(EXPONENT, "range"))
+    wrong = _fractions(Inceptionn(EXPONENT)) + _fractions(Inceptionn(EXPONENT, "range"))
     return Measured(wrong, f"of 2 x {_below_one().size} values: no fraction cut to 7 or 15 digits")
 
 
 def _digits() -> Measured:
-    """Digits of the fraction that come back of a value with all of them."""
-    all_ones, by_range = 1 - 2.0**-24, codec.Inceptionn(-12, "range")
+    """Measure the digits that remain of a fraction with all digits set."""
+    all_ones, by_range = 1 - 2.0**-24, Inceptionn(-12, "range")
     found = []
     for value in (all_ones * 2.0**-6, all_ones):
         back = _through(np.array([value], np.float32), by_range)[0]
@@ -109,11 +109,11 @@ def _digits() -> Measured:
 
 
 def _error() -> Measured:
-    """The largest error over the bound."""
+    """Measure the largest error over the bound."""
     worst = []
     for exponent in (-10, -8, -6):
         for rule in ("bound", "range"):
-            found = _through(numbers(), codec.Inceptionn(exponent, "bound" if rule == "bound" else "range"))
+            found = _through(numbers(), Inceptionn(exponent, "bound" if rule == "bound" else "range"))
             with np.errstate(over="ignore"):
                 worst.append(float(np.abs(found.astype(np.float64) - numbers()).max()) / 2.0**exponent)
     by_range = ", ".join(f"{each:.2f}" for each in worst[1::2])
@@ -121,8 +121,8 @@ def _error() -> Measured:
 
 
 def _back_whole() -> Measured:
-    """What comes back of 1.5 and of half the bound."""
-    found = _through(np.array([1.5, BOUND / 2], np.float32), codec.Inceptionn(EXPONENT))
+    """Measure the decompressed values of 1.5 and of half the bound."""
+    found = _through(np.array([1.5, BOUND / 2], np.float32), Inceptionn(EXPONENT))
     return Measured(found.tolist(), "of 1.5 and half the bound")
 
 
@@ -139,18 +139,18 @@ def _groups() -> list[Floats]:
 
 
 def _from_tags() -> Measured:
-    """Bursts whose length is not what their 16 bits of tags say."""
+    """Count the bursts whose length does not match their 16 bits of tags."""
     wrong = 0
     for group in _groups():
-        made = codec.Inceptionn(EXPONENT).compress(group)
+        made = Inceptionn(EXPONENT).compress(group)
         tags = int(made[0]) | int(made[1]) << 8
         wrong += len(made) != 2 + sum((0, 1, 2, 4)[tags >> 2 * value & 3] for value in range(_BURST))
     return Measured(wrong, "bursts, of 1000")
 
 
 def _every_hop() -> Measured:
-    """The ring with compression of each message: what any worker's sum is off, over the bound."""
-    coding, random = codec.Inceptionn(EXPONENT), np.random.default_rng(1)
+    """Measure the largest error of any worker's sum over the bound, in a ring that compresses each message."""
+    coding, random = Inceptionn(EXPONENT), np.random.default_rng(1)
     gradients = (0.02 * random.standard_normal((WORKERS, WORKERS, 4000))).astype(np.float32)
     held = gradients.copy()
     for step in ring_steps(WORKERS):
@@ -163,22 +163,22 @@ def _every_hop() -> Measured:
 
 
 def _truncated_ratios() -> Measured:
-    found = [32 * 1000 / _bits([0.3] * 1000, codec.Truncation(bits)) for bits in (16, 22, 24)]
+    found = [32 * 1000 / _bits([0.3] * 1000, Truncation(bits)) for bits in (16, 22, 24)]
     return Measured(found, "of 16, 22, 24 bits dropped")
 
 
 def _truncated_most() -> Measured:
-    return Measured(32 * 1000 / _bits([0.3] * 1000, codec.Truncation(24)))
+    return Measured(32 * 1000 / _bits([0.3] * 1000, Truncation(24)))
 
 
 def _truncated_exponent() -> Measured:
-    """How many bits 24b-T keeps, and what becomes of 1 and 2."""
-    found = _through(np.array([1.0, 2.0], np.float32), codec.Truncation(24))
-    return Measured([_bits([0.3] * _BURST, codec.Truncation(24)) // _BURST, *found.tolist()], "bits; 1 and 2 after it")
+    """Measure the bits that 24b-T keeps, and the values of 1 and 2 after it."""
+    found = _through(np.array([1.0, 2.0], np.float32), Truncation(24))
+    return Measured([_bits([0.3] * _BURST, Truncation(24)) // _BURST, *found.tolist()], "bits; 1 and 2 after it")
 
 
 def _formula() -> Measured:
-    """Ratios of 10,000 values with the widths of Table III's first rows of AlexNet and HDC."""
+    """Measure the ratios of 10,000 values with the widths of Table III's first rows of AlexNet and HDC."""
     found = []
     for counts in ((7490, 390, 2110, 10), (9200, 650, 150, 0)):
         values = np.repeat(np.array([0.0, 0.5, 0.5 + 2.0**-9, 1.0], np.float32), counts)

@@ -1,4 +1,4 @@
-"""The engines' units (section VI-A, Figs. 9 and 10), of the engines in plain Python that the codec is held to."""
+"""The engines' units (section VI-A, Figs. 9 and 10), of the plain Python engines that the codec is checked against."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 
-from .....kernels.inceptionn import hardware, inceptionn
+from .....kernels import inceptionn
+from .....kernels.inceptionn import hardware
 from ..measure import Measure, Measured
 from .codec import EXPONENT, numbers
 
@@ -14,7 +15,7 @@ _VALUES = 1600
 
 
 def _blocks_in() -> Measured:
-    """Values of 32 bits in what a unit makes."""
+    """Count the payloads of 32 bits in a compression unit's output."""
     unit = hardware.compression_unit([0x3F80_0000] * hardware.VALUES, EXPONENT, "bound")
     return Measured((unit.length - hardware.TAG_BITS) // 32, "payloads of 32 bits that a unit makes at once")
 
@@ -25,7 +26,7 @@ def _blocks_out() -> Measured:
 
 
 def _shifter() -> Measured:
-    """Eight vectors of 0, 8 or 32 ones each, all ways: the lengths, least and most; those that are not side by side."""
+    """Join eight vectors of 0, 8 or 32 ones in all combinations; measure the range of lengths, count wrong results."""
     lengths, wrong = [], 0
     for widths in itertools.product((0, 8, 32), repeat=hardware.VALUES):
         whole = hardware.shifter_tree([hardware.Vector((1 << width) - 1, width) for width in widths])
@@ -35,7 +36,7 @@ def _shifter() -> Measured:
 
 
 def _same_bytes() -> Measured:
-    """Whether all bursts but the last are full, and whether the bytes are the codec's."""
+    """Check that all bursts but the last are full, and that the bytes are the codec's."""
     values = numbers()[:_VALUES]
     made = inceptionn.compress(values, EXPONENT)
     units = [
@@ -49,7 +50,7 @@ def _same_bytes() -> Measured:
 
 
 def _refill() -> Measured:
-    """Values that the Burst Buffer's engine brings back, and its cycles over the bursts that it takes and gives."""
+    """Count the values that the Burst Buffer's engine restores wrongly; measure its cycles over bursts in or out."""
     values = numbers()[:_VALUES]
     made = inceptionn.compress(values, EXPONENT)
     back, cycles = hardware.decompress(made.tobytes(), values.size)

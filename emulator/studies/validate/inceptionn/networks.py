@@ -18,10 +18,10 @@ def _size(name: str) -> Measured:
 
 
 def _layers(name: str) -> Measured:
-    """Convolutions and fully connected layers; the convolutions of shortcuts are not counted."""
+    """Count convolutions and fully connected layers, without the convolutions of shortcuts."""
     held = network(name).layers
     shortcuts = sum(layer.name.startswith("shortcut") for layer in held)
-    fc = sum(layer.is_fc for layer in held)
+    fc = sum(not layer.convolves for layer in held)
     return Measured([len(held) - fc - shortcuts, fc], f"and {shortcuts} convolutions of shortcuts" if shortcuts else "")
 
 
@@ -31,7 +31,7 @@ def _hdc() -> Measured:
 
 
 def _update() -> Measured:
-    """w - eta g, of the kernel that trains; the largest difference over the largest value."""
+    """Compare the training kernel with w - eta g: the largest difference over the largest value."""
     from .....kernels.layers import sgd
 
     random = np.random.default_rng(1)
@@ -43,8 +43,8 @@ def _update() -> Measured:
 
 
 def _sum_of_workers() -> Measured:
-    """The gradient of a mini-batch, and the sum of those of the workers' parts of it."""
-    from .....kernels.conv import convolution as conv
+    """Compare the gradient of a mini-batch with the sum of the gradients of the workers' parts."""
+    from .....kernels import conv
 
     random = np.random.default_rng(1)
     maps = random.standard_normal((2 * WORKERS, 3, 7, 6)).astype(np.float32)

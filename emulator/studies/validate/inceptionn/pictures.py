@@ -1,13 +1,13 @@
-"""The figures of INCEPTIONN in the paper's form: 12, 13 and 15; 4, 5 and 14 where there are runs to draw."""
+"""The figures of INCEPTIONN in the paper's form: 12, 13 and 15; 4, 5 and 14 if there are runs to draw."""
 
 from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Sequence
 
-from .....comm.exchange.histogram import BINS, LEAST_EXPONENT
-from ....common.errors import InputError
-from ....report.picture import new_figure, save
+from .....comm.exchange import BINS, LEAST_EXPONENT
+from ....common import InputError
+from ....report import new_figure, save_figure
 from ..measure import NoEvidence
 from . import training
 from .evidence import EXCHANGES, NETWORKS, times
@@ -23,7 +23,7 @@ _CODECS = (
 
 
 def draw_all(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draw what there is evidence for; return the paths.
+    """Draw the figures that have evidence; return the paths.
 
     Raises:
         InputError: matplotlib is not installed, or a file cannot be written.
@@ -31,7 +31,7 @@ def draw_all(folder: pathlib.Path) -> list[pathlib.Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"`--pictures` {folder}: cannot be made: {error.strerror}") from None
+        raise InputError(f"`--pictures` {folder}: cannot be created: {error.strerror}") from None
     drawn = []
     for number, draw in _FIGURES.items():
         path = folder / f"fig{number}.png"
@@ -44,7 +44,7 @@ def draw_all(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _bars(path: pathlib.Path, groups: Sequence[str], bars: dict[str, list[float]], label: str) -> None:
-    """A bar of each kind beside the others, for each group."""
+    """Draw a bar of each kind, side by side, for each group."""
     figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
     axes = figure.subplots()
     for place, (name, heights) in enumerate(bars.items()):
@@ -54,11 +54,11 @@ def _bars(path: pathlib.Path, groups: Sequence[str], bars: dict[str, list[float]
     axes.set_ylabel(label)
     axes.margins(y=0.25)
     axes.legend(ncols=4, fontsize=8)
-    save(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, f"`--pictures` {path}")
 
 
 def draw_times(path: pathlib.Path) -> None:
-    """Fig. 12: training time of the four exchanges, over WA's, divided into computation and communication."""
+    """Draw Fig. 12: training time of the four exchanges, over WA's, divided into computation and communication."""
     figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
     axes = figure.subplots()
     labels = [f"{exchange}\n{name}" if exchange == "WA+C" else exchange for name in NETWORKS for exchange in EXCHANGES]
@@ -71,11 +71,11 @@ def draw_times(path: pathlib.Path) -> None:
     axes.set_ylabel("training time over WA")
     axes.set_ylim(0, 1.2)
     axes.legend(ncols=2)
-    save(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, f"`--pictures` {path}")
 
 
 def draw_speedups(path: pathlib.Path) -> None:
-    """Fig. 13: speed-up of INC+C at the same epochs, and with more of them."""
+    """Draw Fig. 13: speed-up of INC+C with the same number of epochs, and with more."""
     bars = {
         "same epochs": [speedup(name) for name in NETWORKS],
         f"{EXTRA_EPOCHS} more epochs": [speedup(name, EXTRA_EPOCHS) for name in NETWORKS],
@@ -84,7 +84,7 @@ def draw_speedups(path: pathlib.Path) -> None:
 
 
 def draw_scaling(path: pathlib.Path) -> None:
-    """Fig. 15: exchange time over the number of workers, over WA's with 4."""
+    """Draw Fig. 15: exchange time over the number of workers, over WA's with 4."""
     figure = new_figure(12, 3.4, "--pictures")
     for name, axes in zip(NETWORKS, figure.subplots(1, len(NETWORKS)), strict=True):
         whole = exchange_seconds(name, "WA", SCALED[0])
@@ -95,11 +95,11 @@ def draw_scaling(path: pathlib.Path) -> None:
         axes.set(xlabel="workers", ylabel="exchange time over WA of 4", title=name)
         axes.set_ylim(bottom=0)
         axes.legend()
-    save(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, f"`--pictures` {path}")
 
 
 def draw_truncation(path: pathlib.Path) -> None:
-    """Fig. 4: accuracy with bits cut off weights, gradients, or both."""
+    """Draw Fig. 4: accuracy with bits truncated from weights, gradients, or both."""
     cut = [f"truncate:{bits}" for bits in training.TRUNCATED]
     groups = [f"{training.STAND_INS[name]}\n{bits} bits" for name in ("alexnet", "hdc") for bits in training.TRUNCATED]
     pairs = {"weights": ("none", "{}"), "gradients": ("{}", "none"), "both": ("{}", "{}")}
@@ -111,7 +111,7 @@ def draw_truncation(path: pathlib.Path) -> None:
 
 
 def draw_gradients(path: pathlib.Path) -> None:
-    """Fig. 5: how large gradients are, early, in the middle and at the end."""
+    """Draw Fig. 5: the magnitudes of gradients early, in the middle and at the end of training."""
     counts = training.stages("alexnet")
     figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
     axes = figure.subplots()
@@ -120,17 +120,17 @@ def draw_gradients(path: pathlib.Path) -> None:
         axes.step(exponents, [100 * each / sum(found) for each in found[1:]], where="post", label=stage)
     axes.set(xlabel="exponent: values from 2^e on", ylabel="share / %", title=training.STAND_INS["alexnet"])
     axes.legend()
-    save(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, f"`--pictures` {path}")
 
 
 def draw_codecs(path: pathlib.Path) -> None:
-    """Fig. 14 (b): accuracy after equally many epochs."""
+    """Draw Fig. 14 (b): accuracy after the same number of epochs."""
     bars = {codec: [training.accuracy(name, codec) for name in training.CUT] for codec in _CODECS}
     _bars(path, [training.STAND_INS[name] for name in training.CUT], bars, "test accuracy / %")
 
 
 def draw_ratios(path: pathlib.Path) -> None:
-    """Fig. 14 (a): compression ratios."""
+    """Draw Fig. 14 (a): compression ratios."""
     cut = {f"truncate:{bits}": [32 / (32 - bits)] * len(NETWORKS) for bits in training.TRUNCATED}
     found = {f"2^{e}": [training.ratio(name, e) for name in NETWORKS] for e in training.EXPONENTS}
     _bars(path, [training.STAND_INS[name] for name in NETWORKS], {**cut, **found}, "compression ratio")

@@ -1,6 +1,6 @@
-"""Algorithm 1 and the exchanges of Figs. 1, 2 and 6: who sends which block when, and what comes of it.
+"""Algorithm 1 and the exchanges of Figs. 1, 2 and 6: which worker sends which block when, and the results.
 
-A ring is run on sets (whose gradients are in a block?) or on numbers, by the same indices that the exchange times use.
+A ring runs on sets (the workers whose gradients are in a block) or on numbers, with the indices of the exchange times.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from .....comm.exchange.time import (
+from .....comm import Interconnect
+from .....comm.exchange import (
     after_step,
     aggregator_ps,
     block_sizes,
@@ -19,19 +20,18 @@ from .....comm.exchange.time import (
     ring_steps,
     sent_block,
 )
-from .....comm.interconnect import Network
 from ..measure import Measure, Measured
 from .evidence import WORKERS, values
 
 SIZES = (2, 4, 8)
-_WIRE = Network(bandwidth_mbps=8_000_000, latency_ps=0)
-"""A byte a picosecond, and nothing else: times are in bytes."""
+_WIRE = Interconnect(bandwidth_mbps=8_000_000, latency_ps=0)
+"""One byte per picosecond and no other cost: times are in bytes."""
 
 Held = list[list[set[int]]]
 
 
 def _run(workers: int, steps: int | None = None) -> Held:
-    """Whose gradients each worker has in each block, after so many steps or all."""
+    """Return the workers whose gradients each worker has in each block, after `steps` steps or all."""
     held = [[{worker} for _ in range(workers)] for worker in range(workers)]
     for step in list(ring_steps(workers))[:steps]:
         moved = [set(held[worker][sent_block(worker, step, workers)]) for worker in range(workers)]
@@ -42,7 +42,7 @@ def _run(workers: int, steps: int | None = None) -> Held:
 
 
 def _whole(held: Held) -> list[list[int]]:
-    """The blocks that each worker has as sums of all."""
+    """Return the blocks in which each worker has the sum of all gradients."""
     return [[block for block, of in enumerate(blocks) if len(of) == len(held)] for blocks in held]
 
 
@@ -60,7 +60,7 @@ def _steps(phase: int | None) -> Measured:
 
 
 def _otherwise(receives: bool, second: bool, shift: int) -> Measured:
-    """Steps and workers of a phase whose block is not (i - s + shift) mod N."""
+    """Count the steps of workers in a phase whose block is not (i - s + shift) mod N."""
     wrong = count = 0
     for workers in SIZES:
         for step in (step for step in ring_steps(workers) if (step >= workers) is second):
@@ -81,7 +81,7 @@ def _step_4() -> Measured:
 
 
 def _neighbours() -> Measured:
-    """Who is late after one step if worker 0 is: itself, and who waits for it."""
+    """Find the workers that are late after one step if worker 0 begins late."""
     ready = np.array([10**6, *[0] * 7])
     own = _WIRE.transfer_ps(ring_messages(800, 8)[0])
     times = after_step(_WIRE, ready, own, np.roll(ready, 1), np.roll(own, 1), np.ones(8, np.int64))
@@ -94,7 +94,7 @@ def _blocks() -> Measured:
 
 
 def _sum() -> Measured:
-    """The ring's sum of float32 gradients, block by block in its order, and the sum in 64 bits."""
+    """Compare the ring's sum of float32 gradients, block by block in its order, with the sum in 64 bits."""
     gradients = np.random.default_rng(1).standard_normal((WORKERS, WORKERS, 100)).astype(np.float32)
     held = gradients.copy()
     for step in ring_steps(WORKERS):
@@ -107,7 +107,7 @@ def _sum() -> Measured:
 
 
 def _even() -> Measured:
-    """What the busiest worker's link carries over the least busy one's."""
+    """Measure the bytes on the busiest worker's link over those on the least busy one's."""
     sent = ring_messages(values("alexnet"), WORKERS).sum(0)
     return Measured(float(sent.max() / sent.min()), "AlexNet; of an aggregator's link, 4 of 4 gradients against 1")
 
@@ -118,8 +118,8 @@ def _aggregator() -> Measured:
 
 
 def _gradients_leg() -> Measured:
-    """What is left of the aggregator's time when gradients shrink to nothing."""
-    wire = dataclasses.replace(_WIRE, nic=dataclasses.replace(_WIRE.nic, clock_period_ps=0))
+    """Measure the share of the aggregator's time that remains when gradients shrink to nothing."""
+    wire = dataclasses.replace(_WIRE, engines=dataclasses.replace(_WIRE.engines, clock_period_ps=0))
     plain, compressed = (
         aggregator_ps(wire, np.zeros(WORKERS, np.int64), 1000, made).max()
         for made in (None, np.zeros(WORKERS, np.int64))

@@ -1,12 +1,12 @@
-"""What training runs gave that take too long for a measure: claims/inceptionn-runs.json.
+"""Outcomes of training runs that take too long for a measure: claims/inceptionn-runs.json.
 
 {"runs": [{
   "network": "hdc", "gradients": "inceptionn:-10", "weights": "none",   codecs, spelt as for `--compress`
   "seed": 1, "workers": 4,
-  "epochs": 2,                                             of the schedule; a run with a codec may go on
+  "epochs": 2,                                             of the schedule; a run with a codec may continue
   "test_accuracy": [0.91, 0.93, 0.94],                     by epoch, 0 to 1; fewer than `epochs` if it diverged
   "widths": [[0.92, 0.065, 0.015, 0.0], ...],              by epoch: shares of values of 0, 8, 16, 32 bits
-  "histograms": [[[5, 7, ...], [3, 2, ...]], ...]          by epoch: of gradients, as comm/exchange/histogram.py's
+  "histograms": [[[5, 7, ...], [3, 2, ...]], ...]          by epoch: of gradients, as in comm/exchange/histogram.py
 }]}
 
 `widths` and `histograms` may be left out. `scripts/gradients` makes such runs.
@@ -21,9 +21,9 @@ from typing import Annotated
 
 import pydantic
 
-from ....common.errors import InputError
-from ....inputs.validation import Model
-from ....inputs.validation import validate as checked
+from ....common import InputError
+from ....inputs import Model
+from ....inputs import validate as checked
 from ..measure import NoEvidence
 
 Share = Annotated[float, pydantic.Field(ge=0, le=1)]
@@ -50,24 +50,24 @@ class Run(Model):
 
     @property
     def accuracy(self) -> float:
-        """At the schedule's end, 0 to 1."""
+        """Test accuracy at the schedule's end, 0 to 1."""
         return self.test_accuracy[self.epochs - 1] if len(self.test_accuracy) >= self.epochs else CHANCE
 
 
 class Runs(Model):
-    """All runs."""
+    """The runs of a file."""
 
     runs: list[Run]
 
 
-FILE = pathlib.Path(__file__).parents[2] / "claims" / "inceptionn-runs.json"
+FILE = pathlib.Path(__file__).parents[1] / "claims" / "inceptionn-runs.json"
 
 
 def read_runs(path: pathlib.Path) -> list[Run]:
-    """The runs of a file.
+    """Return the runs of a file.
 
     Raises:
-        InputError: it cannot be read, or is of another form.
+        InputError: the file cannot be read, or has another form.
     """
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
@@ -80,12 +80,12 @@ def read_runs(path: pathlib.Path) -> list[Run]:
 
 @functools.cache
 def all_runs() -> list[Run]:
-    """The runs that come with emuchain; none if there is no such file."""
+    """Return the runs that come with emuchain; none if the file does not exist."""
     return read_runs(FILE) if FILE.exists() else []
 
 
 def runs_of(network: str, gradients: str = "none", weights: str = "none") -> list[Run]:
-    """The runs of a network with these codecs, all seeds.
+    """Return the runs of a network with these codecs, all seeds.
 
     Raises:
         NoEvidence: there are none.
@@ -93,5 +93,5 @@ def runs_of(network: str, gradients: str = "none", weights: str = "none") -> lis
     wanted = (network, gradients, weights)
     found = [run for run in all_runs() if (run.network, run.gradients, run.weights) == wanted]
     if not found:
-        raise NoEvidence(f"No runs of {network} (emulator/claims/{FILE.name}).")
+        raise NoEvidence(f"No runs of {network} (emulator/studies/validate/claims/{FILE.name}).")
     return found

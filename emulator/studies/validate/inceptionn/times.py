@@ -33,17 +33,17 @@ SCALED = tuple(range(4, 9))
 """Fig. 15: 4 to 8 workers."""
 _FOUR = "AlexNet, HDC, ResNet-50, VGG-16"
 EXTRA_EPOCHS = 2
-"""Section VIII-B: one or two more."""
+"""Section VIII-B: one or two more epochs."""
 
 
 def speedup(name: str, extra_epochs: int = 0) -> float:
-    """Of INC+C over WA; Fig. 13 has it train for more epochs."""
+    """Return the speed-up of INC+C over WA; in Fig. 13, INC+C trains for more epochs."""
     epochs = ITERATIONS_TRAINED[name] * NODE_BATCH[name] * WORKERS / TRAINING_IMAGES[name]
     return times(name, "WA").total / times(name, "INC+C").total * epochs / (epochs + extra_epochs)
 
 
 def exchange_seconds(name: str, exchange: Exchange, workers: int) -> float:
-    """Fig. 15: communication and gradient sum, of one iteration."""
+    """Return the time of communication and gradient sum of one iteration (Fig. 15)."""
     return exchange_ps(cluster_network(), exchange, values(name), workers) * 1e-12
 
 
@@ -102,7 +102,7 @@ def _best_of_wa() -> Measured:
 
 
 def _order(*exchanges: Exchange) -> Measured:
-    """Networks for which total times do not fall in this order."""
+    """Count the networks for which total times do not fall in this order."""
     found = [[times(name, exchange).total for exchange in exchanges] for name in NETWORKS]
     return Measured(sum(totals != sorted(totals, reverse=True) for totals in found), f"networks, of {len(NETWORKS)}")
 
@@ -118,7 +118,7 @@ def _less_to_sum() -> Measured:
 
 
 def _share_grows() -> Measured:
-    """The share of communication, with twice the workers and with nodes twice as fast, over that of Table II."""
+    """Measure communication's share with twice the workers, and with nodes twice as fast, over that of Table II."""
     found, more = times("alexnet", "WA"), times("alexnet", "WA", 2 * WORKERS)
     share = found.communicate / found.total
     faster = found.communicate / (found.total - found.node / 2)
@@ -126,7 +126,7 @@ def _share_grows() -> Measured:
 
 
 def _ratio_not_time() -> Measured:
-    """Communication of INC+C at the ratio of 2^-6 over that at 2^-10, in percent of WA's."""
+    """Measure the communication time of INC+C at the ratio of 2^-6 over that at 2^-10."""
     ratios = (RATIOS["alexnet"], 12.34)
     shares = [
         100 * times("alexnet", "INC+C", WORKERS, r).communicate / times("alexnet", "WA").communicate for r in ratios
@@ -140,7 +140,7 @@ def _line(exchange: Exchange, name: str) -> np.ndarray:
 
 
 def _linear() -> Measured:
-    """The largest deviation of exchange times from a straight line, as a share."""
+    """Measure the largest deviation of exchange times from a straight line, as a share."""
     worst = []
     for name in NETWORKS:
         found = _line("WA", name)
@@ -162,7 +162,7 @@ def _below() -> Measured:
 
 
 def _formula(exchange: Exchange) -> Measured:
-    """The exchange time over the printed formula's: links that send and receive at once, packets without overhead."""
+    """Measure the exchange time over the printed formula's, with full-duplex links and packets without overhead."""
     found = dataclasses.replace(cluster_network(), packet_overhead_bytes=0, packet_stack_ps=0, blocking=False)
     count = values("alexnet") // 64 * 64
     alpha, n_beta, n_gamma = found.latency_ps, found.transfer_ps(4 * count), found.sum_ps(4 * count)
@@ -178,7 +178,7 @@ def _formula(exchange: Exchange) -> Measured:
 
 
 def _first_term() -> Measured:
-    """The latency's share of the exchange."""
+    """Measure the latency's share of the exchange time."""
     without = dataclasses.replace(cluster_network(), latency_ps=0)
     shares = [
         1 - exchange_ps(without, exchange, values(name)) / exchange_ps(cluster_network(), exchange, values(name))

@@ -10,28 +10,28 @@ import statistics
 from collections.abc import Mapping
 from functools import partial
 
-from .....comm.exchange.histogram import BINS, LEAST_EXPONENT
+from .....comm.exchange import BINS, LEAST_EXPONENT
 from ..measure import Measure, Measured, NoEvidence
 from .evidence import NETWORKS
 from .runs import runs_of
 
 STAND_INS = {"alexnet": "quick-cifar", "hdc": "hdc", "resnet50": "resnet8-cifar", "vgg16": "vgg11-cifar"}
 CUT = ("alexnet", "hdc", "resnet50")
-"""Those that were trained with truncated gradients and weights too."""
+"""Networks that were also trained with truncated gradients and weights."""
 EXPONENTS = (-10, -8, -6)
 TRUNCATED = (16, 22, 24)
 WITHIN = 0.005
-"""Of accuracy, half a point: as good as."""
+"""Accuracies that differ by up to half a point count as equal."""
 _NAMES = ", ".join(STAND_INS.values())
 
 
 def accuracy(name: str, gradients: str = "none", weights: str = "none") -> float:
-    """In percent, the mean over the seeds, after equally many epochs."""
+    """Return the mean accuracy over the seeds in percent, after the same number of epochs."""
     return 100 * statistics.mean(run.accuracy for run in runs_of(STAND_INS[name], gradients, weights))
 
 
 def loss(name: str, gradients: str = "none", weights: str = "none") -> float:
-    """Accuracy lost against no codec, in points, by the seeds that did both."""
+    """Return the accuracy lost against no codec in points, over the seeds run with and without."""
     plain = {run.seed: run.accuracy for run in runs_of(STAND_INS[name])}
     lossy = [run for run in runs_of(STAND_INS[name], gradients, weights) if run.seed in plain]
     if not lossy:
@@ -40,7 +40,7 @@ def loss(name: str, gradients: str = "none", weights: str = "none") -> float:
 
 
 def widths(name: str, exponent: int, codec: str = "inceptionn-range") -> list[float]:
-    """Shares of values of 2, 10, 18 and 34 bits, in percent, the mean over epochs and seeds."""
+    """Return the shares of values of 2, 10, 18 and 34 bits in percent, the mean over epochs and seeds."""
     epochs = [shares for run in runs_of(STAND_INS[name], f"{codec}:{exponent}") for shares in run.widths]
     if not epochs:
         raise NoEvidence(f"The runs of {STAND_INS[name]} with {codec}:{exponent} have no widths.")
@@ -48,7 +48,7 @@ def widths(name: str, exponent: int, codec: str = "inceptionn-range") -> list[fl
 
 
 def plain_widths(name: str, exponent: int) -> list[float]:
-    """What the rule by range would make of gradients that meet no codec, as `widths`; before they are summed."""
+    """Return `widths` under the rule by range for gradients of training without a codec, before they are summed."""
     histograms = [histogram for run in runs_of(STAND_INS[name]) for histogram in run.histograms]
     if not histograms:
         raise NoEvidence(f"The runs of {STAND_INS[name]} have no histograms.")
@@ -60,14 +60,14 @@ def plain_widths(name: str, exponent: int) -> list[float]:
 
 
 def ratio(name: str, exponent: int, codec: str = "inceptionn-range") -> float:
-    """Compression ratio: 32 bits over the mean of 2, 10, 18, 34."""
+    """Return the compression ratio: 32 bits over the mean of 2, 10, 18 and 34 bits."""
     return 3200 / sum(share * bits for share, bits in zip(widths(name, exponent, codec), (2, 10, 18, 34), strict=True))
 
 
 def extra_epochs(name: str) -> int:
-    """Epochs more that a bound of 2^-10 takes to be within half a point of no codec, the means over the seeds.
+    """Return the extra epochs until a bound of 2^-10 is within half a point of no codec, in means over the seeds.
 
-    As many as were tried and one more if it never is.
+    If it never is, return one more than were tried.
     """
     wanted = accuracy(name) / 100 - WITHIN
     found = runs_of(STAND_INS[name], "inceptionn:-10")
@@ -77,7 +77,7 @@ def extra_epochs(name: str) -> int:
 
 
 def stages(name: str) -> list[list[int]]:
-    """Histograms of gradients, both signs together, early, in the middle and at the end of training, without codec."""
+    """Return histograms of gradients, both signs together, early, midway and at the end of training without a codec."""
     found = runs_of(STAND_INS[name])[0].histograms
     if not found:
         raise NoEvidence(f"The runs of {STAND_INS[name]} have no histograms.")
@@ -99,7 +99,7 @@ def _table_3(name: str, exponent: int) -> Measured:
 
 
 def _weights_or_gradients() -> Measured:
-    """How much more accuracy truncated weights lose than truncated gradients, in points."""
+    """Measure by how many points of accuracy truncated weights lose more than truncated gradients."""
     found = {
         f"{STAND_INS[name]} {bits}b": loss(name, weights=f"truncate:{bits}") - loss(name, f"truncate:{bits}")
         for name in ("alexnet", "hdc")
@@ -113,7 +113,7 @@ def _weights_of_complex() -> Measured:
 
 
 def _range() -> Measured:
-    """Gradients of 1 and more."""
+    """Count the gradients of magnitude 1 or more."""
     counts = stages("alexnet")
     small = ", ".join(f"{100 * (1 - sum(each[BINS - 11 :]) / sum(each)):.1f}" for each in counts)
     how = f"gradients of 1 and more, early, middle, final; below 2^-10: {small} %"
@@ -131,7 +131,7 @@ def _drop() -> Measured:
 
 
 def _stand_truncation() -> Measured:
-    """Networks that lose no more than 5 points under any truncation of gradients."""
+    """Find the networks that lose no more than 5 points under any truncation of gradients."""
     lost = {name: max(loss(name, f"truncate:{bits}") for bits in TRUNCATED) for name in CUT}
     return Measured([name for name in CUT if lost[name] <= 5], f"stand it; points lost: {_shown(lost)}")
 

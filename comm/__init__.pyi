@@ -1,0 +1,38 @@
+from .fifo import FifoResource, Observer, Served, Times
+from .host import Mailbox, Pump, StalledError, run
+from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
+from .launch import LaunchError, join, launcher_rank
+from .message import Format, Message, join_messages, split
+from .mpi import Receiver, Sender
+from .ranks import Dismissed, MpiRanks, RankFailed, Ranks, SingleProcess, Stopped
+from .throttle import Gate
+
+__all__ = [
+    "COMPRESSIBLE_TOS",
+    "Dismissed",
+    "FifoResource",
+    "Format",
+    "Gate",
+    "Interconnect",
+    "LaunchError",
+    "Mailbox",
+    "Message",
+    "MpiRanks",
+    "NicEngines",
+    "Observer",
+    "Pump",
+    "RankFailed",
+    "Ranks",
+    "Receiver",
+    "Sender",
+    "Served",
+    "SingleProcess",
+    "StalledError",
+    "Stopped",
+    "Times",
+    "join",
+    "join_messages",
+    "launcher_rank",
+    "run",
+    "split",
+]

@@ -1,0 +1,76 @@
+"""Joining the ranks of a run."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .ranks import MpiRanks, Ranks, SingleProcess
+
+_LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+_SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+_NOT_OF_ONE_KIND = (
+    "mpiexec and mpi4py's MPI library are not of one kind; use the mpiexec in this environment's bin folder"
+)
+
+
+class LaunchError(Exception):
+    """The launcher and the MPI library of this environment do not match; `str` is a line for the user."""
+
+
+def launcher_rank() -> int | None:
+    """Return this process's rank as mpiexec or srun set it; None if it was started without a launcher."""
+    for name in _LAUNCHER_VARIABLES:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
+
+
+def join() -> Ranks:
+    """Return all ranks that the launcher started; without a launcher, this process alone, without touching MPI.
+
+    Raises:
+        LaunchError: mpi4py is missing, or the launcher is another MPI's.
+    """
+    if launcher_rank() is None:
+        tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+        if tasks != "1":
+            raise LaunchError(
+                f"srun started {tasks} tasks without MPI, so each would run on its own: try `srun --mpi=pmi2`"
+            )
+        return SingleProcess()
+    _check_kind()
+    try:
+        ranks = MpiRanks(_world())
+    except ImportError as error:
+        raise LaunchError(
+            f"started by an MPI launcher, but mpi4py does not load ({error}); install `emuchain[mpi-mpich]`"
+            " or `emuchain[mpi-openmpi]`"
+        ) from None
+    expected = max((int(os.environ[name]) for name in _SIZE_VARIABLES if os.environ.get(name, "").isdigit()), default=1)
+    if expected > 1 and ranks.size == 1:
+        raise LaunchError(f"the launcher started {expected} ranks, but each sees only itself: {_NOT_OF_ONE_KIND}")
+    return ranks
+
+
+def _world() -> Any:
+    """Return a clone of the world's communicator; importing MPI initialises it."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.Clone()
+
+
+def _check_kind() -> None:
+    """Reject Open MPI's launcher where MPICH is installed; MPI would abort without a clear message."""
+    if "OMPI_COMM_WORLD_SIZE" in os.environ and _installed("mpich") and not _installed("openmpi"):
+        raise LaunchError(f"started by Open MPI's mpiexec, but MPICH is installed here: {_NOT_OF_ONE_KIND}")
+
+
+def _installed(name: str) -> bool:
+    import importlib.metadata
+
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""A cluster: boards in a chain, the links between neighbours, and where replicas exchange gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Literal
+
+from ...comm import Interconnect, NicEngines
+from ..common import format_time_ps
+from .board import Board
+
+_SUMMED_BYTES = 64
+"""Bytes of gradients that a board adds in a cycle: 16 values of 32 bits, the width of a 512-bit memory port."""
+
+_ENGINE_MBPS = 10_000
+"""Bandwidth in Mb/s for one INCEPTIONN engine of 256 bits a cycle (section VI-A); a faster link has several."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """One direction of the link between two neighbours."""
+
+    bandwidth_mbps: int
+    latency_ps: int
+
+    @property
+    def bandwidth_gbps(self) -> float:
+        """Bandwidth in Gb/s."""
+        return self.bandwidth_mbps / 1000
+
+
+def chain_interconnect(boards: tuple[Board, ...], link: Link) -> Interconnect:
+    """Return the chain's links as an interconnect for gradients: no packet overhead, sums at the slowest clock."""
+    slowest_ps = max(board.period_ps for board in boards)
+    engines = -(-link.bandwidth_mbps // _ENGINE_MBPS)
+    return Interconnect(
+        link.bandwidth_mbps,
+        link.latency_ps,
+        sum_ps_per_kbyte=round(1000 * slowest_ps / _SUMMED_BYTES),
+        engines=NicEngines(slowest_ps, engines * NicEngines().burst_bits),
+        topology="chain",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Boards in the order of the chain; the last one is repeated for all further devices.
+
+    `alpha` is the share of engines built of DSPs and `beta` that of buffers built of block RAM; the rest is built of
+    LUTs. With the aim "storage", parameters are moved until the fullest device holds as little as possible; with
+    "throughput", only those that do not fit are moved (FPDeep, section 3.4.2). `text` is its description.
+    """
+
+    name: str
+    boards: tuple[Board, ...]
+    link: Link
+    text: str = dataclasses.field(default="", repr=False, compare=False)
+    alpha: float = 1.0
+    beta: float = 1.0
+    aim: Literal["throughput", "storage"] = "throughput"
+    own_interconnect: Interconnect | None = None
+
+    @property
+    def interconnect(self) -> Interconnect:
+        """The interconnect over which replicas exchange gradients: `own_interconnect`, or the chain's links."""
+        return self.own_interconnect or chain_interconnect(self.boards, self.link)
+
+    def board(self, device: int) -> Board:
+        """Return the board of a device."""
+        return self.boards[min(device, len(self.boards) - 1)]
+
+    def __repr__(self) -> str:
+        boards = ", ".join(
+            f"{len(list(alike))} x {name}" if more else name
+            for more in (len(self.boards) > 1,)
+            for name, alike in itertools.groupby(board.name for board in self.boards)
+        )
+        link = f"{self.link.bandwidth_gbps:g} Gb/s and {format_time_ps(self.link.latency_ps)}"
+        return f"<Cluster {self.name}: {boards}, links of {link}>"

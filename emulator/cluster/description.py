@@ -1,0 +1,111 @@
+"""The description of a cluster, as in its TOML file.
+
+name = "mine"
+[[boards]]                    # in the order of the chain; the last one is repeated for further devices
+type = "vc709"                # a board that comes with emuchain, or a TOML file; keys beside it override its own
+count = 4                     # optional: the number of these in a row
+[[boards]]                    # or with all keys here
+name = "ours"
+clock_mhz = 200
+dsp = 900                     # multipliers; one does one multiply-accumulate a cycle
+on_chip_memory_kbit = 16000
+[links]
+bandwidth_gbps = 150          # of each direction of each link
+latency_ns = 1000
+[resources]                   # optional: what engines and buffers are built of
+alpha = 1.0
+beta = 1.0
+[network]                     # optional: where replicas exchange gradients, if not over the links above
+topology = "switch"
+latency_us = 100
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from ...comm import Interconnect, NicEngines
+from ..common import Gbps, GbytesPerSecond, Megahertz, Microseconds, Nanoseconds, Share
+from ..inputs import DESCRIBED, Model
+from .cluster import Link
+from .fpga import FpgaDescription
+
+
+class LinksDescription(Model):
+    """The `[links]` table: each direction of every link of the chain."""
+
+    bandwidth_gbps: Gbps
+    latency_ns: Nanoseconds
+
+    @property
+    def link(self) -> Link:
+        """One direction of a link."""
+        return Link(_mbps(self.bandwidth_gbps), round(self.latency_ns * 1000))
+
+
+class ResourcesDescription(Model):
+    """The `[resources]` table: what engines and buffers are built of, and the aim of parameter balancing."""
+
+    alpha: Share = 1.0
+    beta: Share = 1.0
+    aim: Literal["throughput", "storage"] = "throughput"
+
+
+class NetworkDescription(Model):
+    """The `[network]` table: where replicas exchange gradients. Values that are None are those of the links."""
+
+    topology: Literal["chain", "switch"] = "chain"
+    bandwidth_gbps: Gbps | None = None
+    latency_us: Microseconds | None = None
+    packet_bytes: Annotated[int, pydantic.Field(ge=64, le=10**9)] = Interconnect.packet_bytes
+    packet_overhead_bytes: Annotated[int, pydantic.Field(ge=0, le=10_000)] = 0
+    packet_stack_ns: Annotated[float, pydantic.Field(ge=0, le=1e6, allow_inf_nan=False)] = 0
+    blocking: bool = False
+    sum_gbytes_per_s: GbytesPerSecond | None = None
+    nic_clock_mhz: Megahertz | None = None
+    burst_bits: Annotated[int, pydantic.Field(ge=32, le=4096, multiple_of=32)] | None = None
+
+    def interconnect(self, links: Interconnect) -> Interconnect:
+        """Return the interconnect of this table; values that are None are those of `links`."""
+        bandwidth, latency, sums = self.bandwidth_gbps, self.latency_us, self.sum_gbytes_per_s
+        clock, bits = self.nic_clock_mhz, self.burst_bits
+        return Interconnect(
+            bandwidth_mbps=links.bandwidth_mbps if bandwidth is None else _mbps(bandwidth),
+            latency_ps=links.latency_ps if latency is None else round(latency * 1e6),
+            packet_bytes=self.packet_bytes,
+            packet_overhead_bytes=self.packet_overhead_bytes,
+            packet_stack_ps=round(self.packet_stack_ns * 1000),
+            blocking=self.blocking,
+            sum_ps_per_kbyte=links.sum_ps_per_kbyte if sums is None else round(1e6 / sums),
+            engines=NicEngines(
+                links.engines.clock_period_ps if clock is None else max(1, round(1e6 / clock)),
+                links.engines.burst_bits if bits is None else bits,
+            ),
+            topology=self.topology,
+        )
+
+
+BoardDescription = FpgaDescription
+"""All kinds of boards."""
+
+_Boards = tuple[Annotated[BoardDescription, DESCRIBED], ...]
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class ClusterDescription(Model):
+    """A cluster, as in its TOML file."""
+
+    name: str
+    boards: Annotated[_Boards, pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+    links: LinksDescription
+    resources: ResourcesDescription | None = None
+    network: NetworkDescription | None = None
+
+
+def _mbps(gbps: float) -> int:
+    return max(1, round(gbps * 1000))

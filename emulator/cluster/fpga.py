@@ -1,0 +1,235 @@
+"""FPGA boards: engines built of tiles of K×K multipliers (FPDeep, sections 5.3 to 5.5 and 6.3.3).
+
+A tile does one K×K convolution of one input channel a cycle. A slice with S input and OC output channels has S·OC of
+them for each pixel, and the tiles of its engine take them in turn over a row. So the number of cycles is convolutions
+divided by tiles, rounded up at the end of a row, and the only loss is that "the number of DSPs allocated to each layer
+is rounded to a multiple of K×K".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from annotated_types import Ge, Le
+
+from ..common import Megahertz, NotNegative, Positive, PositiveNumber, Share, Watts
+from .board import Board, Engine, Resources, Work
+
+URAM_BANKS = 16
+"""Banks in an UltraRAM of 4,096 words of 72 bits (Xilinx UG573)."""
+
+LUT_PER_DSP = 83
+FF_PER_DSP = 92
+"""LUTs and FFs of a convolution engine for each of its DSPs, control and addressing included: 186,251 LUTs and 205,704
+FFs for 2,240 DSPs (C. Zhang et al., FPGA 2015, single precision on a VX485T; FPDeep's reference 42)."""
+
+LUT_PER_LUT_MULTIPLIER = 1000
+FF_PER_LUT_MULTIPLIER = 1200
+"""LUTs and FFs of a single-precision multiplier and adder without DSPs; an assumption: Xilinx's floating-point operator
+(PG060) takes about 600 and 400 LUTs for them."""
+
+LUT_SHARE = 0.8
+"""Largest share of a board's LUTs that engines may use: shallow memories need some, and routing more. An assumption."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fpga(Board):
+    """An FPGA board (FPDeep, Table 3).
+
+    Engines may take the share `dsp_share` of its DSPs; `lut_multipliers` are built of LUTs in addition. Block RAMs are
+    `bram` blocks of `bram_kbit` (36 at Xilinx, 20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power
+    under load.
+    """
+
+    name: str
+    period_ps: int
+    dsp: int
+    on_chip_memory_bytes: int
+    power_w: float | None = None
+    dsp_share: float = 1.0
+    lut_multipliers: int = 0
+    lut: int | None = None
+    ff: int | None = None
+    bram: int | None = None
+    bram_kbit: int = 36
+    uram: int = 0
+    transceivers: int | None = None
+    transceiver_gbps: float | None = None
+    off_chip_memory_bytes: int | None = None
+    off_chip_gbytes_per_s: float | None = None
+
+    @property
+    def dsp_multipliers(self) -> int:
+        """Number of multipliers that engines may take from DSPs, at least one; one DSP is one multiplier."""
+        return max(1, math.floor(self.dsp * self.dsp_share + 1e-9))
+
+    @property
+    def multipliers(self) -> int:
+        """Number of multipliers that engines may take, of DSPs and of LUTs."""
+        return self.dsp_multipliers + self.lut_multipliers
+
+    @property
+    def limits(self) -> Mapping[str, int | None]:
+        """See `Board`."""
+        return {"dsp": self.dsp, "lut": self.lut, "ff": self.ff, "bram_banks": self.banks or None}
+
+    @property
+    def banks(self) -> int:
+        """Number of memories of 512 words of 32 bits: two in a BRAM of 36 kbit, one in an M20K, 16 in an UltraRAM."""
+        if self.bram is None:
+            return self.on_chip_memory_bytes * 8 // 18_000
+        return self.bram * (self.bram_kbit // 18) + self.uram * URAM_BANKS
+
+    def fewest_multipliers(self, works: Sequence[Work]) -> int:
+        """Return the multipliers of one tile for each engine."""
+        return sum(work.tile for work in works)
+
+    def most_channels(self, works: Sequence[Work], available: int, left: int, time_ps: int) -> tuple[int, int]:
+        """See `Board`."""
+        cycles = time_ps // self.period_ps
+        if any(work.rows > cycles for work in works):
+            return 0, 0
+        limits = [(work.convolutions, cycles // work.rows, work.tile) for work in works]
+
+        def used(channels: int) -> int:
+            return sum(-(-channels * convolutions // limit) * tile for convolutions, limit, tile in limits)
+
+        if used(available) <= left:
+            return available, used(available)
+        # Rounding adds less than a tile to each engine.
+        each = sum(convolutions / limit * tile for convolutions, limit, tile in limits)
+        low = max(0, int((left - sum(work.tile for work in works)) / each) - 1)
+        high = min(available, int(left / each) + 2)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if used(middle) <= left:
+                low = middle
+            else:
+                high = middle
+        return low, used(low)
+
+    def build(self, works: Sequence[Work], no_faster_than_ps: int) -> list[Engine]:
+        """See `Board`; engines that are as slow as allowed get one more step of multipliers while any are left."""
+        cycles = max(fewest_cycles(works, self.multipliers), no_faster_than_ps // self.period_ps)
+        left = self.multipliers - sum(_multipliers(work, cycles) for work in works)
+        engines = []
+        for work in works:
+            multipliers = _multipliers(work, cycles)
+            engine = self._engine(work, multipliers)
+            if engine.sample_ps == cycles * self.period_ps and engine.row_ps > self.period_ps:
+                more = _multipliers(work, cycles - 1) - multipliers
+                if more <= left:
+                    left -= more
+                    engine = self._engine(work, multipliers + more)
+            engines.append(engine)
+        return engines
+
+    def build_alone(self, work: Work) -> Engine:
+        """See `Board`."""
+        return self._engine(work, min(self.multipliers // work.tile, work.convolutions) * work.tile)
+
+    def _engine(self, work: Work, multipliers: int) -> Engine:
+        row_cycles = -(-work.convolutions // (multipliers // work.tile))
+        return Engine(multipliers, work.rows, row_cycles * self.period_ps)
+
+    def update_ps(self, out_channels: int) -> int:
+        """See `Board`: a bank of LPRAM holds OC parameters, updated one a cycle; all banks at once (section 5.2.2)."""
+        return out_channels * self.period_ps
+
+    def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
+        """See `Board`: f2, f3 and f5 of equations (8), (9) and (11); DSPs are taken first, then LUTs."""
+        found, left = [], self.dsp_multipliers
+        for count in multipliers:
+            of_dsp = min(left, count)
+            left -= of_dsp
+            found.append(engine_resources(of_dsp, count - of_dsp))
+        return found
+
+    def said(self) -> str:
+        """See `Board`."""
+        return f"`dsp` = {self.dsp}, which gives its engines {self.multipliers} multipliers"
+
+
+def _multipliers(work: Work, cycles: int) -> int:
+    """Return the fewest multipliers, in whole tiles, for a sample in `cycles` (at least one cycle a row)."""
+    return -(-work.convolutions // (cycles // work.rows)) * work.tile
+
+
+def fewest_cycles(works: Sequence[Work], multipliers: int) -> int:
+    """Return the cycles of a sample on the slowest engine for the best sharing of multipliers; each needs a tile."""
+    low = max(max(work.rows for work in works), -(-sum(work.macs for work in works) // multipliers)) - 1
+    high = max(work.rows * work.convolutions for work in works)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if sum(_multipliers(work, middle) for work in works) <= multipliers:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def engine_resources(dsp_multipliers: int, lut_multipliers: int) -> Resources:
+    """Return the resources of engines; one DSP counts as one multiplier, even in single precision."""
+    return Resources(
+        lut=LUT_PER_DSP * dsp_multipliers + LUT_PER_LUT_MULTIPLIER * lut_multipliers,
+        ff=FF_PER_DSP * dsp_multipliers + FF_PER_LUT_MULTIPLIER * lut_multipliers,
+        dsp=dsp_multipliers,
+    )
+
+
+def lut_multipliers(board: Fpga, alpha: float) -> int:
+    """Return the number of multipliers built of LUTs that makes DSPs the share `alpha`, as far as the LUTs suffice."""
+    if alpha >= 1 or board.lut is None:
+        return 0
+    wanted = math.floor(board.dsp_multipliers * (1 - alpha) / alpha)
+    room = (LUT_SHARE * board.lut - LUT_PER_DSP * board.dsp_multipliers) // LUT_PER_LUT_MULTIPLIER
+    return max(0, min(wanted, int(room)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FpgaDescription:
+    """A `[[boards]]` table, with the keys of its `type` filled in."""
+
+    type: str | None = None
+    name: str
+    clock_mhz: Megahertz
+    dsp: Positive
+    dsp_share: Share = 1.0
+    on_chip_memory_kbit: Positive
+    power_w: Watts | None = None
+    lut: Positive | None = None
+    ff: Positive | None = None
+    bram: Positive | None = None
+    bram_kbit: Annotated[int, Ge(18), Le(1000)] = 36
+    uram: NotNegative = 0
+    transceivers: Positive | None = None
+    transceiver_gbps: PositiveNumber | None = None
+    off_chip_memory_gbytes: PositiveNumber | None = None
+    off_chip_gbytes_per_s: PositiveNumber | None = None
+    source: str | None = None
+    count: Annotated[int, Ge(1), Le(100_000)] = 1
+
+    def board(self, alpha: float) -> Fpga:
+        """Return the board, with multipliers built of LUTs if `alpha` is below 1."""
+        off_chip = self.off_chip_memory_gbytes
+        board = Fpga(
+            name=self.name,
+            period_ps=max(1, round(1e6 / self.clock_mhz)),
+            dsp=self.dsp,
+            on_chip_memory_bytes=self.on_chip_memory_kbit * 1000 // 8,
+            power_w=self.power_w,
+            dsp_share=self.dsp_share,
+            lut=self.lut,
+            ff=self.ff,
+            bram=self.bram,
+            bram_kbit=self.bram_kbit,
+            uram=self.uram,
+            transceivers=self.transceivers,
+            transceiver_gbps=self.transceiver_gbps,
+            off_chip_memory_bytes=None if off_chip is None else round(off_chip * 1e9),
+            off_chip_gbytes_per_s=self.off_chip_gbytes_per_s,
+        )
+        return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))

@@ -1,0 +1,64 @@
+"""Types of keys with their ranges, which validation enforces (`emulator/inputs`).
+
+Classes that describe user input are plain dataclasses, so that ranks that read no files need no validation library.
+Ranges are annotations: those of `annotated_types`, and markers that give pydantic their schema.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+
+
+class _Finite:
+    """A marker of numbers that are neither infinite nor NaN."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), "allow_inf_nan": False}
+
+
+class _Before:
+    """A marker of values that are converted before they are validated."""
+
+    def __init__(self, convert: Any) -> None:
+        self._convert = convert
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(self._convert, handler(source))
+
+
+def _as_pair(value: object) -> object:
+    """Return one number as a pair, for rows and columns alike; TOML's lists become tuples."""
+    return (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value
+
+
+def _as_names(value: object) -> object:
+    """Return one name as a tuple of one; TOML's lists become tuples."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+FINITE, AS_PAIR, AS_NAMES = _Finite(), _Before(_as_pair), _Before(_as_names)
+
+Positive = Annotated[int, Ge(1)]
+NotNegative = Annotated[int, Ge(0)]
+Channels = Annotated[int, Ge(1), Le(1_000_000)]
+PositivePair = Annotated[tuple[Positive, Positive], AS_PAIR]
+NotNegativePair = Annotated[tuple[NotNegative, NotNegative], AS_PAIR]
+Names = Annotated[tuple[str, ...], AS_NAMES, MinLen(1)]
+
+Finite = Annotated[float, FINITE]
+PositiveFinite = Annotated[float, FINITE, Gt(0)]
+Rate = Annotated[float, FINITE, Ge(0), Lt(1)]
+Share = Annotated[float, FINITE, Gt(0), Le(1)]
+"""A fraction of a whole, which may be all of it."""
+
+Megahertz = Annotated[float, FINITE, Ge(0.001), Le(1e6)]
+Gbps = Annotated[float, FINITE, Ge(0.001), Le(1e6)]
+GbytesPerSecond = Annotated[float, FINITE, Ge(0.001), Le(1e6)]
+Nanoseconds = Annotated[float, FINITE, Ge(0), Le(1e12)]
+Microseconds = Annotated[float, FINITE, Ge(0), Le(1e6)]
+Watts = Annotated[float, FINITE, Gt(0), Le(1e6)]
+PositiveNumber = Annotated[float, FINITE, Gt(0), Le(1e9)]

@@ -1,0 +1,26 @@
+from .bpram import Bpram
+from .device import Device, Epoch, Exchange, OnStep
+from .device_numerics import DeviceNumerics
+from .ends import ImageSource, SoftmaxHead, epoch_order
+from .lpram import Parameter, Sgd
+from .ports import Outlet, Ports
+from .slice_numerics import SliceNumerics
+from .tally import Tally
+
+__all__ = [
+    "Bpram",
+    "Device",
+    "DeviceNumerics",
+    "Epoch",
+    "Exchange",
+    "ImageSource",
+    "OnStep",
+    "Outlet",
+    "Parameter",
+    "Ports",
+    "Sgd",
+    "SliceNumerics",
+    "SoftmaxHead",
+    "Tally",
+    "epoch_order",
+]

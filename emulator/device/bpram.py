@@ -1,0 +1,42 @@
+"""BPRAM and BGB: parameters that a device stores for another one, and the sums of their gradients (FPDeep, Fig. 6)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mapping import BalancedParameters
+from .lpram import Parameter, Sgd
+from .start import initial_weights
+
+Data = NDArray[np.float32]
+
+
+class Bpram:
+    """One block of balanced parameters on the device that stores it; values are sent as maps (1, 1, 1, values)."""
+
+    def __init__(self, block: BalancedParameters, start: Literal["he", "xavier"], seed: int) -> None:
+        part = block.part
+        self._parameter = Parameter(initial_weights(block.layer, start, seed, part.in_channels, part.out_channels))
+
+    def update(self, gradient: Data, samples: int, rule: Sgd) -> Data:
+        """Update from the sum of gradients over `samples` samples; return the new weights, (1, 1, 1, values)."""
+        parameter = self._parameter
+        parameter.begins_sum()
+        parameter.gradient[...] = gradient.reshape(parameter.gradient.shape)
+        parameter.update(samples, rule, keeps=False)
+        return parameter.newest.reshape(1, 1, 1, -1)
+
+    def begin_epoch(self) -> None:
+        """Renumber the versions: the newest becomes 0."""
+        self._parameter.begin_epoch()
+
+    def state(self) -> dict[str, Any]:
+        """Return the training state; call between epochs only."""
+        return self._parameter.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self._parameter.restore(state)

@@ -1,0 +1,211 @@
+"""The numerics of one device: what it sends, as a function of what it receives (FPDeep, sections 5.1 to 5.5).
+
+Each action of a schedule is one method here, and one of the same name in `timing.DeviceClock`: this one handles maps by
+stream, that one times, and neither depends on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, kept_channels, with_errors
+from ..schedule import SampleSpan
+from .bpram import Bpram
+from .ends import ImageSource, SoftmaxHead
+from .lpram import Sgd
+from .ports import Maps
+from .sfu import Training
+from .slice_numerics import SliceNumerics
+
+Data = NDArray[np.float32]
+"""Maps (samples, rows, columns, channels) by stream; a function that takes them consumes them."""
+
+_Convolve = Callable[[SliceNumerics, Data, Data | None], Data]
+_Activate = Callable[[SliceNumerics, dict[int, Data]], None]
+
+
+class DeviceNumerics:
+    """The slices of a device, the blocks that it stores for others (BPRAM), and the ends of the chain, if it has them.
+
+    Args:
+        streams: the device's streams.
+        slices: the numerics of its slices.
+        blocks: all blocks of balanced parameters.
+        stored: the blocks that it stores, by number.
+    """
+
+    def __init__(
+        self,
+        streams: DeviceStreams,
+        slices: Sequence[SliceNumerics],
+        blocks: Sequence[BalancedParameters],
+        stored: Mapping[int, Bpram],
+    ) -> None:
+        self.streams, self.slices, self.stored = streams, slices, stored
+        self.source: ImageSource | None = None
+        self.head: SoftmaxHead | None = None
+        self._blocks = blocks
+        self._kept = [kept_channels(part, streams.device, blocks) for part in streams.slices]
+        self._newest = 0
+
+    def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
+        """Carry out F; `samples` (n,) are sample numbers since the start of training, on which dropout depends."""
+        training = Training(span.of.step, samples)
+
+        def convolve(of: SliceNumerics, x: Data, partial: Data | None) -> Data:
+            return of.forward(span, x, partial, version)
+
+        def activate(of: SliceNumerics, held: dict[int, Data]) -> None:
+            assert of.sfu is not None
+            of.sfu.forward(span, held, version, training)
+
+        sent, outputs = self._through(span, arrived, convolve, activate)
+        if outputs is not None and self.head is not None:
+            self.head.forward(span, outputs)
+        return sent
+
+    def infer(self, span: SampleSpan, arrived: Maps) -> Maps:
+        """Carry out F in evaluation, with the newest weights."""
+        version = self._newest
+
+        def convolve(of: SliceNumerics, x: Data, partial: Data | None) -> Data:
+            return of.infer(x, partial, version)
+
+        def activate(of: SliceNumerics, held: dict[int, Data]) -> None:
+            assert of.sfu is not None
+            of.sfu.infer(held, version)
+
+        sent, outputs = self._through(span, arrived, convolve, activate)
+        if outputs is not None and self.head is not None:
+            self.head.infer(span, outputs)
+        return sent
+
+    def _through(
+        self, span: SampleSpan, arrived: Maps, convolve: _Convolve, activate: _Activate
+    ) -> tuple[Maps, Data | None]:
+        """Run all slices in order; return what is sent, and at the chain's end the outputs."""
+        streams, sent = self.streams, Maps()
+        if self.source is not None:
+            held = {streams.slices[0].layer.reads.number: self.source.images(span)}
+        else:
+            paths = [key for key in streams.forward if key.path is DataPath.ACTIVATIONS]
+            held = {key.number: arrived.pop(key) for key in paths}
+        for part, of in zip(streams.slices, self.slices, strict=True):
+            layer = part.layer
+            x, partial = held[layer.reads.number], None
+            if not part.is_last:
+                for tensor in layer.takes:
+                    maps = of.beyond(x) if tensor == layer.reads else held[tensor.number]
+                    sent[StreamKey(DataPath.ACTIVATIONS, tensor.number)] = maps
+            if not part.is_first:
+                partial = arrived.pop(StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number))
+            y = convolve(of, x, partial)
+            if part.is_last:
+                held[layer.makes.number] = y
+                activate(of, held)
+                held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
+            else:
+                sent[StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number)] = y
+        if streams.is_chain_end:
+            return sent, held[streams.slices[-1].layer.hands_on[0].number]
+        if streams.slices[-1].is_last:
+            sent.update({StreamKey(DataPath.ACTIVATIONS, number): maps for number, maps in held.items()})
+        return sent, None
+
+    def backward(self, span: SampleSpan, arrived: Maps, version: int) -> Maps:
+        """Carry out B, the last slice first; return what is sent."""
+        streams, sent = self.streams, Maps()
+        paths = [key for key in streams.backward if key.path is DataPath.INPUT_ERRORS]
+        errors: dict[int, Any] = {key.number: arrived.pop(key) for key in paths}
+        if self.head is not None:
+            errors[streams.slices[-1].layer.hands_on[0].number] = self.head.backward(span)
+        for part, of in zip(reversed(streams.slices), reversed(self.slices), strict=True):
+            layer = part.layer
+            if of.sfu is not None:
+                of.sfu.backward(span, errors, version)
+                dy = errors.pop(layer.makes.number)
+            else:
+                dy = arrived.pop(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number))
+            if not part.is_first:
+                sent[StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number)] = of.before(dy)
+            reads = layer.reads.number
+            errors[reads] = of.error(span, dy, errors.get(reads), version)
+        if not streams.is_chain_start:
+            tensors = with_errors(streams.slices[0].layer.takes)
+            sent.update({StreamKey(DataPath.INPUT_ERRORS, t.number): errors[t.number] for t in tensors})
+        return sent
+
+    def gradient(self, whole: SampleSpan) -> None:
+        """Carry out W for a micro-batch."""
+        for of in self.slices:
+            of.gradient(whole)
+
+    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+        """Carry out U: make the next version of the weights from the mean of the gradients over `samples`."""
+        for of in self.slices:
+            of.update(samples, rule, keeps=keeps)
+        self._newest += 1
+
+    def update_stored(self, number: int, gradient: Data, samples: int, rule: Sgd) -> Data:
+        """Update a block stored here from the sum of its gradients; return the new weights."""
+        return self.stored[number].update(gradient, samples, rule)
+
+    def balanced_gradient(self, number: int) -> Data:
+        """Return the sum of the gradients of a block used here, and clear it."""
+        block, of = self._use(number)
+        return of.balanced_gradient(block.begin, block.end)
+
+    def take_balanced(self, number: int, weights: Data) -> None:
+        """Set the new weights of a block used here."""
+        block, of = self._use(number)
+        of.take_balanced(block.begin, block.end, weights)
+
+    def _use(self, number: int) -> tuple[BalancedParameters, SliceNumerics]:
+        [place] = [place for place, used in enumerate(self.streams.parameters) if number in used]
+        return self._blocks[number], self.slices[place]
+
+    def gradient_row(self, stored: Sequence[Data], scale: float) -> Data:
+        """Return all gradient sums times `scale` in one row: those of slices, then those of blocks stored here.
+
+        Parameters that other devices store for its slices are in those devices' rows.
+        """
+        found = [part for of, kept in zip(self.slices, self._kept, strict=True) for part in of.gradients(kept)]
+        row = np.concatenate([*found, *(gradient.ravel() for gradient in stored)])
+        row *= np.float32(scale)
+        return row
+
+    def take_gradient_row(self, row: Data) -> list[Data]:
+        """Set gradients from a row laid out as by `gradient_row`; return those of stored blocks."""
+        for of, kept in zip(self.slices, self._kept, strict=True):
+            row = of.take_gradients(kept, row)
+        sizes = [self._blocks[number].values for number in self.streams.stored]
+        return np.split(row, np.cumsum(sizes)[:-1]) if sizes else []
+
+    def free(self, versions: Sequence[int]) -> None:
+        """Drop versions of the weights after their last use."""
+        for of in self.slices:
+            of.free(versions)
+
+    def begin_epoch(self) -> None:
+        """Renumber the versions: the newest becomes 0."""
+        self._newest = 0
+        for of in self.slices:
+            of.begin_epoch()
+        for of_block in self.stored.values():
+            of_block.begin_epoch()
+
+    def state(self) -> dict[str, Any]:
+        """Return the training state; call between epochs only."""
+        stored = {number: of.state() for number, of in self.stored.items()}
+        return {"slices": [of.state() for of in self.slices], "stored": stored}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        for of, held in zip(self.slices, state["slices"], strict=True):
+            of.restore(held)
+        for number, of_block in self.stored.items():
+            of_block.restore(state["stored"][number])

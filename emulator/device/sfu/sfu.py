@@ -1,0 +1,172 @@
+"""The special function unit (SFU): bias, activation, normalisation, pooling, dropout and joins, on complete outputs.
+
+FPDeep, section 5.3. It belongs to the last device of a layer, the only one with complete outputs. Its units read those,
+one another's results, and tensors that pass through: "aggregation ... gather and bypass" (section 5.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....kernels import Arena
+from ....kernels.layers import bias, relu
+from ...network import Layer
+from ...schedule import SampleSpan
+from ..act_ram import ActRam
+from ..lpram import Parameter, Sgd
+from .fusion import fuse
+from .unit import Data, Site, State, Training, Unit, units
+
+
+class _Place(NamedTuple):
+    """A unit, the numbers of the tensors that it reads and makes, and whether it must not overwrite its input."""
+
+    reads: tuple[int, ...]
+    makes: int
+    unit: Unit
+    spares: bool
+
+
+class Sfu:
+    """One layer's SFU and its bias; its maps come from an arena."""
+
+    def __init__(self, layer: Layer, seed: int, arena: Arena) -> None:
+        self._arena = arena
+        self._makes = layer.makes.number
+        self.bias = Parameter(np.zeros(layer.channels, np.float32)) if layer.bias else None
+        site, shared, steps = Site(layer.index, seed, arena), _shared(layer), layer.sfu
+        self._places: list[_Place] = []
+        fusion = fuse(steps, self._makes, shared, site)
+        self._rectifies = fusion is not None
+        if fusion is not None:
+            self._places.append(_Place((self._makes,), fusion.makes, fusion.unit, False))
+            steps = steps[fusion.steps :]
+        for step in steps:
+            reads = tuple(tensor.number for tensor in step.reads)
+            unit = units()[type(step.operation)](step, site)
+            spares = unit.overwrites and reads[0] in shared
+            self._places.append(_Place(reads, step.makes.number, unit, spares))
+        self._states = [ActRam(arena) for _ in self._places]
+        self._output_errors = ActRam(arena)
+
+    def forward(self, span: SampleSpan, held: dict[int, Data], version: int, training: Training) -> None:
+        """Add the results to the tensors in `held`, in training; the complete outputs among them are consumed.
+
+        `version` is that of the weights.
+        """
+        for kept, state in zip(self._states, self._apply(held, version, training), strict=True):
+            kept.put(span, *state)
+
+    def infer(self, held: dict[int, Data], version: int) -> None:
+        """Do the same in evaluation and keep nothing."""
+        self._apply(held, version, None)
+
+    def _apply(self, held: dict[int, Data], version: int, training: Training | None) -> list[State]:
+        y = held[self._makes]
+        if self.bias is not None and self._rectifies:
+            relu.forward_with_bias(y, self.bias[version])
+        elif self.bias is not None:
+            bias.add_bias(y, self.bias[version])
+        elif self._rectifies:
+            relu.forward(y)
+        states = []
+        for place in self._places:
+            xs = [held[tensor] for tensor in place.reads]
+            if place.spares:
+                xs = [self._copied(xs[0])]
+            held[place.makes], state = place.unit.forward(xs, version, training)
+            states.append(state)
+        return states
+
+    def backward(self, span: SampleSpan, errors: dict[int, Data], version: int) -> None:
+        """Replace the errors of the SFU's results by those of its inputs; errors of the same tensor are added."""
+        for place, kept in zip(reversed(self._places), reversed(self._states), strict=True):
+            dz, state = errors.pop(place.makes), tuple(kept.read(span))
+            found = place.unit.backward(state, dz, version)
+            place.unit.keep(span, state, dz)
+            for tensor, error in zip(place.reads, found, strict=True):
+                if tensor in errors:
+                    errors[tensor] += error
+                else:
+                    errors[tensor] = error if len(found) == 1 else self._copied(error)
+        if self.bias is not None:
+            self._output_errors.put(span, errors[self._makes])
+
+    def _copied(self, maps: Data) -> Data:
+        copy = self._arena.take(maps.shape)
+        copy[...] = maps
+        return copy
+
+    def gradient(self, whole: SampleSpan) -> None:
+        """Add the gradients of its parameters over a micro-batch to the sums."""
+        if self.bias is not None:
+            [dy] = self._output_errors.read(whole)
+            bias.add_bias_gradient(self.bias.gradient, dy, fresh=self.bias.begins_sum())
+        for unit in self._units:
+            unit.gradient(whole)
+
+    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+        """Make the next version of its parameters from the mean of the gradients over `samples`."""
+        if self.bias is not None:
+            self.bias.update(samples, rule, keeps=keeps)
+        for unit in self._units:
+            unit.update(samples, rule, keeps=keeps)
+
+    @property
+    def _units(self) -> Sequence[Unit]:
+        return [place.unit for place in self._places]
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """The bias, then the units' parameters, in order."""
+        biases = [] if self.bias is None else [self.bias]
+        return biases + [learnt for unit in self._units for learnt in unit.parameters.values()]
+
+    def arrays(self) -> Mapping[str, Data]:
+        """Return its newest parameters and averages by name; names of a second such unit end in 2, and so on."""
+        found = {} if self.bias is None else {"bias": self.bias.newest}
+        number = 0
+        for unit in self._units:
+            held = {**{name: of.newest for name, of in unit.parameters.items()}, **unit.averages}
+            number += bool(held)
+            end = str(number) if number > 1 else ""
+            found.update({name + end: array for name, array in held.items()})
+        return found
+
+    def free(self, versions: Sequence[int]) -> None:
+        """Drop versions after their last use."""
+        if self.bias is not None:
+            self.bias.free(versions)
+        for unit in self._units:
+            unit.free(versions)
+
+    def begin_epoch(self) -> None:
+        """Renumber the versions: the newest becomes 0."""
+        if self.bias is not None:
+            self.bias.begin_epoch()
+        for unit in self._units:
+            unit.begin_epoch()
+
+    def state(self) -> dict[str, Any]:
+        """Return the training state; call between epochs only."""
+        return {
+            "bias": None if self.bias is None else self.bias.state(),
+            "units": [unit.state() for unit in self._units],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        if self.bias is not None:
+            self.bias.restore(state["bias"])
+        for unit, held in zip(self._units, state["units"], strict=True):
+            unit.restore(held)
+
+
+def _shared(layer: Layer) -> set[int]:
+    """Return the tensors that more than one operation needs, here or in later layers."""
+    uses = [tensor.number for step in layer.sfu for tensor in step.reads]
+    uses += [tensor.number for tensor in layer.hands_on]
+    return {tensor for tensor in uses if uses.count(tensor) > 1}

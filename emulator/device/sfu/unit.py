@@ -1,0 +1,102 @@
+"""A unit of a special function unit: it carries out one operation of a network's description.
+
+Each subclass of `SfuOperation` has a unit in a file of this folder, which names it. To add a unit, add its file.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels import Arena, subclasses
+from ...network import SfuOperation, SfuStep
+from ...schedule import SampleSpan
+from ..lpram import Parameter, Sgd
+
+Data = NDArray[np.float32]
+State = tuple[NDArray[Any], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Where a unit works: its layer's index, the seed of the run, and the arena of its maps."""
+
+    layer: int
+    seed: int
+    arena: Arena
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """Training samples: their mini-batch's number in the epoch, and their own since the start of training, (n,)."""
+
+    step: int
+    samples: NDArray[np.int64]
+
+
+class Unit(abc.ABC):
+    """One operation's unit; units without parameters need only `forward` and `backward`."""
+
+    operation: ClassVar[type[SfuOperation]]
+    """The operation that it carries out."""
+
+    overwrites: ClassVar[bool] = False
+    """Whether `forward` may overwrite or return its input maps."""
+
+    def __init__(self, step: SfuStep, site: Site) -> None:
+        self.arena = site.arena
+
+    @abc.abstractmethod
+    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
+        """Return the result, and a state of arrays (samples, …) for `backward`; a unit may keep x as its state.
+
+        `version` is that of the weights. `training` is None in evaluation, when nothing is learnt or random.
+        """
+
+    @abc.abstractmethod
+    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
+        """Return the errors of all inputs from those of the result, `dz`, which may be overwritten."""
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Learnt parameters by name."""
+        return {}
+
+    @property
+    def averages(self) -> Mapping[str, Data]:
+        """Other arrays that change in training, by name."""
+        return {}
+
+    def keep(self, span: SampleSpan, state: State, dz: Data) -> None:
+        """Keep what `gradient` needs."""
+
+    def gradient(self, whole: SampleSpan) -> None:
+        """Add the gradients of a micro-batch to the sums."""
+
+    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+        """Make the next version from the mean of the gradients over `samples`."""
+
+    def free(self, versions: Sequence[int]) -> None:
+        """Drop versions after their last use."""
+
+    def begin_epoch(self) -> None:
+        """Renumber the versions: the newest becomes 0."""
+
+    def state(self) -> Any:
+        """Return the training state; call between epochs only."""
+
+    def restore(self, state: Any) -> None:
+        """Restore what `state` returned."""
+
+
+@functools.cache
+def units() -> Mapping[type[SfuOperation], type[Unit]]:
+    """Return all units of this folder by the operations that they carry out."""
+    found = subclasses(__package__, Unit)  # type: ignore[type-abstract]  # its subclasses
+    return {unit.operation: unit for unit in found if hasattr(unit, "operation")}

@@ -1,0 +1,76 @@
+"""An array for each version of a device's weights; older versions are kept while actions still need them.
+
+The schedule determines which ones (`schedule/versions.py`); usually there is one, which updates overwrite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import aligned
+
+Data = NDArray[np.float32]
+
+
+class Versions:
+    """The versions of one array; `first` is version 0."""
+
+    def __init__(self, first: Data) -> None:
+        self._held = {0: first}
+        self._newest = 0
+
+    def __len__(self) -> int:
+        """Return the number of versions that are kept."""
+        return len(self._held)
+
+    def __getitem__(self, version: int) -> Data:
+        return self._held[version]
+
+    @property
+    def newest(self) -> Data:
+        """The array after the last update."""
+        return self._held[self._newest]
+
+    def advance(self, *, keeps: bool) -> Data:
+        """Begin the next version and return its array: the newest one's, or a copy of it if `keeps`."""
+        before = self.newest
+        following = copied(before) if keeps else before
+        if not keeps:
+            del self._held[self._newest]
+        self._newest += 1
+        self._held[self._newest] = following
+        return following
+
+    def free(self, versions: Sequence[int]) -> None:
+        """Drop versions after their last use."""
+        for version in versions:
+            del self._held[version]
+
+    def begin_epoch(self) -> None:
+        """Renumber the versions: the newest becomes 0."""
+        self._held, self._newest = {0: self.newest}, 0
+
+    def state(self) -> Data:
+        """Return the training state; call between epochs only, when there is one version."""
+        return self.newest.copy()
+
+    def restore(self, state: Data) -> None:
+        """Restore what `state` returned."""
+        self.newest[...] = state
+
+
+def copied(array: Data) -> Data:
+    """Return a copy that starts on a cache line."""
+    copy = zeros_like(array)
+    copy[...] = array
+    return copy
+
+
+def zeros_like(array: Data) -> Data:
+    """Return zeros of the same shape that start on a cache line."""
+    zeros = aligned(array.nbytes).view(np.float32).reshape(array.shape)
+    zeros[...] = 0
+    return zeros

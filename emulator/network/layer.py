@@ -1,0 +1,200 @@
+"""A network as training and timing use it: layers with all shapes worked out (`graph.py` does that).
+
+The maps between operations are *tensors*, numbered in the order in which they are made; the images are 0. Layers form
+one row, as on the chain. A tensor that is made before a layer and used after it bypasses the layer: "a shortcut can be
+treated as extra channels of the convolution kernels being bypassed by the shortcut" (FPDeep, section 3.2).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Literal
+
+from .operation import EngineView, LayerOperation, SfuOperation, Window
+from .rows import LayerRows, SfuRows
+from .shape import Pair, Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """Maps between operations: a number and (channels, rows, columns); the name is for display only."""
+
+    number: int
+    shape: Shape
+    name: str = dataclasses.field(default="", compare=False)
+
+    @property
+    def is_images(self) -> bool:
+        """Whether these are the network's inputs, whose errors are not needed."""
+        return self.number == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class SfuStep:
+    """One operation of a special function unit; `input` is the first of the tensors that it `reads`."""
+
+    operation: SfuOperation
+    reads: tuple[Tensor, ...]
+    makes: Tensor
+
+    @property
+    def input(self) -> Shape:
+        """(channels, rows, columns)"""
+        return self.reads[0].shape
+
+    @property
+    def output(self) -> Shape:
+        """(channels, rows, columns)"""
+        return self.makes.shape
+
+    @functools.cached_property
+    def rows(self) -> SfuRows | None:
+        """The row maps: which row waits for which; None where each row waits for the same row."""
+        return self.operation.rows(self.input, self.output)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """An operation with weights, and its SFU.
+
+    It works on the tensor `reads`; its complete outputs are `makes`. The tensors in `bypass`, with `reads` if it is
+    needed again, pass the layer unchanged, for its SFU or for later layers. After the SFU, the layer sends on
+    `hands_on`, the tensors that later layers need.
+    """
+
+    index: int
+    name: str
+    reads: Tensor
+    makes: Tensor
+    bypass: tuple[Tensor, ...]
+    hands_on: tuple[Tensor, ...]
+    operation: LayerOperation
+    sfu: tuple[SfuStep, ...]
+
+    @property
+    def input(self) -> Shape:
+        """(channels, rows, columns) of its inputs."""
+        return self.reads.shape
+
+    @property
+    def output(self) -> Shape:
+        """(channels, rows, columns) of its complete outputs, before the SFU."""
+        return self.makes.shape
+
+    @property
+    def feeds(self) -> Shape:
+        """(channels, rows, columns) of the SFU's last result."""
+        return self.sfu[-1].output if self.sfu else self.output
+
+    @property
+    def channels(self) -> int:
+        """Number of output channels."""
+        return self.makes.shape[0]
+
+    @functools.cached_property
+    def window(self) -> Window:
+        """Kernel, stride and padding."""
+        return self.operation.window(self.input)
+
+    @property
+    def kernel(self) -> Pair:
+        """(rows, columns)"""
+        return self.window.kernel
+
+    @property
+    def bias(self) -> bool:
+        """Whether each output channel has a bias."""
+        return self.operation.bias
+
+    @property
+    def convolves(self) -> bool:
+        """Whether this is a convolution, which papers count separately."""
+        return self.operation.convolves
+
+    @functools.cached_property
+    def rows(self) -> LayerRows:
+        """The row maps: which row waits for which."""
+        return self.operation.rows(self.input, self.output)
+
+    @functools.cached_property
+    def engine_view(self) -> EngineView:
+        """The layer's dimensions as engines and buffers see them."""
+        return self.operation.engine_view(self.input, self.output)
+
+    @functools.cached_property
+    def takes(self) -> tuple[Tensor, ...]:
+        """All tensors that arrive at the layer, in the order of their numbers."""
+        passing = {tensor.number: tensor for tensor in (self.reads, *self.bypass)}
+        return tuple(passing[number] for number in sorted(passing))
+
+    @property
+    def needs_errors(self) -> bool:
+        """Whether the errors of its inputs are needed; those of images are not."""
+        return not self.reads.is_images
+
+    @functools.cached_property
+    def reads_again(self) -> bool:
+        """Whether `reads` is needed again after the layer worked on it."""
+        return self.reads in self.bypass
+
+    @property
+    def weight_shape(self) -> tuple[int, int, int, int]:
+        """(oc, ic, kh, kw)"""
+        return self.channels, self.input[0], *self.kernel
+
+    @property
+    def weights(self) -> int:
+        """Number of weights."""
+        return math.prod(self.weight_shape)
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, biases and parameters of its SFU."""
+        learnt = sum(step.operation.parameters(step.output[0]) for step in self.sfu)
+        return self.weights + self.bias * self.channels + learnt
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one sample's forward propagation; EB and PG take as many each."""
+        oc, ic, kh, kw = self.weight_shape
+        _, rows, columns = self.output
+        return oc * ic * kh * kw * rows * columns
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network with all shapes worked out; `start` is the rule for initial weights, `text` the description."""
+
+    name: str
+    input: Shape
+    start: Literal["he", "xavier"]
+    layers: tuple[Layer, ...]
+    text: str = dataclasses.field(default="", repr=False, compare=False)
+
+    @property
+    def classes(self) -> int:
+        """Number of outputs."""
+        return self.layers[-1].feeds[0]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The results of all operations, in the description's order."""
+        return tuple(t for layer in self.layers for t in (layer.makes, *(step.makes for step in layer.sfu)))
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one sample's forward propagation."""
+        return sum(layer.macs for layer in self.layers)
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, biases and parameters of normalisations."""
+        return sum(layer.parameters for layer in self.layers)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Network {self.name}: {len(self.layers)} layers, {self.macs / 1e6:.1f} MMAC, "
+            f"{self.parameters / 1e6:.2f} M parameters>"
+        )

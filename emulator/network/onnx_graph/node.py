@@ -1,0 +1,130 @@
+"""The content of an ONNX file as plain data.
+
+A model's graph is a list of nodes in the order of the data flow (ONNX's IR specification, "Graphs"). A node takes
+values by name and makes others. Values that no node makes are inputs of the graph, or constants in the file: weights,
+biases, sometimes shapes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ...common import InputError
+from ..shape import Shape
+
+FEW = 16
+"""Largest number of values in a constant that may hold sizes, axes or rates."""
+
+
+def are_numbers(values: tuple[Any, ...]) -> bool:
+    """Return whether all values are numbers; tensors may also hold text."""
+    return all(isinstance(value, (int, float)) for value in values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """A tensor in the file: its shape, and its numbers if there are at most `FEW`."""
+
+    name: str
+    shape: tuple[int, ...]
+    numbers: tuple[float, ...] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxNode:
+    """An operator with the names of its inputs and outputs; an optional input that is not given is ""."""
+
+    source: str
+    name: str
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+    @property
+    def where(self) -> str:
+        """The beginning of messages about this node."""
+        return f"{self.source}: node {self.name!r} ({repr(self.operator)[1:-1]})"
+
+    def refusal(self, problem: str) -> InputError:
+        """Return an error about this node."""
+        return InputError(f"{self.where}: {problem}")
+
+    def integers(self, attribute: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        """Return an attribute that is a list of integers.
+
+        Raises:
+            InputError: it is something else.
+        """
+        value = self.attributes.get(attribute, default)
+        if not isinstance(value, tuple) or not all(isinstance(item, int) for item in value):
+            raise self.refusal(f"`{attribute}` should be a list of integers")
+        return value
+
+    def integer(self, attribute: str, default: int) -> int:
+        """Return an attribute that is an integer.
+
+        Raises:
+            InputError: it is something else.
+        """
+        value = self.attributes.get(attribute, default)
+        if not isinstance(value, int):
+            raise self.refusal(f"`{attribute}` should be an integer")
+        return value
+
+    def number(self, attribute: str, default: float) -> float:
+        """Return an attribute that is a number.
+
+        Raises:
+            InputError: it is something else.
+        """
+        value = self.attributes.get(attribute, default)
+        if not isinstance(value, float):
+            raise self.refusal(f"`{attribute}` should be a number")
+        return value
+
+    def has_input(self, place: int) -> bool:
+        """Return whether an optional input is given."""
+        return len(self.inputs) > place and self.inputs[place] != ""
+
+    def constant(self) -> Constant:
+        """Return the result of a Constant operator."""
+        [value, *_] = [*self.attributes.values(), None]
+        name = "".join(self.outputs[:1])
+        if isinstance(value, Constant):
+            return dataclasses.replace(value, name=name)
+        numbers = value if isinstance(value, tuple) else (value,)
+        return Constant(name, (len(numbers),), numbers if are_numbers(numbers) and len(numbers) <= FEW else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxGraph:
+    """Nodes and constants; `inputs` has the dimensions of each input, None where one is not fixed."""
+
+    source: str
+    inputs: Mapping[str, tuple[int | None, ...]]
+    outputs: tuple[str, ...]
+    nodes: tuple[OnnxNode, ...]
+    constants: Mapping[str, Constant]
+
+    @property
+    def images(self) -> tuple[int | None, Shape]:
+        """The number of samples in the graph's input, None if it is not fixed, and the shape of each.
+
+        Raises:
+            InputError: there is not exactly one input, or it is not images of a fixed size.
+        """
+        if len(self.inputs) != 1:
+            names = ", ".join(map(repr, self.inputs))
+            raise InputError(f"{self.source}: {len(self.inputs)} inputs: {names}; there should be one")
+        [(name, sizes)] = self.inputs.items()
+        match sizes:
+            case samples, int(channels), int(rows), int(columns):
+                return samples, (channels, rows, columns)
+        shown_sizes = "x".join("?" if size is None else str(size) for size in sizes)
+        raise InputError(
+            f"{self.source}: the input {name!r} is {shown_sizes or 'without a shape'}; it should be samples x channels"
+            " x rows x columns, and all but the first fixed"
+        )

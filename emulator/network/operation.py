@@ -1,0 +1,148 @@
+"""An operation of a network: everything that mapping, timing and import need to know about it.
+
+Each operation is a file in `operations/` with a frozen dataclass derived from `SfuOperation` or `LayerOperation`: its
+fields are the keys of a network's TOML file, with their ranges (`common/types.py`). Two more files make it train: its
+kernels in `kernels/layers`, and its unit in `device/sfu`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from .rows import LayerRows, SfuRows
+from .shape import Pair, Shape
+
+if TYPE_CHECKING:
+    from .onnx_graph import OnnxNode, Value, Walk
+
+
+class Operation(abc.ABC):
+    """The interface of all operations."""
+
+    type: ClassVar[str]
+    """Its name in TOML files."""
+
+    joins: ClassVar[bool] = False
+    """Whether it takes the results of two or more operations, which it must name."""
+
+    onnx: ClassVar[tuple[str, ...]] = ()
+    """The ONNX operators that become this operation."""
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """Add a step for a node of an imported graph to the walk; return its result.
+
+        Raises:
+            InputError: the node does what the operation cannot.
+        """
+        raise NotImplementedError(f"{cls.type} does not come from ONNX")
+
+    @abc.abstractmethod
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape of the result.
+
+        Raises:
+            ValueError: the inputs do not fit; the message says why.
+        """
+
+
+class SfuOperation(Operation):
+    """An operation on complete outputs, done by a layer's special function unit (FPDeep, section 5.3)."""
+
+    @property
+    def he_gain(self) -> float:
+        """Factor on the variance of the initial weights before it (He et al., 2015)."""
+        return 1.0
+
+    def resolved(self, inputs: Sequence[Shape]) -> SfuOperation:
+        """Return the operation for inputs of these shapes, which may be another one."""
+        return self
+
+    def parameters(self, channels: int) -> int:
+        """Return the number of its parameters, on maps of `channels` channels."""
+        return 0
+
+    def rows(self, shape: Shape, made: Shape) -> SfuRows | None:
+        """Return which row of the result waits for which row of the input; None where each waits for the same row."""
+        return None
+
+    def torch(self, nn: Any) -> Any:
+        """Return the equivalent module of PyTorch's `torch.nn`, for benchmarks and tests."""
+        raise NotImplementedError(f"there is no module of PyTorch for {self}")
+
+
+class Window(NamedTuple):
+    """The window of a convolution: (rows, columns) each."""
+
+    kernel: Pair
+    stride: Pair
+    pad: Pair
+
+
+class EngineView(NamedTuple):
+    """A layer's dimensions as engines see them: rows and columns of its maps, `tile` = K·K, `values` of a channel."""
+
+    in_rows: int
+    in_columns: int
+    out_rows: int
+    out_columns: int
+    tile: int
+    values: int
+
+
+class LayerOperation(Operation):
+    """An operation with weights, which opens a layer: the mapping cuts it by channels."""
+
+    bias: bool
+
+    convolves: ClassVar[bool]
+    """Whether it is a convolution, which papers count separately."""
+
+    may_be_off_chip: ClassVar[bool]
+    """Whether its parameters may be kept off chip (FPDeep, sections 6.3.1 and 7): each is used once a sample."""
+
+    one_memory: ClassVar[bool]
+    """Whether each buffer is a single memory, because tiles take turns; otherwise there is one for each channel."""
+
+    @abc.abstractmethod
+    def with_channels(self, channels: int) -> LayerOperation:
+        """Return the same operation with another number of output channels."""
+
+    @abc.abstractmethod
+    def window(self, shape: Shape) -> Window:
+        """Return the window that slides over an input of this shape."""
+
+    @abc.abstractmethod
+    def rows(self, shape: Shape, made: Shape) -> LayerRows:
+        """Return which row waits for which, from the shapes of input and output."""
+
+    @abc.abstractmethod
+    def engine_view(self, shape: Shape, made: Shape) -> EngineView:
+        """Return the layer's dimensions as engines and buffers see them, from the shapes of input and output."""
+
+    @abc.abstractmethod
+    def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
+        """Return the equivalent modules of PyTorch's `torch.nn`, on an input of this shape."""
+
+
+class Closing(Operation):
+    """An operation that closes a network: the loss."""
+
+
+def windows(shape: Shape, window: Window) -> Pair:
+    """Return the number of windows that fit, down and across.
+
+    Raises:
+        ValueError: none fits, or the padding is as large as the window.
+    """
+    for size, kernel, pad in zip(shape[1:], window.kernel, window.pad, strict=True):
+        if pad >= kernel:
+            raise ValueError(f"`pad` = {pad} must be less than the kernel, {kernel}")
+        if kernel > size + 2 * pad:
+            raise ValueError(f"`kernel` = {kernel} is larger than its input of {size} with padding {pad} on each side")
+    rows, columns = (
+        (size + 2 * pad - kernel) // stride + 1 for size, kernel, stride, pad in zip(shape[1:], *window, strict=True)
+    )
+    return rows, columns

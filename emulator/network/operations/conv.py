@@ -1,0 +1,81 @@
+"""Convolution."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...common import Channels, NotNegativePair, PositivePair
+from ..operation import EngineView, LayerOperation, Window, windows
+from ..rows import LayerRows, rows_needed, rows_reaching
+from ..shape import Shape
+
+if TYPE_CHECKING:
+    from ..onnx_graph import OnnxNode, Value, Walk
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Conv(LayerOperation):
+    """A convolution with `channels` output channels; `kernel`, `stride`, `pad`: a number, or [rows, columns]."""
+
+    channels: Channels
+    kernel: PositivePair
+    stride: PositivePair = (1, 1)
+    pad: NotNegativePair = (0, 0)
+    bias: bool = True
+
+    type = "conv"
+    onnx = ("Conv",)
+    convolves, may_be_off_chip, one_memory = True, False, False
+
+    def with_channels(self, channels: int) -> Conv:
+        """See `LayerOperation`."""
+        return dataclasses.replace(self, channels=channels)
+
+    def window(self, shape: Shape) -> Window:
+        """See `LayerOperation`."""
+        return Window(self.kernel, self.stride, self.pad)
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        return self.channels, *windows(inputs[0], self.window(inputs[0]))
+
+    def rows(self, shape: Shape, made: Shape) -> LayerRows:
+        """See `LayerOperation`."""
+        down = shape[1], made[1], self.kernel[0], self.stride[0], self.pad[0]
+        return LayerRows(rows_needed(*down), rows_reaching(*down), np.arange(shape[1]))
+
+    def engine_view(self, shape: Shape, made: Shape) -> EngineView:
+        """See `LayerOperation`."""
+        return EngineView(*shape[1:], *made[1:], tile=self.kernel[0] * self.kernel[1], values=1)
+
+    def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
+        """See `LayerOperation`."""
+        return [nn.Conv2d(shape[0], self.channels, self.kernel, self.stride, self.pad, bias=self.bias)]
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; weights are (output channels, input channels, rows, columns).
+
+        Raises:
+            InputError: groups, dilation, other than two dimensions, or padding that differs between sides.
+        """
+        from ..onnx_graph import window_keys
+
+        value, weight = walk.maps(node), walk.weight(node)
+        if len(weight) != 4:
+            raise node.refusal(
+                f"a convolution over {len(weight) - 2} dimensions; only those over rows and columns are supported"
+            )
+        if (groups := node.integer("group", 1)) != 1:
+            raise node.refusal(f"`group` = {groups}: only convolutions without groups are supported")
+        kernel = weight[2:]
+        if (size := node.integers("kernel_shape", kernel)) != kernel:
+            raise node.refusal(f"`kernel_shape` = {list(size)}, but its weights are {'x'.join(map(str, weight))}")
+        keys = {"channels": weight[0], "kernel": kernel, **window_keys(node), "bias": node.has_input(2)}
+        made = walk.step(node, cls, keys, value)
+        walk.expect(node, value, channels=weight[1])
+        return made

@@ -1,0 +1,88 @@
+"""Operations that end shortcuts and branches: addition and concatenation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..operation import SfuOperation
+from ..shape import Shape, shown
+
+if TYPE_CHECKING:
+    from ..onnx_graph import OnnxNode, Value, Walk
+
+
+def _join(walk: Walk, node: OnnxNode, kind: type[SfuOperation]) -> Value:
+    first, *others = (walk.take(node, place) for place in range(max(1, len(node.inputs))))
+    if any(other.is_flat != first.is_flat for other in others):
+        raise node.refusal("joins maps and values that were flattened")
+    return walk.step(node, kind, {}, first, *others, is_flat=first.is_flat) if others else first
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Add(SfuOperation):
+    """The sum of maps of one shape: where a shortcut ends."""
+
+    type = "add"
+    joins = True
+    onnx = ("Add", "Sum")
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        if any(shape != inputs[0] for shape in inputs):
+            raise ValueError(f"adds maps of one shape, but these are {' and '.join(map(shown, inputs))}")
+        return inputs[0]
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; a constant that is added must be the bias after a MatMul.
+
+        Raises:
+            InputError: another constant is added, or maps are added to flattened values.
+        """
+        if len(node.inputs) == 2 and sum(name in walk.constants for name in node.inputs) == 1:
+            return cls._bias(walk, node)
+        return _join(walk, node, cls)
+
+    @classmethod
+    def _bias(cls, walk: Walk, node: OnnxNode) -> Value:
+        [place] = [n for n, name in enumerate(node.inputs) if name not in walk.constants]
+        value, bias = walk.take(node, place), walk.constants[node.inputs[1 - place]]
+        matmul = walk.step_of(value)
+        if matmul is None or matmul.node.operator != "MatMul" or matmul.keys["bias"]:
+            raise node.refusal("adds a constant; only the bias behind a MatMul is supported")
+        if math.prod(bias.shape) != matmul.keys["features"] or not walk.is_used_once(node.inputs[place]):
+            raise node.refusal(
+                "adds a constant that is not one bias for each feature of the MatMul before, and for it alone"
+            )
+        walk.steps[value.step] = dataclasses.replace(matmul, keys={**matmul.keys, "bias": True})
+        return value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Concat(SfuOperation):
+    """Maps of one size, concatenated along channels: where branches end."""
+
+    type = "concat"
+    joins = True
+    onnx = ("Concat",)
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        if any(shape[1:] != inputs[0][1:] for shape in inputs):
+            raise ValueError(f"joins channels of maps of one size, but these are {' and '.join(map(shown, inputs))}")
+        return sum(shape[0] for shape in inputs), *inputs[0][1:]
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; only channels are concatenated.
+
+        Raises:
+            InputError: another axis, or maps are joined with flattened values.
+        """
+        last = -1 if walk.take(node).is_flat else -3
+        if (axis := node.integer("axis", 1)) not in (1, last):
+            raise node.refusal(f"`axis` = {axis}: only channels, axis 1, are joined")
+        return _join(walk, node, cls)

@@ -1,0 +1,145 @@
+"""The results file: a run's results in HDF5, rewritten after each epoch and put in place by one rename.
+
+So a killed run leaves a readable file with all finished epochs. Layout:
+
+    config/            attributes: every key of the configuration
+    descriptions/      the network's, cluster's and mapping's description, as text
+    versions/          attributes: of emuchain, Python, libraries, MPI, machine
+    history/           one row per epoch: epoch, learning_rate, train_loss, train_accuracy, test_loss, test_accuracy,
+                       virtual_time_ps, host_time_s (both since the start of training)
+    devices/           one row per device: board, slices, multipliers, fp_busy … pg_idle, lpram_bytes …
+    links/             one row per direction of each link: sender, receiver, path1_bytes … path6_bytes, utilisation
+    exchange/          with replicas, one row per epoch: value_bytes and compressed_bytes (float32 gradients sent,
+                       before and after the codec), width_0 … width_32 (values of that many bits), device_ps (time
+                       that a device spent on it), histogram (of the last gradients, by sign and bin: zeros, then
+                       2^-40 to 2^0)
+    weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from ..common import InputError
+from .results import Results
+
+FORMAT = 1
+TABLES = ("history", "devices", "links", "exchange")
+
+
+def check_writable(out: str) -> pathlib.Path:
+    """Return the path of the results file, after checking that it can be written.
+
+    Raises:
+        InputError: its folder does not exist or cannot be written to, or the path is a folder.
+    """
+    path = pathlib.Path(out)
+    try:
+        if path.is_dir():
+            raise InputError(f"`out` = {out!r}: is a folder; give the name of a file, such as {path / 'run.h5'}")
+        if not path.parent.is_dir():
+            raise InputError(
+                f"`out` = {out!r}: the folder {path.parent} does not exist; create it, or give another path"
+            )
+        trial = _partial(path)
+        trial.touch()
+        trial.unlink()
+        if path.exists():
+            os.close(os.open(path, os.O_WRONLY))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"`out` = {out!r}: cannot be written: {reason}; give a path that can be written") from None
+    return path
+
+
+def write_results(path: pathlib.Path, results: Results) -> None:
+    """Write a temporary file next to `path`, then rename it to `path`.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    import h5py
+
+    partial = _partial(path)
+    try:
+        with h5py.File(partial, "w") as file:
+            file.attrs["format"] = FORMAT
+            _attributes(file.create_group("config"), results.config)
+            _attributes(file.create_group("versions"), results.versions)
+            for name, text in results.descriptions.items():
+                file[f"descriptions/{name}"] = np.bytes_(text.encode())
+            for group in TABLES:
+                table = getattr(results, group)
+                file.create_group(group)
+                for name, column in table.items():
+                    # Strings have a fixed length: HDF5 may hang on a damaged heap of variable-length ones.
+                    file[f"{group}/{name}"] = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
+            file.create_group("weights")
+            for layer, arrays in results.weights.items():
+                for name, array in arrays.items():
+                    file[f"weights/{layer}/{name}"] = array
+            file.flush()
+        with open(partial, "rb+") as written:
+            os.fsync(written.fileno())
+        os.replace(partial, path)
+    except OSError as error:
+        raise InputError(f"`out` = '{path}': cannot be written: {error}") from None
+
+
+def read_results(path: pathlib.Path) -> Results:
+    """Return the content of a results file.
+
+    Raises:
+        InputError: no such file, not HDF5, damaged, or not a results file of emuchain.
+    """
+    import h5py
+
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; `emuchain train --out {path}` would write it")
+    try:
+        with h5py.File(path, "r") as file:
+            if file.attrs.get("format") != FORMAT:
+                raise InputError(f"{path}: an HDF5 file, but not a results file of emuchain (format {FORMAT})")
+            said_versions = dict(file["versions"].attrs)
+            tables = {
+                group: {_name(name): _column(data) for name, data in file[group].items()}
+                for group in TABLES
+                if group in file or group != "exchange"  # absent from files of earlier versions
+            }
+            weights = {
+                layer: {name: data[()] for name, data in arrays.items()} for layer, arrays in file["weights"].items()
+            }
+            descriptions = {name: data[()].decode() for name, data in file["descriptions"].items()}
+            attributes = {name: _plain(value) for name, value in file["config"].attrs.items()}
+            return Results(attributes, descriptions, said_versions, weights=weights, **tables)
+    except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: not a readable results file, possibly damaged or truncated: {reason}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar as a Python number; other values unchanged."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _name(column: str) -> str:
+    """Return a column's name; that of earlier versions differs."""
+    return "compressed_bytes" if column == "made_bytes" else column
+
+
+def _column(data: Any) -> np.ndarray:
+    values = data[()]
+    return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
+
+
+def _attributes(group: Any, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        group.attrs[name] = "" if value is None else np.array(value, np.int64) if isinstance(value, tuple) else value
+
+
+def _partial(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(f".{path.name}.partial")

@@ -1,0 +1,171 @@
+"""Performance of a chain in its steady state: rates, operations, idle engines, demand on links, and what limits it.
+
+- A *period* is the time between two samples in the steady state. Where the pipeline never drains (`fpdeep`) it is the
+  time of a sample on the slowest engine, link or exchange; where it does (`sync`), a mini-batch's mean time over its
+  samples.
+- *Operations* are counted as FPDeep counts them: a multiply and an add for each multiply-accumulate, in FP, EB and PG
+  alike, so 6 for each multiply-accumulate of forward propagation; also for the first layer, which has no EB here.
+- *Idle* is the unused share of an engine's capacity in a period: 1 - multiply-accumulates / (multipliers x cycles).
+  A device's share weights its engines by multipliers.
+- The *demand* on a link's direction is its bytes for a sample over the period.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from ..common import gbps, gops
+from ..network import TRAINING_OPERATIONS_PER_MAC, Layer
+from ..plan import Plan, exchange_times
+from ..timing import Bottleneck, EngineLoad, ExchangeLoad, LinkLoad, engine_loads, find_bottleneck, link_loads
+from .simulate import simulate
+
+_HOUR_PS = 3600 * 10**12
+_FIRST_STEPS, _MEASURED_STEPS = 2, 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Throughput:
+    """Operations of some layers per device that holds any of them, and per joule where the boards' power is known."""
+
+    devices: int
+    operations_per_image: int
+    gops_per_fpga: float
+    gop_per_j: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineUse:
+    """An engine's work for a sample, and its idle share."""
+
+    load: EngineLoad
+    idle_share: float
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates per sample: the same number in FP, EB and PG."""
+        return self.load.part.macs
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceUse:
+    """A device's engines, its operations per second over all its layers, and its idle share."""
+
+    device: int
+    engines: tuple[EngineUse, ...]
+    gops: float
+    idle_share: float
+    holds_convolutions: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkUse:
+    """The bandwidth that a direction of a link needs."""
+
+    load: LinkLoad
+    demand_gbps: float
+
+
+@dataclasses.dataclass(frozen=True)
+class SteadyState:
+    """The steady state of a plan.
+
+    `convolutions` and `all_layers` are the throughput of these layers; the first is None in a network without
+    convolutions. The mean idle share is over the devices that hold convolutions, or over all if there are none.
+    """
+
+    period_ps: float
+    convolutions: Throughput | None
+    all_layers: Throughput
+    devices: tuple[DeviceUse, ...]
+    links: tuple[LinkUse, ...]
+    mean_idle_share: float
+    fill_ps: int
+    bottleneck: Bottleneck
+    replicas: int
+
+    @property
+    def images_per_s(self) -> float:
+        """The steady rate, of all replicas."""
+        return self.replicas * 1e12 / self.period_ps
+
+    @property
+    def fill_samples(self) -> float:
+        """Number of samples that enter while the pipeline fills."""
+        return self.fill_ps / self.period_ps
+
+    @property
+    def highest_demand_gbps(self) -> float:
+        """Highest demand of all directions of all links; 0 without links."""
+        return max((link.demand_gbps for link in self.links), default=0.0)
+
+    def epoch_hours(self, images: int) -> float:
+        """Return the hours of an epoch of `images` images at the steady rate."""
+        return images * self.period_ps / (self.replicas * _HOUR_PS)
+
+    def __repr__(self) -> str:
+        return f"<SteadyState: {self.images_per_s:.1f} images/s, limited by {self.bottleneck.slowest.name}>"
+
+
+def steady_state(plan: Plan) -> SteadyState:
+    """Return the steady state of a plan."""
+    exchanges = _exchange_loads(plan)
+    period_ps = steady_period_ps(plan, exchanges)
+    uses: dict[int, list[EngineUse]] = {device: [] for device in range(plan.devices)}
+    for load in engine_loads(plan.timing):
+        cycles = period_ps / plan.cluster.board(load.device).period_ps
+        idle = 1 - load.part.macs / (load.engine.multipliers * cycles)
+        uses[load.device].append(EngineUse(load, idle))
+    devices = tuple(_device(plan, device, tuple(engines), period_ps) for device, engines in uses.items())
+    holders = [device.device for device in devices if device.holds_convolutions]
+    busy = [device for device in devices if device.holds_convolutions or not holders]
+    links = tuple(LinkUse(load, gbps(load.sample_bytes, period_ps)) for load in link_loads(plan.timing))
+    layers = plan.network.layers
+    convolutions = [layer for layer in layers if layer.convolves]
+    return SteadyState(
+        period_ps,
+        _throughput(plan, holders, convolutions, period_ps) if holders else None,
+        _throughput(plan, range(plan.devices), layers, period_ps),
+        devices,
+        links,
+        sum(device.idle_share for device in busy) / len(busy),
+        plan.steady.fill_ps,
+        find_bottleneck(plan.timing, exchanges),
+        plan.data_parallel.replicas,
+    )
+
+
+def _exchange_loads(plan: Plan) -> tuple[ExchangeLoad, ...]:
+    """Return the load of each device's exchange: its time for a mini-batch divided by the samples."""
+    times = exchange_times(plan.timing, plan.data_parallel)
+    return tuple(ExchangeLoad(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times))
+
+
+def steady_period_ps(plan: Plan, exchanges: Sequence[ExchangeLoad] = ()) -> float:
+    """Return the time between two samples in the steady state, in one replica."""
+    if not plan.config.schedule.drains:
+        return max(plan.timing.interval_ps, max((load.sample_ps for load in exchanges), default=0))
+    # The first mini-batches enter an empty chain; later ones take the same time, or alternate between two times.
+    epochs = _FIRST_STEPS + _MEASURED_STEPS
+    steps = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": epochs}))
+    ends_ps = simulate(steps, plan.config.batch).epoch_ends_ps
+    return (ends_ps[-1] - ends_ps[_FIRST_STEPS - 1]) / (_MEASURED_STEPS * plan.batch)
+
+
+def _device(plan: Plan, device: int, engines: tuple[EngineUse, ...], period_ps: float) -> DeviceUse:
+    slices = plan.mapping.devices[device]
+    cycles = period_ps / plan.cluster.board(device).period_ps
+    multipliers = sum(use.load.engine.multipliers for use in engines)
+    idle = 1 - sum(use.macs for use in engines) / (multipliers * cycles)
+    rate = gops(TRAINING_OPERATIONS_PER_MAC * sum(part.macs for part in slices), period_ps)
+    return DeviceUse(device, engines, rate, idle, any(part.layer.convolves for part in slices))
+
+
+def _throughput(plan: Plan, devices: Iterable[int], layers: Sequence[Layer], period_ps: float) -> Throughput:
+    boards = [plan.cluster.board(device) for device in devices]
+    operations = TRAINING_OPERATIONS_PER_MAC * sum(layer.macs for layer in layers)
+    rate = gops(operations, period_ps)
+    powers = [board.power_w for board in boards if board.power_w is not None]
+    gop_per_j = rate / sum(powers) if len(powers) == len(boards) else None
+    return Throughput(len(boards), operations, rate / len(boards), gop_per_j)

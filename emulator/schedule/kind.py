@@ -1,0 +1,78 @@
+"""Kinds of schedules: each is a file of this folder with a `ScheduleKind`, which is found by its name."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from ...kernels import instances
+from .action import Schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Staleness:
+    """The number of updates by which a device's weights are late, in F and in B, for each sample of a mini-batch.
+
+    Samples come in order, so staleness never grows within a mini-batch, and grows by at most one from its last sample
+    to the first of the next.
+    """
+
+    forward: tuple[int, ...]
+    backward: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for late in (self.forward, self.backward):
+            grows = any(now > before for before, now in itertools.pairwise(late))
+            if grows or late[0] > late[-1] + 1 or late[-1] < 0:
+                raise ValueError(f"staleness {late} would take weights back to an older version")
+
+    def at_least(self, other: Staleness) -> Staleness:
+        """Return the larger staleness of both, sample by sample."""
+        return Staleness(tuple(map(max, self.forward, other.forward)), tuple(map(max, self.backward, other.backward)))
+
+    @property
+    def stale_samples(self) -> int:
+        """Number of samples of a mini-batch whose FP uses old weights."""
+        return sum(late > 0 for late in self.forward)
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochShape:
+    """The epoch that a schedule is made for: `samples` samples on a chain of `devices` devices.
+
+    `staleness` is that of each device in the steady pipeline, where nothing waits for updates. `stores` are pairs of
+    devices (user, store), of which the first uses parameters that the second stores.
+    """
+
+    devices: int
+    samples: int
+    batch: int
+    micro_batch: int
+    staleness: tuple[Staleness, ...] = ()
+    stores: tuple[tuple[int, int], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduleKind:
+    """A way to schedule an epoch.
+
+    `generate` is a pure function that returns the schedule of an epoch. Where the schedule `drains`, the pipeline is
+    empty at each update; otherwise samples enter without a pause. Where it `replicates`, each device holds the whole
+    network, and devices exchange gradients in this way. `summary` is a line for --help.
+    """
+
+    name: str
+    generate: Callable[[EpochShape], Schedule]
+    summary: str
+    drains: bool
+    replicates: Literal["ring", "aggregator"] | None = None
+
+
+@functools.cache
+def schedules() -> Mapping[str, ScheduleKind]:
+    """Return all kinds of schedules that come with emuchain, by name; those of one chain first."""
+    found = sorted(instances(__package__, ScheduleKind), key=lambda kind: kind.replicates is not None)
+    return {kind.name: kind for kind in found}

@@ -1,0 +1,79 @@
+"""The versions of its weights that a device keeps, and until when, which follows from the actions themselves.
+
+Under `sync` and `fpdeep` every F and B uses the newest version, and an update overwrites it. If a schedule continues to
+use older versions (PipeDream's weight stashing: B uses the version of its F), an update makes a copy, and the older
+version is freed after its last use. F, B and W each name versions in ascending order, so a version has had its last use
+when the next versions that they name are newer. W names versions from its first action on, or never.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from .action import Action, Kind
+
+
+class VersionedAction(NamedTuple):
+    """An action, and its effect on the device's versions.
+
+    For an update, `keeps` says whether the version before it, or an older one, may be used again; `frees` are the
+    versions whose last use this action was.
+    """
+
+    action: Action
+    keeps: bool
+    frees: tuple[int, ...]
+
+
+def with_versions(program: Iterable[Action]) -> Iterator[VersionedAction]:
+    """Yield the actions of a program with their effect on the versions; read ahead no further than needed."""
+    ahead = _Ahead(program)
+    newest, older = 0, list[int]()
+    for action in ahead:
+        keeps, frees = False, tuple[int, ...]()
+        if older or action.kind is Kind.UPDATE:
+            least = ahead.least_version()
+            if action.kind is Kind.UPDATE:
+                keeps = least is not None and newest >= least
+                if keeps:
+                    older.append(newest)
+                newest = action.index
+            frees = tuple(version for version in older if least is None or version < least)
+            older = older[len(frees) :]
+        yield VersionedAction(action, keeps, frees)
+
+
+class _Ahead:
+    """A program that can be read ahead."""
+
+    def __init__(self, program: Iterable[Action]) -> None:
+        self._program = iter(program)
+        self._read: collections.deque[Action] = collections.deque()
+        self._naming = {Kind.FORWARD, Kind.BACKWARD}  # and W, if it names versions
+
+    def __iter__(self) -> Iterator[Action]:
+        return self
+
+    def __next__(self) -> Action:
+        action = self._read.popleft() if self._read else next(self._program)
+        if action.version is not None:
+            self._naming.add(action.kind)
+        return action
+
+    def least_version(self) -> int | None:
+        """Return the least version that F, B and W name next; None if there are no more."""
+        named: dict[Kind, int] = {}
+        for action in self._peek():
+            if action.version is not None:
+                named.setdefault(action.kind, action.version)
+                if self._naming <= named.keys():
+                    break
+        return min(named.values(), default=None)
+
+    def _peek(self) -> Iterator[Action]:
+        yield from list(self._read)
+        for action in self._program:
+            self._read.append(action)
+            yield action

@@ -1,0 +1,19 @@
+from .exchange import ExchangeTimes, exchange_times, groups_of
+from .section import section
+from .topology import Ports, Topology, chain_topology, direct_topology
+from .what_if import Compared, WhatIf, compare_runs, parse_what_if
+
+__all__ = [
+    "Compared",
+    "ExchangeTimes",
+    "Ports",
+    "Topology",
+    "WhatIf",
+    "chain_topology",
+    "compare_runs",
+    "direct_topology",
+    "exchange_times",
+    "groups_of",
+    "parse_what_if",
+    "section",
+]

@@ -1,0 +1,86 @@
+"""The virtual time of one slice: its engines as FIFO resources, and which row waits for which."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...comm import FifoResource, Times
+from ..cluster import Board, Engine
+from ..mapping import Slice, SliceEngines
+from ..network import Phase
+
+
+def engine_name(phase: Phase, part: Slice, device: int) -> str:
+    """Return the name of an engine."""
+    return f"{phase.value} of {part} on device {device}"
+
+
+class SliceClock:
+    """The engines of one slice."""
+
+    def __init__(self, device: int, part: Slice, engines: SliceEngines, board: Board) -> None:
+        def resource(phase: Phase, engine: Engine) -> FifoResource:
+            return FifoResource(engine_name(phase, part, device), engine.row_ps)
+
+        self.fp = resource(Phase.FP, engines.fp)
+        self.eb = resource(Phase.EB, engines.eb) if engines.eb else None
+        self.pg = resource(Phase.PG, engines.pg)
+        self.fp_start_ps: Times = np.zeros(0, np.int64)
+        self.eb_start_ps: Times = np.zeros(0, np.int64)
+        self.pg_end_ps: Times = np.zeros(0, np.int64)
+        self._rows = part.layer.rows
+        self._sfu = [
+            (tuple(tensor.number for tensor in step.reads), step.makes.number, step.rows) for step in part.layer.sfu
+        ]
+        self._update_ps = board.update_ps(len(part.out_channels))
+
+    def engines(self) -> Iterator[tuple[Phase, FifoResource]]:
+        """Yield the slice's engines with their phases."""
+        yield Phase.FP, self.fp
+        if self.eb is not None:
+            yield Phase.EB, self.eb
+        yield Phase.PG, self.pg
+
+    def forward(self, x: Times, partial: Times | None, not_before_ps: Times | int) -> Times:
+        """Return when complete or partial output rows leave, given when input rows `x` and `partial` rows arrive."""
+        ready = np.maximum(x, not_before_ps)[:, self._rows.fp]
+        left = self.fp.serve(ready)
+        self.fp_start_ps = left[:, 0] - self.fp.row_ps
+        return left if partial is None else np.maximum(left, partial)
+
+    def activate(self, times: dict[int, Times]) -> None:
+        """Add the times of the SFU's results to `times`, which has those of its inputs."""
+        for reads, makes, rows in self._sfu:
+            ready = functools.reduce(np.maximum, [times[tensor] for tensor in reads])
+            times[makes] = ready if rows is None else ready[:, rows.forward]
+
+    def deactivate(self, times: dict[int, Times]) -> None:
+        """Replace the error times of the SFU's results by those of its inputs, each that of its last contribution."""
+        for reads, makes, rows in reversed(self._sfu):
+            ready = times.pop(makes)
+            if rows is not None:
+                ready = ready[:, rows.backward]
+            for tensor in reads:
+                times[tensor] = np.maximum(times[tensor], ready) if tensor in times else ready
+
+    def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
+        """Return when rows of input errors leave, given when output errors `dy` and `partial` input errors arrive."""
+        ready = np.maximum(dy, not_before_ps)[:, self._rows.eb]
+        if self.eb is None:
+            self.eb_start_ps = ready[:, 0]
+            return ready
+        left = self.eb.serve(ready)
+        self.eb_start_ps = left[:, 0] - self.eb.row_ps
+        left = left[:, self._rows.eb_leaves]
+        return left if partial is None else np.maximum(left, partial)
+
+    def gradient(self, dy: Times) -> None:
+        """Serve each row of output errors on PG; its activations have been in Act-RAM since FP."""
+        self.pg_end_ps = self.pg.serve(dy)[:, -1]
+
+    def updated_ps(self, not_before_ps: int = 0) -> int:
+        """Return the time in ps at which the update of its parameters ends."""
+        return max(self.pg.free_ps, not_before_ps) + self._update_ps

@@ -1,0 +1,121 @@
+"""The benchmark of the chain: what it starts, compares and prints. No test asks for a speed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from emuchain.emulator.bench import chain, host, peer, report, torch_training, turns
+from emuchain.emulator.common import InputError
+from emuchain.emulator.network import load_network
+
+from .helpers import NEEDS_TORCH, README, is_there, keys_of, wait_until
+
+SETTING = chain.Setting("quick-cifar", 4, 1, 16, 8, 1, 1)
+
+
+def test_sides_are_compared_turn_by_turn() -> None:
+    fast = chain.side((turns.Turn(10, 1.0), turns.Turn(30, 10.0), turns.Turn(40, 4.0)), 300)
+    slow = chain.side((turns.Turn(5, 1.0), turns.Turn(10, 10.0), turns.Turn(20, 4.0)), 400)
+    assert fast.samples_per_s == 10
+    compared = chain.compared(fast, slow)
+    assert (compared.ratio, compared.memory_ratio) == (2.0, 0.75)
+    assert chain.compared(fast, None) == chain.Comparison(fast, None, None, None)
+
+
+def test_the_chain_runs_as_users_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "find_mpiexec", lambda: "mpiexec")
+    words = chain.ours_command(dataclasses.replace(SETTING, ranks=3))
+    assert words[:7] == ["mpiexec", "-n", "3", sys.executable, "-m", "emuchain", "train"]
+    assert {"--devices=4", "--schedule=fpdeep", "--batch=16", "--micro-batch=8", "--samples=10000"} <= set(words)
+    assert chain.ours_command(SETTING) == words[3:]
+
+
+def test_no_mpiexec_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match=r"^no `mpiexec`.*install.*--ranks 1$"):
+        chain.ours_command(dataclasses.replace(SETTING, ranks=2))
+    (tmp_path / "mpiexec").touch(mode=0o755)
+    assert chain.find_mpiexec() == str(tmp_path / "mpiexec")
+
+
+@NEEDS_TORCH
+@pytest.mark.parametrize("name", ["vgg16-cifar", "alexnet-cifar", "quick-cifar"])
+def test_pytorch_trains_the_same_network(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    network = load_network(name)
+    model = torch_training.model(network)
+    assert sum(parameter.numel() for parameter in model.parameters()) == network.parameters
+    expected = [step.operation.type for layer in network.layers for step in layer.sfu]
+    names = {"ReLU": "relu", "MaxPool2d": "max-pool", "AvgPool2d": "average-pool", "Dropout": "dropout"}
+    names["LocalResponseNorm"] = "lrn"
+    found = [names[type(module).__name__] for module in model if type(module).__name__ in names]
+    assert found == expected
+    torch_training.train(name, batch=4, threads=1, steps=2)
+    assert re.findall(r"^(\d+)/10000 samples", capfd.readouterr().out, re.MULTILINE) == ["4", "8"]
+
+
+def test_the_page_names_every_key_of_the_chain() -> None:
+    keys = {field.name for of in (chain.Setting, chain.Comparison) for field in dataclasses.fields(of)}
+    assert keys_of("key") >= {field.name for field in dataclasses.fields(chain.Comparison)}
+    inner = {field.name for of in (chain.Side, turns.Turn) for field in dataclasses.fields(of)}
+    for key in keys | inner | {"command", "torch_command", "host", *host.describe_host(None)}:
+        assert f"`{key}`" in README, key
+
+
+def test_tables_for_people_and_pages() -> None:
+    ours = chain.side((turns.Turn(10, 1.0), turns.Turn(30, 2.0)), 3 * 2**20)
+    torch = chain.side((turns.Turn(5, 1.0), turns.Turn(15, 2.0)), 2**20)
+    sheet = report.chain_sheet(SETTING, chain.compared(ours, torch))
+    assert sheet.rows[0] == ("emuchain, 4 devices in 1 rank", "2", "12.5", "10.0 to 15.0", "3.00 MiB")
+    assert sheet.rows[-1] == ("ratio", "", "2.00", "", "3.00")
+    lines = sheet.markdown().splitlines()
+    assert lines[2:4] == ["| side | turns | samples/s | least to most | memory |", "| --- | --: | --: | --: | --: |"]
+    assert len(report.chain_sheet(SETTING, chain.compared(ours, None)).rows) == 1
+
+
+@pytest.mark.slow
+def test_chain_from_end_to_end(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from emuchain.emulator.commands.bench import run_chain
+
+    with_torch = peer.is_installed()
+    monkeypatch.setattr(chain, "TURN_S", 0.5)
+    run_chain(dataclasses.replace(SETTING, ranks=2), with_torch, as_json=True, as_markdown=False)
+    found = json.loads(capfd.readouterr().out)
+    for side in ("ours", "torch") if with_torch else ("ours",):
+        (turn,) = found[side]["turns"]
+        assert turn["samples"] % SETTING.batch == 0
+        assert turn["samples"] >= turns.LEAST_COUNTED * SETTING.batch
+    assert found["ours"]["peak_bytes"] > 2**20
+    assert (found["ratio"] is not None) is (found["memory_ratio"] is not None) is with_torch
+
+
+def command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""
+
+
+@pytest.mark.slow
+def test_sigterm_leaves_nothing_behind() -> None:
+    command = [sys.executable, "-m", "emuchain", "bench", "chain", "--network", "quick-cifar", "--ranks", "1"]
+    process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: any("quick-cifar" in command_line(child) for child in process.children()))
+        children = process.children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=60)[1].strip() == "emuchain: interrupted"
+        assert process.returncode == 130
+        wait_until(lambda: not any(is_there(child.pid) for child in children))
+    finally:
+        if process.is_running():
+            process.kill()

@@ -1,0 +1,46 @@
+"""The benchmark of simulation: what it counts and prints. Nothing here asks how fast it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from emuchain.emulator.bench import simulate as bench
+from emuchain.emulator.bench.report import simulation_sheet
+from emuchain.emulator.commands.command_line import commands
+
+SMALL = (("quick-cifar", 1, 8), ("quick-cifar", 3, 8))
+
+
+def test_rows_on_one_device_are_those_of_its_engines(plan_of) -> None:
+    """FP and PG take a layer's output rows, EB its input rows, a fully connected layer one each."""
+    plan = plan_of(network="quick-cifar", devices=1, batch=2)
+    expected = 0
+    for layer in plan.network.layers:
+        rows_in, rows_out = (layer.input[1], layer.output[1]) if layer.convolves else (1, 1)
+        expected += 2 * rows_out + (rows_in if layer.index else 0)
+    assert bench.sample_rows(plan.timing) == expected
+
+
+def test_costs_are_counted_for_each_row_and_device() -> None:
+    cost = bench.Cost("n", devices=4, samples=10, sample_rows=50, plan_seconds=0.2, run_seconds=0.001)
+    assert cost.device_plan_ms == pytest.approx(50)
+    assert cost.row_ns == pytest.approx(2000)
+    [cells] = simulation_sheet([cost]).rows
+    assert cells == ("n", "4", "10", "50", "0.20 s", "50.00 ms", "0.00 s", "2000.0 ns")
+
+
+@pytest.mark.parametrize("form", ["--json", "--markdown"])
+def test_the_command(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setattr(bench.measure, "__defaults__", (SMALL,))
+    outcome = CliRunner().invoke(commands, ["bench", "simulate", "--runs", "1", form])
+    assert outcome.exit_code == 0, outcome.output
+    if form == "--markdown":
+        assert outcome.output.count("| quick-cifar | ") == 2
+        return
+    rows = json.loads(outcome.output)["rows"]
+    assert [(row["network"], row["devices"], row["samples"]) for row in rows] == list(SMALL)
+    assert rows[0]["sample_rows"] < rows[1]["sample_rows"]
+    assert all(row["plan_seconds"] > 0 and row["run_seconds"] >= 0 for row in rows)

@@ -1,0 +1,81 @@
+"""Boards as data: those that come with emuchain, and a cluster's `type`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from emuchain.emulator.cluster import Fpga, board_types, load_cluster
+from emuchain.emulator.cluster.fpga import FF_PER_DSP, LUT_PER_DSP
+from emuchain.emulator.common import InputError
+
+LINKS = "[links]\nbandwidth_gbps = 1\nlatency_ns = 0\n"
+
+
+def cluster_of(folder: Path, boards: str, more: str = "") -> Path:
+    """A cluster's file with these `[[boards]]` tables, and further tables."""
+    path = folder / "c.toml"
+    path.write_text(f'name = "c"\n{boards}\n{LINKS}{more}')
+    return path
+
+
+@pytest.mark.parametrize("name", board_types())
+def test_boards_hold_together(tmp_path: Path, name: str) -> None:
+    board = load_cluster(str(cluster_of(tmp_path, f'[[boards]]\ntype = "{name}"'))).board(0)
+    assert isinstance(board, Fpga)
+    assert board.lut
+    assert board.ff
+    assert board.bram
+    # Data sheets give blocks and kilobits: 36 or 20 to a block RAM and 288 to an UltraRAM.
+    assert board.on_chip_memory_bytes == (board.bram * board.bram_kbit + board.uram * 288) * 125
+    # All these FPGAs have two flip-flops to a LUT, and LUTs enough to drive their DSPs.
+    assert board.ff == 2 * board.lut
+    assert LUT_PER_DSP * board.dsp < board.lut
+    assert FF_PER_DSP * board.dsp < board.ff
+
+
+def test_the_boards_that_come_with_emuchain() -> None:
+    assert set(board_types()) >= {"kc705", "stratix-v-gsd5", "stratix-v-gxa7", "u280", "vc709", "vcu118", "vcu129"}
+
+
+def test_keys_beside_a_type_go_before_its_own(tmp_path: Path) -> None:
+    boards = '[[boards]]\ntype = "vc709"\ncount = 2\n[[boards]]\ntype = "vc709"\nname = "slow"\nclock_mhz = 100\n'
+    first, second, third = load_cluster(str(cluster_of(tmp_path, boards))).boards
+    assert first == second
+    assert third == dataclasses.replace(first, name="slow", period_ps=10_000)
+
+
+def test_a_type_may_be_a_file_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('name = "m"\nclock_mhz = 1\ndsp = 7\non_chip_memory_kbit = 36\n')
+    boards = f'[[boards]]\ntype = "{tmp_path / "mine.toml"}"'
+    assert load_cluster(str(cluster_of(tmp_path, boards))).board(0) == Fpga("m", 1_000_000, 7, 4500)
+
+
+BAD = {
+    "unknown type": ('[[boards]]\ntype = "vc707"', "", "boards[0]: `type` = 'vc707': did you mean `vc709`?"),
+    "type is a number": ("[[boards]]\ntype = 7", "", "`boards[0].type` = 7"),
+    "a share of nothing": ('[[boards]]\ntype = "vc709"\ndsp_share = 0', "", "`boards[0].dsp_share` = 0"),
+    "a share of more than all": ('[[boards]]\ntype = "vc709"\ndsp_share = 1.1', "", "`boards[0].dsp_share` = 1.1"),
+    "alpha of nothing": ('[[boards]]\ntype = "vc709"', "[resources]\nalpha = 0", "`resources.alpha` = 0"),
+    "beta above one": ('[[boards]]\ntype = "vc709"', "[resources]\nbeta = 1.5", "`resources.beta` = 1.5"),
+    "unknown aim": ('[[boards]]\ntype = "vc709"', '[resources]\naim = "fun"', "`resources.aim` = 'fun'"),
+    "LUTs not known": (
+        '[[boards]]\nname = "b"\nclock_mhz = 1\ndsp = 1\non_chip_memory_kbit = 1',
+        "[resources]\nalpha = 0.5",
+        "`boards[0].lut` is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_boards(tmp_path: Path, one_line: Callable[..., str], case: str) -> None:
+    boards, more, told = BAD[case]
+    path = cluster_of(tmp_path, boards, more)
+    with pytest.raises(InputError) as error:
+        load_cluster(str(path))
+    line = one_line(error)
+    assert line.startswith(f"{path}: ")
+    assert told in line

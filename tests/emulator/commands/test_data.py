@@ -1,0 +1,95 @@
+"""`emuchain data`: fetch, info, preview."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from emuchain.emulator import data as data_sets
+from emuchain.emulator.commands.data import data
+from emuchain.emulator.commands.transfer import reported
+from emuchain.emulator.common import InputError
+from emuchain.emulator.data import Dataset, png, preview_picture, shapes
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Runs a command on a small `shapes`."""
+    real = data_sets.load_data
+    monkeypatch.setattr(data_sets, "load_data", lambda where: shapes.draw(50, 10) if where == "shapes" else real(where))
+    return lambda *arguments: CliRunner().invoke(data, [str(argument) for argument in arguments])
+
+
+def test_info(run):
+    output = run("info", "--data", "shapes").output
+    for line in ("name             shapes", "training images  50", "test images      10", "3 x 32 x 32", "10: disc"):
+        assert line in output
+    assert "note" not in output
+
+
+def test_errors_are_left_to_the_main_command(run, tmp_path):
+    assert isinstance(run("info", "--data", tmp_path).exception, InputError)
+    assert isinstance(run("preview", "--data", tmp_path, "--out", "x.png").exception, InputError)
+    assert isinstance(run("preview", "--out", tmp_path / "no" / "x.png").exception, InputError)
+
+
+def test_preview(run, tmp_path):
+    result = run("preview", "--out", tmp_path / "x.png", "--columns", 3)
+    assert result.exit_code == 0
+    content = (tmp_path / "x.png").read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    assert struct.unpack(">II", content[16:24]) == (2 * (3 * 34 - 2), 2 * (10 * 34 - 2))
+
+
+def test_preview_of_grey_images():
+    images = np.arange(2 * 12, dtype=np.uint8).reshape(2, 1, 3, 4)
+    labels = np.array([1, 1])
+    picture = preview_picture(Dataset("grey", images, labels, images, labels, ("a", "b")), 2)
+    assert picture.shape == (16, 20, 3)
+    assert (picture[:6] == 255).all()
+    np.testing.assert_array_equal(picture[10::2, 12::2], images[1, 0, :, :, None].repeat(3, axis=2))
+
+
+def test_png_holds_the_pixels():
+    pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
+    content = png(pixels)
+    size = struct.unpack(">I", content[33:37])[0]
+    rows = np.frombuffer(zlib.decompress(content[41 : 41 + size]), np.uint8).reshape(2, 10)
+    assert not rows[:, 0].any()
+    np.testing.assert_array_equal(rows[:, 1:].reshape(2, 3, 3), pixels)
+
+
+def test_fetch(run, tmp_path, monkeypatch):
+    calls = []
+
+    def fetched(name, to, *, mirrors, progress):
+        calls.append((name, to, mirrors))
+        progress("a.gz", 5_000_000, 10_000_000)
+        return to / "mnist"
+
+    monkeypatch.setattr(data_sets, "fetch_data", fetched)
+    result = run("fetch", "mnist", "--to", tmp_path, "--mirror", "http://here/")
+    assert f"mnist: complete in {tmp_path / 'mnist'}" in result.output
+    run("fetch", "cifar10", "--to", tmp_path)
+    assert calls == [("mnist", tmp_path, ["http://here/"]), ("cifar10", tmp_path, None)]
+    assert run("fetch", "imagenet", "--to", tmp_path).exit_code == 2
+
+
+def test_progress_in_lines(capsys):
+    with reported() as progress:
+        for done in range(0, 101, 5):
+            progress("a", done * 10**6, 100 * 10**6)
+        progress("b", 1, None)
+        progress("b", 2, None)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [*(f"a: {done}.0 of 100.0 MB" for done in (0, 25, 50, 75, 100)), "b: 0.0 MB"]
+
+
+def test_progress_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with reported() as progress:
+        progress("a.gz", 1, 10)
+        progress("a.gz", 10, 10)
+    assert "a.gz" in capsys.readouterr().err

@@ -1,0 +1,232 @@
+"""`emuchain plan`: consistency of its numbers, JSON, the picture, and bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emuchain.emulator.cluster import load_cluster
+from emuchain.emulator.commands.cli import main
+from emuchain.emulator.network import load_network
+from emuchain.emulator.plan import Layout, Plan, lay_out, smallest_cluster
+
+SMALL_BOARDS = """
+name = "small"
+[[boards]]
+type = "vc709"
+dsp_share = 1.0
+on_chip_memory_kbit = 1500
+[links]
+bandwidth_gbps = 150
+latency_ns = 1000
+"""
+
+LARGE_BOARDS = SMALL_BOARDS.replace("dsp_share = 1.0\non_chip_memory_kbit = 1500", "on_chip_memory_kbit = 1_000_000")
+
+
+PlanOf = Callable[..., Plan]
+LaidOut = Callable[..., Layout]
+
+
+@pytest.fixture(scope="module")
+def laid_out(plan_of: PlanOf) -> LaidOut:
+    """Lays out a network on some devices of a cluster."""
+
+    def lay(network: str, devices: int, cluster: str = "vc709") -> Layout:
+        plan = plan_of(network=network, devices=devices, cluster=cluster)
+        return lay_out(plan.timing, plan.steady.in_flight)
+
+    return lay
+
+
+def emuchain(*arguments: str) -> int:
+    """Run a command and return its exit status."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return ended.value.code if isinstance(ended.value.code, int) else 0
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert emuchain("plan", *arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("network", "devices"), [("quick-cifar", 1), ("quick-cifar", 4), ("alexnet", 5)])
+def test_constraints_of_dsps_and_work(laid_out: LaidOut, network: str, devices: int) -> None:
+    layout = laid_out(network, devices)
+    assert len(layout.devices) == devices
+    for device in layout.devices:
+        board = device.board
+        multipliers = sum(engine.multipliers for held in device.slices for engine in held.engines.built)
+        dsp = board.limits["dsp"]
+        assert dsp is not None
+        assert device.resources.dsp == multipliers <= board.multipliers <= dsp  # equation (11), alpha = 1
+        assert device.slowest.sample_ps <= layout.interval_ps, device.slowest.name
+        macs = sum(held.part.macs for held in device.slices)
+        # No device does more than its multipliers can.
+        assert 2 * macs * board.period_ps <= multipliers * layout.interval_ps
+    peak = 2 * board.multipliers / board.period_ps * 1000
+    assert layout.conv_gops_per_fpga <= peak * 6 / 4  # FPDeep counts an EB of the first layer too
+
+
+def test_without_balanced_parameters_the_interval_is_that_of_the_simulator(plan_of: PlanOf) -> None:
+    plan = plan_of(network="quick-cifar", devices=3)
+    layout = lay_out(plan.timing, plan.steady.in_flight)
+    assert not layout.balancing.blocks
+    assert layout.interval_ps == plan.timing.interval_ps
+
+
+def test_balanced_parameters_are_conserved(laid_out: LaidOut, tmp_path: Path) -> None:
+    """Boards too small for the late layers: together they store all parameters, and links carry the balanced ones."""
+    layout = laid_out("vgg16-cifar", 22)
+    blocks = layout.balancing.blocks
+    assert blocks
+    assert layout.balancing.fits
+    stored = sum(held.memory.lpram.bytes for device in layout.devices for held in device.slices)
+    stored += sum(device.bpram.bytes for device in layout.devices)
+    assert stored == 4 * layout.network.parameters
+    path = tmp_path / "large.toml"
+    path.write_text(LARGE_BOARDS)
+    without = laid_out("vgg16-cifar", 22, str(path))
+    assert not without.balancing.blocks
+    for loaded, free in zip(layout.links, without.links, strict=True):
+        extra = sum(b.parameter_bytes for b in blocks if b.store_device <= loaded.link < b.user_device)
+        assert loaded.forward_bytes == free.forward_bytes + extra
+        assert loaded.backward_bytes == free.backward_bytes + extra
+    for device in layout.devices:
+        assert device.buffers.bytes <= device.board.on_chip_memory_bytes
+        assert device.shortfall_bytes == 0
+
+
+def test_fully_connected_layers_too_large_for_a_board_are_off_chip(laid_out: LaidOut) -> None:
+    layout = laid_out("alexnet", 5)
+    held = {held.part.layer.name: held for device in layout.devices for held in device.slices}
+    assert held["fc6"].off_chip_bytes >= 2 * 4 * 9216 * 4096 // 2
+    assert held["fc6"].memory.lpram.bytes == 0
+    assert held["conv5"].off_chip_bytes == 0
+    assert layout.off_chip_gbytes_per_s(4) == pytest.approx(
+        2 * layout.devices[4].off_chip_bytes * layout.images_per_s / 1e9
+    )
+
+
+def test_full_size_vgg_does_not_fit_fifteen_vc709(plan_of: PlanOf) -> None:
+    """58.9 MB of convolution weights, and as much for gradients, on boards of 6.6 MB."""
+    plan = plan_of(network="vgg16", devices=15)
+    layout = lay_out(plan.timing, plan.steady.in_flight)
+    assert not layout.balancing.fits
+    assert layout.interval_ps == plan.timing.interval_ps, "parameters are not moved then"
+    convolutions = sum(
+        held.memory.lpram.bytes for device in layout.devices for held in device.slices if held.part.layer.convolves
+    )
+    assert convolutions == pytest.approx(58.9e6, rel=0.002)
+    assert 2 * convolutions > sum(device.board.on_chip_memory_bytes for device in layout.devices)
+
+
+def test_the_smallest_cluster_fits_and_the_one_below_does_not(laid_out: LaidOut, tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL_BOARDS)
+    cluster = load_cluster(str(path))
+    found = smallest_cluster(load_network("quick-cifar"), cluster, 1)
+    assert found is not None
+    assert found > 2
+    assert laid_out("quick-cifar", found, str(path)).balancing.fits
+    assert not laid_out("quick-cifar", found - 1, str(path)).balancing.fits
+    tiny = dataclasses.replace(cluster, boards=(dataclasses.replace(cluster.boards[0], on_chip_memory_bytes=1000),))
+    assert smallest_cluster(load_network("lenet-mnist"), tiny, 1, most=20) is None
+
+
+def test_the_aim_of_storage_lowers_the_fullest_device(laid_out: LaidOut, tmp_path: Path) -> None:
+    path = tmp_path / "even.toml"
+    path.write_text(SMALL_BOARDS)
+    fast = laid_out("quick-cifar", 8, str(path))
+    path.write_text(SMALL_BOARDS + '[resources]\naim = "storage"\n')
+    even = laid_out("quick-cifar", 8, str(path))
+    assert even.balancing.fits
+    assert even.storage_bytes < fast.storage_bytes
+
+
+def test_engines_of_luts_make_it_faster_and_count_as_luts(laid_out: LaidOut, tmp_path: Path) -> None:
+    path = tmp_path / "luts.toml"
+    path.write_text(SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5"))
+    few = laid_out("quick-cifar", 2, str(path))
+    path.write_text(SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5") + "[resources]\nalpha = 0.9\n")
+    more = laid_out("quick-cifar", 2, str(path))
+    assert more.interval_ps < few.interval_ps
+    assert all(device.resources.dsp <= 1800 for device in more.devices)
+    assert all(d.resources.lut > f.resources.lut for d, f in zip(more.devices, few.devices, strict=True))
+
+
+def test_json_has_the_numbers_of_the_layout(laid_out: LaidOut, capsys: pytest.CaptureFixture[str]) -> None:
+    said = as_json(capsys, "quick-cifar", "--devices", "3")
+    layout = laid_out("quick-cifar", 3)
+    assert said["interval_ps"] == layout.interval_ps
+    assert said["fits_in_bytes"] is True
+    assert said["smallest_cluster_devices"] == 3
+    assert [device["on_chip_bytes"] for device in said["devices"]] == [d.buffers.bytes for d in layout.devices]
+    assert said["links"][0]["forward_gbps"] == pytest.approx(
+        8e3 * said["links"][0]["forward_bytes_per_sample"] / said["interval_ps"]
+    )
+    for device in said["devices"]:
+        for held in device["slices"]:
+            assert held["multipliers"] == {p: n * held["tile_multipliers"] for p, n in held["tiles"].items()}
+        for kind in ("dsp", "lut", "ff", "bram", "transceiver"):
+            assert 0 < device["utilisation"][f"{kind}_share"] < 1
+
+
+def test_boards_of_which_little_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plain.toml"
+    path.write_text(
+        'name = "plain"\nboards = [{ name = "b", clock_mhz = 200, dsp = 900, on_chip_memory_kbit = 90000 }]\n'
+        "links = { bandwidth_gbps = 10, latency_ns = 5 }\n"
+    )
+    said = as_json(capsys, "lenet-mnist", "--cluster", str(path), "--devices", "2")
+    assert said["devices"][0]["utilisation"]["lut_share"] is None
+    assert said["exceeded_on_devices"] == {}
+    assert emuchain("plan", "lenet-mnist", "--cluster", str(path), "--devices", "2") == 0
+    assert "fits on chip" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL_BOARDS)
+    assert emuchain("plan", "quick-cifar", "--cluster", str(path)) == 0
+    *_, verdict, remedies = capsys.readouterr().out.splitlines()
+    assert verdict.startswith("does not fit on chip: ")
+    assert "such boards would be enough" in verdict
+    assert remedies.startswith("missing with values of 2 bytes: ")
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "fig14.png"
+    assert emuchain("plan", "quick-cifar", "--devices", "3", "--plot", str(path)) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+BAD = {
+    "unknown network": (["quick-cifer"], "did you mean `quick-cifar`"),
+    "unknown cluster": (["quick-cifar", "--cluster", "vc700"], "`cluster` = 'vc700'"),
+    "too many devices": (["quick-cifar", "--devices", "385"], "`devices` = 385"),
+    "no devices": (["quick-cifar", "--devices", "0"], "`devices` = 0"),
+    "devices are words": (["quick-cifar", "--devices", "two"], "--devices"),
+    "no network": ([], "NETWORK"),
+    "missing folder": (["quick-cifar", "--plot", "nowhere/a.png"], "`plot` = 'nowhere/a.png'"),
+    "unknown format of pictures": (["quick-cifar", "--plot", "a.xyz"], "`plot` = 'a.xyz'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(capsys: pytest.CaptureFixture[str], case: str) -> None:
+    arguments, told = BAD[case]
+    if "--plot" in arguments:
+        pytest.importorskip("matplotlib")
+    assert emuchain("plan", *arguments) == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert len(captured.err.splitlines()) == 1
+    assert told in captured.err

@@ -1,0 +1,241 @@
+"""The configuration: file and flags, and that each key is a flag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import click.testing
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emuchain.emulator.commands import train as train_command
+from emuchain.emulator.commands.cli import main
+from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.commands.session import Session
+from emuchain.emulator.common import InputError
+from emuchain.emulator.config import RUN_ONLY_KEYS, Config, load_config
+
+# A value other than the default for each key, as a flag, as TOML, and as Python has it.
+OTHERS: dict[str, tuple[str, str, Any]] = {
+    "network": ("vgg11", '"vgg11"', "vgg11"),
+    "data": ("some/folder", '"some/folder"', "some/folder"),
+    "test_samples": ("7", "7", 7),
+    "samples": ("5", "5", 5),
+    "epochs": ("3", "3", 3),
+    "batch": ("7", "7", 7),
+    "micro_batch": ("2", "2", 2),
+    "devices": ("4", "4", 4),
+    "schedule": ("sync", '"sync"', "sync"),
+    "replicas": ("2", "2", 2),
+    "exchange": ("aggregator", '"aggregator"', "aggregator"),
+    "groups": ("2", "2", 2),
+    "compress": ("inceptionn:-10", '"inceptionn:-10"', "inceptionn:-10"),
+    "compress_weights": ("truncate:16", '"truncate:16"', "truncate:16"),
+    "compress_ratio": ("12.5", "12.5", 12.5),
+    "cluster": ("vc709-10g", '"vc709-10g"', "vc709-10g"),
+    "balancing": ("none", '"none"', "none"),
+    "seed": ("0", "0", 0),
+    "learning_rate": ("1", "1", 1.0),
+    "momentum": ("0", "0", 0.0),
+    "weight_decay": ("1e-3", "1e-3", 1e-3),
+    "learning_rate_steps": ("10,20", "[10, 20]", (10, 20)),
+    "learning_rate_factor": ("0.5", "0.5", 0.5),
+    "throttle": ("wall", '"wall"', "wall"),
+    "out": ("run.h5", '"run.h5"', "run.h5"),
+    "progress": ("none", '"none"', "none"),
+}
+
+
+def test_this_test_knows_every_key() -> None:
+    assert set(OTHERS) == set(Config.model_fields)
+    for key, (_, _, value) in OTHERS.items():
+        assert getattr(Config(**{key: value}), key) != getattr(Config(), key)
+
+
+@pytest.mark.parametrize("command", ["train", "simulate", "schedule"])
+def test_every_key_has_a_flag_with_a_line_of_help(command: str) -> None:
+    found = commands.commands[command]
+    flags = {flag for parameter in found.get_params(click.Context(found)) for flag in parameter.opts}
+    keys = {key: field for key, field in Config.model_fields.items() if command == "train" or key not in RUN_ONLY_KEYS}
+    assert {"--" + key.replace("_", "-") for key in keys} <= flags
+    shown = click.testing.CliRunner().invoke(commands, [command, "--help"], terminal_width=200)
+    assert shown.exit_code == 0
+    told = " ".join(shown.output.split())
+    for key, field in keys.items():
+        flag, help_text = f"--{key.replace('_', '-')} ", (field.description or "").replace("`", "")
+        default = f" [default: {field.default}]" if field.default not in (None, ()) else ""
+        assert 0 < told.index(f"{help_text}{default}") - told.index(flag) < 80
+
+
+def flags_of(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> tuple[str | None, dict[str, Any]]:
+    """What the command line makes of its arguments."""
+    seen: list[Any] = []
+    monkeypatch.setattr(train_command, "run_training", lambda *given: seen.append(given))
+    runner = click.testing.CliRunner()
+    result = runner.invoke(commands, ["train", *arguments], obj=Session(), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    [(_, file, flags)] = seen
+    return file, flags
+
+
+@pytest.mark.parametrize("key", OTHERS)
+def test_each_flag_sets_its_key_and_no_other(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    word, _, value = OTHERS[key]
+    file, flags = flags_of(monkeypatch, [f"--{key.replace('_', '-')}", word])
+    assert (file, flags) == (None, {key: value})
+    assert load_config(None, flags) == Config(**{key: value})
+
+
+def test_without_flags_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert flags_of(monkeypatch, []) == (None, {})
+    assert flags_of(monkeypatch, ["some.toml"]) == ("some.toml", {})
+
+
+@pytest.mark.parametrize("key", OTHERS)
+def test_each_key_in_a_file(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(f"{key} = {OTHERS[key][1]}\n")
+    assert load_config(str(path), {}) == Config(**{key: OTHERS[key][2]})
+
+
+def test_a_flag_goes_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("".join(f"{key} = {toml}\n" for key, (_, toml, _) in OTHERS.items()))
+    everything = {key: value for key, (_, _, value) in OTHERS.items()}
+    assert load_config(str(path), {}).model_dump() == everything
+    assert load_config(str(path), {"batch": 9, "seed": 4}).model_dump() == {**everything, "batch": 9, "seed": 4}
+
+
+def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.touch()
+    assert load_config(str(path), {}) == load_config(None, {}) == Config()
+
+
+BAD = [
+    ("batch", "true"),
+    ("batch", "64.0"),
+    ("batch", '"64"'),
+    ("batch", "0"),
+    ("batch", "-1"),
+    ("batch", "[1]"),
+    ("micro_batch", "0"),
+    ("samples", "0"),
+    ("epochs", "0"),
+    ("devices", "0"),
+    ("devices", "true"),
+    ("seed", "-1"),
+    ("seed", "9223372036854775808"),
+    ("seed", "1.0"),
+    ("network", "5"),
+    ("network", "true"),
+    ("cluster", "[]"),
+    ("out", "1"),
+    ("schedule", '"zigzag"'),
+    ("schedule", "1"),
+    ("throttle", "true"),
+    ("progress", '"on"'),
+    ("learning_rate", "0"),
+    ("learning_rate", "nan"),
+    ("learning_rate", "inf"),
+    ("learning_rate", '"0.1"'),
+    ("learning_rate", "true"),
+    ("momentum", "1"),
+    ("momentum", "-0.1"),
+    ("momentum", "nan"),
+    ("weight_decay", "-1"),
+    ("weight_decay", "inf"),
+    ("learning_rate_steps", "5"),
+    ("learning_rate_steps", "[0]"),
+    ("learning_rate_steps", "[1.0]"),
+    ("learning_rate_factor", "0"),
+]
+
+
+@pytest.mark.parametrize(("key", "toml"), BAD)
+def test_wrong_values(tmp_path: Path, one_line: Callable[..., str], key: str, toml: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(f"{key} = {toml}\n")
+    with pytest.raises(InputError) as error:
+        load_config(str(path), {})
+    line = one_line(error)
+    assert line.startswith(f"{path}: ")
+    assert f"`{key}" in line
+
+
+def test_an_unknown_key(tmp_path: Path, one_line: Callable[..., str]) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("bach = 3\n")
+    with pytest.raises(InputError) as error:
+        load_config(str(path), {})
+    line = one_line(error)
+    assert line.startswith(f"{path}: unknown key `bach` = 3")
+    for key in Config.model_fields:
+        assert key in line
+
+
+def test_a_flag_does_not_hide_what_is_wrong_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("batch = 0\n")
+    with pytest.raises(InputError, match="config.toml: `batch` = 0"):
+        load_config(str(path), {"batch": 3})
+
+
+def test_a_wrong_flag_is_the_command_lines() -> None:
+    with pytest.raises(InputError, match="^command line: `batch` = 0"):
+        load_config(None, {"batch": 0})
+
+
+@pytest.mark.parametrize(
+    ("flag", "word", "told"),
+    [
+        ("--batch", "x", "'--batch': 'x'"),
+        ("--batch", "1.5", "'--batch': '1.5'"),
+        ("--learning-rate", "x", "'--learning-rate': 'x'"),
+        ("--learning-rate-steps", "1,x", "'--learning-rate-steps': '1,x'"),
+        ("--schedule", "x", "'--schedule': 'x'"),
+        ("--compress", "x", "command line: `compress` = 'x'"),
+    ],
+)
+def test_flags_of_a_wrong_kind(
+    capsys: pytest.CaptureFixture[str], one_line: Callable[..., str], flag: str, word: str, told: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", flag, word])
+    assert ended.value.code == 2
+    assert told in one_line(capsys.readouterr().err)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none.toml: cannot be read"):
+        load_config(str(tmp_path / "none.toml"), {})
+
+
+def test_rate_in() -> None:
+    config = Config(learning_rate=0.5, learning_rate_factor=0.25, learning_rate_steps=[2, 3, 6])
+    assert [config.rate_in(epoch) for epoch in range(8)] == pytest.approx(
+        [0.5, 0.5, 0.125, 0.03125, 0.03125, 0.03125, 0.0078125, 0.0078125]
+    )
+    assert {Config().rate_in(epoch) for epoch in (0, 1, 100)} == {0.01}
+
+
+VALUES = st.one_of(
+    st.integers(-2, 100), st.floats(), st.booleans(), st.text(max_size=4), st.none(), st.lists(st.integers(0, 5))
+)
+KEYS = st.one_of(st.sampled_from([*OTHERS]), st.text("abcdefgh_", min_size=1, max_size=5))
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_a_config_or_one_line(values: dict[str, Any]) -> None:
+    try:
+        config = load_config(None, values)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1
+        return
+    assert set(values) <= set(OTHERS)
+    assert config.batch > 0
+    assert all(config.rate_in(epoch) >= 0 for epoch in range(3))

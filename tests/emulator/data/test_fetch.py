@@ -1,0 +1,248 @@
+"""Fetching from a server on this host: whole, resumed, refused, wrong."""
+
+import hashlib
+import io
+import socket
+import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.data import fetch_data
+from emuchain.emulator.data.fetch import fetch_collection
+from emuchain.emulator.data.sources import COLLECTIONS, Collection, Source
+
+CONTENT = bytes(range(256)) * 2000
+
+
+def md5(content):
+    return hashlib.md5(content).hexdigest()
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `files`; `ranges` says whether it can resume, `breaks_at` after how many bytes it hangs up."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files, self.ranges, self.breaks_at, self.requests = {}, True, None, []
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        asked = self.headers.get("Range")
+        self.server.requests.append((self.path, asked))
+        content = self.server.files.get(self.path.lstrip("/"))
+        if content is None:
+            self.send_error(404)
+            return
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.server.ranges else 0
+        if start and start >= len(content):
+            self.send_error(416)
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        self.wfile.write(content[start : self.server.breaks_at])
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+def one(server, content=CONTENT, **others):
+    server.files["a.gz"] = content
+    return Collection("one", (server.url,), (Source("a.gz", md5(CONTENT)),), "one", **others)
+
+
+def test_whole(tmp_path, server):
+    seen = []
+    folder = fetch_collection(one(server), tmp_path / "new", progress=lambda *step: seen.append(step))
+    assert folder == tmp_path / "new" / "one"
+    assert (folder / "a.gz").read_bytes() == CONTENT
+    assert [path.name for path in folder.iterdir()] == ["a.gz"]
+    assert seen[-1] == ("a.gz", len(CONTENT), len(CONTENT))
+
+
+def test_already_there(tmp_path, server):
+    fetch_collection(one(server), tmp_path)
+    fetch_collection(one(server), tmp_path)
+    assert len(server.requests) == 1
+
+
+def test_another_file_already_there(tmp_path, server):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "a.gz").write_bytes(b"mine")
+    with pytest.raises(InputError, match=r"a.gz: is there, but its MD5 checksum is not .*; remove it and fetch again"):
+        fetch_collection(one(server), tmp_path)
+    assert (tmp_path / "one" / "a.gz").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_resumed(tmp_path, server, ranges):
+    server.ranges, server.breaks_at = ranges, 100_000
+    with pytest.raises(InputError, match=r"broke off.*run the command again .*or put a.gz into .*one by hand"):
+        fetch_collection(one(server), tmp_path)
+    have = (tmp_path / "one" / "a.gz.part").stat().st_size
+    assert 0 < have <= 100_000
+    server.breaks_at = None
+    fetch_collection(one(server), tmp_path)
+    assert (tmp_path / "one" / "a.gz").read_bytes() == CONTENT
+    assert not (tmp_path / "one" / "a.gz.part").exists()
+    assert server.requests[-1] == ("/a.gz", f"bytes={have}-")
+
+
+def test_stopped_just_before_the_end(tmp_path, server):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "a.gz.part").write_bytes(CONTENT)
+    fetch_collection(one(server), tmp_path)
+    assert (tmp_path / "one" / "a.gz").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("part", [b"", b"x" * 100, b"x" * (len(CONTENT) + 1)])
+def test_wrong_checksum(tmp_path, server, part):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "a.gz.part").write_bytes(part)
+    content = CONTENT if part else b"something else"
+    with pytest.raises(InputError, match=f"checksum .* found, {md5(CONTENT)} expected; the file was deleted; run"):
+        fetch_collection(one(server, content), tmp_path)
+    assert not any((tmp_path / "one").iterdir())
+    fetch_collection(one(server), tmp_path)
+    assert (tmp_path / "one" / "a.gz").read_bytes() == CONTENT
+
+
+def test_not_found(tmp_path, server):
+    with pytest.raises(InputError, match=r"/b/a.gz: the server answers 404 Not Found; run .* by hand"):
+        fetch_collection(one(server), tmp_path, mirrors=[f"{server.url}b"])
+
+
+def test_next_mirror(tmp_path, server):
+    fetch_collection(one(server), tmp_path, mirrors=[f"{server.url}b/", server.url])
+    assert (tmp_path / "one" / "a.gz").read_bytes() == CONTENT
+
+
+def test_connection_refused(tmp_path, server):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        with pytest.raises(InputError, match=r"a.gz: no connection, or it broke off; run .* by hand") as error:
+            fetch_collection(one(server), tmp_path, mirrors=[f"http://127.0.0.1:{free.getsockname()[1]}"])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("mirror", ["nonsense", "ftp://host/", "http://", "http://[::1", "file:///etc"])
+def test_no_address(tmp_path, server, mirror):
+    with pytest.raises(InputError, match="not an address"):
+        fetch_collection(one(server), tmp_path, mirrors=[mirror])
+
+
+def test_no_place(tmp_path, server):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"file.*: cannot be written"):
+        fetch_collection(one(server), tmp_path / "file")
+
+
+def test_unknown_name(tmp_path):
+    with pytest.raises(InputError, match="imagenet: no data set to fetch; there are cifar10, mnist"):
+        fetch_data("imagenet", tmp_path)
+
+
+def test_official_sources():
+    for collection in COLLECTIONS:
+        assert all(mirror.startswith("https://") and mirror.endswith("/") for mirror in collection.mirrors)
+        assert all(len(bytes.fromhex(source.md5)) == 16 for source in collection.files)
+
+
+def archive(entries, packing="w:gz"):
+    """A tar archive of (name, content), where content may be a TarInfo field to set instead: type and link name."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=packing) as tar:
+        for name, content in entries:
+            entry = tarfile.TarInfo(name)
+            if isinstance(content, bytes):
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+            else:
+                entry.type, entry.linkname = content
+                tar.addfile(entry)
+    return buffer.getvalue()
+
+
+def packed(server, content):
+    server.files["a.tar.gz"] = content
+    return Collection("two", (server.url,), (Source("a.tar.gz", md5(content)),), "two", members=("x.bin", "y.bin"))
+
+
+WHOLE = [("two", (tarfile.DIRTYPE, "")), ("two/x.bin", b"x"), ("two/readme.html", b"r"), ("two/y.bin", b"y")]
+
+
+@pytest.mark.parametrize("prefix", ["", "./"])
+def test_unpacked(tmp_path, server, prefix):
+    collection = packed(server, archive([(prefix + name, content) for name, content in WHOLE]))
+    folder = fetch_collection(collection, tmp_path)
+    assert folder == tmp_path / "two"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "x.bin": b"x",
+        "y.bin": b"y",
+        "readme.html": b"r",
+    }
+    assert fetch_collection(collection, tmp_path) == folder
+    assert len(server.requests) == 1
+    (folder / "y.bin").unlink()
+    with pytest.raises(InputError, match=r"two: is there, but without y.bin; remove it and fetch again"):
+        fetch_collection(collection, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ("two/../../evil", b"e"),
+        ("/tmp/evil", b"e"),
+        ("evil", b"e"),
+        ("two/evil", b"e"),
+        ("two/sub/x.bin", b"e"),
+        ("two/x.bin", (tarfile.SYMTYPE, "/etc/passwd")),
+        ("two/x.bin", (tarfile.LNKTYPE, "two/readme.html")),
+        ("two/x.bin", (tarfile.FIFOTYPE, "")),
+        ("two/x.bin", (tarfile.CHRTYPE, "")),
+        ("other", (tarfile.DIRTYPE, "")),
+        ("two/e\nvil", b"e"),
+    ],
+)
+def test_hostile_archive(tmp_path, server, entry):
+    with pytest.raises(InputError, match=r"a.tar.gz: refused: it holds .*, which does not belong there") as error:
+        fetch_collection(packed(server, archive([*WHOLE, entry])), tmp_path / "to")
+    assert "\n" not in str(error.value)
+    assert [path.name for path in tmp_path.rglob("*")] == ["to", "a.tar.gz"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (archive(WHOLE[:3]), "y.bin is not in it; remove it and fetch again"),
+        (b"no archive", "not a whole archive"),
+        (archive(WHOLE)[:-30], "not a whole archive"),
+        (archive([*WHOLE[:3], ("two/y.bin", bytes(9000))], "w")[:4000], "not a whole archive"),
+    ],
+)
+def test_damaged_archive(tmp_path, server, content, says):
+    with pytest.raises(InputError, match=says):
+        fetch_collection(packed(server, content), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]

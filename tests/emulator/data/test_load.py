@@ -1,0 +1,39 @@
+"""Finding a data set by name or directory."""
+
+import pytest
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.data import describe_data, load_data
+
+
+@pytest.mark.parametrize("read", [load_data, describe_data])
+def test_no_data_set(tmp_path, read):
+    with pytest.raises(InputError, match="nowhere: no such directory; give `shapes`, or a directory"):
+        read(str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match=r"is empty; understood are CIFAR-10 binary .* CIFAR-10 pickled .* MNIST"):
+        read(str(tmp_path))
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(InputError, match="holds no data set known here; understood are CIFAR-10 binary"):
+        read(str(tmp_path))
+    with pytest.raises(InputError, match=r"notes.txt: is a file; give the directory it is in"):
+        read(str(tmp_path / "notes.txt"))
+
+
+@pytest.mark.parametrize("where", ["a" * 5000, "a\0b", "/dev/null/x"])
+def test_impossible_names(where):
+    with pytest.raises(InputError):
+        load_data(where)
+
+
+def test_two_data_sets(tmp_path):
+    for name in ("cifar-10-batches-bin/test_batch.bin", "mnist/t10k-images-idx3-ubyte"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match=r"holds CIFAR-10 \(.*bin\) and MNIST \(.*mnist\); give the directory of one"):
+        load_data(str(tmp_path))
+
+
+def test_a_folder_in_place_of_a_file(tmp_path):
+    (tmp_path / "data_batch_1.bin").mkdir()
+    with pytest.raises(InputError, match=r"data_batch_1.bin: cannot be read \(Is a directory\)"):
+        load_data(str(tmp_path))

@@ -1,0 +1,66 @@
+"""ONNX files cut off, damaged or of any nodes: a network, or one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .onnx_models import ending, onnx, refused_or_not, resnet8
+
+WHOLE = resnet8().model()
+
+
+@given(st.integers(0, len(WHOLE) - 1))
+def test_a_truncated_file(tmp_path_factory: pytest.TempPathFactory, length: int) -> None:
+    refused_or_not(tmp_path_factory.getbasetemp(), WHOLE[:length])
+
+
+@given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(1, 255)), min_size=1, max_size=4))
+def test_a_damaged_file(tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]) -> None:
+    damaged = bytearray(WHOLE)
+    for place, bits in changes:
+        damaged[place] ^= bits
+    refused_or_not(tmp_path_factory.getbasetemp(), bytes(damaged))
+
+
+OPERATORS = st.sampled_from(
+    "Add AveragePool BatchNormalization Concat Constant Conv Dropout Flatten Gemm GlobalAveragePool Identity LRN"
+    " LogSoftmax MatMul MaxPool Mul ReduceMean Relu Reshape Softmax Squeeze Sum".split()
+)
+ATTRIBUTES = st.dictionaries(
+    st.sampled_from(
+        "alpha axes axis auto_pad beta bias ceil_mode count_include_pad dilations epsilon group keepdims kernel_shape"
+        " momentum pads ratio shape size spatial strides transA transB value value_int value_ints".split()
+    ),
+    st.one_of(
+        st.integers(-3, 9),
+        st.floats(width=32),
+        st.lists(st.integers(-2, 9), min_size=1, max_size=4),
+        st.sampled_from(["SAME_UPPER", "VALID", "x\ny"]),
+    ),
+    max_size=3,
+)
+TAKES = st.lists(st.sampled_from(["", "x", "small", "wide", "nan", "here", "there"]), max_size=4)
+
+
+@given(st.lists(st.tuples(OPERATORS, TAKES, ATTRIBUTES), max_size=3))
+def test_any_nodes(
+    tmp_path_factory: pytest.TempPathFactory, nodes: list[tuple[str, list[str], dict[str, Any]]]
+) -> None:
+    graph = ending()
+    here = graph.last
+    for name, shape in (("small", [2]), ("wide", [4, 4, 3, 3])):
+        graph.constants.append(onnx.TensorProto(name=name, dims=shape, data_type=onnx.TensorProto.FLOAT))
+    graph.constants.append(onnx.helper.make_tensor("nan", onnx.TensorProto.FLOAT, [2], [float("nan"), float("inf")]))
+    for operator, takes, attributes in nodes:
+        names = {"here": here, "there": graph.last}
+        graph.nodes.append(
+            onnx.helper.make_node(
+                operator, [names.get(name, name) for name in takes], [f"n{len(graph.nodes)}"], **attributes
+            )
+        )
+        graph.last = graph.nodes[-1].output[0]
+    refused_or_not(tmp_path_factory.getbasetemp(), graph)

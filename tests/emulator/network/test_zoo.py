@@ -1,0 +1,196 @@
+"""The zoo: multiply-accumulates and parameters of each network against those worked out here, and shapes."""
+
+from __future__ import annotations
+
+import pytest
+
+from emuchain.emulator.network import Network, Tensor, load_network, zoo
+
+VGG = {
+    "vgg11": [[64], [128], [256] * 2, [512] * 2, [512] * 2],
+    "vgg16": [[64] * 2, [128] * 2, [256] * 3, [512] * 3, [512] * 3],
+    "vgg19": [[64] * 2, [128] * 2, [256] * 4, [512] * 4, [512] * 4],
+}
+VGG_HEADS = {"": (224, [4096, 4096, 1000]), "-cifar": (32, [512, 512, 10])}
+
+# Convolutional and fully connected multiply-accumulates, parameters.
+KNOWN = {
+    "vgg16": (15_346_630_656, 123_633_664, 138_357_544),
+    "vgg11": (7_485_456_384, 123_633_664, 132_863_336),
+    "vgg19": (19_508_428_800, 123_633_664, 143_667_240),
+    "alexnet": (
+        55**2 * 96 * 3 * 11**2
+        + 27**2 * 256 * 96 * 5**2
+        + 13**2 * (384 * 256 + 384 * 384 + 256 * 384) * 3**2,  # 1.0766 G
+        9216 * 4096 + 4096 * 4096 + 4096 * 1000,
+        62_378_344,
+    ),
+    "alexnet-darknet": (
+        55**2 * 96 * 3 * 11**2
+        + 28**2 * 256 * 96 * 5**2
+        + 14**2 * (384 * 256 + 384 * 384 + 256 * 384) * 3**2,  # 1.1940 G
+        7**2 * 256 * 4096 + 4096 * 4096 + 4096 * 1000,
+        62_378_344 + (7**2 - 6**2) * 256 * 4096,
+    ),
+    "alexnet-cifar": (
+        32**2 * 64 * 3 * 25 + 15**2 * 192 * 64 * 25 + 7**2 * (384 * 192 + 256 * 384 + 256 * 256) * 9,
+        256 * 9 * 1024 + 1024 * 512 + 512 * 10,
+        4_864 + 307_392 + 663_936 + 884_992 + 590_080 + 2_360_320 + 524_800 + 5_130,
+    ),
+    "hdc": (0, 784 * 500 + 3 * 500 * 500 + 500 * 10, 1_149_010),
+    "lenet-mnist": (28**2 * 6 * 25 + 10**2 * 16 * 6 * 25 + 120 * 16 * 25, 120 * 84 + 84 * 10, 61_706),
+    "quick-cifar": (
+        32**2 * 32 * 3 * 9 + 16**2 * 64 * 32 * 9 + 8**2 * 128 * 64 * 9,
+        128 * 4 * 4 * 128 + 128 * 10,
+        896 + 18_496 + 73_856 + 262_272 + 1_290,
+    ),
+    "resnet8-cifar": (
+        32**2 * 16 * (3 + 16 + 16) * 9 + 16**2 * 32 * (16 + (16 + 32) * 9) + 8**2 * 64 * (32 + (32 + 64) * 9),
+        64 * 10,
+        16 * 35 * 9 + 32 * (16 + 48 * 9) + 64 * (32 + 96 * 9) + 2 * (3 * 16 + 3 * 32 + 3 * 64) + 650,
+    ),
+    "inception-cifar": (
+        32**2 * 32 * 27
+        + 16**2 * (32 * (16 + 16 + 8 + 16) + 16 * 32 * 9 + 8 * 16 * 25)
+        + 8**2 * (80 * (32 + 32 + 8 + 32) + 32 * 64 * 9 + 8 * 32 * 25),
+        160 * 10,
+        896
+        + 32 * 56
+        + 56
+        + 16 * 32 * 9
+        + 32
+        + 8 * 16 * 25
+        + 16
+        + 80 * 104
+        + 104
+        + 32 * 64 * 9
+        + 64
+        + 8 * 32 * 25
+        + 32
+        + 1_610,
+    ),
+}
+
+# ResNets (He et al., 2015, table 1): whether blocks are bottlenecks, and how many each stage has.
+RESNETS = {"resnet18": (False, [2, 2, 2, 2]), "resnet50": (True, [3, 4, 6, 3])}
+
+# GoogLeNet's modules (Szegedy et al., 2014, table 1): rows, inputs, 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool proj.
+INCEPTIONS = [
+    (28, 192, 64, 96, 128, 16, 32, 32),
+    (28, 256, 128, 128, 192, 32, 96, 64),
+    (14, 480, 192, 96, 208, 16, 48, 64),
+    (14, 512, 160, 112, 224, 24, 64, 64),
+    (14, 512, 128, 128, 256, 24, 64, 64),
+    (14, 512, 112, 144, 288, 32, 64, 64),
+    (14, 528, 256, 160, 320, 32, 128, 128),
+    (7, 832, 256, 160, 320, 32, 128, 128),
+    (7, 832, 384, 192, 384, 48, 128, 128),
+]
+
+
+def resnet(name: str) -> tuple[int, int, int]:
+    """Counts of a ResNet: convolutions without bias, batch normalisation with two parameters a channel."""
+    deep, blocks = RESNETS[name]
+    convolutions, weights, channels, before = 112**2 * 64 * 147, 64 * 147, 64, 64
+    for stage, count in enumerate(blocks):
+        size, wide = 56 >> stage, 64 << stage
+        wider = 4 * wide if deep else wide
+        for block in range(count):
+            entry = 2 * size if stage and not block else size  # rows of its input: the first block halves them
+            if deep:
+                shapes = [(entry, before * wide), (size, 9 * wide * wide), (size, wide * wider)]
+                channels += 2 * wide + wider
+            else:
+                shapes = [(size, 9 * before * wide), (size, 9 * wide * wide)]
+                channels += 2 * wide
+            if before != wider:
+                shapes.append((size, before * wider))
+                channels += wider
+            convolutions += sum(rows**2 * values for rows, values in shapes)
+            weights += sum(values for _, values in shapes)
+            before = wider
+    return convolutions, before * 1000, weights + 2 * channels + before * 1000 + 1000
+
+
+def googlenet() -> tuple[int, int, int]:
+    """Counts of GoogLeNet, from the table of its modules."""
+    shapes = [(112, 147, 64), (56, 64, 64), (56, 9 * 64, 192)]  # rows, values in a window, channels
+    for rows, inputs, one, reduce3, three, reduce5, five, pool in INCEPTIONS:
+        shapes.append((rows, inputs, one + reduce3 + reduce5 + pool))
+        shapes += [(rows, 9 * reduce3, three), (rows, 25 * reduce5, five)]
+    convolutions = sum(rows**2 * window * channels for rows, window, channels in shapes)
+    return convolutions, 1_024_000, sum((window + 1) * channels for _, window, channels in shapes) + 1_025_000
+
+
+def vgg(name: str) -> tuple[int, int, int]:
+    """Counts of a VGG, from its list of channels."""
+    depth = name.removesuffix("-cifar")
+    size, features = VGG_HEADS[name.removeprefix(depth)]
+    channels, convolutions, parameters = 3, 0, 0
+    for block in VGG[depth]:
+        for out in block:
+            weights = out * channels * 9
+            convolutions += weights * size * size
+            parameters += weights + out
+            channels = out
+        size //= 2
+    inputs, dense = channels * size * size, 0
+    for out in features:
+        dense += inputs * out
+        parameters += inputs * out + out
+        inputs = out
+    return convolutions, dense, parameters
+
+
+def counts(network: Network) -> tuple[int, int, int]:
+    """Return convolutional and fully connected multiply-accumulates, and parameters."""
+    convolutions = sum(layer.macs for layer in network.layers if layer.convolves)
+    return convolutions, network.macs - convolutions, network.parameters
+
+
+def test_every_network_of_the_zoo_is_known_here() -> None:
+    vggs = {name + head for name in VGG for head in VGG_HEADS}
+    assert set(zoo()) == vggs | set(RESNETS) | {"googlenet"} | set(KNOWN)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_zoo(name: str) -> None:
+    assert counts(load_network(name)) == KNOWN[name]
+
+
+@pytest.mark.parametrize("name", [name + head for name in VGG for head in VGG_HEADS])
+def test_vggs(name: str) -> None:
+    assert counts(load_network(name)) == vgg(name)
+
+
+@pytest.mark.parametrize("name", RESNETS)
+def test_resnets(name: str) -> None:
+    assert counts(load_network(name)) == resnet(name)
+
+
+def test_googlenet() -> None:
+    assert counts(load_network("googlenet")) == googlenet()
+
+
+def test_published_figures() -> None:
+    """Of torchvision's ResNets; GoogLeNet has about 7 M parameters and 1.5 G multiply-accumulates in its paper."""
+    assert resnet("resnet18")[2] == 11_689_512
+    assert resnet("resnet50")[2] == 25_557_032
+    assert [round(sum(resnet(name)[:2]) / 1e9, 2) for name in RESNETS] == [1.81, 4.09]
+    assert 6.6e6 < googlenet()[2] < 7e6
+    assert 1.5e9 < sum(googlenet()[:2]) < 1.6e9
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_shapes_of_the_zoo_follow_one_another(name: str) -> None:
+    network = load_network(name)
+    classes = 10 if network.input[1] < 200 else 1000
+    assert network.classes == classes
+    assert network.name == name
+    before: tuple[Tensor, ...] = (Tensor(0, network.input),)
+    for index, layer in enumerate(network.layers):
+        assert layer.index == index
+        assert layer.takes == before
+        before = layer.hands_on
+    assert [tensor.shape for tensor in before] == [(classes, 1, 1)]
+    assert len({layer.name for layer in network.layers}) == len(network.layers)

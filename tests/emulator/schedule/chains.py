@@ -1,0 +1,58 @@
+"""What tests of schedules share: chains with any staleness, schedules of them, and a schedule by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from emuchain.emulator.schedule import Action, EpochShape, Schedule, Staleness, schedules
+
+SMALL = st.integers(1, 12)
+
+VALID = """schedule mine, 2 devices
+micro-batches 0:2 2:4 | 4:6
+0F0v0 0F1v0 0B0v0 0W0 0B1v0 0W1 0U1 0F2v1 0B2v1 0W2 0U2
+1F0v0 1B0v0 1W0 1F1v0 1B1v0 1W1 1U1 1F2v1 1B2v1 1W2 1U2
+"""
+
+
+def sync(devices: int, samples: int, batch: int, micro_batch: int) -> Schedule:
+    """The schedule `sync` of a chain."""
+    return schedules()["sync"].generate(EpochShape(devices, samples, batch, micro_batch))
+
+
+def fpdeep(staleness: Sequence[Staleness], samples: int, batch: int, micro_batch: int) -> Schedule:
+    """The schedule `fpdeep` of a chain whose devices have this staleness."""
+    return schedules()["fpdeep"].generate(EpochShape(len(staleness), samples, batch, micro_batch, tuple(staleness)))
+
+
+def staleness_of(late_forward: int, late_backward: int, batch: int) -> Staleness:
+    """The staleness of a device whose weights are new this many samples after the mini-batch's last one entered."""
+
+    def updates(late: int) -> tuple[int, ...]:
+        return tuple(max(0, math.ceil((late - sample) / batch)) for sample in range(batch))
+
+    return Staleness(updates(late_forward), updates(late_backward))
+
+
+@st.composite
+def chain_staleness(draw: st.DrawFn, batch: int) -> list[Staleness]:
+    """Staleness of a chain: FP comes later nearer to its end, and is less stale there; EB is late by 0 or 1 sample."""
+    late = sorted(draw(st.lists(st.integers(0, 3 * batch + 2), min_size=1, max_size=6)), reverse=True)
+    return [staleness_of(k, min(k, draw(st.integers(0, 1))), batch) for k in late]
+
+
+@st.composite
+def any_schedule(draw: st.DrawFn) -> Schedule:
+    """Any schedule `sync` or `fpdeep`."""
+    batch, micro_batch, samples = draw(SMALL), draw(SMALL), draw(st.integers(1, 50))
+    if draw(st.booleans()):
+        return sync(draw(st.integers(1, 7)), samples, batch, micro_batch)
+    return fpdeep(draw(chain_staleness(batch)), samples, batch, micro_batch)
+
+
+def actions_of(schedule: Schedule) -> list[list[Action]]:
+    """All actions of all devices."""
+    return [list(program) for program in schedule.programs(range(schedule.devices)).values()]

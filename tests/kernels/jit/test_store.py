@@ -1,0 +1,136 @@
+"""The store of compiled kernels: where it keeps code, what its file names depend on, and files that are damaged."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emuchain.kernels.jit import Kernel, compiled, store
+from emuchain.kernels.jit.compiled import ROOM
+from emuchain.kernels.jit.store import Code
+
+
+def test_where_code_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(store, "SOURCES", Path("/proc/package"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(store.tempfile, "tempdir", str(tmp_path))
+    assert store.where() == tmp_path / "cache"
+    monkeypatch.delenv(store.SETTING)
+    assert store.where() == tmp_path / "home" / "emuchain"
+    monkeypatch.setenv(store.SETTING, "/proc/nowhere")
+    assert store.where() == tmp_path / "home" / "emuchain"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/home")
+    last = store.where()
+    assert store.is_temporary(last)
+    assert last.stat().st_mode & 0o777 == 0o700
+    last.chmod(0o777)
+    with pytest.raises(OSError, match="nowhere to keep compiled code"):
+        store.where()
+
+
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A copy of all kernels' sources, on which the store's key then depends."""
+    copy = tmp_path / "kernels"
+    shutil.copytree(store.SOURCES, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(store, "SOURCES", copy)
+    yield copy
+    store._key.cache_clear()
+
+
+def file_name(kernel: str) -> str:
+    """The file of a kernel, as a process that starts now would name it."""
+    store._key.cache_clear()
+    return store._file_name(kernel)
+
+
+def test_file_names_depend_on_every_byte_of_every_source(sources: Path) -> None:
+    """In all sub-folders, whatever kernel it is."""
+    paths = sorted(sources.rglob("*.py"))
+    nested = {str(path.relative_to(sources)) for path in paths if path.parent != sources}
+    assert {"conv/tile.py", "layers/relu.py", "llvm/fma.py", "inceptionn/burst.py", "jit/block.py"} <= nested
+    original = file_name("layers.relu.forward")
+    names = {original}
+    for path in paths:
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + b" " if content else b" ")
+        assert len(path.read_bytes()) == max(len(content), 1)
+        names.add(file_name("layers.relu.forward"))
+        path.write_bytes(content)
+        assert file_name("layers.relu.forward") == original
+    assert len(names) == 1 + len(paths)
+
+
+def test_file_names_depend_on_the_names_of_sources(sources: Path) -> None:
+    """A source that is new, that is moved to another sub-folder, or that is gone."""
+    names = [file_name("fifo._serve")]
+    tile = sources / "conv" / "tile.py"
+    tile.rename(sources / "layers" / "tile.py")
+    names.append(file_name("fifo._serve"))
+    (sources / "layers" / "tile.py").unlink()
+    names.append(file_name("fifo._serve"))
+    deep = sources / "conv" / "deeper" / "and_deeper"
+    deep.mkdir(parents=True)
+    (deep / "new.py").write_text("")
+    names.append(file_name("fifo._serve"))
+    assert len(set(names)) == len(names)
+
+
+def test_a_changed_source_hides_what_was_kept_before(sources: Path) -> None:
+    code = Code("run", [], "none", b"image")
+    file_name("conv.tile.f")  # the key of the copy
+    store.keep("conv.tile.f", code)
+    assert store.find("conv.tile.f") == code
+    tile = sources / "conv" / "tile.py"
+    tile.write_bytes(tile.read_bytes()[:-1] + b" ")
+    file_name("conv.tile.f")
+    assert store.find("conv.tile.f") is None
+
+
+def kernel_of(module: str, factor: int) -> Kernel:
+    """A kernel `f` of a module of the package, which multiplies."""
+    scope: dict[str, Any] = {"__name__": f"{ROOM}.{module}"}
+    exec(f"def f(number):\n return {factor} * number", scope)
+    return compiled(scope["f"])
+
+
+def test_kernels_of_equal_names_in_different_rooms_have_their_own_files() -> None:
+    """Also where both are found again, as a process that starts now finds them."""
+    assert [kernel_of(module, factor)(7) for module, factor in (("conv.x", 2), ("layers.x", 3))] == [14, 21]
+    kept = {path.name: path.read_bytes() for path in store.where().iterdir()}
+    names = [store._file_name("conv.x.f"), store._file_name("layers.x.f")]
+    assert [name.split("-")[0] for name in names] == ["conv.x.f", "layers.x.f"]
+    first, second = (kept[name] for name in names)
+    assert first != second
+    for name, code in zip(("conv.x.f", "layers.x.f"), (first, second), strict=True):
+        found = store.find(name)
+        assert found is not None
+        assert code.endswith(found.image)
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-100], lambda data: bytes(len(data))])
+def test_a_damaged_file_counts_as_none(damage: Callable[[bytes], bytes]) -> None:
+    code = Code("run", ["float32 2"], "none", bytes(range(256)))
+    store.keep("test.damaged", code)
+    assert store.find("test.damaged") == code
+    (path,) = store.where().glob("test.damaged-*.code")
+    path.write_bytes(damage(path.read_bytes()))
+    assert store.find("test.damaged") is None
+    store.keep("test.damaged", code)
+    assert store.find("test.damaged") == code
+
+
+def test_a_kernel_that_cannot_be_kept_runs_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.os, "replace", full)
+
+    @compiled
+    def twice(number: int) -> int:
+        return 2 * number
+
+    assert twice(21) == 42
+    assert list(store.where().iterdir()) == []
