@@ -170,13 +170,16 @@ def broadcast_ps(
     spacing: int = 1,
 ) -> Times:
     """Return when each node has received node 0's message and passed it on, in ps; each round takes one transfer.
+
+    A node sends without waiting for the receiver, which takes the message when it is ready itself.
     """
     times, transfer_ps = ready_ps.copy(), interconnect.transfer_ps(message_bytes, compressed_bytes)
     for pairs in broadcast_rounds(len(ready_ps)):
         sources, targets = np.array(pairs).T
         hops = interconnect.hops(spacing * sources, spacing * targets)
-        done_ps = later(times[sources], times[targets]) + hops * interconnect.latency_ps + transfer_ps
-        times[sources] = times[targets] = done_ps
+        done_ps = times[sources] + hops * interconnect.latency_ps + transfer_ps
+        times[targets] = later(times[targets], done_ps)
+        times[sources] = done_ps
     return times
 
 

@@ -214,6 +214,11 @@ def test_a_chain_costs_hops() -> None:
     assert broadcast_ps(chain, at_once(5), 0).tolist() == [6 * ALPHA, 6 * ALPHA, 5 * ALPHA, 4 * ALPHA, 4 * ALPHA]
 
 
+def test_a_broadcast_does_not_wait_for_a_late_receiver() -> None:
+    """Node 0 sends to node 2, then to node 1; node 2, ready long after, has the message when it is ready."""
+    ends = broadcast_ps(PLAIN, np.array([0, 0, 1_000_000]), 10)
+    assert ends.tolist() == [2 * (ALPHA + 10 * BETA), 2 * (ALPHA + 10 * BETA), 1_000_000]
+
 
 def test_hierarchies_by_hand() -> None:
     """Two groups of two, 4,000 bytes: rings of two, then two leaders, then one round in each group."""
