@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_INSTALLED = {"tests", "docs", "scripts", "benchmarks", "build", "dist"}
-DATA = {".toml", ".json", ".typed"}
+DATA = {".toml", ".json", ".typed", ".pyi"}
 
 
 def installed_files() -> list[Path]:
@@ -48,10 +48,11 @@ def test_every_data_file_is_installed(settings: configparser.ConfigParser) -> No
     data = {path for path in installed_files() if path.suffix in DATA}
     assert data
     installed = set()
+    packages = settings["options"]["packages"].split()
     for package, patterns in settings["options.package_data"].items():
-        folder = Path(*package.split(".")[1:])
+        folders = [Path(*each.split(".")[1:]) for each in (packages if package == "*" else [package])]
         for pattern in patterns.replace(",", " ").split():
-            matching = {path.relative_to(ROOT) for path in (ROOT / folder).glob(pattern)}
+            matching = {path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).glob(pattern)}
             assert matching, f"{package}: {pattern} matches nothing"
             installed |= matching
     assert data <= installed
