@@ -1,0 +1,29 @@
+from .emulator.api import plan, results, simulate, train
+from .emulator.cluster import Cluster, load_cluster
+from .emulator.common import InputError
+from .emulator.data import Dataset, load_data
+from .emulator.network import Network, load_network
+from .emulator.plan import Plan
+from .emulator.run import Results, Simulation, SteadyState, steady_state
+
+__version__: str
+
+__all__ = [
+    "Cluster",
+    "Dataset",
+    "InputError",
+    "Network",
+    "Plan",
+    "Results",
+    "Simulation",
+    "SteadyState",
+    "__version__",
+    "load_cluster",
+    "load_data",
+    "load_network",
+    "plan",
+    "results",
+    "simulate",
+    "steady_state",
+    "train",
+]

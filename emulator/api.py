@@ -1,0 +1,224 @@
+"""The functions of `import emuchain`: the same as the command line's, on the same plans.
+
+Networks and clusters are given as names, file paths, mappings with the keys of such files, or objects from
+`load_network` and `load_cluster`. Further settings are the keys of the configuration (docs/configuration.md).
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ..comm import MpiRanks, Observer, RankFailed, Ranks, SingleProcess, Stopped
+from .cluster import Cluster, load_cluster
+from .common import BUG_STATUS, INPUT_STATUS, InputError
+from .config import settings_config
+from .data import Dataset
+from .network import Network, load_network
+from .plan import Plan, check_data, epoch_samples, make_plan, training_data
+from .run import (
+    EpochResult,
+    Results,
+    Simulation,
+    Weights,
+    check_writable,
+    read_results,
+    results_of,
+    versions,
+    write_results,
+)
+from .run import simulate as run_simulation
+from .run import train as run_training
+
+T = TypeVar("T")
+
+AnyNetwork = str | Mapping[str, Any] | Network
+AnyCluster = str | Mapping[str, Any] | Cluster
+
+
+def plan(
+    network: AnyNetwork = "quick-cifar",
+    cluster: AnyCluster = "vc709",
+    *,
+    ranks: int = 1,
+    changes: Mapping[str, object] | None = None,
+    **settings: Any,
+) -> Plan:
+    """Return the plan of a run: mapping, times, schedule, memory. Nothing is trained or simulated yet.
+
+    Args:
+        network: the network to train.
+        cluster: the cluster to run on.
+        ranks: number of processes; each hosts a device if `devices` is not given.
+        changes: changed values of cluster keys, such as {"link.bandwidth_gbps": 250}.
+        **settings: keys of the configuration, such as devices=15, batch=64, schedule="sync".
+
+    Raises:
+        InputError: a setting is unknown, out of range, or contradicts another one.
+    """
+    network = network if isinstance(network, Network) else load_network(network)
+    if not isinstance(cluster, Cluster):
+        cluster = load_cluster(cluster, changes)
+    elif changes:
+        raise InputError(
+            "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
+        )
+    config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
+    return make_plan(config, ranks, network=network, cluster=cluster)
+
+
+def simulate(
+    network: AnyNetwork | Plan = "quick-cifar",
+    cluster: AnyCluster = "vc709",
+    *,
+    observer: Observer | None = None,
+    **settings: Any,
+) -> Simulation:
+    """Return a run's virtual time and its usage of devices and links, equal to those of `train` to the picosecond.
+
+    Args:
+        network: the network to train, or a plan.
+        cluster: the cluster to run on; unused with a plan.
+        observer: called with the rows that each engine and link of the first replica serves.
+        **settings: as for `plan`; with `samples`, no data set is needed.
+
+    Raises:
+        InputError: a setting is unknown, out of range, or contradicts another one.
+    """
+    planned = _planned(network, cluster, settings)
+    return run_simulation(planned, epoch_samples(planned), observer)
+
+
+def train(
+    network: AnyNetwork | Plan = "quick-cifar",
+    cluster: AnyCluster = "vc709",
+    *,
+    comm: Any = None,
+    data: Dataset | str | os.PathLike[str] | None = None,
+    on_epoch: Callable[[EpochResult, Weights], None] = lambda *_: None,
+    observer: Observer | None = None,
+    **settings: Any,
+) -> Results:
+    """Train a network, with numerics and virtual time; return the results, with all weights.
+
+    Args:
+        network: the network to train, or a plan.
+        cluster: the cluster to run on; unused with a plan.
+        comm: an mpi4py communicator, all of whose ranks make this same call; without it, one process trains.
+        data: a data set, or a value of the configuration key `data`.
+        on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.
+        observer: called with the rows that engines and links of the first replica's devices in this process serve.
+        **settings: as for `plan`; with `out`, the results are also written to a file.
+
+    Raises:
+        InputError: a setting is unknown, out of range, or contradicts another one, or training diverged; on all ranks.
+    """
+    ranks: Ranks = SingleProcess() if comm is None else MpiRanks(comm.Clone())
+    if data is not None and not isinstance(data, Dataset):
+        settings["data"] = os.fspath(data)
+
+    def prepare() -> tuple[Plan, Dataset, pathlib.Path | None]:
+        planned = _planned(network, cluster, settings, ranks.size)
+        out = check_writable(planned.config.out) if planned.config.out and ranks.rank == 0 else None
+        if not isinstance(data, Dataset):
+            return planned, training_data(planned), out
+        check_data(planned, data.shape, data.n_classes)
+        return planned, data, out
+
+    planned, held, out = _on_all(ranks, prepare)
+    recorder = _Recorder(planned, held.n_train, versions(ranks.describe()), out, on_epoch)
+    try:
+        run_training(planned, held, ranks, on_epoch=recorder, gather_weights=True, observer=observer)
+    except RankFailed as failed:
+        ranks.stop_others(failed.status, str(failed))
+        raise _failure(str(failed), failed.status) from None
+    except Stopped as stopped:
+        raise _failure(stopped.line, stopped.status) from None
+    except Exception as error:
+        _stop_others(ranks, error)
+        raise
+    found = ranks.share(recorder.results())[0]
+    ranks.free()
+    return found
+
+
+def results(path: str | os.PathLike[str]) -> Results:
+    """Return the content of a results file.
+
+    Raises:
+        InputError: the file is missing, damaged, or not a results file of emuchain.
+    """
+    return read_results(pathlib.Path(path))
+
+
+def _planned(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1) -> Plan:
+    if not isinstance(network, Plan):
+        return plan(network, cluster, ranks=ranks, **settings)
+    if settings:
+        raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
+    return network
+
+
+class _Recorder:
+    """Keeps the history and the last weights, and writes the results file after each epoch; on rank 0."""
+
+    def __init__(
+        self,
+        planned: Plan,
+        samples: int,
+        said_versions: Mapping[str, str],
+        out: pathlib.Path | None,
+        on_epoch: Callable[[EpochResult, Weights], None],
+    ) -> None:
+        self._plan, self._samples, self._versions, self._out = planned, samples, said_versions, out
+        self._on_epoch = on_epoch
+        self._history: list[EpochResult] = []
+        self._weights: Weights = {}
+
+    def __call__(self, result: EpochResult, weights: Weights) -> None:
+        self._history.append(result)
+        self._weights = weights
+        if self._out is not None:
+            write_results(self._out, self.results())
+        self._on_epoch(result, weights)
+
+    def results(self) -> Results:
+        """Return all epochs so far."""
+        return results_of(self._plan, self._samples, self._history, self._weights, self._versions)
+
+
+def _on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:
+    """Call `prepare` on every rank and return its result; if it fails on any rank, raise on all."""
+    made: T
+    own: Exception | None = None
+    try:
+        made = prepare()
+    except Exception as error:
+        own = error
+    failures = [each for each in ranks.share(None if own is None else (str(own), _status_of(own))) if each is not None]
+    if not failures:
+        return made
+    ranks.free()
+    raise own or _failure(*failures[0])
+
+
+def _status_of(error: Exception) -> int:
+    return INPUT_STATUS if isinstance(error, InputError) else BUG_STATUS
+
+
+def _failure(line: str, status: int) -> Exception:
+    """Return the exception for a failure of another rank."""
+    return InputError(line) if status == INPUT_STATUS else RuntimeError(f"another rank failed: {line}")
+
+
+def _stop_others(ranks: Ranks, error: Exception) -> None:
+    """Stop the other ranks, so that none waits for this one, which has failed."""
+    if ranks.rank == 0:
+        ranks.stop_others(_status_of(error), str(error))
+        return
+    try:
+        ranks.report_failure(str(error), _status_of(error))
+    except Stopped:
+        pass
