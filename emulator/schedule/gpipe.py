@@ -1,0 +1,35 @@
+"""`gpipe`: all forward, then all backward, then the update (Huang et al., NeurIPS 2019, Fig. 2c).
+
+As under `sync`, every sample of a mini-batch sees the weights from the end of the previous mini-batch, and gradients
+are summed in the order of samples; so the weights are those of mini-batch SGD, bit for bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator
+
+from .action import Action, Kind, Schedule, cut_samples
+from .kind import EpochShape, ScheduleKind
+
+
+def gpipe(epoch: EpochShape) -> Schedule:
+    """Return the schedule in which each device does all F of a mini-batch, then all B and W, and updates."""
+    micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
+
+    def program() -> Iterator[Action]:
+        for step, group in itertools.groupby(micro_batches, key=lambda micro_batch: micro_batch.step):
+            numbers = [micro_batch.index for micro_batch in group]
+            yield from (Action(Kind.FORWARD, number, step) for number in numbers)
+            for number in numbers:
+                yield Action(Kind.BACKWARD, number, step)
+                yield Action(Kind.GRADIENT, number)
+            yield Action(Kind.UPDATE, step + 1)
+
+    def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
+        return {device: program() for device in devices}
+
+    return Schedule("gpipe", epoch.devices, micro_batches, programs)
+
+
+GPIPE = ScheduleKind("gpipe", gpipe, "all forward, then all backward, then the update", drains=True)
