@@ -1,0 +1,82 @@
+"""The chain on ranks, by `emuchain.train(comm=…)`: these tests run on the ranks themselves.
+
+mpiexec -n 4 python -m pytest --with-mpi tests
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emuchain
+from emuchain.comm import MpiRanks
+
+pytestmark = pytest.mark.mpi(min_size=2)
+
+KEYS: dict[str, Any] = {"samples": 60, "test_samples": 7, "batch": 20, "micro_batch": 6, "epochs": 2}
+RUNS: dict[str, dict[str, Any]] = {
+    "sync": {"schedule": "sync", "devices": 5},
+    "fpdeep": {"schedule": "fpdeep", "devices": 4},
+    "gpipe": {"schedule": "gpipe", "devices": 3},
+    "a device idle": {"devices": 1},
+    "replicas": {"replicas": 2, "devices": 3, "compress": "inceptionn:-10"},
+    "aggregator": {"schedule": "data-parallel-aggregator", "devices": 4},
+    "balanced parameters": {"network": "vgg16-cifar", "devices": 24, "samples": 20, "epochs": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def comm() -> Any:
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_ranks_change_neither_numbers_nor_times(comm: Any, bits: Any, name: str) -> None:
+    """Rank 0 trains in one process, too; every rank compares with that."""
+    keys, ranks = {**KEYS, **RUNS[name]}, MpiRanks(comm.Clone())
+    here = emuchain.train(comm=comm, **keys)
+    alone = ranks.share(emuchain.train(**keys) if comm.rank == 0 else None)[0]
+    ranks.free()
+    assert bits(here.weights) == bits(alone.weights)
+    for column in ("train_loss", "test_loss", "test_accuracy", "virtual_time_ps"):
+        assert here.history[column].tolist() == alone.history[column].tolist(), column
+    assert here.devices.keys() == alone.devices.keys()
+    assert here.links["path1_bytes"].tolist() == alone.links["path1_bytes"].tolist()
+    assert comm.allgather(here.virtual_time_ps) == [alone.virtual_time_ps] * comm.size, "all ranks get the results"
+
+
+def test_every_rank_hears_why_training_ended(comm: Any) -> None:
+    with pytest.raises(emuchain.InputError, match="learning_rate.*diverged"):
+        emuchain.train(comm=comm, **{**KEYS, "learning_rate": 1e9, "devices": 4})
+    again = emuchain.train(comm=comm, **KEYS, devices=4)
+    assert again.epochs == 2, "and a further run works"
+
+
+@pytest.fixture
+def folder(comm: Any) -> Iterator[Path]:
+    """A folder that all ranks share; pytest's own are cleared by whichever rank comes last."""
+    path = Path(comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None))
+    yield path
+    comm.barrier()
+    if comm.rank == 0:
+        shutil.rmtree(path)
+
+
+def test_the_results_file_is_written_once(comm: Any, folder: Path, bits: Any) -> None:
+    here = emuchain.train(comm=comm, **KEYS, devices=4, out=str(folder / "run.h5"))
+    comm.barrier()
+    assert bits(emuchain.results(folder / "run.h5").weights) == bits(here.weights)
+    assert [path.name for path in folder.iterdir()] == ["run.h5"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_fails_on_one_rank_before_training_is_raised_on_all(comm: Any, folder: Path, rank: int) -> None:
+    out = folder / ("nowhere" if comm.rank == rank else "") / "run.h5"
+    keys = {**KEYS, "out": str(out)} if rank == 0 else {**KEYS, "samples": -1 if comm.rank == rank else 60}
+    with pytest.raises(emuchain.InputError, match="nowhere" if rank == 0 else "`samples` = -1"):
+        emuchain.train(comm=comm, devices=4, **keys)
