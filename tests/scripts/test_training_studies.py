@@ -1,0 +1,89 @@
+"""`scripts/convergence`, `scripts/gradients` and `scripts/evidence`: small runs, and what they print of them."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import pytest
+
+from emuchain.emulator.studies.validate.inceptionn.runs import Runs
+
+
+def test_which_runs_a_seed_makes(load: Any) -> None:
+    gradients = load("gradients")
+    every = gradients.variants(1, 1, False)
+    assert len(every) == len(set(every)) == 1 + 6 + 9
+    assert gradients.variants(2, 1, False) == [gradients.Variant(), gradients.Variant("inceptionn:-10")]
+    widths = gradients.variants(1, 1, True)
+    assert {variant.gradients for variant in widths} == {"none", *gradients.INCEPTIONN}
+    assert {variant.weights for variant in widths} == {"none"}
+
+
+def test_a_run_with_the_codec_goes_on(load: Any) -> None:
+    gradients = load("gradients")
+    args = argparse.Namespace(epochs=5, widths=False)
+    epochs = [
+        gradients.epochs_of(gradients.Variant(*pair), args)
+        for pair in (("none",), ("inceptionn:-8",), ("truncate:16",))
+    ]
+    assert epochs == [5, 7, 5]
+    args.widths = True
+    assert gradients.epochs_of(gradients.Variant("inceptionn:-8"), args) == 5
+
+
+@pytest.mark.slow
+def test_gradients_and_evidence(run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
+    words = ["--network", "quick-cifar", "--data", small_cifar, "--samples", 40, "--test-samples", 20, "--epochs", 3]
+    words += ["--batch", 20, "--learning-rate", 0.01, "--seeds", "1,2", "--widths", "--runs", tmp_path / "runs"]
+    printed = run_script("gradients", *words, cwd=tmp_path).stdout
+    files = sorted((tmp_path / "runs").glob("*.h5"))
+    assert len(files) == 7 + 2
+    rows = printed[printed.index("quick-cifar, 4 workers, 3 epochs\n") :].splitlines()[2:]
+    assert len(rows) == len(files)
+    with h5py.File(tmp_path / "runs" / "quick-cifar-g-inceptionn-10-w-none-40x3-seed2.h5") as file:
+        accuracy = file["history/test_accuracy"][()] * 100
+    assert rows[-1].endswith(" ".join(f"{value:6.2f}" for value in accuracy[2:]))
+    assert len(accuracy) == 3 + 2
+
+    before = {path: path.stat().st_mtime_ns for path in files}
+    run_script("gradients", *words, cwd=tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in files} == before, "complete runs are not repeated"
+
+    made = run_script("evidence", tmp_path / "runs", cwd=tmp_path).stdout
+    runs = Runs.model_validate_json(made).runs
+    assert len(runs) == len(files)
+    assert [run.seed for run in runs if run.gradients == "none"] == [1, 2]
+    assert all(abs(sum(shares) - 1) < 1e-4 for run in runs for shares in run.widths)
+    assert all(run.epochs == 3 for run in runs)
+    assert len(json.loads(made)["runs"][0]["histograms"]) == 3
+    tables = run_script("evidence", "--tables", cwd=tmp_path, text=made).stdout
+    none, *_ = (line for line in tables.splitlines() if line.startswith("| quick-cifar | none | none |"))
+    shown = [f"{100 * run.test_accuracy[2]:.2f}" for run in runs if run.gradients == "none"]
+    assert ", ".join(shown) in none
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
+def test_convergence(mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
+    words = [small_cifar, "--epochs", 2, "--samples", 60, "--test-samples", 20, "--batch", 20, "--devices", 3]
+    words += ["--ranks", 2, "--runs", tmp_path / "runs", "--out", tmp_path / "curves.png"]
+    printed = run_script("convergence", *words, cwd=tmp_path).stdout
+    found = {}
+    for schedule in ("sync", "fpdeep"):
+        [path] = (tmp_path / "runs").glob(f"quick-cifar-{schedule}-*.h5")
+        with h5py.File(path) as file:
+            found[schedule] = {name: column[()] for name, column in file["history"].items()}
+    table = printed[printed.rindex("quick-cifar\nepoch ") :].splitlines()
+    for row in range(2):
+        line = table[2 + row].split()
+        assert line[0] == str(row + 1)
+        for schedule, cells in (("sync", line[1:5]), ("fpdeep", line[5:9])):
+            of = found[schedule]
+            assert cells[0] == f"{of['train_loss'][row]:.4f}"
+            assert cells[1] == f"{100 * of['test_accuracy'][row]:.2f}"
+            assert cells[3] == f"{of['virtual_time_ps'][row] / 1e9:.1f}"
+    difference = 100 * abs(found["sync"]["test_accuracy"][-1] - found["fpdeep"]["test_accuracy"][-1])
+    assert f"difference at the end: {difference:.2f} points" in printed
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
