@@ -36,8 +36,8 @@ def partition(network: Network, cluster: Cluster, devices: int) -> Mapping:
     counts = [cut_channels(layer) for layer in network.layers]
     if not 1 <= devices <= sum(counts):
         raise InputError(
-            f"`devices` = {devices}: must be 1 to {sum(counts)}, for {network.name} has {sum(counts)} channels to cut"
-            " and each device needs one"
+            f"`devices` = {devices}: must be 1 to {sum(counts)}: {network.name} has {sum(counts)} channels to cut,"
+            " and each device needs at least one"
         )
     boards = [cluster.board(device) for device in range(devices)]
     on_chip = _layers_on_chip(network.layers, boards[-1]) if devices > 1 else len(network.layers)
