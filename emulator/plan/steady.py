@@ -1,6 +1,6 @@
 """The steady pipeline, timed before training: which samples see old weights, and how many are in flight.
 
-"A sample whose FP starts on a device before that device's update of the last mini-batch is done uses the old weights"
+A sample whose FP starts on a device before that device has updated for the mini-batch before uses the old weights
 (FPDeep, section 4.4). A few mini-batches are run for timing only, without waiting for weights, until two in a row show
 the same staleness; that pattern continues, since samples enter the chain at a fixed interval.
 """
