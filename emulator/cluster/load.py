@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..common import InputError, find, names
+from ..common import InputError, did_you_mean, find, names
 from .cluster import Cluster, chain_interconnect
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def load_cluster(
     if changes:
         for key in changes:
             if key not in changeable_keys():
-                raise InputError(f"{blame}: unknown key `{key}`; known keys: {', '.join(changeable_keys())}")
+                known = changeable_keys()
+                hint = did_you_mean(key, known)
+                raise InputError(f"{blame}: unknown key `{key}`; {hint}known keys: {', '.join(known)}")
         source, said = blame, _validated(_changed(described, changes), blame)
     return _cluster(said, source, text)
 

@@ -1,4 +1,5 @@
 from .errors import BUG_STATUS, INPUT_STATUS, InputError
+from .hints import did_you_mean
 from .processes import parse_status
 from .shipped import find, names
 from .types import (
@@ -45,6 +46,7 @@ __all__ = [
     "Rate",
     "Share",
     "Watts",
+    "did_you_mean",
     "find",
     "format_bytes",
     "format_time_ps",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.resources
 import pathlib
 
 from .errors import InputError
+from .hints import did_you_mean
 
 _HERE = importlib.resources.files(__package__.rpartition(".")[0])
 
@@ -29,7 +29,6 @@ def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)
     if name.endswith(endings):
         return pathlib.Path(name)
     beside = [name + ending for ending in endings if pathlib.Path(name + ending).is_file()]
-    close = beside or difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean `{close[0]}`? " if close else ""
+    hint = f"did you mean `{beside[0]}`? " if beside else did_you_mean(name, known)
     files = f"a {' or '.join(endings)} file"
     raise InputError(f"`{key}` = {name!r}: {hint}known: {', '.join(known)}; or the path of {files}")

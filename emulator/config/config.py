@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import pathlib
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ import pydantic
 from pydantic_core import core_schema
 
 from ...kernels.codec import Codec, codecs, parse_codec
-from ..common import InputError, Positive
+from ..common import InputError, Positive, did_you_mean
 from ..inputs import Model, read_toml, validate
 from ..schedule import ScheduleKind, schedules
 from .settings import Settings
@@ -45,9 +44,7 @@ class _Spelt:
 
 def _schedule(name: str) -> ScheduleKind:
     if name not in schedules():
-        close = difflib.get_close_matches(name, schedules(), 1)
-        hint = f"did you mean `{close[0]}`? " if close else ""
-        raise ValueError(f"{hint}known: {', '.join(schedules())}")
+        raise ValueError(f"{did_you_mean(name, schedules())}known: {', '.join(schedules())}")
     return schedules()[name]
 
 

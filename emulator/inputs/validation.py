@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pydantic
 
-from ..common import InputError
+from ..common import InputError, did_you_mean
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -91,17 +91,28 @@ def validate(model: type[ModelT], values: dict[str, Any], source: str) -> ModelT
 
 def _first_problem(model: type[Model], error: pydantic.ValidationError) -> str:
     """Return one line about the first problem that pydantic found, in the terms of the file."""
-    problem = error.errors(include_url=False)[0]
+    problems = error.errors(include_url=False)
+    # A misspelt key is missing, too; its spelling is what helps.
+    problem = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
     place = _place(problem["loc"])
     if problem["type"] == "extra_forbidden":
-        known = ", ".join(sorted(model.model_fields)) if len(problem["loc"]) == 1 else "see docs/configuration.md"
-        return f"unknown key `{place}` = {problem['input']!r}; known keys: {known}"
+        outer = len(problem["loc"]) == 1
+        known = ", ".join(sorted(model.model_fields)) if outer else "see docs/configuration.md"
+        hint = did_you_mean(str(problem["loc"][-1]), model.model_fields if outer else _all_keys(model))
+        return f"unknown key `{place}` = {problem['input']!r}; {hint}known keys: {known}"
     if problem["type"] == "missing":
         return f"key `{place}` is missing"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if not place:
         return message
     return f"`{place}` = {problem['input']!r}: {message}"
+
+
+def _all_keys(model: type[Model]) -> set[str]:
+    """Return the keys of a model's tables, at any depth."""
+    schema = model.model_json_schema()
+    tables = [schema, *schema.get("$defs", {}).values()]
+    return {key for table in tables for key in table.get("properties", {})}
 
 
 def _place(location: tuple[int | str, ...]) -> str:

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..cluster import changeable_keys
-from ..common import InputError
+from ..common import InputError, did_you_mean
 from ..inputs import tomllib
 from ..run import Simulation, SteadyState
 
@@ -45,7 +45,8 @@ def parse_what_if(texts: Sequence[str]) -> WhatIf:
         if not equals:
             raise InputError(f"--what-if {text}: expected KEY=VALUE, such as link.bandwidth_gbps=250")
         if key not in known:
-            raise InputError(f"--what-if {text}: unknown key `{key}`; known keys: {', '.join(known)}")
+            hint = did_you_mean(key, known)
+            raise InputError(f"--what-if {text}: unknown key `{key}`; {hint}known keys: {', '.join(known)}")
         if key in found:
             raise InputError(f"--what-if {text}: `{key}` is given twice")
         found[key] = _value(value.strip())

@@ -87,7 +87,7 @@ BAD = {
     "zero memory": (text({"on_chip_memory_kbit": "0"}), "`boards[0].on_chip_memory_kbit` = 0"),
     "zero boards of a kind": (text({"count": "0"}), "`boards[0].count` = 0"),
     "count is no whole number": (text({"count": "1.0"}), "`boards[0].count` = 1.0"),
-    "unknown key of a board": (text({"luts": "3"}), "`boards[0].luts`"),
+    "unknown key of a board": (text({"luts": "3"}), "`boards[0].luts` = 3; did you mean `lut`?"),
     "name is a number": (text({"name": "3"}), "`boards[0].name` = 3"),
     "zero bandwidth": (text(links={"bandwidth_gbps": "0"}), "`links.bandwidth_gbps` = 0"),
     "negative bandwidth": (text(links={"bandwidth_gbps": "-1"}), "`links.bandwidth_gbps` = -1"),

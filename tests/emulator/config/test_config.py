@@ -173,7 +173,7 @@ def test_an_unknown_key(tmp_path: Path, one_line: Callable[..., str]) -> None:
     with pytest.raises(InputError) as error:
         load_config(str(path), {})
     line = one_line(error)
-    assert line.startswith(f"{path}: unknown key `bach` = 3")
+    assert line.startswith(f"{path}: unknown key `bach` = 3; did you mean `batch`? ")
     for key in Config.model_fields:
         assert key in line
 

@@ -22,7 +22,10 @@ SIZED = 'type = "conv", channels = 4'  # without a kernel
 
 BAD = {
     "unknown key": (described(CONV, FC, SOFTMAX) + "foo = 1\n", ["`foo`", "unknown key"]),
-    "unknown key of a layer": (described(CONV + ", kernal = 3", FC, SOFTMAX), ["`layers[0].kernal`", "unknown key"]),
+    "unknown key of a layer": (
+        described(CONV + ", kernal = 3", FC, SOFTMAX),
+        ["`layers[0].kernal`", "unknown key", "did you mean `kernel`?"],
+    ),
     "missing key": (described(SIZED, FC, SOFTMAX), ["`layers[0].kernel`", "missing"]),
     "no layers": ('name = "n"\ninput = [3, 8, 8]\n', ["`layers`", "missing"]),
     "empty layers": (described(), ["`layers`"]),
