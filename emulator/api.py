@@ -20,14 +20,12 @@ from .network import Network, load_network
 from .plan import Plan, check_data, epoch_samples, make_plan, training_data
 from .run import (
     EpochResult,
+    Recorder,
     Results,
     Simulation,
     Weights,
     check_writable,
     read_results,
-    results_of,
-    versions,
-    write_results,
 )
 from .run import simulate as run_simulation
 from .run import train as run_training
@@ -128,9 +126,17 @@ def train(
         return planned, data, out
 
     planned, held, out = _on_all(ranks, prepare)
-    recorder = _Recorder(planned, held.n_train, versions(ranks.describe()), out, on_epoch)
+    recorder = Recorder(planned, held.n_train, ranks.describe(), out)
+    last: Weights = {}
+
+    def record(result: EpochResult, weights: Weights) -> None:
+        nonlocal last
+        last = weights
+        recorder.record(result, weights)
+        on_epoch(result, weights)
+
     try:
-        run_training(planned, held, ranks, on_epoch=recorder, gather_weights=True, observer=observer)
+        run_training(planned, held, ranks, on_epoch=record, gather_weights=True, observer=observer)
     except RankFailed as failed:
         ranks.stop_others(failed.status, str(failed))
         raise _failure(str(failed), failed.status) from None
@@ -139,7 +145,7 @@ def train(
     except Exception as error:
         _stop_others(ranks, error)
         raise
-    found = ranks.share(recorder.results())[0]
+    found = ranks.share(recorder.results(last) if ranks.rank == 0 else None)[0]
     ranks.free()
     return found
 
@@ -159,34 +165,6 @@ def _planned(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str
     if settings:
         raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
     return network
-
-
-class _Recorder:
-    """Keeps the history and the last weights, and writes the results file after each epoch; on rank 0."""
-
-    def __init__(
-        self,
-        planned: Plan,
-        samples: int,
-        said_versions: Mapping[str, str],
-        out: pathlib.Path | None,
-        on_epoch: Callable[[EpochResult, Weights], None],
-    ) -> None:
-        self._plan, self._samples, self._versions, self._out = planned, samples, said_versions, out
-        self._on_epoch = on_epoch
-        self._history: list[EpochResult] = []
-        self._weights: Weights = {}
-
-    def __call__(self, result: EpochResult, weights: Weights) -> None:
-        self._history.append(result)
-        self._weights = weights
-        if self._out is not None:
-            write_results(self._out, self.results())
-        self._on_epoch(result, weights)
-
-    def results(self) -> Results:
-        """Return all epochs so far."""
-        return results_of(self._plan, self._samples, self._history, self._weights, self._versions)
 
 
 def _on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:

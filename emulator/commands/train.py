@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import pathlib
 from typing import Any
 
 from ...comm import Ranks
@@ -14,16 +13,14 @@ from ..plan import Plan, describe_devices, make_plan, training_data
 from ..report import EpochRow, Progress, device_rows, exchange_rows, link_rows, make_progress
 from ..run import (
     EpochResult,
+    Recorder,
     StepResult,
     Weights,
     check_writable,
     exchange_table,
     follower,
     history_table,
-    results_of,
     train,
-    versions,
-    write_results,
 )
 from .kernels import load as load_kernels
 
@@ -46,9 +43,11 @@ def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
-        recorder = _Recorder(plan, data, ranks.describe(), out, progress)
-        train(plan, data, ranks, recorder.step, recorder.epoch, gather_weights=gather_weights)
-    recorder.summary()
+        shown = _Shown(plan, data, Recorder(plan, data.n_train, ranks.describe(), out), progress)
+        train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights)
+    shown.summary()
+    if out is not None:
+        print(f"results in {out}; `emuchain show {out}` prints them")
 
 
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
@@ -61,13 +60,11 @@ def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
     )
 
 
-class _Recorder:
-    """Turns mini-batches and epochs into progress and the results file, on rank 0."""
+class _Shown:
+    """Shows mini-batches and epochs as progress, and records the epochs; on rank 0."""
 
-    def __init__(self, plan: Plan, data: Dataset, mpi: str, out: pathlib.Path | None, progress: Progress) -> None:
-        self._plan, self._data, self._out, self._progress = plan, data, out, progress
-        self._versions = versions(mpi) if out else {}
-        self._history: list[EpochResult] = []
+    def __init__(self, plan: Plan, data: Dataset, recorder: Recorder, progress: Progress) -> None:
+        self._plan, self._data, self._recorder, self._progress = plan, data, recorder, progress
         self._samples_done = 0
 
     def step(self, result: StepResult) -> None:
@@ -79,30 +76,26 @@ class _Recorder:
         )
 
     def epoch(self, result: EpochResult, weights: Weights) -> None:
-        """Show a finished epoch, and write the results file with all epochs so far."""
-        self._history.append(result)
+        """Show a finished epoch, and record it."""
         accuracy = result.test.accuracy if result.test.samples else None
         self._progress.epoch(
             EpochRow(result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s)
         )
-        if self._out is not None:
-            found = results_of(self._plan, self._data.n_train, self._history, weights, self._versions)
-            write_results(self._out, found)
+        self._recorder.record(result, weights)
 
     def summary(self) -> None:
         """Print the figures at the end: devices, links, exchange and times."""
-        last = self._history[-1]
+        history = self._recorder.history
+        last = history[-1]
         device_rows(last.usage)
         if last.usage.links:
             link_rows(last.usage)
-        exchange = exchange_table(self._history, self._plan.nodes)
+        exchange = exchange_table(history, self._plan.nodes)
         if exchange:
-            exchange_rows(exchange, history_table(self._history)["virtual_time_ps"])
-        images = self._data.n_train * len(self._history)
+            exchange_rows(exchange, history_table(history)["virtual_time_ps"])
+        images = self._data.n_train * len(history)
         rate = images / (last.virtual_time_ps * 1e-12)
         print(
             f"virtual time {format_time_ps(last.virtual_time_ps)} ({rate:.0f} images/s on the cluster), "
             f"host time {last.host_time_s:.1f} s ({images / last.host_time_s:.0f} images/s here)"
         )
-        if self._out is not None:
-            print(f"results in {self._out}; `emuchain show {self._out}` prints them")

@@ -1,4 +1,5 @@
 from .placement import Placement
+from .recorder import Recorder
 from .replicas import Exchanged
 from .results import Results, exchange_table, history_table, results_of, versions
 from .results_file import check_writable, read_results, write_results
@@ -26,6 +27,7 @@ __all__ = [
     "LinkUse",
     "MemoryUsage",
     "Placement",
+    "Recorder",
     "Results",
     "Simulation",
     "SteadyState",

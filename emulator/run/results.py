@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -88,15 +89,13 @@ def results_of(
 def versions(mpi: str) -> dict[str, str]:
     """Return the versions of everything that a run depends on; `mpi` is that of the MPI library."""
     import h5py
-    import llvmlite
-    import numba
 
     return {
         "emuchain": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "numba": numba.__version__,
-        "llvmlite": llvmlite.__version__,
+        "numba": importlib.metadata.version("numba"),
+        "llvmlite": importlib.metadata.version("llvmlite"),
         "h5py": h5py.__version__,
         "hdf5": h5py.version.hdf5_version,
         "mpi": mpi,

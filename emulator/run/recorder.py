@@ -1,0 +1,33 @@
+"""The history of a run on rank 0, and its results file, which is rewritten after each epoch."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+
+from ..plan import Plan
+from .results import Results, results_of, versions
+from .results_file import write_results
+from .train import EpochResult, Weights
+
+
+class Recorder:
+    """Keeps the results of epochs; `mpi` is the MPI library's version, `out` the results file, if one is wanted."""
+
+    def __init__(self, plan: Plan, samples: int, mpi: str, out: pathlib.Path | None) -> None:
+        self.history: list[EpochResult] = []
+        self._plan, self._samples, self._mpi, self._out = plan, samples, mpi, out
+
+    def record(self, result: EpochResult, weights: Weights) -> None:
+        """Add an epoch, and write the results file with all epochs so far."""
+        self.history.append(result)
+        if self._out is not None:
+            write_results(self._out, self.results(weights))
+
+    def results(self, weights: Weights) -> Results:
+        """Return the results of all epochs so far, with these weights."""
+        return results_of(self._plan, self._samples, self.history, weights, self._versions)
+
+    @functools.cached_property
+    def _versions(self) -> dict[str, str]:
+        return versions(self._mpi)
