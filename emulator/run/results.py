@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 
 from ... import __version__
+from ...kernels.inceptionn import WIDTHS
 from ..common import format_time_ps
 from ..mapping import DataPath
 from ..plan import Plan
 from .train import EpochResult, Weights
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, Usage
-
-WIDTHS = (0, 8, 16, 32)
-"""Bits of a value compressed by INCEPTIONN's codec, without its tag."""
 
 _MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb")
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from emuchain.comm import SingleProcess
+from emuchain.comm import Observer, SingleProcess
 from emuchain.emulator.config import load_config
 from emuchain.emulator.plan import Plan, make_plan, training_data
 from emuchain.emulator.run import EpochResult, Weights, train
@@ -19,7 +19,7 @@ class Trained(NamedTuple):
 
 
 PlanOf = Callable[..., Plan]
-Train = Callable[[Plan], Trained]
+Train = Callable[..., Trained]
 Bits = Callable[[Weights], dict[str, bytes]]
 
 
@@ -35,9 +35,9 @@ def plan_of() -> PlanOf:
 
 @pytest.fixture(scope="session")
 def trained() -> Train:
-    """Trains a plan in this process, on the data set that its configuration names."""
+    """Trains a plan in this process, with an observer if one is given, on the data set that its configuration names."""
 
-    def run(plan: Plan) -> Trained:
+    def run(plan: Plan, observer: Observer | None = None) -> Trained:
         weights: Weights = {}
         history = train(
             plan,
@@ -45,6 +45,7 @@ def trained() -> Train:
             SingleProcess(),
             on_epoch=lambda _, found: weights.update(found),
             gather_weights=True,
+            observer=observer,
         )
         return Trained(weights, history)
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from emuchain.comm import Served, SingleProcess
+from emuchain.comm import Served
 from emuchain.emulator.mapping import DataPath
-from emuchain.emulator.plan import Plan, training_data
-from emuchain.emulator.run import PHASES, EpochResult, Usage, Weights, simulate, train
+from emuchain.emulator.plan import Plan
+from emuchain.emulator.run import PHASES, Usage, simulate
 from emuchain.emulator.timing import engine_loads
 
 SAMPLES = 42  # the last mini-batch is shorter
@@ -70,19 +70,6 @@ def simulated(plan: Plan) -> tuple[dict[str, Rows], Usage]:
     records: list[Served] = []
     usage = simulate(plan, SAMPLES, records.append).usage
     return rows_of(records), usage
-
-
-def trained_with(plan: Plan, observer: Any) -> tuple[list[EpochResult], Weights]:
-    weights: Weights = {}
-    history = train(
-        plan,
-        training_data(plan),
-        SingleProcess(),
-        on_epoch=lambda _, found: weights.update(found),
-        gather_weights=True,
-        observer=observer,
-    )
-    return history, weights
 
 
 def expected_names(plan: Plan) -> list[str]:
@@ -158,19 +145,19 @@ def assert_busy_shares(plan: Plan, seen: Mapping[str, Rows], usage: Usage) -> No
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if run != "replicas"])
-def test_busy_time_of_training_is_the_share_in_its_usage(observed_plan: ObservedPlan, run: str) -> None:
+def test_busy_time_of_training_is_the_share_in_its_usage(observed_plan: ObservedPlan, run: str, trained: Any) -> None:
     """Also after the first epoch."""
     plan = observed_plan(run, epochs=1)
     records: list[Served] = []
-    [result], _ = trained_with(plan, records.append)
+    [result] = trained(plan, records.append).history
     assert_busy_shares(plan, rows_of(records), result.usage)
 
 
-def test_compressed_gradients_keep_a_link_busy_for_less(observed_plan: ObservedPlan) -> None:
+def test_compressed_gradients_keep_a_link_busy_for_less(observed_plan: ObservedPlan, trained: Any) -> None:
     """From the second mini-batch on, at half of their bytes, path 6 takes half of the time."""
     plan = observed_plan("balanced", schedule="sync", compress="truncate:16", samples=36)
     records: list[Served] = []
-    trained_with(plan, records.append)
+    trained(plan, records.append)
     seen = rows_of(records)
     compressed = 0
     for link, streams in enumerate(plan.timing.links):
@@ -187,12 +174,12 @@ def test_compressed_gradients_keep_a_link_busy_for_less(observed_plan: ObservedP
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_an_observer_changes_nothing(observed_plan: ObservedPlan, bits: Any, run: str) -> None:
+def test_an_observer_changes_nothing(observed_plan: ObservedPlan, bits: Any, run: str, trained: Any) -> None:
     plan = observed_plan(run)
     assert simulate(plan, SAMPLES, lambda _: None) == simulate(plan, SAMPLES)
     records: list[Served] = []
-    history, weights = trained_with(plan, records.append)
-    expected_history, expected_weights = trained_with(plan, None)
+    weights, history = trained(plan, records.append)
+    expected_weights, expected_history = trained(plan)
     assert records
     assert bits(weights) == bits(expected_weights)
     for result, expected in zip(history, expected_history, strict=True):
@@ -202,16 +189,18 @@ def test_an_observer_changes_nothing(observed_plan: ObservedPlan, bits: Any, run
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_simulation_and_training_serve_the_same_rows_at_the_same_times(observed_plan: ObservedPlan, run: str) -> None:
+def test_simulation_and_training_serve_the_same_rows_at_the_same_times(
+    observed_plan: ObservedPlan, run: str, trained: Any
+) -> None:
     """Micro-batches differ, so records are cut otherwise; rows are the same, in the same order."""
     plan = observed_plan(run)
     seen, _ = simulated(plan)
     records: list[Served] = []
-    trained_with(plan, records.append)
+    trained(plan, records.append)
     assert rows_of(records) == seen
 
 
-def test_records_are_kept_as_they_were(observed_plan: ObservedPlan) -> None:
+def test_records_are_kept_as_they_were(observed_plan: ObservedPlan, trained: Any) -> None:
     """No one changes a record's times later, as memory is used again."""
     plan = observed_plan("balanced", micro_batch=1)
     kept: list[Served] = []
@@ -221,7 +210,7 @@ def test_records_are_kept_as_they_were(observed_plan: ObservedPlan) -> None:
         kept.append(record)
         copies.append((record.ready_ps.copy(), record.left_ps.copy()))
 
-    trained_with(plan, observer)
+    trained(plan, observer)
     assert kept
     for record, (ready_ps, left_ps) in zip(kept, copies, strict=True):
         assert np.array_equal(record.ready_ps, ready_ps)
