@@ -2,7 +2,7 @@
 
 from .arena import ALIGNMENT, Arena, aligned
 from .buffers import CodecError
-from .extensions import instances, modules, subclasses
+from .extensions import instances, subclasses
 from .fifo import serve
 from .window import MOST_PLACES
 
@@ -13,7 +13,6 @@ __all__ = [
     "CodecError",
     "aligned",
     "instances",
-    "modules",
     "serve",
     "subclasses",
 ]

@@ -1,7 +1,7 @@
 """Exchange of gradients between replicas of a network (INCEPTIONN, section IV): ring, aggregator, and hierarchies."""
 
-from .aggregator import Aggregator, GradientUpload
-from .broadcast import Broadcast, Child, Outlet, Parent
+from .aggregator import Aggregator
+from .broadcast import Outlet
 from .gradient import Gradient
 from .groups import (
     Channel,
@@ -17,10 +17,8 @@ from .groups import (
 from .histogram import BINS, LEAST_EXPONENT, histogram
 from .message import GradientFormat, GradientMessage
 from .nic import ORDINARY_TOS, Nic, Traffic
-from .ring import Ring
 from .time import (
     VALUE_BYTES,
-    Times,
     after_step,
     aggregator_ps,
     block_sizes,
@@ -42,10 +40,8 @@ __all__ = [
     "ORDINARY_TOS",
     "VALUE_BYTES",
     "Aggregator",
-    "Broadcast",
     "Channel",
     "Channels",
-    "Child",
     "DataParallel",
     "ExchangePhase",
     "ExchangeStep",
@@ -53,14 +49,10 @@ __all__ = [
     "GradientExchange",
     "GradientFormat",
     "GradientMessage",
-    "GradientUpload",
     "Nic",
     "Outlet",
-    "Parent",
-    "Ring",
     "TimedExchange",
     "TimedMember",
-    "Times",
     "Traffic",
     "after_step",
     "aggregator",

@@ -1,7 +1,7 @@
 """Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
 
 from .board import Board, Engine, Resources, Work
-from .cluster import Cluster, Link, chain_interconnect
+from .cluster import Cluster, Link
 from .fpga import Fpga, lut_multipliers
 from .load import board_keys, board_types, changeable_keys, clusters, load_cluster
 
@@ -15,7 +15,6 @@ __all__ = [
     "Work",
     "board_keys",
     "board_types",
-    "chain_interconnect",
     "changeable_keys",
     "clusters",
     "load_cluster",

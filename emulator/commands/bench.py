@@ -14,6 +14,7 @@ import click
 from ...comm import launcher_rank
 from ..bench.shapes import LISTS
 from ..common import InputError
+from . import collector
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting
@@ -42,6 +43,7 @@ def _output(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.group("bench")
 def bench() -> None:
     """Measure speed on this machine, compared with PyTorch if it is installed."""
+    collector.resume()
     if launcher_rank() is not None:
         raise InputError(
             "`emuchain bench` was started by an MPI launcher; start it without a launcher; it starts ranks itself"

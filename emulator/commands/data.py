@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from ..common import InputError
+from . import collector
 
 _where = click.option(
     "--data", "where", default="shapes", show_default=True, metavar="shapes|DIR", help="`shapes`, or a directory."
@@ -14,6 +15,7 @@ _where = click.option(
 @click.group("data")
 def data() -> None:
     """Fetch data sets and look at them."""
+    collector.resume()
 
 
 @data.command()

@@ -16,8 +16,7 @@ from .engines import SliceEngines, allocate, channel_works, engines_in_turn, idl
 from .gradient_row import gradient_values, kept_channels
 from .memory import LUT_RAM_BITS, Buffer, SliceMemory, memories, parameter_memory, slice_memory
 from .partition import partition
-from .row import Row
-from .slices import Balance, Cut, Mapping, Slice, cut_channels, cut_of, imbalance
+from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance
 from .traffic import VALUE_BYTES, DataPath, Stream, StreamKey, streams
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "DataPath",
     "DeviceStreams",
     "Mapping",
-    "Row",
     "Slice",
     "SliceEngines",
     "SliceMemory",
@@ -48,7 +46,6 @@ __all__ = [
     "coarse",
     "coarse_shares",
     "cut_channels",
-    "cut_of",
     "engines_in_turn",
     "gradient_values",
     "idle_share",

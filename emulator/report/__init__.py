@@ -6,7 +6,6 @@ from .picture import new_figure, save_figure
 from .progress import EpochRow, Progress, make_progress
 from .steady_state import print_bottleneck, print_steady_state, print_steady_tables, steady_state_as_json
 from .tables import device_rows, exchange_rows, layer_rows, link_rows, percent, table, time_and_ps
-from .terminal import is_terminal, terminal_width
 
 __all__ = [
     "EpochRow",
@@ -14,7 +13,6 @@ __all__ = [
     "device_rows",
     "draw_layout",
     "exchange_rows",
-    "is_terminal",
     "layer_rows",
     "layout_as_json",
     "link_rows",
@@ -27,6 +25,5 @@ __all__ = [
     "save_figure",
     "steady_state_as_json",
     "table",
-    "terminal_width",
     "time_and_ps",
 ]

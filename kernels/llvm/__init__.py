@@ -1,7 +1,6 @@
 """LLVM IR from which compiled kernels are built: vectors, fused multiply-adds, copies at plain addresses."""
 
 from .emit import (
-    BIT,
     FLOAT,
     INDEX,
     INDEX_BYTES,
@@ -23,18 +22,15 @@ from .emit import (
 )
 from .fma import emit_fma, fma
 from .memory import clear, copy
-from .peak import CHAINS, FLOP_OF_ROUND, UNROLLED, multiply_add
+from .peak import FLOP_OF_ROUND, multiply_add
 
 __all__ = [
-    "BIT",
-    "CHAINS",
     "FLOAT",
     "FLOP_OF_ROUND",
     "INDEX",
     "INDEX_BYTES",
     "INT",
     "LINE_BYTES",
-    "UNROLLED",
     "address",
     "bits_to_mask",
     "broadcast",

@@ -6,119 +6,30 @@ Coroutines carry out the exchange message by message; `comm/exchange/time.py` wo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.comm import COMPRESSIBLE_TOS, Interconnect, Mailbox, run
+from emuchain.comm import COMPRESSIBLE_TOS, Interconnect
 from emuchain.comm.exchange import (
     ORDINARY_TOS,
-    Aggregator,
-    Channel,
     DataParallel,
-    ExchangePhase,
     Gradient,
-    GradientExchange,
     GradientFormat,
     GradientMessage,
     Nic,
     TimedExchange,
     TimedMember,
-    aggregator,
     exchange_ends_ps,
     exchange_ps,
-    exchange_steps,
     histogram,
 )
 from emuchain.kernels import Arena
 from emuchain.kernels.codec import Codec, Inceptionn, NoCodec, Truncation
 
-Kind = Literal["ring", "aggregator"]
-SWITCH = Interconnect(10_000, 5_000_000, 1448, 90, 500_000, sum_ps_per_kbyte=120_000)
-CHAIN = dataclasses.replace(SWITCH, topology="chain")
-interconnects = st.sampled_from([SWITCH, CHAIN, dataclasses.replace(SWITCH, blocking=True)])
-
-
-@dataclasses.dataclass
-class Outcome:
-    """The values that each replica has in the end, when it has them in each turn, and its NIC."""
-
-    values: list[Any]
-    turns: list[list[int]]
-    nics: list[Nic]
-
-    @property
-    def times(self) -> list[int]:
-        """In the first turn."""
-        return [times[0] for times in self.turns]
-
-
-class Replicas:
-    """The exchanges of all replicas, and their aggregator if there is one, among coroutines in this process."""
-
-    def __init__(self, of: DataParallel, interconnect: Interconnect, count: int, with_data: bool) -> None:
-        mailboxes: dict[tuple[ExchangePhase, int, int], Mailbox] = {}
-
-        def channels(*ends: Any) -> Channel:
-            mailbox = mailboxes.setdefault(ends, Mailbox())
-            return Channel(mailbox, mailbox)
-
-        self.nics = [Nic(interconnect, of.codec) for _ in range(of.replicas)]
-        self.exchanges = [
-            GradientExchange(of, nic, exchange_steps(of, replica, nic, channels))
-            for replica, nic in enumerate(self.nics)
-        ]
-        self.aggregator: Aggregator | None = None
-        if of.exchange == "aggregator":
-            self.aggregator = aggregator(of, Nic(interconnect, of.codec), count, with_data, channels)
-        self._count, self._mailboxes = count, mailboxes
-
-    def run(self, gradients: Any, turns: Sequence[Sequence[int]]) -> Outcome:
-        """Exchange gradients in turns, each of which says when the replicas are ready."""
-        outcome = Outcome([None] * len(self.nics), [[] for _ in self.nics], self.nics)
-
-        async def take_part(replica: int, exchange: GradientExchange) -> None:
-            values = None if gradients is None else gradients[replica].copy()
-            for ready_ps in turns:
-                outcome.turns[replica].append(await exchange.total(Gradient(self._count, values), ready_ps[replica]))
-            outcome.values[replica] = values
-
-        programs = [take_part(replica, exchange) for replica, exchange in enumerate(self.exchanges)]
-        run([*programs, *([] if self.aggregator is None else [self.aggregator.serve(len(turns))])])
-        assert not any(self._mailboxes.values())
-        return outcome
-
-    def state(self) -> list[Any]:
-        """The state of all exchanges, and of the aggregator."""
-        return [part.state() for part in self._parts]
-
-    def restore(self, state: list[Any]) -> None:
-        """Put back what `state` returned."""
-        for part, held in zip(self._parts, state, strict=True):
-            part.restore(held)
-
-    @property
-    def _parts(self) -> list[Any]:
-        return [*self.exchanges, *([] if self.aggregator is None else [self.aggregator])]
-
-
-def carried_out(
-    of: DataParallel, interconnect: Interconnect, count: int, gradients: Any, turns: Sequence[Sequence[int]] = ()
-) -> Outcome:
-    """The exchange of gradients among new replicas; all are ready at time 0, unless `turns` say otherwise."""
-    replicas = Replicas(of, interconnect, count, with_data=gradients is not None)
-    return replicas.run(gradients, turns or [[0] * of.replicas])
-
-
-def gradients_of(replicas: int, count: int, seed: int = 0) -> np.ndarray:
-    """Values of very different sizes, so that the order of a sum shows."""
-    rng = np.random.default_rng(seed)
-    exponents = rng.integers(-12, 0, (replicas, count))
-    return (rng.standard_normal((replicas, count)) * 2.0**exponents).astype(np.float32)
+from .replicas import CHAIN, SWITCH, Kind, carried_out, gradients_of, interconnects, timed
 
 
 def in_order(ring: list[np.ndarray], first: int) -> np.ndarray:
@@ -182,18 +93,6 @@ def test_messages_take_as_long_as_worked_out(
     ready = data.draw(st.lists(st.integers(0, 10**8), min_size=of.replicas, max_size=of.replicas))
     outcome = carried_out(of, interconnect, count, None, [ready])
     assert outcome.times == exchange_ends_ps(of, interconnect, count, np.array(ready))[0].tolist()
-
-
-def timed(members: Sequence[TimedMember], count: int, turns: Sequence[Sequence[int]]) -> list[list[int]]:
-    """When each member has ended each of its exchanges."""
-    found: list[list[int]] = [[] for _ in members]
-
-    async def take_part(replica: int, member: TimedMember) -> None:
-        for ready_ps in turns:
-            found[replica].append(await member.total(Gradient(count, None), ready_ps[replica]))
-
-    run([take_part(replica, member) for replica, member in enumerate(members)])
-    return found
 
 
 @settings(max_examples=30, deadline=None)
@@ -317,134 +216,3 @@ def test_histogram_counts_by_sign_and_power_of_two() -> None:
 def test_nothing_is_compressed_where_there_is_no_codec() -> None:
     outcome = carried_out(DataParallel(3, codec=NoCodec()), SWITCH, 10, gradients_of(3, 10))
     assert all(nic.traffic.compressed_bytes == nic.traffic.value_bytes > 0 for nic in outcome.nics)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    groups=st.integers(1, 3),
-    members=st.integers(1, 4),
-    count=st.integers(1, 500),
-    interconnect=interconnects,
-    exchange=st.sampled_from(["ring", "aggregator"]),
-    codec=st.sampled_from([NoCodec(), Truncation(22), Inceptionn(-10)]),
-    with_data=st.booleans(),
-    data=st.data(),
-)
-def test_restored_exchanges_go_on_as_those_before(
-    groups: int,
-    members: int,
-    count: int,
-    interconnect: Interconnect,
-    exchange: Kind,
-    codec: Codec,
-    with_data: bool,
-    data: st.DataObject,
-) -> None:
-    """The same sums, times and traffic, from the state that exchanges and the aggregator had in between."""
-    of = DataParallel(groups * members, groups, exchange, codec)
-    turn = st.lists(st.integers(0, 10**7), min_size=of.replicas, max_size=of.replicas)
-    before, after = (data.draw(st.lists(turn, min_size=1, max_size=2)) for _ in range(2))
-    gradients = gradients_of(of.replicas, count) if with_data else None
-    first, second = (Replicas(of, interconnect, count, with_data) for _ in range(2))
-    first.run(gradients, before)
-    state = first.state()
-    expected = first.run(gradients, after)
-    second.restore(state)
-    assert second.state() == state  # a state does not change with the exchange that it was taken from
-    found = second.run(gradients, after)
-    assert found.turns == expected.turns
-    assert [values is not None and values.tobytes() for values in found.values] == [
-        values is not None and values.tobytes() for values in expected.values
-    ]
-    assert second.state() == first.state()
-    assert [own.spent_ps for own in second.exchanges] == [own.spent_ps for own in first.exchanges]
-    assert [nic.traffic for nic in second.nics] == [nic.traffic for nic in first.nics]
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    groups=st.integers(1, 3),
-    members=st.integers(1, 4),
-    count=st.integers(1, 500),
-    interconnect=interconnects,
-    exchange=st.sampled_from(["ring", "aggregator"]),
-    data=st.data(),
-)
-def test_restored_members_of_a_timed_exchange_go_on_as_those_before(
-    groups: int, members: int, count: int, interconnect: Interconnect, exchange: Kind, data: st.DataObject
-) -> None:
-    of = DataParallel(groups * members, groups, exchange)
-    turn = st.lists(st.integers(0, 10**7), min_size=of.replicas, max_size=of.replicas)
-    before, after = (data.draw(st.lists(turn, min_size=1, max_size=2)) for _ in range(2))
-    shared = [TimedExchange(of, interconnect, count) for _ in range(2)]
-    first, second = ([TimedMember(each, replica) for replica in range(of.replicas)] for each in shared)
-    timed(first, count, before)
-    states = [member.state() for member in first]
-    expected = timed(first, count, after)
-    for member, state in zip(second, states, strict=True):
-        member.restore(state)
-    assert [member.state() for member in second] == states
-    assert timed(second, count, after) == expected
-    assert [member.state() for member in second] == [member.state() for member in first]
-    assert [member.spent_ps for member in second] == [member.spent_ps for member in first]
-    assert shared[1].aggregator_ps == shared[0].aggregator_ps
-
-
-@pytest.mark.parametrize("exchange", ["ring", "aggregator"])
-def test_exchanges_and_aggregator_both_need_their_state(exchange: Kind) -> None:
-    """With a fresh aggregator, or with exchanges that are all fresh, the next exchange ends earlier."""
-    of, at_once = DataParallel(2, exchange=exchange), [[0, 0]]
-    first = Replicas(of, SWITCH, 50_000, with_data=False)
-    first.run(None, at_once)
-    state = first.state()
-    expected = first.run(None, at_once).turns
-
-    def found(restored: int) -> list[list[int]]:
-        """With the state of the first two, the exchanges, or of these and the aggregator, or of none."""
-        fresh = Replicas(of, SWITCH, 50_000, with_data=False)
-        fresh.restore([*state[:restored], *fresh.state()[restored:]])
-        return fresh.run(None, at_once).turns
-
-    assert found(len(state)) == expected
-    for fewer in range(0, len(state), 2):
-        assert all(early < late for (early,), (late,) in zip(found(fewer), expected, strict=True))
-
-
-@pytest.mark.parametrize(("exchange", "name"), [("ring", "done_ps"), ("aggregator", "aggregator_ps")])
-def test_timed_exchanges_and_their_members_need_their_state(exchange: Kind, name: str) -> None:
-    """Without the end of the last exchange, or the aggregator's, the next exchange ends earlier."""
-    of, at_once = DataParallel(2, exchange=exchange), [[0, 0]]
-    shared = TimedExchange(of, SWITCH, 50_000)
-    first = [TimedMember(shared, replica) for replica in range(2)]
-    timed(first, 50_000, at_once)
-    states = [member.state() for member in first]
-    expected = timed(first, 50_000, at_once)
-
-    def found(**others: int) -> list[list[int]]:
-        anew = TimedExchange(of, SWITCH, 50_000)
-        fresh = [TimedMember(anew, replica) for replica in range(2)]
-        for member, state in zip(fresh, states, strict=True):
-            member.restore({**state, **others})
-        return timed(fresh, 50_000, at_once)
-
-    assert found() == expected
-    assert all(early < late for (early,), (late,) in zip(found(**{name: 0}), expected, strict=True))
-
-
-@pytest.mark.parametrize("codec", [NoCodec(), Truncation(22), Inceptionn(-10)], ids=str)
-def test_a_restored_nic_counts_on(codec: Codec) -> None:
-    """Also where it has counted something else before."""
-    gradients = [Gradient(50, values) for values in gradients_of(3, 50)]
-    first, second = Nic(SWITCH, codec), Nic(SWITCH, codec)
-    first.pack(gradients[0], COMPRESSIBLE_TOS)
-    second.pack(gradients[1], COMPRESSIBLE_TOS, copies=3)
-    state = first.state()
-    for nic in (first, second):
-        if nic is second:
-            nic.restore(state)
-            assert nic.state() == state
-        nic.pack(gradients[1], ORDINARY_TOS)
-        nic.pack(gradients[2], COMPRESSIBLE_TOS, copies=2)
-    assert second.traffic == first.traffic
-    assert second.traffic.value_bytes == 3 * 4 * 50
-    assert sum(second.traffic.statistics.values()) == (3 * 50 if isinstance(codec, Inceptionn) else 0)
