@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,9 @@ import pytest
 import emuchain
 from emuchain.emulator.device import epoch_order
 from emuchain.emulator.device.start import initial_weights
-from emuchain.emulator.schedule import Action, EpochShape, Kind, Schedule, ScheduleKind, cut_samples
+from emuchain.emulator.schedule import EpochShape, Kind, Schedule, ScheduleKind
+
+from ..schedule.chains import newest_version, stashing
 
 AHEAD = 3
 SAMPLES, BATCH, SEED, RATE, MOMENTUM, DECAY = 36, 6, 3, 0.01, 0.9, 0.0005
@@ -24,32 +25,17 @@ NETWORK = {
 }
 
 
-def stashing(epoch: EpochShape) -> Schedule:
+def three_ahead(epoch: EpochShape) -> Schedule:
     """Each device does F of three mini-batches, then in turn B of one, its update, and F of the next."""
-    micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.batch)
-
-    def program() -> Iterator[Action]:
-        count = len(micro_batches)
-        yield from (Action(Kind.FORWARD, number, 0) for number in range(AHEAD))
-        for number in range(count):
-            yield Action(Kind.BACKWARD, number, version_of(number))
-            yield Action(Kind.GRADIENT, number)
-            yield Action(Kind.UPDATE, number + 1)
-            if number + AHEAD < count:
-                yield Action(Kind.FORWARD, number + AHEAD, version_of(number + AHEAD))
-
-    def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
-        return {device: program() for device in devices}
-
-    return Schedule("stashing", epoch.devices, micro_batches, programs)
+    return stashing(epoch, lambda _: AHEAD)
 
 
 def version_of(number: int) -> int:
-    """The version of the weights that F and B of a mini-batch use: the newest one when its F comes."""
-    return max(0, number - AHEAD + 1)
+    """The version of the weights that F and B of a mini-batch use."""
+    return newest_version(number, AHEAD)
 
 
-KIND = ScheduleKind("stashing", stashing, "B uses the version of its F", drains=False)
+KIND = ScheduleKind("stashing", three_ahead, "B uses the version of its F", drains=False)
 
 
 def stashed(data: Path, devices: int) -> emuchain.Results:
@@ -119,7 +105,7 @@ def test_the_mapping_changes_no_bit(small_cifar: Path, one_device: emuchain.Resu
 
 def test_b_uses_an_older_version_than_the_newest() -> None:
     """Otherwise the tests above would show nothing."""
-    program = stashing(EpochShape(1, SAMPLES, BATCH, BATCH)).programs([0])[0]
+    program = three_ahead(EpochShape(1, SAMPLES, BATCH, BATCH)).programs([0])[0]
     newest, late = 0, 0
     for action in program:
         newest = action.index if action.kind is Kind.UPDATE else newest

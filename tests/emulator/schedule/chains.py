@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from emuchain.emulator.schedule import Action, EpochShape, Schedule, Staleness, schedules
+from emuchain.emulator.schedule import Action, EpochShape, Kind, Schedule, Staleness, cut_samples, schedules
 
 SMALL = st.integers(1, 12)
 
@@ -56,3 +56,34 @@ def any_schedule(draw: st.DrawFn) -> Schedule:
 def actions_of(schedule: Schedule) -> list[list[Action]]:
     """All actions of all devices."""
     return [list(program) for program in schedule.programs(range(schedule.devices)).values()]
+
+
+def newest_version(number: int, ahead: int) -> int:
+    """The newest version when F of a mini-batch comes, where a device is `ahead` mini-batches ahead with F."""
+    return max(0, number - ahead + 1)
+
+
+def stashing(epoch: EpochShape, ahead_of: Callable[[int], int]) -> Schedule:
+    """PipeDream's weight stashing (Narayanan et al., SOSP 2019): B uses the version of its F.
+
+    A mini-batch is one micro-batch, and an update follows each. A device begins with `ahead_of(device)` times F, and
+    then does one B and one F in turn.
+    """
+    assert epoch.micro_batch >= epoch.batch
+    micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
+    count = len(micro_batches)
+
+    def program(ahead: int) -> Iterator[Action]:
+        yield from (Action(Kind.FORWARD, number, 0) for number in range(min(ahead, count)))
+        for number in range(count):
+            yield Action(Kind.BACKWARD, number, newest_version(number, ahead))
+            yield Action(Kind.GRADIENT, number)
+            yield Action(Kind.UPDATE, number + 1)
+            following = number + ahead
+            if following < count:
+                yield Action(Kind.FORWARD, following, newest_version(following, ahead))
+
+    def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
+        return {device: program(ahead_of(device)) for device in devices}
+
+    return Schedule("stashing", epoch.devices, micro_batches, programs)

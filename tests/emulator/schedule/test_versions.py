@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from emuchain.emulator.schedule import (
     EpochShape,
     Kind,
     Schedule,
-    cut_samples,
     dry_run,
     parse,
     schedules,
@@ -25,37 +24,12 @@ from emuchain.emulator.schedule import (
     with_versions,
 )
 
-from .chains import any_schedule
+from .chains import any_schedule, stashing
 
 
-def stashing(epoch: EpochShape) -> Schedule:
-    """PipeDream's weight stashing (Narayanan et al., SOSP 2019): B uses the version of its F.
-
-    A mini-batch is one micro-batch, and an update follows each. Device d of D begins with D - d times F, and then
-    does one B and one F in turn.
-    """
-    assert epoch.micro_batch >= epoch.batch
-    micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
-    count = len(micro_batches)
-
-    def program(ahead: int) -> Iterator[Action]:
-        def version(number: int) -> int:
-            """The newest one when F of a micro-batch is done."""
-            return max(0, number - ahead + 1)
-
-        yield from (Action(Kind.FORWARD, number, 0) for number in range(min(ahead, count)))
-        for number in range(count):
-            yield Action(Kind.BACKWARD, number, version(number))
-            yield Action(Kind.GRADIENT, number)
-            yield Action(Kind.UPDATE, number + 1)
-            following = number + ahead
-            if following < count:
-                yield Action(Kind.FORWARD, following, version(following))
-
-    def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
-        return {device: program(epoch.devices - device) for device in devices}
-
-    return Schedule("stashing", epoch.devices, micro_batches, programs)
+def stashed(epoch: EpochShape) -> Schedule:
+    """PipeDream's: device d of D begins with D - d times F."""
+    return stashing(epoch, lambda device: epoch.devices - device)
 
 
 STASHED = """schedule stashing, 2 devices
@@ -100,7 +74,7 @@ def changes(held: dict[str, set[int]]) -> dict[str, set[int]]:
 
 
 def test_the_schedule_of_two_devices() -> None:
-    schedule = stashing(EpochShape(devices=2, samples=9, batch=2, micro_batch=2))
+    schedule = stashed(EpochShape(devices=2, samples=9, batch=2, micro_batch=2))
     assert to_text(schedule) == STASHED
     dry_run(schedule)
     dry_run(parse(STASHED))
@@ -155,7 +129,7 @@ def test_where_w_names_versions_they_stay_until_w() -> None:
 
 def test_three_devices_by_hand() -> None:
     """Device 0 has three micro-batches in flight, each F with its own version: F0v0 F1v0 F2v0, F3v1, F4v2, F5v3."""
-    schedule = stashing(EpochShape(devices=3, samples=6, batch=1, micro_batch=1))
+    schedule = stashed(EpochShape(devices=3, samples=6, batch=1, micro_batch=1))
     dry_run(schedule)
     held = changes(held_after(schedule, 0))
     assert list(held.items())[:6] == [
@@ -172,7 +146,7 @@ def test_three_devices_by_hand() -> None:
 @given(st.integers(1, 6), st.integers(1, 30), st.integers(1, 3))
 def test_a_device_keeps_as_many_versions_as_micro_batches_in_flight(devices: int, steps: int, batch: int) -> None:
     """As many as the epoch suffices for, and one at its end."""
-    schedule = stashing(EpochShape(devices, steps * batch, batch, batch))
+    schedule = stashed(EpochShape(devices, steps * batch, batch, batch))
     dry_run(schedule)
     for device in range(devices):
         in_flight = devices - device
