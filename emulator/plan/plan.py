@@ -51,6 +51,16 @@ class Plan:
         """Number of a replica's samples in a mini-batch."""
         return self.config.batch // self.data_parallel.replicas
 
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of on-chip memory that are missing on all devices and that the times ignore; 0 where all is placed."""
+        return sum(place(self.mapping, self.cluster, self.steady.in_flight)[1].shortfall_bytes)
+
+    @property
+    def fits(self) -> bool:
+        """Whether all parameters, gradients and activations have a place, so that times ignore no memory."""
+        return not self.missing_bytes
+
     def schedule(self, samples: int, micro_batch: int | None = None) -> Schedule:
         """Return a replica's schedule for an epoch in which it has `samples` samples."""
         size = micro_batch or self.config.micro_batch
