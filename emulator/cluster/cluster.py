@@ -49,7 +49,8 @@ class Cluster:
 
     `alpha` is the share of engines built of DSPs and `beta` that of buffers built of block RAM; the rest is built of
     LUTs. With the aim "storage", parameters are moved until the fullest device holds as little as possible; with
-    "throughput", only those that do not fit are moved (FPDeep, section 3.4.2). `text` is its description.
+    "throughput", only those that do not fit are moved (FPDeep, section 3.4.2). `text` is its description. Where links
+    differ, `own_links` has them in the order of the chain, and the last one is repeated.
     """
 
     name: str
@@ -60,11 +61,21 @@ class Cluster:
     beta: float = 1.0
     aim: Literal["throughput", "storage"] = "throughput"
     own_interconnect: Interconnect | None = None
+    own_links: tuple[Link, ...] = ()
 
     @property
     def interconnect(self) -> Interconnect:
-        """The interconnect over which replicas exchange gradients: `own_interconnect`, or the chain's links."""
-        return self.own_interconnect or chain_interconnect(self.boards, self.link)
+        """The interconnect over which replicas exchange gradients: `own_interconnect`, or the chain's slowest link."""
+        return self.own_interconnect or chain_interconnect(self.boards, self.slowest_link)
+
+    @property
+    def slowest_link(self) -> Link:
+        """The link with the lowest bandwidth; of these, the one with the highest latency."""
+        return min((self.link, *self.own_links), key=lambda link: (link.bandwidth_mbps, -link.latency_ps))
+
+    def link_at(self, link: int) -> Link:
+        """Return one direction of the link between devices `link` and `link + 1`."""
+        return self.own_links[min(link, len(self.own_links) - 1)] if self.own_links else self.link
 
     def board(self, device: int) -> Board:
         """Return the board of a device."""

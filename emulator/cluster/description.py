@@ -9,7 +9,7 @@ name = "ours"
 clock_mhz = 200
 dsp = 900                     # multipliers; one does one multiply-accumulate a cycle
 on_chip_memory_kbit = 16000
-[links]
+[links]                       # all links; or [[links]], in the order of the chain, the last one repeated
 bandwidth_gbps = 150          # of each direction of each link
 latency_ns = 1000
 [resources]                   # optional: what engines and buffers are built of
@@ -22,6 +22,7 @@ latency_us = 100
 
 from __future__ import annotations
 
+import abc
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -34,10 +35,11 @@ from .fpga import FpgaDescription
 
 
 class LinksDescription(Model):
-    """The `[links]` table: each direction of every link of the chain."""
+    """The `[links]` table: each direction of every link of the chain, or, in `[[links]]`, of the next `count` links."""
 
     bandwidth_gbps: Gbps
     latency_ns: Nanoseconds
+    count: Annotated[int, pydantic.Field(ge=1, le=100_000)] = 1
 
     @property
     def link(self) -> Link:
@@ -98,13 +100,39 @@ def _tuple(value: Any) -> Any:
 
 
 class ClusterDescription(Model):
-    """A cluster, as in its TOML file."""
+    """A cluster, as in its TOML file, but for its links."""
 
     name: str
     boards: Annotated[_Boards, pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
-    links: LinksDescription
     resources: ResourcesDescription | None = None
     network: NetworkDescription | None = None
+
+    @property
+    @abc.abstractmethod
+    def all_links(self) -> tuple[Link, ...]:
+        """The links in the order of the chain; the last one is repeated."""
+
+
+class WithLinks(ClusterDescription):
+    """A cluster with a table `[links]` for all links."""
+
+    links: LinksDescription
+
+    @property
+    def all_links(self) -> tuple[Link, ...]:
+        """See `ClusterDescription`."""
+        return (self.links.link,) * self.links.count
+
+
+class WithLinkTables(ClusterDescription):
+    """A cluster with tables `[[links]]`."""
+
+    links: Annotated[tuple[LinksDescription, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+
+    @property
+    def all_links(self) -> tuple[Link, ...]:
+        """See `ClusterDescription`."""
+        return tuple(table.link for table in self.links for _ in range(table.count))
 
 
 def _mbps(gbps: float) -> int:

@@ -43,7 +43,7 @@ def changeable_keys() -> list[str]:
 
     keys = [field.name for field in dataclasses.fields(BoardDescription)]
     boards = [f"board.{key}" for key in keys if key not in ("name", "source", "count")]
-    links = [f"link.{key}" for key in LinksDescription.model_fields]
+    links = [f"link.{key}" for key in LinksDescription.model_fields if key != "count"]
     resources = [f"resources.{key}" for key in ResourcesDescription.model_fields]
     network = [f"network.{key}" for key in NetworkDescription.model_fields]
     return [*boards, *links, *resources, *network]
@@ -88,16 +88,22 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
         if board.lut is None and min(built_of.alpha, built_of.beta) < 1:
             raise InputError(f"{source}: key `boards[{place}].lut` is missing: `resources` has {board.name} use LUTs")
     boards = tuple(board.board(built_of.alpha) for board in said.boards for _ in range(board.count))
-    link = said.links.link
-    interconnect = None if said.network is None else said.network.interconnect(chain_interconnect(boards, link))
-    return Cluster(said.name, boards, link, text, built_of.alpha, built_of.beta, built_of.aim, interconnect)
+    links = said.all_links
+    found = Cluster(said.name, boards, links[0], text, built_of.alpha, built_of.beta, built_of.aim)
+    if len(set(links)) > 1:
+        found = dataclasses.replace(found, own_links=links)
+    if said.network is None:
+        return found
+    over = said.network.interconnect(chain_interconnect(boards, found.slowest_link))
+    return dataclasses.replace(found, own_interconnect=over)
 
 
 def _validated(described: dict[str, Any], source: str) -> ClusterDescription:
     from ..inputs import validate
-    from .description import ClusterDescription
+    from .description import WithLinks, WithLinkTables
 
-    return validate(ClusterDescription, _with_types(described, source), source)
+    model: type[ClusterDescription] = WithLinkTables if isinstance(described.get("links"), list) else WithLinks
+    return validate(model, _with_types(described, source), source)
 
 
 def _changed(described: dict[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
@@ -108,7 +114,8 @@ def _changed(described: dict[str, Any], changes: Mapping[str, object]) -> dict[s
 
     boards = [{**board, **of("board.")} for board in described["boards"]]
     resources = {**described.get("resources", {}), **of("resources.")}
-    links = {**described["links"], **of("link.")}
+    tables = described["links"]
+    links = [{**t, **of("link.")} for t in tables] if isinstance(tables, list) else {**tables, **of("link.")}
     network = {**described.get("network", {}), **of("network.")}
     return {**described, "boards": boards, "links": links, "resources": resources, "network": network}
 

@@ -1,103 +1,119 @@
-"""The fine phase: the row of all channels, cut so that the slowest engine of all devices is as fast as possible.
+"""The fine phase: the row of all channels, cut so that the slowest server of the chain is as fast as possible.
 
-FPDeep, sections 3.2 and 3.4. How long a board takes for a piece of the row is known exactly (row.py). So for a given
-time and a device's first channel the furthest last one follows, and the boundaries at which a device can end follow
-from those of the device before it; the time is enough if the last device can end at the row's end. The smallest time
-that is enough is found by bisection (parametric search), and no cut at channels has a smaller one: equation (7). Among
-the cuts that reach it, one with a small V is chosen: equation (5).
+FPDeep, sections 3.2 and 3.4. Servers are the devices' engines, their memory ports, and the links. How long a board
+takes for a piece of the row is known exactly (row.py), and so is how long a link takes at a boundary (boundaries.py).
+So for a given time and a device's first channel the furthest last one follows, and the boundaries at which a device can
+end follow from those of the device before it and from what its link can carry; the time is enough if the last device
+can end at the row's end. The smallest time that is enough is found by bisection (parametric search), and no cut at
+channels has a smaller one: equation (7). Among the cuts that reach it, one with a small V is chosen: equation (5).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from ..cluster import Board
+from ..cluster import Board, Link
+from .boundaries import Boundaries, Ends, common, merged
 from .row import Row
 from .slices import imbalance
 
 _SPREAD_STEPS = 6
 
-Ends = list[tuple[int, int]]
-"""Channels, or the boundaries before them, as intervals (first, last)."""
+
+@dataclasses.dataclass(frozen=True)
+class Servers:
+    """What serves samples: the boards that take pieces of the row, and the links between them, one fewer."""
+
+    row: Row
+    boards: Sequence[Board]
+    links: Sequence[Link]
+    boundaries: Boundaries
 
 
-def reachable(row: Row, boards: Sequence[Board], time_ps: int) -> Iterator[Ends]:
-    """Yield for each device the boundaries at which it can end, if each takes at most `time_ps` and has a channel."""
+def reachable(servers: Servers, time_ps: int) -> Iterator[Ends]:
+    """Yield for each device the boundaries at which it can end, if no server takes longer than `time_ps`."""
+    row, boards = servers.row, servers.boards
     fitting = {board: _fitting(row, board, time_ps) for board in set(boards)}
+    carried = {link: servers.boundaries.within(link, time_ps) for link in set(servers.links)}
     ends: Ends = [(0, 0)]
-    for board in boards:
-        begins = _common(ends, fitting[board])
+    for board, link in itertools.zip_longest(boards, servers.links):
+        begins = common(ends, fitting[board])
         # From b a device can end at b+1 to furthest(b), and these overlap for neighbouring b.
-        ends = _merged((low + 1, row.furthest(high, board, time_ps)) for low, high in begins)
+        ends = merged((low + 1, row.furthest(high, board, time_ps)) for low, high in begins)
+        if link is not None:
+            ends = common(ends, carried[link])
         yield ends
 
 
 def _fitting(row: Row, board: Board, time_ps: int) -> Ends:
     """Return the channels that the board can do in time, each taken alone."""
-    layers = itertools.pairwise(row.first)
-    return _merged(
-        (low, high - 1)
-        for works, (low, high) in zip(row.works, layers, strict=True)
-        if board.most_channels(works, 1, board.multipliers, time_ps)[0]
-    )
+    memory, found = row.memory, []
+    for works, (low, high) in zip(row.works, itertools.pairwise(row.first), strict=True):
+        if board.most_channels(works, 1, board.multipliers, time_ps)[0]:
+            # The last channel of a layer has the bias, too.
+            pieces = [(low, high - 1), (high - 1, high)] if memory else [(low, high)]
+            found += [
+                (begin, end - 1)
+                for begin, end in pieces
+                if begin < end and (memory is None or memory.is_within(begin, begin + 1, board, time_ps))
+            ]
+    return merged(found)
 
 
-def _common(some: Ends, others: Ends) -> Ends:
-    both = ((max(a, c), min(b, d)) for a, b in some for c, d in others)
-    return [(low, high) for low, high in both if low <= high]
-
-
-def _merged(intervals: Iterable[tuple[int, int]]) -> Ends:
-    merged: Ends = []
-    for low, high in intervals:
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = merged[-1][0], max(merged[-1][1], high)
-        else:
-            merged.append((low, high))
-    return merged
-
-
-def is_enough(row: Row, boards: Sequence[Board], time_ps: int) -> bool:
-    """Return whether the row can be cut so that no engine takes longer than `time_ps` for a sample."""
+def is_enough(servers: Servers, time_ps: int) -> bool:
+    """Return whether the row can be cut so that no server takes longer than `time_ps` for a sample."""
     ends: Ends = []
-    for ends in reachable(row, boards, time_ps):
+    for ends in reachable(servers, time_ps):
         if not ends:
             return False
-    return bool(ends) and ends[-1][1] == row.end
+    return bool(ends) and ends[-1][1] == servers.row.end
 
 
-def fastest(row: Row, boards: Sequence[Board]) -> int | None:
-    """Return the least time of a sample on the slowest engine of all, in ps; None where no cut fits the boards."""
+def fastest(servers: Servers, at_least_ps: int = 0) -> int | None:
+    """Return the least time in ps of a sample on the slowest server; None where no cut fits the boards.
+
+    It is exact for engines and links; with memory ports, it is at most a thousandth more. `at_least_ps` is a bound that
+    is known.
+    """
+    row, boards = servers.row, servers.boards
     unit = math.gcd(*(board.period_ps for board in boards))
     perfect = row.work(row.end) / sum(board.capacity for board in boards)
+    slowest = max(servers.boundaries.times_ps(set(servers.links), 0), default=0)
     longest = max(work.macs for layer in row.works for work in layer)
-    most = longest * row.end * max(board.period_ps for board in boards) // unit
-    low = int(perfect * (1 - 1e-9) / unit) - 1
+    most = (longest * row.end * max(board.period_ps for board in boards) + slowest) // unit + 1
+    low = max(int(perfect * (1 - 1e-9) / unit) - 1, -(-at_least_ps // unit) - 1)
     step = max(1, low // 64)
-    while not is_enough(row, boards, (low + step) * unit):
+    while not is_enough(servers, (low + step) * unit):
         if low + step >= most:
             return None
         low, step = low + step, 2 * step
-    high = low + step
-    while high - low > 1:
+    high, gap = low + step, 1
+    while high - low > gap:
+        gap = 1 if row.memory is None else max(1, low // 1000)
         middle = (low + high) // 2
-        if is_enough(row, boards, middle * unit):
+        if is_enough(servers, middle * unit):
             high = middle
         else:
             low = middle
-    return high * unit
+    # Engines take whole periods, links do not.
+    between = [time for time in servers.boundaries.times_ps(set(servers.links), low * unit) if time < high * unit]
+    return next((time for time in between if is_enough(servers, time)), high * unit)
 
 
-def spread(row: Row, boards: Sequence[Board], time_ps: int) -> list[int]:
+def spread(servers: Servers, time_ps: int) -> list[int] | None:
     """Return the boundary at which each device ends, within `time_ps` and with a small V of equation (5).
 
-    On equal boards V is least where the least share is largest, so that cut is found by bisection.
+    On equal boards V is least where the least share is largest, so that cut is found by bisection. None where memory
+    ports need longer: what a piece sheds is near the least, not always the least.
     """
-    reached = [[(0, 0)], *reachable(row, boards, time_ps)]
+    row, boards = servers.row, servers.boards
+    reached = [[(0, 0)], *reachable(servers, time_ps)]
     found = _spread(row, boards, time_ps, reached, 0.0)
-    assert found is not None, "time_ps is enough"
+    if found is None:
+        return None
     low, high = min(shares(row, boards, found)), row.work(row.wall) / sum(board.capacity for board in boards)
     for _ in range(_SPREAD_STEPS):
         middle = (low + high) / 2
@@ -126,7 +142,7 @@ def _spread(row: Row, boards: Sequence[Board], time_ps: int, reached: Sequence[E
             whole = row.work(end), able[device + 1]
         earliest = row.earliest(end, board, time_ps)
         latest = min(end - 1, row.emptied(end, least * board.capacity))
-        begins = _common(reached[device], [(max(earliest, lowest[device]), latest)])
+        begins = common(reached[device], [(max(earliest, lowest[device]), latest)])
         if not begins:
             return None
         fair = row.nearest(whole[0] * able[device] / whole[1])

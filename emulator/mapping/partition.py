@@ -17,42 +17,93 @@ from collections.abc import Sequence
 from ..cluster import Board, Cluster
 from ..common import InputError
 from ..network import Layer, Network
+from .boundaries import Boundaries
 from .coarse import coarse_shares
-from .engines import channel_works
-from .fine import fastest, shares, spread
-from .row import Row
+from .engines import channel_works, slice_works
+from .fine import Servers, fastest, shares, spread
+from .row import PieceMemory, Row
 from .slices import Balance, Mapping, Slice, cut_channels, imbalance
 
 _BYTES_OF_A_PARAMETER = 2 * 4
 """The parameter in LPRAM and its gradient in LGB."""
 
+_LATER = 1000
+"""Where a cut for memory ports turns out to need longer, it gets a part in so many more."""
+
 
 def partition(network: Network, cluster: Cluster, devices: int) -> Mapping:
-    """Cut `network` over `devices` boards so that the slowest engine of all is as fast as possible.
+    """Cut `network` over `devices` boards so that the slowest engine or link of all is as fast as possible.
+
+    Memory is left out, but for fully connected layers that do not fit: they are kept apart (see above).
 
     Raises:
         InputError: zero devices, more devices than channels, or too few multipliers.
     """
-    counts = [cut_channels(layer) for layer in network.layers]
-    if not 1 <= devices <= sum(counts):
+    boards = _boards(network, cluster, devices)
+    on_chip = _layers_on_chip(network.layers, boards[-1]) if devices > 1 else len(network.layers)
+    return _cut(network, cluster, boards, on_chip)
+
+
+def partition_with_memory(
+    network: Network, cluster: Cluster, devices: int, memory: PieceMemory | None, at_least_ps: int = 0
+) -> Mapping:
+    """Cut `network` over `devices` boards so that the slowest engine, link or memory port is as fast as possible.
+
+    Args:
+        network, cluster, devices: what to cut, for what.
+        memory: what the pieces need of their boards' memory ports; None leaves memory out.
+        at_least_ps: a time in ps of a sample that is known to be too short, or just enough.
+
+    Raises:
+        InputError: zero devices, more devices than channels, or too few multipliers.
+    """
+    return _cut(network, cluster, _boards(network, cluster, devices), len(network.layers), memory, at_least_ps)
+
+
+def _boards(network: Network, cluster: Cluster, devices: int) -> list[Board]:
+    channels = sum(map(cut_channels, network.layers))
+    if not 1 <= devices <= channels:
         raise InputError(
-            f"`devices` = {devices}: must be 1 to {sum(counts)}: {network.name} has {sum(counts)} channels to cut,"
+            f"`devices` = {devices}: must be 1 to {channels}: {network.name} has {channels} channels to cut,"
             " and each device needs at least one"
         )
-    boards = [cluster.board(device) for device in range(devices)]
-    on_chip = _layers_on_chip(network.layers, boards[-1]) if devices > 1 else len(network.layers)
-    row = Row(counts, [channel_works(layer) for layer in network.layers], on_chip)
-    slowest_ps = fastest(row, boards)
-    if slowest_ps is None:
+    return [cluster.board(device) for device in range(devices)]
+
+
+def _cut(
+    network: Network,
+    cluster: Cluster,
+    boards: Sequence[Board],
+    on_chip: int,
+    memory: PieceMemory | None = None,
+    at_least_ps: int = 0,
+) -> Mapping:
+    """Cut the network so that the first `on_chip` layers share no board with the others."""
+    layers, devices = network.layers, len(boards)
+    row = Row([cut_channels(layer) for layer in layers], [channel_works(layer) for layer in layers], on_chip, memory)
+    servers = Servers(row, boards, [cluster.link_at(link) for link in range(devices - 1)], Boundaries(layers))
+    server_ps = fastest(servers, at_least_ps)
+    if server_ps is None:
         raise InputError(_too_small(network, cluster, devices))
-    ends = [0, *spread(row, boards, slowest_ps)]
-    held = tuple(_slices(network.layers, row, begin, end) for begin, end in itertools.pairwise(ends))
+    found = spread(servers, server_ps)
+    while found is None:
+        server_ps += max(1, server_ps // _LATER)
+        found = spread(servers, server_ps)
+    ends = [0, *found]
+    held = tuple(_slices(layers, row, begin, end) for begin, end in itertools.pairwise(ends))
     off_chip_from = ends.index(row.wall)
     work = [row.work(row.first[i + 1]) - row.work(row.first[i]) for i in range(on_chip)]
     able = [board.capacity for board in boards]
     before, after = imbalance(coarse_shares(work, able[:off_chip_from])), imbalance(shares(row, boards, ends[1:]))
-    balance = Balance(slowest_ps, _perfect_ps(row, able), before, after)
+    slowest_ps = max(_slowest_ps(slices, board) for slices, board in zip(held, boards, strict=True))
+    balance = Balance(slowest_ps, _perfect_ps(row, able), before, after, server_ps)
     return Mapping(network, held, range(off_chip_from, devices), balance)
+
+
+def _slowest_ps(slices: Sequence[Slice], board: Board) -> int:
+    """Return the time of a sample on the slowest engine of a board that gives it all its multipliers."""
+    engines = board.build([work for part in slices for work in slice_works(part)], 0)
+    return max(engine.sample_ps for engine in engines)
 
 
 def _layers_on_chip(layers: Sequence[Layer], board: Board) -> int:

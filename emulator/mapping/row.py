@@ -1,8 +1,9 @@
 """The row of all layers' channels, of which every device gets a piece, and the longest piece that a board can take.
 
-A board can do a piece in a given time if it has the multipliers that this needs (`Board.most_channels`). A part of a
-piece needs no more of them, so for one end of a piece the furthest other end is found by bisection. No piece spans the
-*wall*, which is between the convolutions and the off-chip layers, or at the end if there are none.
+A board can do a piece in a given time if it has the multipliers that this needs (`Board.most_channels`), and if its
+memory port moves in that time what does not fit on chip (`memory`). A part of a piece needs no more of either, so for
+one end of a piece the furthest other end is found by bisection. No piece spans the *wall*, which is between the
+convolutions and the off-chip layers, or at the end if there are none.
 """
 
 from __future__ import annotations
@@ -11,15 +12,30 @@ import bisect
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 from ..cluster import Board, Work
+
+
+class PieceMemory(Protocol):
+    """The time that memory takes for a piece of the row."""
+
+    def is_within(self, begin: int, end: int, board: Board, time_ps: int) -> bool:
+        """Return whether a board's memory port moves in `time_ps` what does not fit on chip of a piece."""
 
 
 class Row:
     """All layers' channels in one row; a boundary has the number of the channel after it."""
 
-    def __init__(self, counts: Sequence[int], works: Sequence[Sequence[Work]], wall: int) -> None:
+    def __init__(
+        self,
+        counts: Sequence[int],
+        works: Sequence[Sequence[Work]],
+        wall: int,
+        memory: PieceMemory | None = None,
+    ) -> None:
         """Take each layer's number of channels and works of one; the wall is before layer `wall`, or after all."""
+        self.memory = memory
         self.first = list(itertools.accumulate(counts, initial=0))
         self.works = works
         self.wall = self.first[wall]
@@ -76,7 +92,12 @@ class Row:
             at, left = at + channels, left - used
             if at < stop or at == limit:
                 break
-        return at
+        memory = self.memory
+        if memory is None or at == begin or memory.is_within(begin, at, board, time_ps):
+            return at
+        ends = range(begin + 1, at)
+        fewer = bisect.bisect_left(ends, True, key=lambda end: not memory.is_within(begin, end, board, time_ps))
+        return begin + fewer
 
     def earliest(self, end: int, board: Board, time_ps: int) -> int:
         """Return the first boundary at which a board that ends at `end` can begin to do a sample in `time_ps`."""
@@ -88,4 +109,8 @@ class Row:
             at, left = at - channels, left - used
             if at > stop or at == limit:
                 break
-        return at
+        memory = self.memory
+        if memory is None or at == end or memory.is_within(at, end, board, time_ps):
+            return at
+        begins = range(at + 1, end)
+        return at + 1 + bisect.bisect_left(begins, True, key=lambda begin: memory.is_within(begin, end, board, time_ps))

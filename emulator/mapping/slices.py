@@ -87,17 +87,19 @@ def imbalance(shares: Sequence[float]) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Balance:
-    """The evenness of a partition: the slowest engine's time for a sample, proven the least of all cuts at channels.
+    """The evenness of a partition: times in ps of a sample.
 
-    `perfect_ps` is the time that no cut of any kind can beat: all work spread evenly over all multipliers. `coarse` and
-    `fine` are V of FPDeep's equation (5) after the two phases, over the devices that hold convolutions (over all
-    devices, if no layers are off chip).
+    `slowest_ps` is that of the slowest engine. `server_ps` is that of the slowest of all engines and links, and of
+    memory ports if the cut heeds them: proven the least of all cuts at channels. `perfect_ps` is the time that no cut
+    of any kind can beat: all work spread evenly over all multipliers. `coarse` and `fine` are V of FPDeep's equation
+    (5) after the two phases, over the devices that hold convolutions (over all devices, if no layers are off chip).
     """
 
     slowest_ps: int
     perfect_ps: float
     coarse: float
     fine: float
+    server_ps: int = 0
 
     @property
     def gap(self) -> float:

@@ -13,8 +13,9 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
-from ..network import Shape
-from .slices import Cut, Mapping
+from ..cluster import Link
+from ..network import Layer, Shape
+from .slices import Cut, Mapping, Slice
 
 VALUE_BYTES = 4
 """Bytes of an activation, an error or a parameter: all are single-precision floats (FPDeep, Table 6)."""
@@ -78,11 +79,15 @@ class Stream:
 
 def streams(mapping: Mapping, link: int) -> tuple[Stream, ...]:
     """Return the streams on the link between devices `link` and `link + 1`, both directions, without paths 5 and 6."""
-    left, right = mapping.devices[link][-1], mapping.devices[link + 1][0]
+    return streams_between(mapping.devices[link][-1].layer, mapping.devices[link + 1][0])
+
+
+def streams_between(left: Layer, right: Slice) -> tuple[Stream, ...]:
+    """Return the streams between a device that ends in layer `left` and one that begins with slice `right`."""
     layer = right.layer
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
     partial: Shape | None = None
-    if left.layer.index == layer.index:
+    if left.index == layer.index:
         _, rows, columns = layer.input
         begun = layer.channels if right.cut is Cut.ICP else right.begin
         partial = begun, layer.output[1], layer.output[2]
@@ -95,3 +100,15 @@ def streams(mapping: Mapping, link: int) -> tuple[Stream, ...]:
     errors = (tensor for tensor in layer.takes if not tensor.is_images)
     found += [Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number]) for tensor in errors]
     return tuple(found)
+
+
+def path_row_ps(link: Link, stream: Stream, others: tuple[Stream, ...]) -> int:
+    """Return the time in ps of a row on its stream, whose share of the link is its share of the direction's bytes."""
+    direction = sum(other.sample_bytes for other in others if other.path.is_forward == stream.path.is_forward)
+    bits = 8 * direction * stream.row_bytes
+    return -(-bits * 1_000_000 // (link.bandwidth_mbps * stream.sample_bytes))
+
+
+def sample_ps(link: Link, all_streams: tuple[Stream, ...]) -> int:
+    """Return the time in ps of a sample on the slowest stream of a link, in both directions; 0 if it has none."""
+    return max((stream.rows * path_row_ps(link, stream, all_streams) for stream in all_streams), default=0)

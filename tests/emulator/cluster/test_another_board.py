@@ -18,7 +18,19 @@ from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.plan import find_steady, lay_out
 from emuchain.emulator.timing import LinkLoad, Timing, engine_loads, link_loads
 
-from ..mapping.networks import LINK, board, channels_to_cut, check_order, cluster, conv, fc, max_pool, network, networks
+from ..mapping.networks import (
+    FAST,
+    LINK,
+    board,
+    channels_to_cut,
+    check_order,
+    cluster,
+    conv,
+    fc,
+    max_pool,
+    network,
+    networks,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +42,9 @@ class Array(Board):
     cells: int
     on_chip_memory_bytes: int = 10**9
     power_w: float | None = None
+    off_chip_memory_bytes: int | None = None
     off_chip_gbytes_per_s: float | None = None
+    off_chip_pj_per_bit: float | None = None
     transceivers: int | None = None
     transceiver_gbps: float | None = None
 
@@ -138,9 +152,9 @@ def test_no_cut_has_a_faster_slowest_engine(found: Network, boards: list[Array],
             times.append(max(each for each in found_ps if each is not None))
     if not times:
         with pytest.raises(InputError, match="needs at least"):
-            partition(found, cluster(*boards), devices)
+            partition(found, cluster(*boards, link=FAST), devices)
         return
-    mapping = partition(found, cluster(*boards), devices)
+    mapping = partition(found, cluster(*boards, link=FAST), devices)
     check_order(found, mapping)
     assert mapping.balance is not None
     assert mapping.balance.slowest_ps == min(times)

@@ -11,6 +11,8 @@ from emuchain.emulator.mapping import Mapping
 from emuchain.emulator.network import Layer, Network, Shape, load_network
 
 LINK = Link(1000, 0)
+FAST = Link(10**12, 0)
+"""A link that is never the slowest server: it takes a picosecond for a row."""
 PERIOD_PS = 10_000
 """The clock period of a board, unless a test says otherwise."""
 
@@ -23,9 +25,9 @@ def board(dsp: int, period_ps: int = PERIOD_PS, name: str = "b", on_chip_memory_
     return Fpga(name, period_ps, dsp, on_chip_memory_bytes)
 
 
-def cluster(*boards: Board) -> Cluster:
+def cluster(*boards: Board, link: Link = LINK) -> Cluster:
     """A chain of such boards."""
-    return Cluster("c", boards, LINK)
+    return Cluster("c", boards, link)
 
 
 def network(shape: Shape, *operations: Operation) -> Network:

@@ -18,6 +18,7 @@ from emuchain.emulator.network import Network, load_network, zoo
 
 from .networks import (
     BOARDS,
+    FAST,
     Operation,
     board,
     channels_to_cut,
@@ -76,11 +77,11 @@ def test_no_cut_has_a_faster_slowest_engine(found: Network, boards: list[Fpga], 
             best = slowest if best is None else min(best, slowest)
     if best is None:
         with pytest.raises(InputError, match="one tile of kernel size for each engine"):
-            partition(found, cluster(*boards), devices)
+            partition(found, cluster(*boards, link=FAST), devices)
         return
-    mapping = partition(found, cluster(*boards), devices)
+    mapping = partition(found, cluster(*boards, link=FAST), devices)
     assert mapping.balance is not None
-    assert mapping.balance.slowest_ps == best == slowest_engine_ps(mapping, cluster(*boards))
+    assert mapping.balance.slowest_ps == best == slowest_engine_ps(mapping, cluster(*boards, link=FAST))
 
 
 def slowest_engine_ps(mapping: Mapping, chain: Cluster) -> int:
@@ -112,7 +113,7 @@ def test_even_as_rounding_to_the_nearest_channel_where_that_is_as_fast(
         assume(channel > nearest[-1])
         nearest.append(channel)
     assume(nearest[-1] < len(work))
-    chain = cluster(board(dsp))
+    chain = cluster(board(dsp), link=FAST)
     mapping = partition(found, chain, devices)
     assert mapping.balance is not None
     rounded = Mapping(found, cut_at(found, [*nearest, len(work)]))
@@ -227,7 +228,7 @@ def test_as_many_devices_for_fully_connected_layers_as_keep_them_from_being_the_
     convolutions take 16, as five engines with 128 convolutions and 8 tiles each do.
     """
     found = network((16, 1, 1), conv(16), conv(16), fc(80))
-    small, roomy = (cluster(board(40, 1, on_chip_memory_bytes=size)) for size in (10_000, 20_000))
+    small, roomy = (cluster(board(40, 1, on_chip_memory_bytes=size), link=FAST) for size in (10_000, 20_000))
     assert not partition(found, roomy, 6).off_chip_devices
     for devices, first, slowest_ps in ((2, 1, 99), (3, 1, 50), (6, 2, 25)):
         mapping = partition(found, small, devices)

@@ -199,7 +199,7 @@ def test_a_sync_run_takes_a_batch_of_periods_for_each_further_mini_batch(plan: P
 
 def test_a_network_with_shortcuts() -> None:
     """A shortcut's maps take streams of paths 1 and 4 and count with them; the name has each path once."""
-    plan = plan_on(load_network("resnet8-cifar"), load_cluster("vc709-10g"), devices=6, batch=2)
+    plan = plan_on(load_network("resnet8-cifar"), load_cluster("vc709"), devices=6, batch=2)
     steady = steady_state(plan)
     loads = [link.load for link in steady.links]
     assert any(len(load.streams) > len({stream.path for stream in load.streams}) for load in loads)

@@ -11,7 +11,7 @@ from emuchain.emulator.mapping import Mapping, Slice, partition
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.studies import Ports, Topology, chain_topology, direct_topology, section
 
-CLUSTER = Cluster("c", (Fpga("b", 10_000, 400, 1000),), Link(1000, 0))
+CLUSTER = Cluster("c", (Fpga("b", 10_000, 400, 1000),), Link(10**9, 0))  # the mapping is that of engines alone
 TEN = Ports(10, 1.0)
 
 

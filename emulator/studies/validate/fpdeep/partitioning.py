@@ -15,6 +15,9 @@ from ... import section
 from ..measure import Measure, Measured
 from .evidence import DEVICES, NETWORKS, cluster, mapping, network, slices, timing
 
+_LINK_GBPS = 10_000
+"""For cuts by the work of engines alone."""
+
 
 def operations(found: Mapping) -> list[int]:
     """Return the multiply-accumulates of FP, EB and PG of each device that holds convolutions."""
@@ -108,7 +111,7 @@ def _shared() -> Measured:
 
 
 def _one_layer(name: str, layer: str) -> list[Slice]:
-    found = partition(section(network(name), layer, layer), cluster(), 4)
+    found = partition(section(network(name), layer, layer), cluster(_LINK_GBPS), 4)
     return [part for held in found.devices for part in held]
 
 
