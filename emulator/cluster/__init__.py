@@ -1,11 +1,12 @@
 """Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
 
-from .board import Board, Engine, Resources, Work
+from .board import BANK_BYTES, Board, Engine, Resources, Work
 from .cluster import Cluster, Link
 from .fpga import Fpga, lut_multipliers
 from .load import board_keys, board_types, changeable_keys, clusters, load_cluster
 
 __all__ = [
+    "BANK_BYTES",
     "Board",
     "Cluster",
     "Engine",

@@ -10,6 +10,9 @@ import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+BANK_BYTES = 512 * 4
+"""Bytes of a bank of on-chip memory, half a block RAM of 36 kbit: 512 words of 4 bytes, or 1,024 of 2."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Work:
@@ -73,7 +76,9 @@ class Board(abc.ABC):
     period_ps: int
     on_chip_memory_bytes: int
     power_w: float | None
+    off_chip_memory_bytes: int | None
     off_chip_gbytes_per_s: float | None
+    off_chip_pj_per_bit: float | None
     transceivers: int | None
     transceiver_gbps: float | None
 
@@ -81,6 +86,16 @@ class Board(abc.ABC):
     @abc.abstractmethod
     def multipliers(self) -> int:
         """Number of multipliers that engines may take; each does one multiply-accumulate in a clock period."""
+
+    @property
+    def banks(self) -> int:
+        """Number of on-chip memories of 512 words of 32 bits."""
+        return self.on_chip_memory_bytes // BANK_BYTES
+
+    @property
+    def off_chip_mbytes_per_s(self) -> int:
+        """Bandwidth of the off-chip memory's port in MB/s; 0 if it is unknown."""
+        return round(1000 * (self.off_chip_gbytes_per_s or 0))
 
     @property
     def capacity(self) -> float:

@@ -41,7 +41,7 @@ class Fpga(Board):
 
     Engines may take the share `dsp_share` of its DSPs; `lut_multipliers` are built of LUTs in addition. Block RAMs are
     `bram` blocks of `bram_kbit` (36 at Xilinx, 20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power
-    under load.
+    under load; bits on the memory port take `off_chip_pj_per_bit` in addition.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Fpga(Board):
     transceiver_gbps: float | None = None
     off_chip_memory_bytes: int | None = None
     off_chip_gbytes_per_s: float | None = None
+    off_chip_pj_per_bit: float | None = None
 
     @property
     def dsp_multipliers(self) -> int:
@@ -209,6 +210,7 @@ class FpgaDescription:
     transceiver_gbps: PositiveNumber | None = None
     off_chip_memory_gbytes: PositiveNumber | None = None
     off_chip_gbytes_per_s: PositiveNumber | None = None
+    off_chip_pj_per_bit: PositiveNumber | None = None
     source: str | None = None
     count: Annotated[int, Ge(1), Le(100_000)] = 1
 
@@ -231,5 +233,6 @@ class FpgaDescription:
             transceiver_gbps=self.transceiver_gbps,
             off_chip_memory_bytes=None if off_chip is None else round(off_chip * 1e9),
             off_chip_gbytes_per_s=self.off_chip_gbytes_per_s,
+            off_chip_pj_per_bit=self.off_chip_pj_per_bit,
         )
         return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))

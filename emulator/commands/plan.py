@@ -9,7 +9,7 @@ from typing import Any
 from ..common import format_bytes, format_time_ps
 from ..config import Config
 from ..inputs import validate
-from ..plan import DeviceLayout, Layout, Plan, SliceLayout, lay_out, make_plan, place, smallest_cluster
+from ..plan import DeviceLayout, Layout, Plan, SliceLayout, make_plan, place_on_chip, smallest_cluster
 from ..report import layout_as_json, percent, table
 
 _MOST_BLOCKS_SHOWN = 20
@@ -29,7 +29,7 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None) -> None
         InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
     plan = make_plan(validate(Config, flags, "command line"), 1)
-    layout = lay_out(plan.timing, plan.steady.in_flight)
+    layout = plan.layout()
     smallest = None
     if not layout.balancing.fits:
         smallest = smallest_cluster(plan.network, plan.cluster, plan.devices)
@@ -161,7 +161,7 @@ def _remedies(plan: Plan) -> str:
     """Return what would still be missing with less to store, as text."""
 
     def missing(in_flight: Sequence[int], value_bytes: int) -> str:
-        short = sum(place(plan.mapping, plan.cluster, in_flight, value_bytes)[1].shortfall_bytes)
+        short = sum(place_on_chip(plan.mapping, plan.cluster, in_flight, value_bytes)[1].shortfall_bytes)
         return format_bytes(short) if short else "nothing"
 
     held, one = plan.steady.in_flight, [1] * plan.devices

@@ -94,7 +94,11 @@ class Config(Model):
     )
     cluster: str = pydantic.Field("vc709", description="a cluster that comes with emuchain, or a TOML file")
     balancing: Literal["auto", "none"] = pydantic.Field(
-        "auto", description="auto: parameters that do not fit on their device are stored on others, if all fit there"
+        "auto", description="auto: parameters that do not fit on their device are stored on others where that is faster"
+    )
+    memory: Literal["modelled", "ignored"] = pydantic.Field(
+        "modelled",
+        description="modelled: what does not fit on chip costs time at the off-chip memory port; ignored: it is free",
     )
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
         1, description="seed of initial weights, order of samples, and dropout"

@@ -15,9 +15,13 @@ from .device_streams import DeviceStreams, with_errors
 from .engines import SliceEngines, allocate, channel_works, engines_in_turn, idle_share, slice_works
 from .gradient_row import gradient_values, kept_channels
 from .memory import LUT_RAM_BITS, Buffer, SliceMemory, memories, parameter_memory, slice_memory
-from .partition import partition
+from .off_chip import MemoryStream, OffChip, activation_bytes, memory_streams, port_bytes
+from .partition import partition, partition_with_memory
+from .placement import Chain, Placement, place
+from .row import PieceMemory
+from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance
-from .traffic import VALUE_BYTES, DataPath, Stream, StreamKey, streams
+from .traffic import VALUE_BYTES, DataPath, Stream, StreamKey, path_row_ps, sample_ps, streams
 
 __all__ = [
     "COPIES",
@@ -27,15 +31,23 @@ __all__ = [
     "BalancedParameters",
     "Balancing",
     "Buffer",
+    "Chain",
     "Cut",
     "DataPath",
     "DeviceStreams",
     "Mapping",
+    "MemoryStream",
+    "OffChip",
+    "PieceMemory",
+    "Placement",
     "Slice",
     "SliceEngines",
     "SliceMemory",
+    "SliceNeeds",
     "Stream",
     "StreamKey",
+    "WeightBanks",
+    "activation_bytes",
     "allocate",
     "balance",
     "balance_evenly",
@@ -52,9 +64,17 @@ __all__ = [
     "imbalance",
     "kept_channels",
     "memories",
+    "memory_streams",
     "parameter_memory",
     "partition",
+    "partition_with_memory",
+    "path_row_ps",
+    "place",
+    "port_bytes",
+    "sample_ps",
+    "shed",
     "slice_memory",
+    "slice_needs",
     "slice_works",
     "streams",
     "with_errors",

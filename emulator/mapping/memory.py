@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..cluster import BANK_BYTES
 from .slices import Cut, Slice
 from .traffic import VALUE_BYTES
 
-BANK_BYTES = 512 * 4
-"""Bytes of a bank: 512 words of 4 bytes, or 1,024 of 2."""
+WORDS = BANK_BYTES // VALUE_BYTES
+"""Words of a bank."""
 
 LUT_RAM_BITS = 64
 """Bits of RAM in a LUT: 64 words of one bit, or 32 of two."""
@@ -104,9 +105,12 @@ def slice_memory(
 
 def parameter_memory(part: Slice, channels: int, value_bytes: int = VALUE_BYTES) -> Buffer:
     """Return the weights of `channels` of a slice's cut channels, without bias, as LPRAM or BPRAM holds them."""
+    return memories(*weight_memories(part, channels), value_bytes)
+
+
+def weight_memories(part: Slice, channels: int) -> tuple[int, int]:
+    """Return the number of memories that hold the weights of `channels` of a slice's cut channels, and their words."""
     ins, outs = (channels, len(part.out_channels)) if part.cut is Cut.ICP else (len(part.in_channels), channels)
     kernel_rows, kernel_columns = part.layer.kernel
-    banks = ins * kernel_rows * kernel_columns
-    if part.layer.operation.one_memory:
-        return memories(1, banks * outs, value_bytes)
-    return memories(banks, outs, value_bytes)
+    count = ins * kernel_rows * kernel_columns
+    return (1, count * outs) if part.layer.operation.one_memory else (count, outs)

@@ -1,8 +1,10 @@
 """One frozen `Plan` from a configuration, the same on every rank: placement, steady state, resources, layout."""
 
+from .by_rate import Settled, place_by_rate
 from .data import check_data, epoch_samples, training_data
-from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out
-from .placement import place, smallest_cluster
+from .fit import missing_bytes, on_chip_banks
+from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
+from .placement import place_on_chip, smallest_cluster
 from .plan import Plan, describe_devices, exchange_times, make_plan
 from .replication import check_samples
 from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
@@ -14,6 +16,7 @@ __all__ = [
     "Layout",
     "LinkLayout",
     "Plan",
+    "Settled",
     "SliceLayout",
     "SteadyPipeline",
     "bram_bytes",
@@ -25,9 +28,13 @@ __all__ = [
     "exchange_times",
     "find_steady",
     "lay_out",
+    "lay_out_on_chip",
     "lut_bytes",
     "make_plan",
-    "place",
+    "missing_bytes",
+    "on_chip_banks",
+    "place_by_rate",
+    "place_on_chip",
     "smallest_cluster",
     "training_data",
     "transceivers_used",

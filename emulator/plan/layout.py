@@ -7,10 +7,23 @@ from collections.abc import Sequence
 
 from ..cluster import Board, Cluster, Resources
 from ..common import gbps, gops
-from ..mapping import COPIES, Balancing, Buffer, Slice, SliceEngines, SliceMemory, parameter_memory, slice_memory
+from ..mapping import (
+    COPIES,
+    Balancing,
+    Buffer,
+    OffChip,
+    Slice,
+    SliceEngines,
+    SliceMemory,
+    channel_bytes,
+    parameter_memory,
+    port_bytes,
+    slice_memory,
+)
 from ..network import TRAINING_OPERATIONS_PER_MAC, Layer, Network
 from ..timing import EngineLoad, LinkLoad, Timing, engine_loads, find_bottleneck, link_loads
-from .placement import place
+from .fit import missing_bytes
+from .placement import place_on_chip
 from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
 
 OFF_CHIP_PASSES = 4
@@ -19,18 +32,27 @@ OFF_CHIP_PASSES = 4
 
 @dataclasses.dataclass(frozen=True)
 class SliceLayout:
-    """A slice with its engines, its buffers on the device, and the resources of both."""
+    """A slice with its engines, its buffers on the device, and the resources of both; and what of it is off chip.
+
+    `off_chip_bytes` is the size of off-chip data, `port_bytes` what they move over the memory port for a sample.
+    """
 
     part: Slice
     engines: SliceEngines
     memory: SliceMemory
+    off_chip: OffChip
     off_chip_bytes: int
+    port_bytes: int
     resources: Resources
 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceLayout:
-    """A device: its slices, what it stores for others (BPRAM; BGB has the same size), and the bytes that do not fit."""
+    """A device: its slices, what it stores for others (BPRAM; BGB has the same size), and what is missing on chip.
+
+    `missing_bytes` are of whole banks, and times ignore them. `port_ps` is the time of a sample on the memory port, 0
+    if nothing is off chip or that costs no time.
+    """
 
     device: int
     board: Board
@@ -40,6 +62,8 @@ class DeviceLayout:
     bpram: Buffer
     stored: Resources
     shortfall_bytes: int
+    missing_bytes: int
+    port_ps: int
 
     @property
     def buffers(self) -> Buffer:
@@ -53,8 +77,13 @@ class DeviceLayout:
 
     @property
     def off_chip_bytes(self) -> int:
-        """Bytes of off-chip parameters and gradients."""
+        """Bytes of off-chip parameters, gradients and activations."""
         return sum(held.off_chip_bytes for held in self.slices)
+
+    @property
+    def port_bytes(self) -> int:
+        """Bytes that off-chip data move over the memory port for a sample."""
+        return sum(held.port_bytes for held in self.slices)
 
     @property
     def slowest(self) -> EngineLoad:
@@ -82,6 +111,21 @@ class Layout:
     balancing: Balancing
     interval_ps: int
     limit: str
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of whole banks that are missing on all devices, and that times ignore."""
+        return sum(device.missing_bytes for device in self.devices)
+
+    @property
+    def fits(self) -> bool:
+        """Whether everything has a place, so that times ignore no memory."""
+        return not self.missing_bytes
+
+    @property
+    def off_chip_bytes(self) -> int:
+        """Bytes of off-chip parameters, gradients and activations of all devices."""
+        return sum(device.off_chip_bytes for device in self.devices)
 
     @property
     def images_per_s(self) -> float:
@@ -112,7 +156,8 @@ class Layout:
         board, taken = device.board, device.resources
         transceivers = None
         if board.transceivers and board.transceiver_gbps:
-            needed = transceivers_used(self.cluster.link.bandwidth_gbps, board.transceiver_gbps)
+            links = [self.cluster.link_at(max(0, device.device - 1)), self.cluster.link_at(device.device)]
+            needed = sum(transceivers_used(link.bandwidth_gbps, board.transceiver_gbps) for link in links)
             transceivers = needed / board.transceivers
 
         def share(kind: str, count: int) -> float | None:
@@ -143,8 +188,7 @@ class Layout:
 
     def off_chip_gbytes_per_s(self, device: int) -> float:
         """Return the off-chip memory bandwidth that a device needs, in GB/s."""
-        one_copy = self.devices[device].off_chip_bytes / COPIES
-        return OFF_CHIP_PASSES * one_copy * self.images_per_s / 1e9
+        return self.devices[device].port_bytes * self.images_per_s / 1e9
 
     def _gops(self, layers: Sequence[Layer], devices: int) -> float:
         operations = TRAINING_OPERATIONS_PER_MAC * sum(layer.macs for layer in layers)
@@ -152,7 +196,17 @@ class Layout:
 
 
 def lay_out(timing: Timing, in_flight: Sequence[int]) -> Layout:
-    """Size all buffers, balance parameters, and add up the resources.
+    """Size all buffers and add up the resources, for a timing that has a place for all data.
+
+    `in_flight` is the number of samples whose activations each device's Act-RAM holds at once.
+    """
+    missing = missing_bytes(timing, in_flight)
+    off_chip = timing.off_chip or tuple((OffChip(),) * len(slices) for slices in timing.mapping.devices)
+    return _layout(timing, in_flight, off_chip, Balancing(timing.blocks, missing), missing)
+
+
+def lay_out_on_chip(timing: Timing, in_flight: Sequence[int]) -> Layout:
+    """Size all buffers, balance parameters, and add up the resources, as FPDeep does: off-chip memory costs no time.
 
     Where parameters do not fit even when balanced, none move, and rates are those of devices with enough memory.
 
@@ -161,16 +215,31 @@ def lay_out(timing: Timing, in_flight: Sequence[int]) -> Layout:
         in_flight: number of samples whose activations each device's Act-RAM holds at once.
     """
     mapping, cluster = timing.mapping, timing.cluster
-    on_chip, balancing = place(mapping, cluster, in_flight)
+    on_chip, balancing = place_on_chip(mapping, cluster, in_flight)
     if timing.blocks:
         balancing = Balancing(timing.blocks, (0,) * len(mapping.devices))
     else:
         timing = Timing.of(mapping, cluster, balancing.blocks)
+    off_chip = tuple(
+        tuple(OffChip() if part in kept else OffChip(part.channels) for part in slices)
+        for slices, kept in zip(mapping.devices, on_chip, strict=True)
+    )
+    return _layout(timing, in_flight, off_chip, balancing, missing_bytes(timing, in_flight))
+
+
+def _layout(
+    timing: Timing,
+    in_flight: Sequence[int],
+    off_chip: Sequence[Sequence[OffChip]],
+    balancing: Balancing,
+    missing: Sequence[int],
+) -> Layout:
+    mapping, cluster = timing.mapping, timing.cluster
     loads: list[list[EngineLoad]] = [[] for _ in mapping.devices]
     for load in engine_loads(timing):
         loads[load.device].append(load)
     devices = tuple(
-        _device(timing, device, in_flight[device], on_chip[device], balancing, tuple(loads[device]))
+        _device(timing, device, in_flight[device], off_chip[device], balancing, tuple(loads[device]), missing[device])
         for device in range(len(mapping.devices))
     )
     directions = link_loads(timing)
@@ -187,22 +256,24 @@ def _device(
     timing: Timing,
     device: int,
     in_flight: int,
-    on_chip: list[Slice],
+    off_chip: Sequence[OffChip],
     balancing: Balancing,
     loads: tuple[EngineLoad, ...],
+    missing: int,
 ) -> DeviceLayout:
     board, beta = timing.cluster.board(device), timing.cluster.beta
     engines_of = timing.engines[device]
     built = board.engine_resources([sum(e.multipliers for e in engines.built) for engines in engines_of])
     slices = []
-    for part, engines, taken in zip(timing.mapping.devices[device], engines_of, built, strict=True):
-        memory = slice_memory(part, in_flight, part.channels - balancing.balanced_channels(part, device))
-        off_chip = 0
-        if part not in on_chip:
-            off_chip = COPIES * memory.lpram.bytes
-            memory = dataclasses.replace(memory, lpram=Buffer(), lgb=Buffer())
+    for part, off, engines, taken in zip(timing.mapping.devices[device], off_chip, engines_of, built, strict=True):
+        kept = part.channels - balancing.balanced_channels(part, device) - off.channels
+        memory = slice_memory(part, in_flight, kept)
+        size = COPIES * off.channels * channel_bytes(part)
+        if off.activations:
+            size += memory.act_ram.bytes
+            memory = dataclasses.replace(memory, act_ram=Buffer())
         resources = taken + buffer_resources(memory.total, beta)
-        slices.append(SliceLayout(part, engines, memory, off_chip, resources))
+        slices.append(SliceLayout(part, engines, memory, off, size, port_bytes(part, off), resources))
     stored = (block for block in balancing.blocks if block.store_device == device)
     bpram = sum((parameter_memory(block.part, block.part.channels) for block in stored), Buffer())
     return DeviceLayout(
@@ -214,4 +285,6 @@ def _device(
         bpram,
         buffer_resources(bpram + bpram, beta),
         balancing.shortfall_bytes[device],
+        missing,
+        timing.port_sample_ps(device),
     )

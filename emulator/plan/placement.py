@@ -1,8 +1,9 @@
-"""Placement of parameters: on chip, on another device, or off chip; and the fewest devices that hold them all."""
+"""Placement on chip as FPDeep has it, without the time of off-chip memory; the fewest devices that hold everything."""
 
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import itertools
 from collections.abc import Sequence
 
@@ -12,12 +13,14 @@ from ..mapping import (
     COPIES,
     VALUE_BYTES,
     Balancing,
+    Chain,
     Mapping,
     Slice,
     balance,
     balance_evenly,
     parameter_memory,
-    partition,
+    partition_with_memory,
+    place,
     slice_memory,
 )
 from ..network import Network
@@ -30,10 +33,10 @@ MOST_DEVICES = 1024
 _STEADY_BATCH = 16
 
 
-def place(
+def place_on_chip(
     mapping: Mapping, cluster: Cluster, in_flight: Sequence[int], value_bytes: int = VALUE_BYTES
 ) -> tuple[list[list[Slice]], Balancing]:
-    """Return the slices of each device whose parameters are on chip, and where their channels are stored.
+    """Return the slices of each device whose parameters are on chip, and where their channels are stored, by bytes.
 
     Fully connected slices that would not fit on their board even alone have their parameters off chip (FPDeep, sections
     6.3.1 and 7); those of convolutions never are.
@@ -58,22 +61,24 @@ def place(
 
 
 def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int = MOST_DEVICES) -> int | None:
-    """Return the fewest devices, more than `above` and at most `most`, that hold everything, or None.
+    """Return the fewest devices, more than `above` and at most `most`, that hold everything on chip, or None.
 
     Tries counts an eighth apart until one fits, then bisects the gap below it. With unlucky cuts a larger cluster may
     fit worse than a smaller one, so the search may miss a smaller count that fits.
     """
 
+    def is_on_chip(timing: Timing, in_flight: Sequence[int]) -> bool:
+        chain = Chain.of(timing.mapping, cluster, timing.links, in_flight)
+        without_ports = dataclasses.replace(chain, port_mbytes_per_s=(0,) * len(in_flight))
+        return place(without_ports, timing.interval_ps, balancing=True).fits
+
     def fits(devices: int) -> bool:
         try:
-            timing = Timing.of(partition(network, cluster, devices), cluster)
+            timing = Timing.of(partition_with_memory(network, cluster, devices, None), cluster)
         except InputError:
             return False
-        with_one = place(timing.mapping, cluster, [1] * devices)[1]
         # Finding the samples in flight takes long, and is useless where not even one fits.
-        if not with_one.fits:
-            return False
-        return place(timing.mapping, cluster, find_steady(timing, _STEADY_BATCH).in_flight)[1].fits
+        return is_on_chip(timing, [1] * devices) and is_on_chip(timing, find_steady(timing, _STEADY_BATCH).in_flight)
 
     counts = [above]
     while counts[-1] < most:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel, exchange_ps
 from ...kernels.codec import NoCodec
 from ..cluster import Cluster, load_cluster
+from ..common import InputError
 from ..mapping import Mapping, partition
 from ..network import Network, load_network
 from ..schedule import EpochShape, Schedule, dry_run
 from ..timing import Timing
-from .layout import Layout, lay_out
-from .placement import place
+from .by_rate import place_by_rate
+from .fit import missing_bytes
+from .layout import Layout, lay_out, lay_out_on_chip
+from .placement import place_on_chip
 from .replication import replicate
 from .steady import SteadyPipeline, find_steady
 
@@ -54,7 +58,7 @@ class Plan:
     @property
     def missing_bytes(self) -> int:
         """Bytes of on-chip memory that are missing on all devices and that the times ignore; 0 where all is placed."""
-        return sum(place(self.mapping, self.cluster, self.steady.in_flight)[1].shortfall_bytes)
+        return sum(missing_bytes(self.timing, self.steady.in_flight))
 
     @property
     def fits(self) -> bool:
@@ -70,7 +74,8 @@ class Plan:
 
     def layout(self) -> Layout:
         """Return what each device stores and uses, what links carry, and what limits the rate."""
-        return lay_out(self.timing, self.steady.in_flight)
+        by = lay_out_on_chip if self.config.memory == "ignored" else lay_out
+        return by(self.timing, self.steady.in_flight)
 
     def __repr__(self) -> str:
         return f"<Plan {self.network.name} on {describe_devices(self)}, {1e12 / self.timing.interval_ps:.1f} images/s>"
@@ -98,16 +103,33 @@ def make_plan(
     network = network or load_network(config.network)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     data_parallel, devices = replicate(config, ranks)
-    mapping = partition(network, cluster, devices)
-    timing = Timing.of(mapping, cluster)
     batch = config.batch // data_parallel.replicas
-    steady = _steady(timing, batch, data_parallel)
-    if config.balancing == "auto":
-        timing, steady = _balanced(timing, steady, batch, data_parallel)
-    plan = Plan(config, network, cluster, mapping, timing, steady, data_parallel)
-    tail = (config.samples or 0) % config.batch // data_parallel.replicas
-    dry_run(plan.schedule(_DRY_RUN_STEPS * batch + tail), timing.stores)
-    return plan
+
+    def planned(timing: Timing, steady: SteadyPipeline) -> Plan:
+        plan = Plan(config, network, cluster, timing.mapping, timing, steady, data_parallel)
+        tail = (config.samples or 0) % config.batch // data_parallel.replicas
+        dry_run(plan.schedule(_DRY_RUN_STEPS * batch + tail), timing.stores)
+        return plan
+
+    if config.memory == "ignored":
+        timing = Timing.of(partition(network, cluster, devices), cluster)
+        steady = _steady(timing, batch, data_parallel)
+        if config.balancing == "auto":
+            timing, steady = _balanced(timing, steady, batch, data_parallel)
+        return planned(timing, steady)
+    found = place_by_rate(
+        network,
+        cluster,
+        devices,
+        lambda timing: _steady(timing, batch, data_parallel),
+        balancing=config.balancing == "auto",
+    )
+    found.sort(key=lambda settled: settled.cost_ps(batch, config.schedule.drains))
+    for settled in found[:-1]:
+        # With balanced parameters, weights that are late on one device are late on another, and may come never.
+        with contextlib.suppress(InputError):
+            return planned(settled.timing, settled.steady)
+    return planned(found[-1].timing, found[-1].steady)
 
 
 def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
@@ -145,7 +167,7 @@ def _balanced(
     """
     found = timing, steady
     for _ in range(_MOST_TURNS):
-        _, balancing = place(timing.mapping, timing.cluster, found[1].in_flight)
+        _, balancing = place_on_chip(timing.mapping, timing.cluster, found[1].in_flight)
         if not balancing.fits:
             return timing, steady
         if balancing.blocks == found[0].blocks:

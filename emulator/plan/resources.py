@@ -39,5 +39,5 @@ def lut_bytes(buffers: Buffer, beta: float = 1.0) -> int:
 
 
 def transceivers_used(link_gbps: float, transceiver_gbps: float) -> int:
-    """Return the number of transceivers for links to both neighbours; each sends and receives (Table 3: Trans_max)."""
-    return 2 * math.ceil(link_gbps / transceiver_gbps)
+    """Return the number of transceivers for a link to one neighbour; each sends and receives (Table 3: Trans_max)."""
+    return math.ceil(link_gbps / transceiver_gbps)

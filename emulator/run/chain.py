@@ -109,7 +109,7 @@ def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None) -> Ch
     for link, streams in enumerate(timing.links):
         if link not in inlets and link + 1 not in inlets:
             continue
-        gates = {True: _gate(timing), False: _gate(timing)} if wiring.throttled else {}
+        gates = {True: _gate(timing, link), False: _gate(timing, link)} if wiring.throttled else {}
         chain.pumps.extend(gates.values())
         for stream in streams:
             sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
@@ -139,8 +139,9 @@ class _ThrottledOutlet:
         self._gate.pass_through(size, lambda: self._outlet.put(message))
 
 
-def _gate(timing: Timing) -> Gate:
-    return Gate(timing.cluster.link.bandwidth_mbps, timing.cluster.link.latency_ps)
+def _gate(timing: Timing, link: int) -> Gate:
+    over = timing.cluster.link_at(link)
+    return Gate(over.bandwidth_mbps, over.latency_ps)
 
 
 def _connect(

@@ -19,7 +19,7 @@ from ..plan import Plan
 from .train import EpochResult, Weights
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, Usage
 
-_MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb")
+_MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb", "off_chip")
 
 Table = dict[str, np.ndarray]
 """Columns by name."""
@@ -153,9 +153,11 @@ def device_table(usage: Usage | None) -> Table:
         # NaN where a device has no such engine: the first layer needs no EB.
         busy = np.array([row.busy.get(phase, np.nan) for row in rows])
         table[f"{phase.lower()}_busy"], table[f"{phase.lower()}_idle"] = busy, 1 - busy
-    for name in ("lpram", "lgb", "act_ram", "bpram", "bgb"):
+    for name in ("lpram", "lgb", "act_ram", "bpram", "bgb", "off_chip"):
         table[f"{name}_bytes"] = np.array([getattr(row.memory, name) for row in rows], np.int64)
     table["board_memory_bytes"] = np.array([row.memory.board for row in rows], np.int64)
+    table["port_bytes"] = np.array([row.port_bytes for row in rows], np.int64)
+    table["port_utilisation"] = np.array([row.port_utilisation for row in rows], np.float64)
     return table
 
 
@@ -184,7 +186,9 @@ def _usage(results: Results) -> Usage:
             tuple(str(d["slices"][i]).split(", ")),
             {p: float(d[f"{p.lower()}_busy"][i]) for p in PHASES if not np.isnan(d[f"{p.lower()}_busy"][i])},
             int(d["multipliers"][i]),
-            MemoryUsage(*(int(d[f"{name}_bytes"][i]) for name in _MEMORY)),
+            MemoryUsage(*(int(d[f"{name}_bytes"][i]) for name in _MEMORY if f"{name}_bytes" in d)),
+            int(d["port_bytes"][i]) if "port_bytes" in d else 0,
+            float(d["port_utilisation"][i]) if "port_utilisation" in d else 0.0,
         )
         for i in range(len(d["device"]))
     ]

@@ -7,7 +7,8 @@
   alike, so 6 for each multiply-accumulate of forward propagation; also for the first layer, which has no EB here.
 - *Idle* is the unused share of an engine's capacity in a period: 1 - multiply-accumulates / (multipliers x cycles).
   A device's share weights its engines by multipliers.
-- The *demand* on a link's direction is its bytes for a sample over the period.
+- The *demand* on a link's direction, or on a memory port, is its bytes for a sample over the period.
+- *Energy* is the boards' power for a period, and that of the bits that move over their memory ports where it is known.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ from collections.abc import Iterable, Sequence
 from ..common import gbps, gops
 from ..network import TRAINING_OPERATIONS_PER_MAC, Layer
 from ..plan import Plan, exchange_times
-from ..timing import Bottleneck, EngineLoad, ExchangeLoad, LinkLoad, engine_loads, find_bottleneck, link_loads
+from ..timing import (
+    Bottleneck,
+    EngineLoad,
+    ExchangeLoad,
+    LinkLoad,
+    MemoryLoad,
+    engine_loads,
+    find_bottleneck,
+    link_loads,
+    memory_loads,
+)
 from .simulate import simulate
 
 _HOUR_PS = 3600 * 10**12
@@ -68,11 +79,21 @@ class LinkUse:
 
 
 @dataclasses.dataclass(frozen=True)
+class MemoryUse:
+    """The bandwidth that a device's memory port needs."""
+
+    load: MemoryLoad
+    demand_gbytes_per_s: float
+
+
+@dataclasses.dataclass(frozen=True)
 class SteadyState:
     """The steady state of a plan.
 
     `convolutions` and `all_layers` are the throughput of these layers; the first is None in a network without
     convolutions. The mean idle share is over the devices that hold convolutions, or over all if there are none.
+    `memory` has the devices with data off chip; `missing_bytes` of on-chip memory are missing, and times ignore them.
+    `joules_per_image` is None if the boards' power is not known.
     """
 
     period_ps: float
@@ -84,6 +105,14 @@ class SteadyState:
     fill_ps: int
     bottleneck: Bottleneck
     replicas: int
+    memory: tuple[MemoryUse, ...] = ()
+    missing_bytes: int = 0
+    joules_per_image: float | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether all data have a place, so that times ignore no memory."""
+        return not self.missing_bytes
 
     @property
     def images_per_s(self) -> float:
@@ -133,7 +162,21 @@ def steady_state(plan: Plan) -> SteadyState:
         plan.steady.fill_ps,
         find_bottleneck(plan.timing, exchanges),
         plan.data_parallel.replicas,
+        tuple(MemoryUse(load, 1000 * load.sample_bytes / period_ps) for load in memory_loads(plan.timing)),
+        plan.missing_bytes,
+        _joules(plan, range(plan.devices), period_ps),
     )
+
+
+def _joules(plan: Plan, devices: Iterable[int], period_ps: float) -> float | None:
+    """Return the energy of an image in J: of the boards, and of what moves over their memory ports; None if unknown."""
+    total = 0.0
+    for device in devices:
+        board, moved = plan.cluster.board(device), plan.timing.port_bytes(device)
+        if board.power_w is None:
+            return None
+        total += board.power_w * period_ps * 1e-12 + 8e-12 * moved * (board.off_chip_pj_per_bit or 0)
+    return total
 
 
 def _exchange_loads(plan: Plan) -> tuple[ExchangeLoad, ...]:
@@ -162,10 +205,9 @@ def _device(plan: Plan, device: int, engines: tuple[EngineUse, ...], period_ps: 
     return DeviceUse(device, engines, rate, idle, any(part.layer.convolves for part in slices))
 
 
-def _throughput(plan: Plan, devices: Iterable[int], layers: Sequence[Layer], period_ps: float) -> Throughput:
-    boards = [plan.cluster.board(device) for device in devices]
+def _throughput(plan: Plan, devices: Sequence[int], layers: Sequence[Layer], period_ps: float) -> Throughput:
     operations = TRAINING_OPERATIONS_PER_MAC * sum(layer.macs for layer in layers)
     rate = gops(operations, period_ps)
-    powers = [board.power_w for board in boards if board.power_w is not None]
-    gop_per_j = rate / sum(powers) if len(powers) == len(boards) else None
-    return Throughput(len(boards), operations, rate / len(boards), gop_per_j)
+    joules = _joules(plan, devices, period_ps)
+    gop_per_j = operations * 1e-9 / joules if joules is not None else None
+    return Throughput(len(devices), operations, rate / len(devices), gop_per_j)

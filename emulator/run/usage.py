@@ -1,11 +1,11 @@
-"""Counts of a run's clocks: busy shares of engines, bytes on links, memory."""
+"""Counts of a run's clocks: busy shares of engines, bytes on links and memory ports, memory."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from ..mapping import DataPath, StreamKey, blocks_of, slice_memory
+from ..mapping import COPIES, DataPath, OffChip, StreamKey, blocks_of, channel_bytes, slice_memory
 from ..network import Phase
 from ..timing import DeviceClock, Timing
 
@@ -14,13 +14,17 @@ PHASES = tuple(phase.value for phase in Phase)
 
 @dataclasses.dataclass(frozen=True)
 class DeviceCounters:
-    """Raw counters of one device: busy time times multipliers, and multipliers, of FP, EB and PG; rows sent."""
+    """Raw counters of one device: busy time times multipliers, and multipliers, of FP, EB and PG; rows sent.
+
+    `port_bytes` have moved over its memory port.
+    """
 
     device: int
     busy_ps: tuple[int, int, int]
     multipliers: tuple[int, int, int]
     sent_rows: Mapping[StreamKey, float]
     updated_ps: int
+    port_bytes: int = 0
 
     @classmethod
     def of(cls, clock: DeviceClock, timing: Timing) -> DeviceCounters:
@@ -32,7 +36,12 @@ class DeviceCounters:
                 busy[phase] += resource.busy_ps * engine.multipliers
                 multipliers[phase] += engine.multipliers
         sent = {key: resource.served_rows - resource.spared_rows for key, resource in clock.links.items()}
-        return cls(device, _three(busy), _three(multipliers), sent, clock.updated_ps)
+        moved = sum(
+            part.ports[stream.phase].served_rows * stream.sample_bytes // stream.rows
+            for part, streams in zip(clock.slices, timing.memory(device), strict=True)
+            for stream in streams
+        )
+        return cls(device, _three(busy), _three(multipliers), sent, clock.updated_ps, moved)
 
 
 def _three(counts: Mapping[Phase, int]) -> tuple[int, int, int]:
@@ -41,7 +50,10 @@ def _three(counts: Mapping[Phase, int]) -> tuple[int, int, int]:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryUsage:
-    """On-chip memory that a device needs, in bytes, and what its board has (FPDeep, section 5.2.2)."""
+    """On-chip memory that a device needs, in bytes, and what its board has (FPDeep, section 5.2.2).
+
+    `off_chip` are bytes of data in the board's off-chip memory, which are not in the others.
+    """
 
     lpram: int
     lgb: int
@@ -49,6 +61,7 @@ class MemoryUsage:
     board: int
     bpram: int = 0
     bgb: int = 0
+    off_chip: int = 0
 
     @property
     def share(self) -> float:
@@ -58,7 +71,10 @@ class MemoryUsage:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceUsage:
-    """One device: its slices, the busy share of FP, EB and PG weighted by multipliers, and its memory."""
+    """One device: its slices, the busy share of FP, EB and PG weighted by multipliers, and its memory.
+
+    `port_bytes` moved over the memory port, which took the share `port_utilisation` of its bandwidth.
+    """
 
     device: int
     board: str
@@ -66,6 +82,8 @@ class DeviceUsage:
     busy: dict[str, float]
     multipliers: int
     memory: MemoryUsage
+    port_bytes: int = 0
+    port_utilisation: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +130,12 @@ def _device(timing: Timing, counted: DeviceCounters, in_flight: int, total_ps: i
         if multipliers and total_ps
     }
     names = tuple(str(part) for part in timing.mapping.devices[number])
-    board = timing.cluster.board(number).name
-    return DeviceUsage(number, board, names, busy, sum(counted.multipliers), _memory(timing, number, in_flight))
+    board, utilisation = timing.cluster.board(number), 0.0
+    if counted.port_bytes and total_ps:
+        utilisation = counted.port_bytes * 1_000_000 / board.off_chip_mbytes_per_s / total_ps
+    memory = _memory(timing, number, in_flight)
+    multipliers = sum(counted.multipliers)
+    return DeviceUsage(number, board.name, names, busy, multipliers, memory, counted.port_bytes, utilisation)
 
 
 def _link(
@@ -124,15 +146,23 @@ def _link(
         if stream.path.is_forward == (receiver > sender):
             sent = round(sent_rows[stream.key] * stream.row_bytes)
             path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
-    carried_ps = sum(path_bytes.values()) * 8 * 1_000_000 / timing.cluster.link.bandwidth_mbps
+    carried_ps = sum(path_bytes.values()) * 8 * 1_000_000 / timing.cluster.link_at(link).bandwidth_mbps
     return LinkUsage(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
 
 
 def _memory(timing: Timing, device: int, in_flight: int) -> MemoryUsage:
-    held = []
-    for part in timing.mapping.devices[device]:
+    slices = timing.mapping.devices[device]
+    off_chips = timing.off_chip[device] if timing.off_chip else (OffChip(),) * len(slices)
+    lpram = lgb = act_ram = off_chip = 0
+    for part, off in zip(slices, off_chips, strict=True):
         balanced = sum(block.part.channels for _, block in blocks_of(timing.blocks, part, device))
-        held.append(slice_memory(part, in_flight, part.channels - balanced))
-    lpram, lgb, act_ram = (sum(getattr(memory, name).bytes for memory in held) for name in ("lpram", "lgb", "act_ram"))
+        memory = slice_memory(part, in_flight, part.channels - balanced - off.channels)
+        lpram, lgb = lpram + memory.lpram.bytes, lgb + memory.lgb.bytes
+        off_chip += COPIES * off.channels * channel_bytes(part)
+        if off.activations:
+            off_chip += memory.act_ram.bytes
+        else:
+            act_ram += memory.act_ram.bytes
     stored = sum(block.parameter_bytes for block in timing.blocks if block.store_device == device)
-    return MemoryUsage(lpram, lgb, act_ram, timing.cluster.board(device).on_chip_memory_bytes, stored, stored)
+    board = timing.cluster.board(device).on_chip_memory_bytes
+    return MemoryUsage(lpram, lgb, act_ram, board, stored, stored, off_chip)

@@ -1,4 +1,4 @@
-"""The virtual time of engines and links, as pure functions of mapping and cluster."""
+"""The virtual time of engines, links and memory ports, as pure functions of mapping and cluster."""
 
 from .bottleneck import (
     Bottleneck,
@@ -6,14 +6,16 @@ from .bottleneck import (
     ExchangeLoad,
     LinkLoad,
     Load,
+    MemoryLoad,
     engine_loads,
     find_bottleneck,
     link_loads,
+    memory_loads,
 )
 from .device_clock import DeviceClock
 from .free_run import Trace, free_run
 from .slice_clock import SliceClock
-from .timing import Timing, path_row_ps
+from .timing import Timing
 
 __all__ = [
     "Bottleneck",
@@ -22,6 +24,7 @@ __all__ = [
     "ExchangeLoad",
     "LinkLoad",
     "Load",
+    "MemoryLoad",
     "SliceClock",
     "Timing",
     "Trace",
@@ -29,5 +32,5 @@ __all__ = [
     "find_bottleneck",
     "free_run",
     "link_loads",
-    "path_row_ps",
+    "memory_loads",
 ]

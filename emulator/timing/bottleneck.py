@@ -1,9 +1,9 @@
-"""The bottleneck of a chain: the time of a sample on every engine, every link and every exchange, by name.
+"""The bottleneck of a chain: the time of a sample on every engine, link, memory port and exchange, by name.
 
-Every engine and every direction of a link takes a fixed time for each sample. Samples enter at the rate of the slowest
-of them, so throughput is the lower of two roofs: that of the engines and that of the links (FPDeep, section 6.3.3 and
-Fig. 15). Replicas have a third, their exchange of gradients: its time for a mini-batch over the samples. If the slowest
-were infinitely fast, the next slowest would set the rate.
+Every engine, every direction of a link and every memory port takes a fixed time for each sample. Samples enter at the
+rate of the slowest of them, so throughput is the lowest of some roofs: that of the engines, that of the links (FPDeep,
+section 6.3.3 and Fig. 15), and that of off-chip memory. Replicas have another, their exchange of gradients: its time
+for a mini-batch over the samples. If the slowest were infinitely fast, the next slowest would set the rate.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ..cluster import Engine
-from ..mapping import Slice, Stream
+from ..mapping import Slice, Stream, sample_ps
 from ..network import Phase
-from .slice_clock import engine_name
+from .slice_clock import engine_name, port_name
 from .timing import Timing
 
 
@@ -72,6 +72,20 @@ class LinkLoad:
 
 
 @dataclasses.dataclass(frozen=True)
+class MemoryLoad:
+    """The load of a sample on a device's memory port: all that engines read and write off chip."""
+
+    device: int
+    sample_bytes: int
+    sample_ps: int
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return port_name(self.device)
+
+
+@dataclasses.dataclass(frozen=True)
 class ExchangeLoad:
     """The load of a sample on a device's exchange of gradients with other replicas, averaged over a mini-batch."""
 
@@ -84,7 +98,7 @@ class ExchangeLoad:
         return f"exchange of gradients on device {self.device}"
 
 
-Load: TypeAlias = EngineLoad | LinkLoad | ExchangeLoad
+Load: TypeAlias = EngineLoad | LinkLoad | MemoryLoad | ExchangeLoad
 
 
 def engine_loads(timing: Timing) -> tuple[EngineLoad, ...]:
@@ -104,17 +118,25 @@ def link_loads(timing: Timing) -> tuple[LinkLoad, ...]:
     for link, all_streams in enumerate(timing.links):
         for sender, receiver in ((link, link + 1), (link + 1, link)):
             streams = tuple(stream for stream in all_streams if stream.path.is_forward == (receiver > sender))
-            sample_ps = max((stream.rows * timing.path(link, stream).row_ps for stream in streams), default=0)
-            found.append(LinkLoad(sender, receiver, streams, sample_ps))
+            found.append(LinkLoad(sender, receiver, streams, sample_ps(timing.cluster.link_at(link), streams)))
     return tuple(found)
+
+
+def memory_loads(timing: Timing) -> tuple[MemoryLoad, ...]:
+    """Return the loads of the memory ports of all devices that have data off chip, in the order of the chain."""
+    loads = (
+        MemoryLoad(device, timing.port_bytes(device), timing.port_sample_ps(device))
+        for device in range(len(timing.mapping.devices))
+    )
+    return tuple(load for load in loads if load.sample_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Bottleneck:
     """The slowest load of a chain and the next slowest.
 
-    `ties` is the number of other loads as slow as the slowest; `engines_ps`, `links_ps` and `exchanges_ps` are the
-    slowest times of each kind, 0 if there are none.
+    `ties` is the number of other loads as slow as the slowest; `engines_ps`, `links_ps`, `exchanges_ps` and
+    `memory_ps` are the slowest times of each kind, 0 if there are none.
     """
 
     slowest: Load
@@ -123,15 +145,16 @@ class Bottleneck:
     engines_ps: int
     links_ps: int
     exchanges_ps: int = 0
+    memory_ps: int = 0
 
 
 def find_bottleneck(timing: Timing, exchanges: Sequence[ExchangeLoad] = ()) -> Bottleneck:
     """Return the slowest load of a chain and the next slowest, with the exchanges of replicas if there are any.
 
-    Equally slow ones are in the order of the chain, engines before links.
+    Equally slow ones are in the order of the chain, engines before links before memory ports.
     """
-    engines, links = engine_loads(timing), link_loads(timing)
-    loads: list[Load] = [*engines, *links, *exchanges]
+    engines, links, memory = engine_loads(timing), link_loads(timing), memory_loads(timing)
+    loads: list[Load] = [*engines, *links, *memory, *exchanges]
     loads.sort(key=lambda load: -load.sample_ps)
     slowest, behind = loads[:2]  # each slice has FP and PG
     return Bottleneck(
@@ -141,4 +164,5 @@ def find_bottleneck(timing: Timing, exchanges: Sequence[ExchangeLoad] = ()) -> B
         max(load.sample_ps for load in engines),
         max((load.sample_ps for load in links), default=0),
         max((load.sample_ps for load in exchanges), default=0),
+        max((load.sample_ps for load in memory), default=0),
     )

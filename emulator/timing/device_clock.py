@@ -61,10 +61,11 @@ class DeviceClock:
         self._updated_ps, self._newest = {0: self.updated_ps}, 0
 
     def resources(self) -> Iterator[FifoResource]:
-        """Yield all engines and links of the device."""
+        """Yield all engines, shares of the memory port, and links of the device."""
         for part in self.slices:
             for _, engine in part.engines():
                 yield engine
+            yield from part.ports.values()
         yield from self.links.values()
 
     def observe(self, observer: Observer) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -13,17 +14,35 @@ from ..mapping import Slice, SliceEngines
 from ..network import Phase
 
 
-def engine_name(phase: Phase, part: Slice, device: int) -> str:
-    """Return the name of an engine."""
-    return f"{phase.value} of {part} on device {device}"
+def engine_name(phase: Phase, part: Slice, device: int | None = None) -> str:
+    """Return the name of an engine; without the device, its title."""
+    title = f"{phase.value} of {part}"
+    return title if device is None else f"{title} on device {device}"
+
+
+def port_name(device: int) -> str:
+    """Return the name of a device's memory port."""
+    return f"memory of device {device}"
 
 
 class SliceClock:
-    """The engines of one slice."""
+    """The engines of one slice, and their shares of the memory port, if some of the slice's data are off chip.
 
-    def __init__(self, device: int, part: Slice, engines: SliceEngines, board: Board) -> None:
+    An engine starts a row when the port has moved what the row needs; the port starts on it when its inputs are there.
+    """
+
+    def __init__(
+        self,
+        device: int,
+        part: Slice,
+        engines: SliceEngines,
+        board: Board,
+        ports: Mapping[Phase, FifoResource] = MappingProxyType({}),
+    ) -> None:
         def resource(phase: Phase, engine: Engine) -> FifoResource:
             return FifoResource(engine_name(phase, part, device), engine.row_ps)
+
+        self.ports = ports
 
         self.fp = resource(Phase.FP, engines.fp)
         self.eb = resource(Phase.EB, engines.eb) if engines.eb else None
@@ -44,11 +63,19 @@ class SliceClock:
             yield Phase.EB, self.eb
         yield Phase.PG, self.pg
 
+    def _serve(self, phase: Phase, engine: FifoResource, ready: Times) -> tuple[Times, Times]:
+        """Return when rows leave an engine, and when each sample starts, on the memory port if the engine uses it."""
+        port = self.ports.get(phase)
+        if port is None:
+            left = engine.serve(ready)
+            return left, left[:, 0] - engine.row_ps
+        moved = port.serve(ready)
+        return engine.serve(moved), moved[:, 0] - port.row_ps
+
     def forward(self, x: Times, partial: Times | None, not_before_ps: Times | int) -> Times:
         """Return when complete or partial output rows leave, given when input rows `x` and `partial` rows arrive."""
         ready = np.maximum(x, not_before_ps)[:, self._rows.fp]
-        left = self.fp.serve(ready)
-        self.fp_start_ps = left[:, 0] - self.fp.row_ps
+        left, self.fp_start_ps = self._serve(Phase.FP, self.fp, ready)
         return left if partial is None else np.maximum(left, partial)
 
     def activate(self, times: dict[int, Times]) -> None:
@@ -72,14 +99,13 @@ class SliceClock:
         if self.eb is None:
             self.eb_start_ps = ready[:, 0]
             return ready
-        left = self.eb.serve(ready)
-        self.eb_start_ps = left[:, 0] - self.eb.row_ps
+        left, self.eb_start_ps = self._serve(Phase.EB, self.eb, ready)
         left = left[:, self._rows.eb_leaves]
         return left if partial is None else np.maximum(left, partial)
 
     def gradient(self, dy: Times) -> None:
         """Serve each row of output errors on PG; its activations have been in Act-RAM since FP."""
-        self.pg_end_ps = self.pg.serve(dy)[:, -1]
+        self.pg_end_ps = self._serve(Phase.PG, self.pg, dy)[0][:, -1]
 
     def updated_ps(self, not_before_ps: int = 0) -> int:
         """Return the time in ps at which the update of its parameters ends."""

@@ -1,7 +1,8 @@
 """All constants of a chain's virtual time: the time of a row on each engine and each stream.
 
-Data paths share a link's direction in proportion to the bytes that they carry for each sample. Samples enter the chain
-at the rate of its slowest resource, so no queue grows. These are pure functions of network, mapping and cluster.
+Data paths share a link's direction, and engines their board's memory port, in proportion to the bytes that they move
+for each sample. Samples enter the chain at the rate of its slowest resource, so no queue grows. These are pure
+functions of network, mapping, cluster and placement.
 """
 
 from __future__ import annotations
@@ -9,27 +10,34 @@ from __future__ import annotations
 import dataclasses
 
 from ...comm import FifoResource
-from ..cluster import Cluster, Link
+from ..cluster import Board, Cluster
 from ..mapping import (
     BalancedParameters,
     DeviceStreams,
     Mapping,
+    MemoryStream,
+    OffChip,
     SliceEngines,
     Stream,
     StreamKey,
     allocate,
     balanced_streams,
+    memory_streams,
+    path_row_ps,
+    sample_ps,
     streams,
 )
+from ..network import Phase
 from .device_clock import DeviceClock
-from .slice_clock import SliceClock
+from .slice_clock import SliceClock, engine_name, port_name
 
 
-def path_row_ps(link: Link, stream: Stream, others: tuple[Stream, ...]) -> int:
-    """Return the time in ps of a row on its stream, whose share of the link is its share of the direction's bytes."""
-    direction = sum(other.sample_bytes for other in others if other.path.is_forward == stream.path.is_forward)
-    bits = 8 * direction * stream.row_bytes
-    return -(-bits * 1_000_000 // (link.bandwidth_mbps * stream.sample_bytes))
+def port_row_ps(board: Board, stream: MemoryStream, device_bytes: int) -> int:
+    """Return the time in ps of an engine's row on its memory port, which moves `device_bytes` for a sample.
+
+    A stream's share of the port is its share of these bytes, so a sample takes all streams the same time.
+    """
+    return -(-device_bytes * 1_000_000 // (board.off_chip_mbytes_per_s * stream.rows))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +45,8 @@ class Timing:
     """All constants of a chain's virtual time.
 
     `engines` by device and slice; `links` by link, with their streams in both directions; `blocks` of balanced
-    parameters. A sample enters every `interval_ps`: the time of the slowest resource for a sample.
+    parameters; `off_chip` by device and slice, empty if all is on chip. A sample enters every `interval_ps`: the time
+    of the slowest resource for a sample.
     """
 
     cluster: Cluster
@@ -46,10 +55,17 @@ class Timing:
     links: tuple[tuple[Stream, ...], ...]
     interval_ps: int
     blocks: tuple[BalancedParameters, ...] = ()
+    off_chip: tuple[tuple[OffChip, ...], ...] = ()
 
     @classmethod
-    def of(cls, mapping: Mapping, cluster: Cluster, blocks: tuple[BalancedParameters, ...] = ()) -> Timing:
-        """Allocate engines, lay out links, and find the slowest resource.
+    def of(
+        cls,
+        mapping: Mapping,
+        cluster: Cluster,
+        blocks: tuple[BalancedParameters, ...] = (),
+        off_chip: tuple[tuple[OffChip, ...], ...] = (),
+    ) -> Timing:
+        """Allocate engines, lay out links and memory ports, and find the slowest resource.
 
         Raises:
             InputError: a board has too few multipliers.
@@ -57,14 +73,28 @@ class Timing:
         devices = range(len(mapping.devices))
         engines = tuple(allocate(mapping, device, cluster.board(device)) for device in devices)
         links = tuple((*streams(mapping, link), *balanced_streams(blocks, link)) for link in devices[:-1])
-        interval_ps = 1
-        for held in engines:
-            for of_slice in held:
-                interval_ps = max(interval_ps, *(engine.sample_ps for engine in of_slice.built))
-        for link_streams in links:
-            for stream in link_streams:
-                interval_ps = max(interval_ps, stream.rows * path_row_ps(cluster.link, stream, link_streams))
-        return cls(cluster, mapping, engines, links, interval_ps, blocks)
+        found = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
+        times = [engine.sample_ps for held in engines for of_slice in held for engine in of_slice.built]
+        times += [sample_ps(cluster.link_at(link), carried) for link, carried in enumerate(links)]
+        times += [found.port_sample_ps(device) for device in devices]
+        return dataclasses.replace(found, interval_ps=max(1, *times))
+
+    def memory(self, device: int) -> tuple[tuple[MemoryStream, ...], ...]:
+        """Return what each slice of a device moves over the board's memory port."""
+        if not self.off_chip:
+            return ((),) * len(self.mapping.devices[device])
+        held = zip(self.mapping.devices[device], self.off_chip[device], strict=True)
+        return tuple(memory_streams(part, off_chip) for part, off_chip in held)
+
+    def port_bytes(self, device: int) -> int:
+        """Return the bytes that a device moves over its memory port for a sample."""
+        return sum(stream.sample_bytes for of_slice in self.memory(device) for stream in of_slice)
+
+    def port_sample_ps(self, device: int) -> int:
+        """Return the time in ps of a sample on a device's memory port; 0 if nothing is off chip."""
+        board, total = self.cluster.board(device), self.port_bytes(device)
+        moved = (stream for of_slice in self.memory(device) for stream in of_slice)
+        return max((stream.rows * port_row_ps(board, stream, total) for stream in moved), default=0)
 
     @property
     def stores(self) -> tuple[tuple[int, int], ...]:
@@ -74,8 +104,22 @@ class Timing:
     def path(self, link: int, stream: Stream) -> FifoResource:
         """Return a stream's share of its link, as a resource."""
         sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
-        row_ps = path_row_ps(self.cluster.link, stream, self.links[link])
-        return FifoResource(f"link {sender} -> {receiver}, {stream.key}", row_ps, self.cluster.link.latency_ps)
+        over = self.cluster.link_at(link)
+        row_ps = path_row_ps(over, stream, self.links[link])
+        return FifoResource(f"link {sender} -> {receiver}, {stream.key}", row_ps, over.latency_ps)
+
+    def ports(self, device: int) -> list[dict[Phase, FifoResource]]:
+        """Return for each slice of a device its engines' shares of the memory port, as resources."""
+        board, total = self.cluster.board(device), self.port_bytes(device)
+        return [
+            {
+                stream.phase: FifoResource(
+                    f"{port_name(device)}, {engine_name(stream.phase, part)}", port_row_ps(board, stream, total)
+                )
+                for stream in of_slice
+            }
+            for part, of_slice in zip(self.mapping.devices[device], self.memory(device), strict=True)
+        ]
 
     def streams(self, device: int) -> DeviceStreams:
         """Return the streams that a device takes in."""
@@ -84,7 +128,7 @@ class Timing:
     def clock(self, device: int) -> DeviceClock:
         """Return the clock of a device at time zero."""
         board = self.cluster.board(device)
-        held = zip(self.mapping.devices[device], self.engines[device], strict=True)
+        held = zip(self.mapping.devices[device], self.engines[device], self.ports(device), strict=True)
         sends: dict[StreamKey, FifoResource] = {}
         for link, forward in ((device, True), (device - 1, False)):
             if 0 <= link < len(self.links):
@@ -94,7 +138,7 @@ class Timing:
         stored = (block.part for block in self.blocks if block.store_device == device)
         return DeviceClock(
             self.streams(device),
-            [SliceClock(device, part, engines, board) for part, engines in held],
+            [SliceClock(device, part, engines, board, ports) for part, engines, ports in held],
             sends,
             self.interval_ps,
             [board.update_ps(len(part.out_channels)) for part in stored],

@@ -7,10 +7,10 @@ import pytest
 
 from emuchain.emulator.cluster.description import (
     BoardDescription,
-    ClusterDescription,
     LinksDescription,
     NetworkDescription,
     ResourcesDescription,
+    WithLinks,
 )
 from emuchain.emulator.config import Config
 from emuchain.emulator.inputs import Model, model_of
@@ -25,7 +25,7 @@ _TABLE = re.compile(r"^<!-- keys of (?P<models>[\w, -]+) -->\n\n(?P<rows>(?:^\|.
 MODELS: dict[str, type[Model]] = {
     "a run": Config,
     "a network": Description,
-    "a cluster": ClusterDescription,
+    "a cluster": WithLinks,
     "a board": model_of(BoardDescription),
     "links": LinksDescription,
     "resources": ResourcesDescription,

@@ -83,9 +83,9 @@ def test_names_files_mappings_and_objects_are_alike(tmp_path: Path) -> None:
 
 
 def test_changes_of_a_cluster() -> None:
-    slow = emuchain.load_cluster("vc709", {"link.bandwidth_gbps": 10})
-    assert slow.link.bandwidth_gbps == 10
-    by_name = emuchain.plan("vgg16-cifar", "vc709", devices=15, changes={"link.bandwidth_gbps": 10})
+    slow = emuchain.load_cluster("vc709", {"link.bandwidth_gbps": 1})
+    assert slow.link.bandwidth_gbps == 1
+    by_name = emuchain.plan("vgg16-cifar", "vc709", devices=15, changes={"link.bandwidth_gbps": 1})
     assert by_name.timing.interval_ps == emuchain.plan("vgg16-cifar", slow, devices=15).timing.interval_ps
     assert by_name.timing.interval_ps > emuchain.plan("vgg16-cifar", devices=15).timing.interval_ps
 

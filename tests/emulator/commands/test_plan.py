@@ -13,7 +13,7 @@ import pytest
 from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import Layout, Plan, lay_out, smallest_cluster
+from emuchain.emulator.plan import Layout, Plan, smallest_cluster
 
 SMALL_BOARDS = """
 name = "small"
@@ -37,9 +37,8 @@ LaidOut = Callable[..., Layout]
 def laid_out(plan_of: PlanOf) -> LaidOut:
     """Lays out a network on some devices of a cluster."""
 
-    def lay(network: str, devices: int, cluster: str = "vc709") -> Layout:
-        plan = plan_of(network=network, devices=devices, cluster=cluster)
-        return lay_out(plan.timing, plan.steady.in_flight)
+    def lay(network: str, devices: int, cluster: str = "vc709", memory: str = "modelled") -> Layout:
+        return plan_of(network=network, devices=devices, cluster=cluster, memory=memory).layout()
 
     return lay
 
@@ -76,14 +75,14 @@ def test_constraints_of_dsps_and_work(laid_out: LaidOut, network: str, devices: 
 
 def test_without_balanced_parameters_the_interval_is_that_of_the_simulator(plan_of: PlanOf) -> None:
     plan = plan_of(network="quick-cifar", devices=3)
-    layout = lay_out(plan.timing, plan.steady.in_flight)
+    layout = plan.layout()
     assert not layout.balancing.blocks
     assert layout.interval_ps == plan.timing.interval_ps
 
 
 def test_balanced_parameters_are_conserved(laid_out: LaidOut, tmp_path: Path) -> None:
     """Boards too small for the late layers: together they store all parameters, and links carry the balanced ones."""
-    layout = laid_out("vgg16-cifar", 22)
+    layout = laid_out("vgg16-cifar", 22, memory="ignored")
     blocks = layout.balancing.blocks
     assert blocks
     assert layout.balancing.fits
@@ -92,7 +91,7 @@ def test_balanced_parameters_are_conserved(laid_out: LaidOut, tmp_path: Path) ->
     assert stored == 4 * layout.network.parameters
     path = tmp_path / "large.toml"
     path.write_text(LARGE_BOARDS)
-    without = laid_out("vgg16-cifar", 22, str(path))
+    without = laid_out("vgg16-cifar", 22, str(path), memory="ignored")
     assert not without.balancing.blocks
     for loaded, free in zip(layout.links, without.links, strict=True):
         extra = sum(b.parameter_bytes for b in blocks if b.store_device <= loaded.link < b.user_device)
@@ -104,11 +103,12 @@ def test_balanced_parameters_are_conserved(laid_out: LaidOut, tmp_path: Path) ->
 
 
 def test_fully_connected_layers_too_large_for_a_board_are_off_chip(laid_out: LaidOut) -> None:
-    layout = laid_out("alexnet", 5)
+    layout = laid_out("alexnet", 5, memory="ignored")
     held = {held.part.layer.name: held for device in layout.devices for held in device.slices}
     assert held["fc6"].off_chip_bytes >= 2 * 4 * 9216 * 4096 // 2
-    assert held["fc6"].memory.lpram.bytes == 0
+    assert held["fc6"].memory.lpram.bytes <= 4 * 4096, "the bias at most"
     assert held["conv5"].off_chip_bytes == 0
+    assert not layout.fits, "it costs no time"
     assert layout.off_chip_gbytes_per_s(4) == pytest.approx(
         2 * layout.devices[4].off_chip_bytes * layout.images_per_s / 1e9
     )
@@ -116,8 +116,8 @@ def test_fully_connected_layers_too_large_for_a_board_are_off_chip(laid_out: Lai
 
 def test_full_size_vgg_does_not_fit_fifteen_vc709(plan_of: PlanOf) -> None:
     """58.9 MB of convolution weights, and as much for gradients, on boards of 6.6 MB."""
-    plan = plan_of(network="vgg16", devices=15)
-    layout = lay_out(plan.timing, plan.steady.in_flight)
+    plan = plan_of(network="vgg16", devices=15, memory="ignored")
+    layout = plan.layout()
     assert not layout.balancing.fits
     assert layout.interval_ps == plan.timing.interval_ps, "parameters are not moved then"
     convolutions = sum(
@@ -133,9 +133,9 @@ def test_the_smallest_cluster_fits_and_the_one_below_does_not(laid_out: LaidOut,
     cluster = load_cluster(str(path))
     found = smallest_cluster(load_network("quick-cifar"), cluster, 1)
     assert found is not None
-    assert found > 2
-    assert laid_out("quick-cifar", found, str(path)).balancing.fits
-    assert not laid_out("quick-cifar", found - 1, str(path)).balancing.fits
+    assert found >= 2
+    assert not laid_out("quick-cifar", found, str(path)).off_chip_bytes
+    assert laid_out("quick-cifar", found - 1, str(path)).off_chip_bytes
     tiny = dataclasses.replace(cluster, boards=(dataclasses.replace(cluster.boards[0], on_chip_memory_bytes=1000),))
     assert smallest_cluster(load_network("lenet-mnist"), tiny, 1, most=20) is None
 
@@ -143,9 +143,9 @@ def test_the_smallest_cluster_fits_and_the_one_below_does_not(laid_out: LaidOut,
 def test_the_aim_of_storage_lowers_the_fullest_device(laid_out: LaidOut, tmp_path: Path) -> None:
     path = tmp_path / "even.toml"
     path.write_text(SMALL_BOARDS)
-    fast = laid_out("quick-cifar", 8, str(path))
+    fast = laid_out("quick-cifar", 8, str(path), memory="ignored")
     path.write_text(SMALL_BOARDS + '[resources]\naim = "storage"\n')
-    even = laid_out("quick-cifar", 8, str(path))
+    even = laid_out("quick-cifar", 8, str(path), memory="ignored")
     assert even.balancing.fits
     assert even.storage_bytes < fast.storage_bytes
 

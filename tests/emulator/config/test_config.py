@@ -38,6 +38,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "compress_ratio": ("12.5", "12.5", 12.5),
     "cluster": ("vc709-10g", '"vc709-10g"', "vc709-10g"),
     "balancing": ("none", '"none"', "none"),
+    "memory": ("ignored", '"ignored"', "ignored"),
     "seed": ("0", "0", 0),
     "learning_rate": ("1", "1", 1.0),
     "momentum": ("0", "0", 0.0),

@@ -37,6 +37,6 @@ def test_beta_splits_bytes(size: int, beta: float) -> None:
     assert abs(bram_bytes(buffers, beta) - beta * size) < 1
 
 
-def test_transceivers_for_both_neighbours() -> None:
-    assert transceivers_used(150, 13.1) == 24
-    assert transceivers_used(100, 25) == 8
+def test_transceivers_for_a_neighbour() -> None:
+    assert transceivers_used(150, 13.1) == 12
+    assert transceivers_used(100, 25) == 4

@@ -32,7 +32,7 @@ def balanced_plan(plan_of: Callable[..., Plan], small_cluster: str, small_cifar:
 
     def make(**keys: Any) -> Plan:
         settings = {"cluster": small_cluster, "devices": 5, "batch": BATCH, "micro_batch": 5, "epochs": 2}
-        settings |= {"data": str(small_cifar), "samples": SAMPLES, "test_samples": 7}
+        settings |= {"memory": "ignored", "data": str(small_cifar), "samples": SAMPLES, "test_samples": 7}
         return plan_of(**{**settings, **keys})
 
     return make
@@ -112,7 +112,7 @@ def test_the_dry_run_finds_an_update_that_would_wait_for_ever() -> None:
 
 def test_simulate_shows_what_is_stored_for_others(small_cluster: str) -> None:
     arguments = ["simulate", "--network", "quick-cifar", "--cluster", small_cluster, "--devices", "5"]
-    arguments += ["--samples", "32", "--json"]
+    arguments += ["--memory", "ignored", "--samples", "32", "--json"]
     finished = subprocess.run(
         [sys.executable, "-m", "emuchain", *arguments], capture_output=True, text=True, check=True
     )
@@ -132,7 +132,18 @@ def test_under_fpdeep_ranks_do_not_matter(
 ) -> None:
     """Three ranks: of the block that passes through device 2, store, relay and user live on different ones."""
     flags = ["--network", "quick-cifar", "--cluster", small_cluster, "--devices", "5", "--batch", str(BATCH)]
-    flags += ["--samples", str(SAMPLES), "--test-samples", "7", "--epochs", "2", "--micro-batch", "5"]
+    flags += [
+        "--samples",
+        str(SAMPLES),
+        "--test-samples",
+        "7",
+        "--epochs",
+        "2",
+        "--micro-batch",
+        "5",
+        "--memory",
+        "ignored",
+    ]
     out = tmp_path / "ranks.h5"
     mpiexec(3, ["-m", "emuchain", "train", *flags, "--data", str(small_cifar), "--out", str(out)])
     weights, history = trained(balanced_plan())

@@ -132,11 +132,11 @@ def test_valid_staleness(late: tuple[int, ...]) -> None:
 def test_balanced_parameters_under_a_continuous_schedule(micro_batch: int, plan_of) -> None:
     """Staleness exceeds a mini-batch here, and updates of some devices wait for those of others."""
     # Making a plan dry-runs its schedule, too.
-    plan = plan_of(network="vgg16-cifar", devices=24, batch=16, micro_batch=micro_batch)
+    plan = plan_of(network="vgg16-cifar", devices=24, batch=16, micro_batch=micro_batch, memory="ignored")
     assert len(plan.timing.blocks) > 8
     dry_run(plan.schedule(165), plan.timing.stores)
 
 
 def test_mini_batches_that_are_too_short(plan_of) -> None:
     with pytest.raises(InputError, match=r"^mini-batches are too short for 30 devices .* larger `batch`"):
-        plan_of(network="vgg19-cifar", devices=30, batch=8)
+        plan_of(network="vgg19-cifar", devices=30, batch=8, memory="ignored")

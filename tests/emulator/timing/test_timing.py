@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Cluster, Link
-from emuchain.emulator.mapping import DataPath, Stream, partition
-from emuchain.emulator.timing import Timing, path_row_ps
+from emuchain.emulator.mapping import DataPath, Stream, partition, path_row_ps
+from emuchain.emulator.timing import Timing
 
 from ..mapping.networks import Operation, board, channels_to_cut, conv, fc, max_pool, network
 

@@ -12,7 +12,7 @@ from ....cluster import Cluster, load_cluster
 from ....config import Config
 from ....mapping import Mapping, Slice, idle_share, partition
 from ....network import Network, load_network
-from ....plan import Layout, Plan, lay_out, make_plan
+from ....plan import Layout, Plan, lay_out_on_chip, make_plan
 from ....run import SteadyState, Throughput, steady_state
 from ....timing import Bottleneck, Timing, find_bottleneck
 from ...parallelism import Comparison, Workload, compare
@@ -88,6 +88,7 @@ def plan(
         "devices": devices,
         "batch": batch,
         "schedule": schedule,
+        "memory": "ignored",
     }
     return make_plan(Config(**settings), 1, {"link.latency_ns": latency_ns})
 
@@ -109,7 +110,7 @@ def convolutions(name: str) -> Throughput:
 def layout(name: str, devices: int = DEVICES) -> Layout:
     """Return the layout, as `emuchain plan` makes it."""
     planned = plan(name, devices)
-    return lay_out(planned.timing, planned.steady.in_flight)
+    return lay_out_on_chip(planned.timing, planned.steady.in_flight)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import itertools
 import math
 
 from ....mapping import VALUE_BYTES, DataPath, parameter_memory, slice_memory
-from ....plan import OFF_CHIP_PASSES, DeviceLayout, SliceLayout, lay_out, place
+from ....plan import OFF_CHIP_PASSES, DeviceLayout, SliceLayout, lay_out_on_chip, place_on_chip
 from ....timing import Timing
 from ..measure import Measure, Measured
 from .evidence import BALANCED, NETWORKS, cluster, layout, mapping, plan
@@ -22,7 +22,7 @@ def _storage_aim() -> Measured:
     name, devices = BALANCED
     planned = plan(name, devices)
     plain = Timing.of(planned.mapping, dataclasses.replace(planned.cluster, aim="storage"))
-    aimed = lay_out(plain, planned.steady.in_flight)
+    aimed = lay_out_on_chip(plain, planned.steady.in_flight)
     return Measured(aimed.storage_bytes / layout(name, devices).storage_bytes, f"{name} on {devices} FPGAs")
 
 
@@ -53,7 +53,7 @@ def _peak_with_balancing() -> Measured:
 def _peak_of_vgg16() -> float:
     """Return the same for VGG-16 as it fits 15 FPGAs: with values of 2 bytes and Act-RAMs for one sample."""
     found, value_bytes = mapping("vgg16"), 2
-    _, balancing = place(found, cluster(), [1] * len(found.devices), value_bytes)
+    _, balancing = place_on_chip(found, cluster(), [1] * len(found.devices), value_bytes)
     assert balancing.fits and balancing.blocks, "so it does, with balanced parameters"
     plain = [
         [count * value_bytes // VALUE_BYTES for count in both] for both in _directions(Timing.of(found, cluster()))

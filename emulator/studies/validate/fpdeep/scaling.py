@@ -107,7 +107,7 @@ def _idle_trend() -> Measured:
 
 
 def _transceivers() -> Measured:
-    return Measured(transceivers_used(LINK_GBPS, _TRANSCEIVER_GBPS) // 2, "for a link, both directions")
+    return Measured(transceivers_used(LINK_GBPS, _TRANSCEIVER_GBPS), "for a link, both directions")
 
 
 MEASURES: dict[str, Measure] = {
