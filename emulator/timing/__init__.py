@@ -7,6 +7,7 @@ from .bottleneck import (
     LinkLoad,
     Load,
     engine_loads,
+    exchange_name,
     find_bottleneck,
     link_loads,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Timing",
     "Trace",
     "engine_loads",
+    "exchange_name",
     "find_bottleneck",
     "free_run",
     "link_loads",
