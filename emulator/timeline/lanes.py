@@ -21,7 +21,7 @@ class LaneKind(enum.Enum):
     PG = "PG"
     LINK = "link"
     EXCHANGE = "exchange"
-    OTHER = "other"
+    MEMORY = "memory"
 
 
 _ENGINES = {Phase.FP: LaneKind.FP, Phase.EB: LaneKind.EB, Phase.PG: LaneKind.PG}
@@ -59,7 +59,8 @@ class Lane:
 def lanes_of(plan: Plan) -> tuple[Lane, ...]:
     """Return the lanes of a plan's chain, of the first replica if there are several, device by device.
 
-    Engines come first, slice by slice; then what else a board has, the links, and the exchange with other replicas.
+    Engines come first, slice by slice; then all else that serves on the board itself, its memory port; the links; and the
+    exchange with other replicas.
     """
     return tuple(lane for device in range(plan.devices) for lane in _device_lanes(plan, device))
 
@@ -73,7 +74,7 @@ def _device_lanes(plan: Plan, device: int) -> Iterator[Lane]:
             yield Lane(engine.name, device, _ENGINES[phase], _title(engine, device))
     for resource in clock.resources():
         if resource.name not in engines and resource.name not in links:
-            yield Lane(resource.name, device, LaneKind.OTHER, _title(resource, device))
+            yield Lane(resource.name, device, LaneKind.MEMORY, _title(resource, device))
     yield from _link_lanes(plan, clock)
     if plan.data_parallel.replicas > 1:
         gradient_bytes = VALUE_BYTES * clock.streams.gradient_values
