@@ -37,13 +37,18 @@ def draw_timeline(chart: Chart, path: str | os.PathLike[str]) -> None:
         height = _HEIGHT / max(len(lanes), 1)
         for span in line.spans:
             low = place - _HEIGHT / 2 + height * lanes.index(span.lane)
-            colour = colours[span.number % len(colours)]
+            is_sample = span.lane.counts_samples
+            colour = colours[span.number % len(colours)] if is_sample else "grey"
             start, end = _within((span.start_ps, span.end_ps), chart)
             axes.broken_barh([(start, end - start)], (low, height), color=colour, alpha=_PALE, linewidth=0)
             runs = [_within(run, chart) for run in _runs(span)]
             axes.broken_barh([(a, b - a) for a, b in runs if b > a], (low, height), color=colour, linewidth=0)
             size = min(5.0, 9 / len(lanes))
-            if size >= _LEAST_POINTS and end - start > _LEAST_SHARE * _micros(chart.end_ps - chart.begin_ps):
+            if (
+                is_sample
+                and size >= _LEAST_POINTS
+                and end - start > _LEAST_SHARE * _micros(chart.end_ps - chart.begin_ps)
+            ):
                 at = (start + end) / 2, low + height / 2
                 axes.text(*at, str(span.number), ha="center", va="center_baseline", fontsize=size, clip_on=True)
     labels = [f"{line.label}, device {line.device}" for line in chart.lines]

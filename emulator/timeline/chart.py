@@ -55,7 +55,7 @@ def chart_of(timeline: Timeline, shown: Window, *, all_lanes: bool) -> Chart:
 
 def _lane_lines(timeline: Timeline) -> Iterator[Line]:
     for lane in timeline.lanes:
-        yield Line(lane.device, lane.title, timeline.spans[lane.resource])
+        yield Line(lane.device, lane.title.partition(" (")[0], timeline.spans[lane.resource])
 
 
 def _phase_lines(timeline: Timeline) -> Iterator[Line]:

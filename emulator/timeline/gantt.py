@@ -14,8 +14,8 @@ from .chart import Chart, Line
 from .span import Span
 
 MARKS = string.digits + string.ascii_lowercase + string.ascii_uppercase
-_LITTLE = "."
-_MOST_LABEL = 26
+_LITTLE, _EXCHANGE = ".", "="
+_MOST_LABEL = 32
 _LEAST_COLUMNS = 10
 
 
@@ -24,7 +24,7 @@ def gantt(chart: Chart, width: int) -> list[str]:
 
     A column has the mark of the sample with the longest work in it, a dot if there is work for less than half of it.
     """
-    labels = [_short(line.label) for line in chart.lines]
+    labels = [line.label[:_MOST_LABEL] for line in chart.lines]
     ahead = 2 if chart.all_lanes else len(f"device {chart.lines[-1].device} ")
     indent = ahead + max(map(len, labels))
     columns = max(width - indent - 1, _LEAST_COLUMNS)
@@ -43,14 +43,9 @@ def _rows(chart: Chart, indent: int, edges: NDArray[np.float64]) -> Iterator[str
             yield f"device {device} ({chart.timeline.board(device)})"
         for place, line in enumerate(lines):
             ahead = "  " if chart.all_lanes else f"device {device}" if place == 0 else ""
-            label = _short(line.label)
+            label = line.label[:_MOST_LABEL]
             label = f"{ahead}{label}" if chart.all_lanes else f"{ahead:{indent - len(label)}}{label}"
             yield f"{label:{indent}} {''.join(_cells(line, edges))}".rstrip()
-
-
-def _short(label: str) -> str:
-    """Return a label without what it says of itself after the last comma, if it is too long."""
-    return (label if len(label) <= _MOST_LABEL else label.rpartition(", ")[0] or label)[:_MOST_LABEL]
 
 
 def _axis(chart: Chart, columns: int) -> str:
@@ -72,7 +67,8 @@ def _cells(line: Line, edges: NDArray[np.float64]) -> Iterator[str]:
         elif total < half:
             yield _LITTLE
         else:
-            yield MARKS[numbers[int(works[:, column].argmax())] % len(MARKS)]
+            number = numbers[int(works[:, column].argmax())]
+            yield MARKS[number % len(MARKS)] if line.spans[0].lane.counts_samples else _EXCHANGE
 
 
 def _numbers(line: Line) -> list[int]:

@@ -59,8 +59,8 @@ class Lane:
 def lanes_of(plan: Plan) -> tuple[Lane, ...]:
     """Return the lanes of a plan's chain, of the first replica if there are several, device by device.
 
-    Engines come first, slice by slice; then all else that serves on the board itself, its memory port; the links; and the
-    exchange with other replicas.
+    Engines come first, slice by slice; then what else serves on the board itself, its memory port; the links; and
+    the exchange with other replicas.
     """
     return tuple(lane for device in range(plan.devices) for lane in _device_lanes(plan, device))
 
@@ -87,8 +87,8 @@ def _link_lanes(plan: Plan, clock: DeviceClock) -> Iterator[Lane]:
     for key, resource in clock.links.items():
         link = device if key.path.is_forward else device - 1
         [stream] = (stream for stream in plan.timing.links[link] if stream.key == key)
-        what = f"{resource.name}, {key.path.name.lower().replace('_', ' ')}"
-        yield Lane(resource.name, device, LaneKind.LINK, what, key, stream.row_bytes, resource.latency_ps)
+        title = f"{resource.name} ({key.path.name.lower().replace('_', ' ')})"
+        yield Lane(resource.name, device, LaneKind.LINK, title, key, stream.row_bytes, resource.latency_ps)
 
 
 def _title(resource: FifoResource, device: int) -> str:

@@ -17,7 +17,7 @@ NS = 1000
 
 
 def lane(kind: LaneKind, device: int = 0) -> Lane:
-    return Lane(f"{kind.value} {device}", device, kind, f"{kind.value} of conv1, first")
+    return Lane(f"{kind.value} {device}", device, kind, f"{kind.value} of conv1")
 
 
 def span(on: Lane, number: int, *rows_ns: tuple[int, int]) -> Span:
@@ -57,16 +57,16 @@ def test_each_lane_has_its_line_below_its_device() -> None:
     first, second = lane(LaneKind.FP), lane(LaneKind.FP, 1)
     long = "FP of conv1, long enough to be cut"
     lines = [Line(0, long, (span(first, 7, (0, 100)),)), Line(1, second.title, ())]
-    found = gantt(chart(*lines, end_ns=100, all_lanes=True), width=40)
+    found = gantt(chart(*lines, end_ns=100, all_lanes=True), width=48)
     assert found[1:5] == [
         "device 0 (board0)",
-        "  FP of conv1        7777777777777777777",
+        f"  FP of conv1, long enough to be c {'7' * 13}",
         "device 1 (board1)",
-        "  FP of conv1, first",
+        "  FP of conv1",
     ]
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("width", [45, 80, 200])
 @pytest.mark.parametrize("all_lanes", [False, True])
 @pytest.mark.parametrize("run", RUNS)
 def test_it_is_as_wide_as_asked(traced_plan: TracedPlan, run: str, all_lanes: bool, width: int) -> None:
@@ -90,3 +90,14 @@ def test_a_chart_shows_all_that_runs_while_its_samples_do(traced_plan: TracedPla
     shown = set("".join(gantt(found, 80)[1:-1]).replace("device", "").replace("FP", "").replace("EB", ""))
     assert {"2", "3", "4", "5"} <= shown
     assert "0" not in gantt(found, 80)[1][len("device 0") :], "sample 0 has left device 0's FP"
+
+
+def test_exchanges_have_a_mark_of_their_own(traced_plan: TracedPlan) -> None:
+    """They are of mini-batches, not of samples."""
+    timeline, _ = simulated(traced_plan("replicas"), Window(0, 20))
+    lines = gantt(chart_of(timeline, Window(0, 12), all_lanes=True), 80)
+    exchanges = [line for line in lines if line.startswith("  exchange of gradients")]
+    assert len(exchanges) == 3
+    assert any("=" in line for line in exchanges)
+    for line in exchanges:
+        assert set(line.removeprefix("  exchange of gradients")) <= set(" .=")
