@@ -24,13 +24,14 @@ Times = NDArray[np.int64]
 class Served(NamedTuple):
     """Rows that a resource has served at once: when each was ready and when it left, (samples, rows), in ps.
 
-    Each row occupied the resource for `row_ps` up to `left_ps`.
+    Each row occupied the resource for `row_ps` up to `left_ps`, and had this share of its full bytes.
     """
 
     resource: str
     ready_ps: Times
     left_ps: Times
     row_ps: int
+    share: float = 1.0
 
 
 Observer = Callable[[Served], None]
@@ -64,7 +65,7 @@ class FifoResource:
         self.spared_rows += ready.size * (1 - self._share)
         self.busy_ps += ready.size * self.row_ps
         if self.observer is not None:
-            self.observer(Served(self.name, ready, left, self.row_ps))
+            self.observer(Served(self.name, ready, left, self.row_ps, self._share))
         return left + self.latency_ps if self.latency_ps else left
 
     def shrink(self, share: float) -> None:

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..comm import MpiRanks, Observer, RankFailed, Ranks, SingleProcess, Stopped
+from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
 from .cluster import Cluster, load_cluster
 from .common import BUG_STATUS, INPUT_STATUS, InputError
 from .config import settings_config
@@ -29,6 +29,7 @@ from .run import (
 )
 from .run import simulate as run_simulation
 from .run import train as run_training
+from .timeline import SpanRecorder, TraceRequest
 
 T = TypeVar("T")
 
@@ -72,6 +73,9 @@ def simulate(
     cluster: AnyCluster = "vc709",
     *,
     observer: Observer | None = None,
+    trace: str | os.PathLike[str] | None = None,
+    trace_level: str | None = None,
+    trace_samples: tuple[int, int] | None = None,
     **settings: Any,
 ) -> Simulation:
     """Return a run's virtual time and its usage of devices and links, equal to those of `train` to the picosecond.
@@ -79,14 +83,24 @@ def simulate(
     Args:
         network: the network to train, or a plan.
         cluster: the cluster to run on; unused with a plan.
-        observer: called with the rows that each engine and link of the first replica serves.
+        observer: called with what each engine, link and exchange of the first replica serves.
+        trace: the file of a timeline, which https://ui.perfetto.dev opens (docs/timelines.md).
+        trace_level: "sample" or "row"; what has a slice of its own in the trace.
+        trace_samples: the first and the last sample in the trace.
         **settings: as for `plan`; with `samples`, no data set is needed.
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
-    planned = _planned(network, cluster, settings)
-    return run_simulation(planned, epoch_samples(planned), observer)
+    planned, traced = _planned(network, cluster, settings), TraceRequest.of(trace, trace_level, trace_samples)
+    samples = epoch_samples(planned)
+    recorder = None if traced is None else traced.recorder(planned, samples)
+    if traced is not None:
+        traced.check_file()
+    found = run_simulation(planned, samples, _both(observer, recorder))
+    if traced is not None and recorder is not None:
+        traced.write(planned, samples, [recorder])
+    return found
 
 
 def train(
@@ -97,6 +111,9 @@ def train(
     data: Dataset | str | os.PathLike[str] | None = None,
     on_epoch: Callable[[EpochResult, Weights], None] = lambda *_: None,
     observer: Observer | None = None,
+    trace: str | os.PathLike[str] | None = None,
+    trace_level: str | None = None,
+    trace_samples: tuple[int, int] | None = None,
     **settings: Any,
 ) -> Results:
     """Train a network, with numerics and virtual time; return the results, with all weights.
@@ -107,25 +124,29 @@ def train(
         comm: an mpi4py communicator, all of whose ranks make this same call; without it, one process trains.
         data: a data set, or a value of the configuration key `data`.
         on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.
-        observer: called with the rows that engines and links of the first replica's devices in this process serve.
+        observer: called with what engines, links and exchanges of the first replica's devices in this process serve.
+        trace, trace_level, trace_samples: as for `simulate`; of all devices, in one file.
         **settings: as for `plan`; with `out`, the results are also written to a file.
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one, or training diverged; on all ranks.
     """
     ranks: Ranks = SingleProcess() if comm is None else MpiRanks(comm.Clone())
+    traced = TraceRequest.of(trace, trace_level, trace_samples)
     if data is not None and not isinstance(data, Dataset):
         settings["data"] = os.fspath(data)
 
-    def prepare() -> tuple[Plan, Dataset, pathlib.Path | None]:
+    def prepare() -> tuple[Plan, Dataset, pathlib.Path | None, SpanRecorder | None]:
         planned = _planned(network, cluster, settings, ranks.size)
         out = check_writable(planned.config.out) if planned.config.out and ranks.rank == 0 else None
-        if not isinstance(data, Dataset):
-            return planned, training_data(planned), out
-        check_data(planned, data.shape, data.n_classes)
-        return planned, data, out
+        if traced is not None and ranks.rank == 0:
+            traced.check_file()
+        if isinstance(data, Dataset):
+            check_data(planned, data.shape, data.n_classes)
+        held = data if isinstance(data, Dataset) else training_data(planned)
+        return planned, held, out, None if traced is None else traced.recorder(planned, held.n_train)
 
-    planned, held, out = _on_all(ranks, prepare)
+    planned, held, out, spans = _on_all(ranks, prepare)
     recorder = Recorder(planned, held.n_train, ranks.describe(), out)
     last: Weights = {}
 
@@ -136,7 +157,10 @@ def train(
         on_epoch(result, weights)
 
     try:
-        run_training(planned, held, ranks, on_epoch=record, gather_weights=True, observer=observer)
+        run_training(planned, held, ranks, on_epoch=record, gather_weights=True, observer=_both(observer, spans))
+        gathered = ranks.gather(spans)
+        if traced is not None and ranks.rank == 0:
+            traced.write(planned, held.n_train, gathered)
     except RankFailed as failed:
         ranks.stop_others(failed.status, str(failed))
         raise _failure(str(failed), failed.status) from None
@@ -165,6 +189,17 @@ def _planned(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str
     if settings:
         raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
     return network
+
+
+def _both(observer: Observer | None, other: Observer | None) -> Observer | None:
+    """Return an observer that calls those that there are; None where there are none."""
+    observers = [each for each in (observer, other) if each is not None]
+
+    def call(served: Served) -> None:
+        for each in observers:
+            each(served)
+
+    return call if observers else None
 
 
 def _on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:

@@ -92,6 +92,10 @@ Channels = Callable[[ExchangePhase, int, int], Channel]
 """Function of (phase, sender, receiver) that returns their channel."""
 
 
+OnExchange = Callable[[int, int], None]
+"""Callback with the begin and the end of an exchange in ps."""
+
+
 class ExchangeStep(Protocol):
     """One worker's part in one phase of the exchange."""
 
@@ -159,6 +163,7 @@ class GradientExchange:
         self.nic = nic
         self.spent_ps = 0
         self.last: NDArray[np.float32] | None = None
+        self.observer: OnExchange | None = None
         self._steps = steps
         self._done_ps = 0
 
@@ -170,6 +175,8 @@ class GradientExchange:
             done_ps = await step.run(gradient, done_ps)
         self.spent_ps += done_ps - begin_ps
         self._done_ps = done_ps
+        if self.observer is not None:
+            self.observer(begin_ps, done_ps)
         return done_ps
 
     def state(self) -> dict[str, Any]:

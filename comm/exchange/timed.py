@@ -12,7 +12,7 @@ import numpy as np
 from ..host import Mailbox
 from ..interconnect import Interconnect
 from .gradient import Gradient
-from .groups import DataParallel
+from .groups import DataParallel, OnExchange
 from .time import (
     VALUE_BYTES,
     Compressed,
@@ -94,6 +94,7 @@ class TimedMember:
     def __init__(self, exchange: TimedExchange, replica: int) -> None:
         self.replicas = exchange.replicas
         self.spent_ps = 0
+        self.observer: OnExchange | None = None
         self._exchange, self._replica, self._done_ps = exchange, replica, 0
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
@@ -101,6 +102,8 @@ class TimedMember:
         begin_ps = max(ready_ps, self._done_ps)
         self._done_ps = await self._exchange.end_ps(self._replica, begin_ps)
         self.spent_ps += self._done_ps - begin_ps
+        if self.observer is not None:
+            self.observer(begin_ps, self._done_ps)
         return self._done_ps
 
     def state(self) -> dict[str, int]:

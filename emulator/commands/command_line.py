@@ -13,7 +13,7 @@ from .bench import bench
 from .compare import compare, topology
 from .data import data
 from .exchange import exchange
-from .flags import ConfiguredCommand, PlanningCommand
+from .flags import ConfiguredCommand, NetworkCommand, PlanningCommand, traced
 from .kernels import starting
 from .session import Session
 from .validate import validate
@@ -49,8 +49,9 @@ def commands() -> None:
 
 
 @commands.command(cls=ConfiguredCommand)
+@traced
 @click.pass_obj
-def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> None:
+def train(session: Session, config_file: str | None, flags: dict[str, Any], **trace: str | None) -> None:
     """Train a network on the chain: real numbers, virtual time.
 
     Every key of CONFIG.toml has its flag, and a flag overrides the file.
@@ -59,7 +60,7 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> N
     with starting():
         from .train import run_training
 
-    run_training(ranks, config_file, flags)
+    run_training(ranks, config_file, flags, trace)
 
 
 @commands.command(cls=PlanningCommand)
@@ -77,8 +78,14 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> N
     help="Images of an epoch in the steady state.  [default: ImageNet's 1281167]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@traced
 def simulate(
-    config_file: str | None, flags: dict[str, Any], what_if: tuple[str, ...], epoch_images: int, as_json: bool
+    config_file: str | None,
+    flags: dict[str, Any],
+    what_if: tuple[str, ...],
+    epoch_images: int,
+    as_json: bool,
+    **trace: str | None,
 ) -> None:
     """Simulate the virtual time of a run, and the use of its devices and links, without training.
 
@@ -87,7 +94,30 @@ def simulate(
     with starting():
         from .simulate import run_simulation
 
-    run_simulation(config_file, flags, what_if, epoch_images, as_json)
+    run_simulation(config_file, flags, what_if, epoch_images, as_json, trace)
+
+
+@commands.command(cls=NetworkCommand)
+@click.option(
+    "--samples-shown",
+    metavar="FIRST-LAST",
+    default="0-7",
+    help="Show the time in which these samples, from 0 on, are worked on.  [default: 0-7]",
+)
+@click.option("--width", type=click.IntRange(min=40), metavar="N", help="Columns.  [default: the terminal's, or 80]")
+@click.option("--all-lanes", is_flag=True, help="A line for each engine and stream, not for FP, EB, PG of each device.")
+@click.option("--plot", metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
+def timeline(
+    network: str, flags: dict[str, Any], samples_shown: str, width: int | None, all_lanes: bool, plot: str | None
+) -> None:
+    """Show as a chart what the devices do with NETWORK's first samples, and when.
+
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Only as many samples are simulated as the chart needs.
+    """
+    with starting():
+        from .timeline import show_timeline
+
+    show_timeline({**flags, "network": network}, samples_shown, width, all_lanes, plot)
 
 
 @commands.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import typing
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -48,6 +49,34 @@ class PlanningCommand(ConfiguredCommand):
         from ..config import RUN_ONLY_KEYS
 
         return [key for key in super().config_keys() if key not in RUN_ONLY_KEYS]
+
+
+class NetworkCommand(PlanningCommand):
+    """A `PlanningCommand` whose function gets `network` in place of a configuration file."""
+
+    @functools.cached_property
+    def _file(self) -> click.Argument:
+        return click.Argument(["network"])
+
+    def config_keys(self) -> list[str]:
+        """Return the keys that have a flag."""
+        return [key for key in super().config_keys() if key != "network"]
+
+
+def traced(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the flags of a trace to a command, whose function gets them as `trace`, `trace_level` and `trace_samples`."""
+    options = [
+        click.option("--trace", metavar="FILE.json", help="Write a timeline, which https://ui.perfetto.dev opens."),
+        click.option(
+            "--trace-level",
+            type=click.Choice(["sample", "row"]),
+            help="A slice of the trace for each sample or for each of its rows.  [default: sample]",
+        ),
+        click.option("--trace-samples", metavar="FIRST-LAST", help="Samples in the trace, from 0 on.  [default: 0-63]"),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def _flag(key: str) -> click.Option:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...comm.exchange import step_sizes
@@ -24,20 +24,30 @@ from ..report import (
 )
 from ..run import Simulation, SteadyState, Usage, simulate, steady_state
 from ..studies import Compared, compare_runs, parse_what_if
+from ..timeline import TraceRequest
 
 _Run = tuple[Simulation, SteadyState]
 
 
 def run_simulation(
-    config_file: str | None, flags: dict[str, Any], what_if: Sequence[str], epoch_images: int, as_json: bool
+    config_file: str | None,
+    flags: dict[str, Any],
+    what_if: Sequence[str],
+    epoch_images: int,
+    as_json: bool,
+    trace: Mapping[str, str | None],
 ) -> None:
     """Simulate as configured and print tables, or JSON; with `what_if`, compare the run with these values.
 
+    `trace` has the flags of a trace; it shows the run as it is.
+
     Raises:
-        InputError: the configuration or `what_if` is invalid.
+        InputError: the configuration, `what_if` or `trace` is invalid.
     """
-    asked = parse_what_if(what_if)
-    run = _run(config_file, flags, {})
+    asked, traced = parse_what_if(what_if), TraceRequest.of(**trace)
+    if traced is not None:
+        traced.check_file()
+    run = _run(config_file, flags, {}, traced)
     other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
     rows = compare_runs(run, other, epoch_images) if other else []
     if as_json:
@@ -50,18 +60,29 @@ def run_simulation(
         return
     _print(*run)
     print_steady_state(run[1], epoch_images)
+    if traced is not None:
+        print(traced.written)
     if other is not None:
         _print_comparison(str(asked), rows)
         print_bottleneck(other[1])
 
 
-def _run(config_file: str | None, flags: dict[str, Any], cluster_changes: dict[str, object]) -> _Run:
+def _run(
+    config_file: str | None,
+    flags: dict[str, Any],
+    cluster_changes: dict[str, object],
+    trace: TraceRequest | None = None,
+) -> _Run:
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         blocks = config.model_copy(update={"micro_batch": config.batch})  # as `simulate` does it
         plan = dataclasses.replace(make_plan(blocks, 1, cluster_changes), config=config)
         samples = epoch_samples(plan)
-    return simulate(plan, samples), steady_state(plan)
+    recorder = None if trace is None else trace.recorder(plan, samples)
+    simulation = simulate(plan, samples, recorder)
+    if trace is not None and recorder is not None:
+        trace.write(plan, samples, [recorder])
+    return simulation, steady_state(plan)
 
 
 def _print(simulation: Simulation, steady: SteadyState) -> None:

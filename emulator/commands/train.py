@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
@@ -22,30 +23,40 @@ from ..run import (
     history_table,
     train,
 )
+from ..timeline import TraceRequest
 from .kernels import load as load_kernels
 
 
-def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any]) -> None:
+def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any], trace: Mapping[str, str | None]) -> None:
     """Train as configured on all ranks, show progress and write results; for rank 0.
 
+    `trace` has the flags of a trace.
+
     Raises:
-        InputError: the configuration or the data are invalid.
+        InputError: the configuration, the data or `trace` are invalid.
     """
+    traced = TraceRequest.of(**trace)
+    if traced is not None:
+        traced.check_file()
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         plan = make_plan(config, ranks.size)
         out = None if config.out is None else check_writable(config.out)
         data = training_data(plan)
+    recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None
     with make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shared = follower.SharedData.of(data, plan.data_parallel.replicas)
-        ranks.start(functools.partial(follower.follow, plan, shared, gather_weights))
+        ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
         shown = _Shown(plan, data, Recorder(plan, data.n_train, ranks.describe(), out), progress)
-        train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights)
+        train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights, observer=recorder)
     shown.summary()
+    if traced is not None:
+        traced.write(plan, data.n_train, ranks.gather(recorder))
+        print(traced.written)
     if out is not None:
         print(f"results in {out}; `emuchain show {out}` prints them")
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Times
-from ...comm.exchange import Gradient
+from ...comm import Observer, Served, Times
+from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
-from ..timing import DeviceClock
+from ..timing import DeviceClock, exchange_name
 from .balanced import Balanced
 from .ports import Maps, Ports
 from .tally import Tally
@@ -37,6 +37,7 @@ class Exchange(Protocol):
     """A device's exchange of gradients with its counterparts in other replicas."""
 
     replicas: int
+    observer: OnExchange | None
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all replicas, in place; return the finish time in ps."""
@@ -76,6 +77,15 @@ class Device:
     def number(self) -> int:
         """Its place in the chain."""
         return self.clock.streams.device
+
+    def observe(self, observer: Observer) -> None:
+        """Call `observer` for everything that engines, links and the exchange serve from now on."""
+        self.clock.observe(observer)
+        if self.exchange is not None:
+            name = exchange_name(self.number)
+            self.exchange.observer = lambda begin_ps, end_ps: observer(
+                Served(name, np.array([[begin_ps]]), np.array([[end_ps]]), end_ps - begin_ps)
+            )
 
     async def train(self, program: Iterable[Action], epoch: Epoch, on_step: OnStep | None = None) -> None:
         """Carry out an epoch's actions; `on_step` is called after each update."""

@@ -6,12 +6,15 @@ from .picture import new_figure, save_figure
 from .progress import EpochRow, Progress, make_progress
 from .steady_state import print_bottleneck, print_steady_state, print_steady_tables, steady_state_as_json
 from .tables import device_rows, exchange_rows, layer_rows, link_rows, percent, table, time_and_ps
+from .terminal import terminal_width
+from .timeline_picture import draw_timeline
 
 __all__ = [
     "EpochRow",
     "Progress",
     "device_rows",
     "draw_layout",
+    "draw_timeline",
     "exchange_rows",
     "layer_rows",
     "layout_as_json",
@@ -25,5 +28,6 @@ __all__ = [
     "save_figure",
     "steady_state_as_json",
     "table",
+    "terminal_width",
     "time_and_ps",
 ]

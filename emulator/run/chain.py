@@ -86,9 +86,9 @@ class Chain:
         return [*own, *(relay for device in self.devices for relay in device.relays(epoch))]
 
     def observe(self, observer: Observer) -> None:
-        """Call `observer` with the rows that engines and links of these devices serve from now on."""
+        """Call `observer` with what engines, links and exchanges of these devices serve from now on."""
         for device in self.devices:
-            device.clock.observe(observer)
+            device.observe(observer)
 
     def state(self) -> dict[int, Any]:
         """Return the training state by device; call between epochs only."""

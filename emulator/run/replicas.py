@@ -76,7 +76,7 @@ class Replicas:
         return found
 
     def observe(self, observer: Observer) -> None:
-        """Call `observer` with the rows that the first replica's engines and links here serve from now on."""
+        """Call `observer` with what the first replica's engines, links and exchanges here serve from now on."""
         self.chains[0].observe(observer)
 
     def close(self) -> None:

@@ -31,20 +31,20 @@ FORMAT = 1
 TABLES = ("history", "devices", "links", "exchange")
 
 
-def check_writable(out: str) -> pathlib.Path:
-    """Return the path of the results file, after checking that it can be written.
+def check_writable(out: str | os.PathLike[str], key: str = "out", example: str = "run.h5") -> pathlib.Path:
+    """Return the path of a file that a run will write, after checking that it can be written.
+
+    Errors name `key`, which gave the path, and `example`, the name of such a file.
 
     Raises:
         InputError: its folder does not exist or cannot be written to, or the path is a folder.
     """
-    path = pathlib.Path(out)
+    path, given = pathlib.Path(out), f"`{key}` = {os.fspath(out)!r}"
     try:
         if path.is_dir():
-            raise InputError(f"`out` = {out!r}: is a folder; give the name of a file, such as {path / 'run.h5'}")
+            raise InputError(f"{given}: is a folder; give the name of a file, such as {path / example}")
         if not path.parent.is_dir():
-            raise InputError(
-                f"`out` = {out!r}: the folder {path.parent} does not exist; create it, or give another path"
-            )
+            raise InputError(f"{given}: the folder {path.parent} does not exist; create it, or give another path")
         trial = _partial(path)
         trial.touch()
         trial.unlink()
@@ -52,7 +52,7 @@ def check_writable(out: str) -> pathlib.Path:
             os.close(os.open(path, os.O_WRONLY))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"`out` = {out!r}: cannot be written: {reason}; give a path that can be written") from None
+        raise InputError(f"{given}: cannot be written: {reason}; give a path that can be written") from None
     return path
 
 

@@ -52,8 +52,8 @@ class Simulation:
 def simulate(plan: Plan, samples: int, observer: Observer | None = None) -> Simulation:
     """Run `plan.config.epochs` epochs of `samples` samples for timing only.
 
-    Times do not depend on the micro-batches, so these are as large as the mini-batch. `observer` is called with the
-    rows that engines and links of the first replica serve.
+    Times do not depend on the micro-batches, so these are as large as the mini-batch. `observer` is called with
+    what engines, links and exchanges of the first replica serve.
     """
     config, totals = plan.config, step_sizes(samples, plan.config.batch)
     replicas = build_replicas(plan, 0, 1, (None, None), plan.batch, None)

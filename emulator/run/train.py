@@ -91,7 +91,7 @@ def train(
         on_step: called on rank 0 for each mini-batch.
         on_epoch: called on rank 0 for each epoch, with the weights of all layers if these are gathered, else {}.
         gather_weights: whether weights are gathered after each epoch; the same on all ranks.
-        observer: called with the rows that engines and links of the first replica's devices on this rank serve.
+        observer: called with what engines, links and exchanges of the first replica's devices on this rank serve.
 
     Raises:
         InputError: the loss is no longer finite.

@@ -71,6 +71,11 @@ class LinkLoad:
         return sum(stream.sample_bytes for stream in self.streams)
 
 
+def exchange_name(device: int) -> str:
+    """Return the name of a device's exchange with other replicas."""
+    return f"exchange of gradients on device {device}"
+
+
 @dataclasses.dataclass(frozen=True)
 class MemoryLoad:
     """The load of a sample on a device's memory port: all that engines read and write off chip."""
@@ -95,7 +100,7 @@ class ExchangeLoad:
     @property
     def name(self) -> str:
         """Its name."""
-        return f"exchange of gradients on device {self.device}"
+        return exchange_name(self.device)
 
 
 Load: TypeAlias = EngineLoad | LinkLoad | MemoryLoad | ExchangeLoad

@@ -121,6 +121,7 @@ def test_an_observer_is_told_what_is_served_and_changes_nothing(
         assert report.ready_ps.tolist() == ready
         assert (report.left_ps + latency_ps).tolist() == found[0]
         assert report.row_ps == unobserved.row_ps
+        assert report.share == share
     assert len(reports) == len(turns)
     assert counters(observed) == counters(unobserved)
 

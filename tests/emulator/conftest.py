@@ -1,4 +1,4 @@
-"""What tests of the emulator share: plans from keys, training in this process, and the bits of weights."""
+"""What tests of the emulator share: plans from keys, small boards, training in this process, bits of weights."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,6 +21,27 @@ class Trained(NamedTuple):
 PlanOf = Callable[..., Plan]
 Train = Callable[..., Trained]
 Bits = Callable[[Weights], dict[str, bytes]]
+
+# With 300 kB a board, quick-cifar fits on five of them, but not each slice where it is used.
+SMALL_CLUSTER = """
+name = "small"
+[[boards]]
+name = "small"
+clock_mhz = 100
+dsp = 300
+on_chip_memory_kbit = 2400
+[links]
+bandwidth_gbps = 40
+latency_ns = 200
+"""
+
+
+@pytest.fixture(scope="session")
+def small_cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The file of a cluster on which quick-cifar needs balanced parameters."""
+    path = tmp_path_factory.mktemp("clusters") / "small.toml"
+    path.write_text(SMALL_CLUSTER)
+    return str(path)
 
 
 @pytest.fixture(scope="session")

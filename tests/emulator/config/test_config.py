@@ -79,7 +79,8 @@ def flags_of(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> tuple[str
     runner = click.testing.CliRunner()
     result = runner.invoke(commands, ["train", *arguments], obj=Session(), catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    [(_, file, flags)] = seen
+    [(_, file, flags, trace)] = seen
+    assert set(trace.values()) == {None}
     return file, flags
 
 

@@ -1,4 +1,4 @@
-"""What tests of runs share: traces of timed epochs, small boards, and balanced parameters where a test wants them."""
+"""What tests of runs share: traces of timed epochs, and balanced parameters where a test wants them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,30 +14,9 @@ from emuchain.emulator.run import Placement
 from emuchain.emulator.run.chain import Chain, Wiring, build_chain
 from emuchain.emulator.timing import Timing, Trace
 
-# With 300 kB a board, quick-cifar fits on five of them, but not each slice where it is used.
-SMALL_CLUSTER = """
-name = "small"
-[[boards]]
-name = "small"
-clock_mhz = 100
-dsp = 300
-on_chip_memory_kbit = 2400
-[links]
-bandwidth_gbps = 40
-latency_ns = 200
-"""
-
 Prepare = Callable[[Chain], None]
 TraceEpoch = Callable[..., list[Trace]]
 WithBlocks = Callable[..., Plan]
-
-
-@pytest.fixture(scope="session")
-def small_cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The file of a cluster on which quick-cifar needs balanced parameters."""
-    path = tmp_path_factory.mktemp("clusters") / "small.toml"
-    path.write_text(SMALL_CLUSTER)
-    return str(path)
 
 
 @pytest.fixture(scope="session")

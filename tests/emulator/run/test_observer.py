@@ -1,4 +1,4 @@
-"""`simulate(…, observer)` and `train(…, observer=…)`: all that engines and links serve, and nothing else changes."""
+"""`simulate(…, observer)` and `train(…, observer=…)`: all that resources serve, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emuchain.comm import Served
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.run import PHASES, Usage, simulate
-from emuchain.emulator.timing import engine_loads
+from emuchain.emulator.timing import engine_loads, exchange_name
 
 SAMPLES = 42  # the last mini-batch is shorter
 
@@ -73,7 +73,7 @@ def simulated(plan: Plan) -> tuple[dict[str, Rows], Usage]:
 
 
 def expected_names(plan: Plan) -> list[str]:
-    """The names of all engines of a chain, and of its links' streams, in both directions."""
+    """The names of all engines of a chain, of its links' streams, in both directions, and of exchanges."""
     links = [
         f"link {link} -> {link + 1}, {stream.key}"
         if stream.path.is_forward
@@ -81,7 +81,8 @@ def expected_names(plan: Plan) -> list[str]:
         for link, streams in enumerate(plan.timing.links)
         for stream in streams
     ]
-    return [*(load.name for load in engine_loads(plan.timing)), *links]
+    exchanges = [exchange_name(device) for device in range(plan.devices) if plan.data_parallel.replicas > 1]
+    return [*(load.name for load in engine_loads(plan.timing)), *links, *exchanges]
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -90,7 +91,7 @@ def test_every_engine_and_link_is_observed_by_a_name_of_its_own(observed_plan: O
     names = expected_names(plan)
     assert len(set(names)) == len(names)
     resources = [resource.name for device in range(plan.devices) for resource in plan.timing.clock(device).resources()]
-    assert sorted(resources) == sorted(names)
+    assert sorted(resources) == sorted(name for name in names if not name.startswith("exchange"))
     seen, _ = simulated(plan)
     assert set(seen) == set(names)
 

@@ -1,0 +1,59 @@
+"""`emuchain timeline`: a chart of a chain's first samples, as text and as a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..common import format_time_ps
+from ..config import load_config
+from ..plan import Plan, describe_devices, make_plan
+from ..report import terminal_width
+from ..run import check_writable, simulate, steady_state
+from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, timeline_of
+
+_PIPE_WIDTH = 80
+
+
+def show_timeline(flags: dict[str, Any], shown: str, width: int | None, all_lanes: bool, picture: str | None) -> None:
+    """Simulate a run for long enough and print the chart of the shown samples; draw it too, if asked for.
+
+    Raises:
+        InputError: the configuration is invalid, the run has none of the samples, or the picture cannot be written.
+    """
+    window = Window.parse(shown, "samples_shown")
+    if picture is not None:
+        check_writable(picture, "plot", "timeline.svg")
+    plan = make_plan(load_config(None, flags), 1)
+    chart = _chart(plan, window, all_lanes)
+    print(_answer(plan))
+    print(f"{plan.network.name} on {describe_devices(plan)}, {plan.config.schedule.name}: samples {chart.shown}")
+    for line in gantt(chart, width or terminal_width(_PIPE_WIDTH)):
+        print(line)
+    if picture is not None:
+        from ..report import draw_timeline
+
+        draw_timeline(chart, picture)
+        print(f"drawn in {picture}")
+
+
+def _chart(plan: Plan, window: Window, all_lanes: bool) -> Chart:
+    """Return the chart of a window, from a run that ends no sooner than the samples that meet those of the window."""
+    meeting = max(plan.steady.in_flight)
+    batches = -(-(window.last + 1 + meeting) // plan.batch)
+    config = plan.config.model_copy(update={"epochs": 1})
+    samples = config.samples or batches * config.batch
+    course = Course.of(dataclasses.replace(plan, config=config), samples)
+    shown = window.within(course.run_samples, "samples_shown")
+    wide = Window(max(0, shown.first - meeting), shown.last + meeting).within(course.run_samples, "samples_shown")
+    recorder = SpanRecorder(course, wide)
+    simulate(course.plan, samples, recorder)
+    return chart_of(timeline_of(course, wide, [recorder]), shown, all_lanes=all_lanes)
+
+
+def _answer(plan: Plan) -> str:
+    """Return how long the pipeline takes to fill, and how often a sample leaves it then."""
+    filled = f"pipeline full after {format_time_ps(plan.steady.fill_ps)}"
+    every = f"a sample every {format_time_ps(round(steady_state(plan).period_ps))}"
+    drains = plan.config.schedule.drains
+    return f"{filled}; {every} on average, as it drains at each update" if drains else f"{filled}, then {every}"

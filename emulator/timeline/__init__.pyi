@@ -1,0 +1,33 @@
+from .chart import Chart, Line, chart_of
+from .chrome import write_trace
+from .course import Course
+from .flows import Flow, flows_of
+from .gantt import gantt
+from .lanes import Lane, LaneKind, lanes_of
+from .recorder import SpanRecorder
+from .request import TraceRequest
+from .span import Level, Span
+from .timeline import Timeline, timeline_of
+from .window import DEFAULT_WINDOW, Window
+
+__all__ = [
+    "DEFAULT_WINDOW",
+    "Chart",
+    "Course",
+    "Flow",
+    "Lane",
+    "LaneKind",
+    "Level",
+    "Line",
+    "Span",
+    "SpanRecorder",
+    "Timeline",
+    "TraceRequest",
+    "Window",
+    "chart_of",
+    "flows_of",
+    "gantt",
+    "lanes_of",
+    "timeline_of",
+    "write_trace",
+]

@@ -1,0 +1,29 @@
+"""What tests of timelines share: the plans of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emuchain.emulator.plan import Plan
+
+from .runs import RUNS, SAMPLES
+
+TracedPlan = Callable[..., Plan]
+
+
+@pytest.fixture(scope="session")
+def traced_plan(plan_of: Any, small_cifar: Path, small_cluster: str) -> TracedPlan:
+    """Makes the plan of a run."""
+
+    def make(run: str, **keys: Any) -> Plan:
+        settings = {"data": str(small_cifar), "samples": SAMPLES, "test_samples": 7, "batch": 12, "micro_batch": 5}
+        chosen = {**RUNS[run], **keys}
+        if chosen.get("cluster") == "small":
+            chosen["cluster"] = small_cluster
+        return plan_of(**{**settings, "epochs": 2, **chosen})
+
+    return make
