@@ -17,6 +17,7 @@ from .groups import (
 from .histogram import BINS, LEAST_EXPONENT, histogram
 from .message import GradientFormat, GradientMessage
 from .nic import ORDINARY_TOS, Nic, Traffic
+from .sizes import GivenBytes, SizeLog
 from .time import (
     VALUE_BYTES,
     after_step,
@@ -45,12 +46,14 @@ __all__ = [
     "DataParallel",
     "ExchangePhase",
     "ExchangeStep",
+    "GivenBytes",
     "Gradient",
     "GradientExchange",
     "GradientFormat",
     "GradientMessage",
     "Nic",
     "Outlet",
+    "SizeLog",
     "TimedExchange",
     "TimedMember",
     "Traffic",

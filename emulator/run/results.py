@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import __version__
+from ...comm.exchange import step_sizes
 from ...kernels.inceptionn import WIDTHS
 from ..common import format_time_ps
 from ..mapping import DataPath
 from ..plan import Plan
+from .sizes import size_table
 from .train import EpochResult, Weights
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, Usage
 
@@ -37,6 +38,7 @@ class Results:
     links: Table
     weights: Weights
     exchange: Table = dataclasses.field(default_factory=dict)
+    messages: Table = dataclasses.field(default_factory=dict)
 
     @property
     def epochs(self) -> int:
@@ -71,7 +73,7 @@ def results_of(
     """Return the results of a run of a plan with `samples` training images; open settings are filled in."""
     config = {
         **plan.config.model_dump(),
-        "devices": plan.config.devices or plan.devices,
+        "devices": plan.config.devices or (plan.nodes if plan.config.schedule.replicates else plan.devices),
         "samples": samples,
     }
     descriptions = {
@@ -81,12 +83,16 @@ def results_of(
     }
     usage = history[-1].usage if history else None
     tables = history_table(history), device_table(usage), link_table(usage)
-    return Results(config, descriptions, dict(versions), *tables, weights, exchange_table(history, plan.nodes))
+    messages = size_table([row.sizes for row in history], len(step_sizes(samples, plan.config.batch)))
+    exchange = exchange_table(history, plan.nodes)
+    return Results(config, descriptions, dict(versions), *tables, weights, exchange, messages)
 
 
 def versions(mpi: str) -> dict[str, str]:
     """Return the versions of everything that a run depends on; `mpi` is that of the MPI library."""
     import h5py
+
+    from ... import __version__
 
     return {
         "emuchain": __version__,

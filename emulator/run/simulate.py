@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from ...comm import Observer, run
-from ...comm.exchange import TimedMember, step_sizes
+from ...comm.exchange import GradientExchange, TimedMember, step_sizes
 from ..common import format_time_ps
 from ..device import Epoch
 from ..plan import Plan
 from .replicas import build_replicas
+from .sizes import GivenSizes
 from .usage import DeviceCounters, Usage, usage_of
 
 
@@ -49,20 +51,25 @@ class Simulation:
         )
 
 
-def simulate(plan: Plan, samples: int, observer: Observer | None = None) -> Simulation:
+def simulate(
+    plan: Plan, samples: int, observer: Observer | None = None, sizes: Sequence[GivenSizes] = ()
+) -> Simulation:
     """Run `plan.config.epochs` epochs of `samples` samples for timing only.
 
     Times do not depend on the micro-batches, so these are as large as the mini-batch. `observer` is called with the
-    rows that engines and links of the first replica serve.
+    rows that engines and links of the first replica serve. `sizes` are those of compressed messages, for each epoch;
+    without them, messages have the size that the codec expects.
     """
     config, totals = plan.config, step_sizes(samples, plan.config.batch)
-    replicas = build_replicas(plan, 0, 1, (None, None), plan.batch, None)
+    replicas = build_replicas(plan, 0, 1, (None, None), plan.batch, None, by_message=bool(sizes))
     if observer is not None:
         replicas.observe(observer)
     devices = [device for chain in replicas.chains for device in chain.devices]
     ends = []
-    for _ in range(config.epochs):
-        programs = []
+    for number in range(config.epochs):
+        programs = replicas.serve(len(totals))
+        if sizes:
+            replicas.give_sizes(sizes[number])
         for replica, chain in enumerate(replicas.chains):
             own = len(plan.data_parallel.samples_of(replica, samples, config.batch))
             schedule = plan.schedule(own, micro_batch=plan.batch)
@@ -72,5 +79,7 @@ def simulate(plan: Plan, samples: int, observer: Observer | None = None) -> Simu
         ends.append(max(device.clock.updated_ps for device in devices))
     counters = [DeviceCounters.of(device.clock, plan.timing) for device in replicas.chains[0].devices]
     usage = usage_of(plan.timing, counters, plan.steady.in_flight, ends[-1])
-    spent_ps = sum(device.exchange.spent_ps for device in devices if isinstance(device.exchange, TimedMember))
+    spent_ps = sum(
+        device.exchange.spent_ps for device in devices if isinstance(device.exchange, TimedMember | GradientExchange)
+    )
     return Simulation(plan, samples, tuple(ends), usage, spent_ps // plan.nodes)

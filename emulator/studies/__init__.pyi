@@ -1,4 +1,5 @@
 from .exchange import ExchangeTimes, exchange_times, groups_of
+from .retime import Retiming, retime
 from .section import section
 from .topology import Ports, Topology, chain_topology, direct_topology
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
@@ -7,6 +8,7 @@ __all__ = [
     "Compared",
     "ExchangeTimes",
     "Ports",
+    "Retiming",
     "Topology",
     "WhatIf",
     "chain_topology",
@@ -15,5 +17,6 @@ __all__ = [
     "exchange_times",
     "groups_of",
     "parse_what_if",
+    "retime",
     "section",
 ]
