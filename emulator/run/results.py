@@ -13,7 +13,7 @@ import numpy as np
 
 from ...comm.exchange import step_sizes
 from ...kernels.inceptionn import WIDTHS
-from ..common import format_time_ps
+from ..common import format_time_ps, html_table
 from ..mapping import DataPath
 from ..plan import Plan
 from .sizes import size_table
@@ -61,10 +61,34 @@ class Results:
         return _usage(self) if self.epochs and self.devices else None
 
     def __repr__(self) -> str:
+        if not self.epochs:
+            return f"<Results of {self.config['network']}: no epoch finished>"
+        epochs = f"{self.epochs} epoch{'s' * (self.epochs != 1)}"
         return (
-            f"<Results of {self.config['network']}: {self.epochs} epochs in {format_time_ps(self.virtual_time_ps)},"
-            f" test accuracy {100 * self.test_accuracy:.1f} %>"
+            f"<Results of {self.config['network']}: {epochs} in {format_time_ps(self.virtual_time_ps)},"
+            f" loss {self.history['train_loss'][-1]:.4f}, test accuracy {_percent(self.test_accuracy)}>"
         )
+
+    def _repr_html_(self) -> str:
+        h = self.history
+        rows = [
+            [
+                str(h["epoch"][i]),
+                f"{h['train_loss'][i]:.4f}",
+                _percent(h["train_accuracy"][i]),
+                _percent(h["test_accuracy"][i]),
+                format_time_ps(int(h["virtual_time_ps"][i])),
+            ]
+            for i in range(self.epochs)
+        ]
+        config = self.config
+        title = f"{config['network']} on {config['devices']} devices ({config['cluster']}), {config['schedule']}"
+        columns = ["epoch", "loss", "accuracy", "test accuracy", "virtual time"]
+        return html_table(f"Results of {title}", rows, columns)
+
+
+def _percent(share: float) -> str:
+    return "unknown" if np.isnan(share) else f"{100 * share:.1f} %"
 
 
 def results_of(

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ...comm import Observer, run
 from ...comm.exchange import GradientExchange, TimedMember, step_sizes
-from ..common import format_time_ps
+from ..common import format_time_ps, html_table
 from ..device import Epoch
-from ..plan import Plan
+from ..plan import Plan, describe_devices
 from .replicas import build_replicas
 from .sizes import GivenSizes
 from .usage import DeviceCounters, Usage, usage_of
@@ -49,6 +49,20 @@ class Simulation:
             f"<Simulation of {len(self.epoch_ends_ps)} x {self.samples} images in"
             f" {format_time_ps(self.virtual_time_ps)}, {self.images_per_s:.1f} images/s>"
         )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ["images", f"{len(self.epoch_ends_ps)} x {self.samples}"],
+            ["virtual time", f"{format_time_ps(self.virtual_time_ps)} ({self.virtual_time_ps} ps)"],
+            ["rate, filling and draining included", f"{self.images_per_s:.1f} images/s"],
+        ]
+        if self.exchange_ps:
+            rows.append(["exchange of gradients", f"{100 * self.exchange_share:.1f} % of the time"])
+        if self.usage.links:
+            busiest = max(self.usage.links, key=lambda link: link.utilisation)
+            used = f"{busiest.sender} -> {busiest.receiver}, {100 * busiest.utilisation:.1f} %"
+            rows.append(["busiest link", used])
+        return html_table(f"Simulation of {self.plan.network.name} on {describe_devices(self.plan)}", rows)
 
 
 def simulate(

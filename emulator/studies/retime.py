@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..cluster import Cluster, load_cluster
-from ..common import InputError, format_bytes, format_time_ps
+from ..common import InputError, format_bytes, format_time_ps, html_table
 from ..config import settings_config
 from ..inputs import tomllib
 from ..network import load_network
@@ -126,6 +126,16 @@ class Retiming:
             f" {format_time_ps(self.virtual_time_ps)}, {self.images_per_s:.1f} images/s,"
             f" limited by {self.steady.bottleneck.slowest.name}>"
         )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ["virtual time", format_time_ps(self.own_virtual_time_ps), format_time_ps(self.virtual_time_ps)],
+            ["images/s", f"{self.own_images_per_s:.1f}", f"{self.images_per_s:.1f}"],
+            ["speed-up", "", f"{self.speed_up:.3g}"],
+            ["limited by", "", self.steady.bottleneck.slowest.name],
+            ["accuracy and loss", "", "stay" if self.same_staleness else "would differ"],
+        ]
+        return html_table(f"Run under {self.label}", rows, ["", "as it was", "retimed"])
 
 
 def retime(
