@@ -29,7 +29,7 @@ from .run import (
 )
 from .run import simulate as run_simulation
 from .run import train as run_training
-from .studies import Retiming
+from .studies import Retiming, label_of
 from .studies import retime as retime_results
 
 T = TypeVar("T")
@@ -180,7 +180,8 @@ def retime(
     source = "results" if isinstance(run, Results) else os.fspath(run)
     found = run if isinstance(run, Results) else results(run)
     if cluster is not None and not isinstance(cluster, Cluster):
-        return retime_results(found, load_cluster(cluster, changes), source=source)
+        other = load_cluster(cluster, changes)
+        return retime_results(found, other, label=label_of(other.name, changes), source=source)
     return retime_results(found, cluster, changes, source=source)
 
 

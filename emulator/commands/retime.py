@@ -12,7 +12,7 @@ from ..common import InputError, format_time_ps
 from ..plan import describe_devices
 from ..report import print_bottleneck, steady_state_as_json, table
 from ..run import read_results
-from ..studies import Retiming, parse_what_if, retime
+from ..studies import Retiming, label_of, parse_what_if, retime
 
 
 def retime_run(file: str, cluster: str | None, what_if: Sequence[str], as_json: bool) -> None:
@@ -31,9 +31,7 @@ def retime_run(file: str, cluster: str | None, what_if: Sequence[str], as_json: 
     own = str(results.config.get("cluster", "its own cluster"))
     other = None if cluster is None else load_cluster(cluster, asked.cluster, blame="--what-if")
     changes = asked.cluster if cluster is None else None
-    label = cluster or own
-    if what_if:
-        label += f" ({', '.join(what_if)})"
+    label = label_of(cluster or own, asked.cluster)
     found = retime(results, other, changes, label=label, source=file, blame="--what-if")
     if as_json:
         print(json.dumps({"file": file, "own_cluster": own, **_as_json(found)}, indent=2))

@@ -1,5 +1,5 @@
 from .exchange import ExchangeTimes, exchange_times, groups_of
-from .retime import Retiming, retime
+from .retime import Retiming, label_of, retime
 from .section import section
 from .topology import Ports, Topology, chain_topology, direct_topology
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
@@ -16,6 +16,7 @@ __all__ = [
     "direct_topology",
     "exchange_times",
     "groups_of",
+    "label_of",
     "parse_what_if",
     "retime",
     "section",

@@ -177,7 +177,9 @@ def retime(
         if plan.data_parallel.codec.compresses:
             plan = dataclasses.replace(plan, data_parallel=dataclasses.replace(plan.data_parallel, ratio=ratio))
     samples, ends = int(results.config["samples"]), tuple(results.history["virtual_time_ps"].tolist())
-    found = Retiming(label or cluster.name, own, ends, simulate(plan, samples, sizes=sizes), steady_state(plan))
+    found = Retiming(
+        label or label_of(cluster.name, changes), own, ends, simulate(plan, samples, sizes=sizes), steady_state(plan)
+    )
     notes = [*notes, *_about_own_times(found, results, own_sizes), *_about_sums(own, plan, alike)]
     if sizes and not found.same_staleness:
         notes.append("gradients shrink as they did in the run, with the old weights that it saw")
@@ -185,6 +187,12 @@ def retime(
         missing = format_bytes(plan.missing_bytes)
         notes.append(f"{missing} do not fit into on-chip memory there; `emuchain plan` says where")
     return dataclasses.replace(found, notes=tuple(notes))
+
+
+def label_of(cluster: str, changes: Mapping[str, object] | None) -> str:
+    """Return what a cluster with changed keys is called: `vc709 (link.bandwidth_gbps=10)`."""
+    changed = ", ".join(f"{key}={value}" for key, value in (changes or {}).items())
+    return f"{cluster} ({changed})" if changed else cluster
 
 
 def _check_finished(results: Results, source: str) -> None:

@@ -99,7 +99,8 @@ def test_results_in_memory_and_in_a_file_are_alike(tmp_path: Path) -> None:
     assert here.epoch_ends_ps == there.epoch_ends_ps
     assert emuchain.retime(out, "vc709", changes=slower).epoch_ends_ps == here.epoch_ends_ps
     assert emuchain.retime(out, emuchain.load_cluster("vc709", slower)).epoch_ends_ps == here.epoch_ends_ps
-    assert repr(here).startswith("<Retiming under vc709: ")
+    assert repr(here).startswith("<Retiming under vc709 (link.bandwidth_gbps=5): ")
+    assert emuchain.retime(out, "vc709", changes=slower).label == here.label
 
 
 def test_where_weights_depend_on_time_it_says_what_would_differ(run: Run) -> None:
