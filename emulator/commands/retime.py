@@ -23,6 +23,8 @@ def retime_run(file: str, cluster: str | None, what_if: Sequence[str], as_json: 
     """
     asked = parse_what_if(what_if)
     for key, value in asked.config.items():
+        if key == "cluster":
+            raise InputError(f"--what-if cluster={value}: `--cluster {value}` names another cluster")
         raise InputError(
             f"--what-if {key}={value}: a finished run keeps its {key}, on which its numbers depend; `emuchain retime`"
             " changes keys of the cluster alone, such as link.bandwidth_gbps or board.dsp"
@@ -53,7 +55,7 @@ def _print(found: Retiming, own: str) -> None:
         f"the run: {plan.network.name} on {describe_devices(found.own)} ({own}), {config.schedule.name}, batch"
         f" {config.batch}, {found.simulation.samples} images an epoch"
     )
-    epochs = zip(_lasting(found.own_ends_ps), _lasting(found.epoch_ends_ps), strict=True)
+    epochs = zip(_durations_ps(found.own_ends_ps), _durations_ps(found.epoch_ends_ps), strict=True)
     rows = [
         [
             str(epoch),
@@ -67,7 +69,7 @@ def _print(found: Retiming, own: str) -> None:
     table("Epochs", ["epoch", "took", "takes", "images/s", "speed-up"], rows)
 
 
-def _lasting(ends_ps: Sequence[int]) -> list[int]:
+def _durations_ps(ends_ps: Sequence[int]) -> list[int]:
     """Return the duration of each epoch."""
     return [end - begin for begin, end in zip((0, *ends_ps), ends_ps, strict=False)]
 

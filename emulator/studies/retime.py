@@ -259,6 +259,8 @@ def _sizes(results: Results, own: Plan, source: str) -> tuple[Sequence[GivenSize
             return recorded_sizes(results.messages, results.epochs), []
         except (KeyError, ValueError) as error:
             raise InputError(f"{source}: the sizes of its messages cannot be read, possibly damaged: {error}") from None
+    if not of.codec.size_depends_on_values and not own.timing.blocks:
+        return (), []
     earlier = "the file, of an earlier version, has no sizes of messages: gradients are taken"
     if not results.exchange:
         return (), [f"{earlier} to have the size that {of.codec} expects"]

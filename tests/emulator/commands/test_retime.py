@@ -61,6 +61,7 @@ def test_its_own_cluster(file: str) -> None:
     ("arguments", "told"),
     [
         (["--what-if", "devices=2"], "--what-if devices=2: a finished run keeps its devices"),
+        (["--what-if", "cluster=vc709-10g"], "--what-if cluster=vc709-10g: `--cluster vc709-10g` names"),
         (["--what-if", "link.speed=2"], "--what-if link.speed=2: unknown key `link.speed`"),
         (["--what-if", "link.bandwidth_gbps=0"], "--what-if: `links.bandwidth_gbps` = 0"),
         (["--cluster", "vc708"], "did you mean `vc709`"),

@@ -142,6 +142,12 @@ def test_files_of_earlier_versions(run: Run, tmp_path: Path) -> None:
     assert retime(read_results(tmp_path.parent / "old.h5")).epoch_ends_ps == found.epoch_ends_ps
 
 
+def test_sizes_that_do_not_depend_on_values_are_known(run: Run) -> None:
+    found = retime(without_sizes(run(schedule="sync", replicas=2, devices=3, compress="truncate:16")))
+    assert found.epoch_ends_ps == found.own_ends_ps
+    assert found.notes == ()
+
+
 def _written(results: Results, folder: Path) -> Path:
     from emuchain.emulator.run import write_results
 
