@@ -1,5 +1,6 @@
 from .exchange import ExchangeTimes, exchange_times, groups_of
-from .retime import Retiming, label_of, retime
+from .retime import retime
+from .retiming import Retiming, label_of
 from .section import section
 from .topology import Ports, Topology, chain_topology, direct_topology
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
