@@ -1,10 +1,11 @@
-from .emulator.api import plan, results, simulate, train
+from .emulator.api import plan, results, retime, simulate, train
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
 from .emulator.network import Network, load_network
 from .emulator.plan import Plan
 from .emulator.run import Results, Simulation, SteadyState, steady_state
+from .emulator.studies import Retiming
 
 __version__: str
 
@@ -15,6 +16,7 @@ __all__ = [
     "Network",
     "Plan",
     "Results",
+    "Retiming",
     "Simulation",
     "SteadyState",
     "__version__",
@@ -23,6 +25,7 @@ __all__ = [
     "load_network",
     "plan",
     "results",
+    "retime",
     "simulate",
     "steady_state",
     "train",

@@ -29,6 +29,8 @@ from .run import (
 )
 from .run import simulate as run_simulation
 from .run import train as run_training
+from .studies import Retiming, label_of
+from .studies import retime as retime_results
 from .timeline import SpanRecorder, TraceRequest
 
 T = TypeVar("T")
@@ -181,6 +183,30 @@ def results(path: str | os.PathLike[str]) -> Results:
         InputError: the file is missing, damaged, or not a results file of emuchain.
     """
     return read_results(pathlib.Path(path))
+
+
+def retime(
+    run: Results | str | os.PathLike[str],
+    cluster: AnyCluster | None = None,
+    *,
+    changes: Mapping[str, object] | None = None,
+) -> Retiming:
+    """Return the virtual times of a finished run under another cluster, with the compressed sizes that it had.
+
+    Args:
+        run: its results, or the path of its results file.
+        cluster: the other cluster; by default the run's own.
+        changes: changed values of cluster keys, such as {"link.bandwidth_gbps": 250}.
+
+    Raises:
+        InputError: the run is not finished, or cannot be planned on the other cluster.
+    """
+    source = "results" if isinstance(run, Results) else os.fspath(run)
+    found = run if isinstance(run, Results) else results(run)
+    if cluster is not None and not isinstance(cluster, Cluster):
+        other = load_cluster(cluster, changes)
+        return retime_results(found, other, label=label_of(other.name, changes), source=source)
+    return retime_results(found, cluster, changes, source=source)
 
 
 def _planned(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1) -> Plan:

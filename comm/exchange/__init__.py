@@ -18,6 +18,7 @@ from .groups import (
 from .histogram import BINS, LEAST_EXPONENT, histogram
 from .message import GradientFormat, GradientMessage
 from .nic import ORDINARY_TOS, Nic, Traffic
+from .sizes import GivenBytes, SizeLog
 from .time import (
     VALUE_BYTES,
     after_step,
@@ -46,6 +47,7 @@ __all__ = [
     "DataParallel",
     "ExchangePhase",
     "ExchangeStep",
+    "GivenBytes",
     "Gradient",
     "GradientExchange",
     "GradientFormat",
@@ -53,6 +55,7 @@ __all__ = [
     "Nic",
     "OnExchange",
     "Outlet",
+    "SizeLog",
     "TimedExchange",
     "TimedMember",
     "Traffic",

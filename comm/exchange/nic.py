@@ -12,6 +12,7 @@ from ...kernels.codec import Codec
 from ..interconnect import COMPRESSIBLE_TOS, Interconnect
 from .gradient import Gradient, Values
 from .message import GradientMessage
+from .sizes import GivenBytes, SizeLog
 from .time import VALUE_BYTES
 
 ORDINARY_TOS = 0
@@ -53,12 +54,14 @@ class Traffic:
 class Nic:
     """Packs and opens gradient messages, and counts what the codec does.
 
-    Where gradients have no values (timing only), sizes are those that the codec expects.
+    Where gradients have no values (timing only), sizes are `given`, or else those that the codec expects.
     """
 
     def __init__(self, interconnect: Interconnect, codec: Codec) -> None:
         self.interconnect = interconnect
         self.traffic = Traffic()
+        self.sizes = SizeLog()
+        self.given: GivenBytes | None = None
         self._codec = codec
 
     def pack(self, gradient: Gradient, tos: int, copies: int = 1) -> GradientMessage:
@@ -69,11 +72,13 @@ class Nic:
             self.traffic += Traffic(gradient.bytes, gradient.bytes).times(copies)
             return self._plain(gradient, tos)
         if gradient.values is None:
-            payload, sent = None, Traffic(gradient.bytes, self._codec.expected_bytes(gradient.count))
+            size = self.given(gradient.bytes) if self.given else self._codec.expected_bytes(gradient.count)
+            payload, sent = None, Traffic(gradient.bytes, size)
         else:
             payload = self._codec.compress(gradient.values)
             sent = Traffic(gradient.bytes, payload.nbytes, self._codec.statistics(payload, gradient.count))
         self.traffic += sent.times(copies)
+        self.sizes.add(sent.value_bytes, sent.compressed_bytes)
         return GradientMessage(0, self.interconnect.transfer_ps(gradient.bytes, sent.compressed_bytes), tos, payload)
 
     def _plain(self, gradient: Gradient, tos: int) -> GradientMessage:

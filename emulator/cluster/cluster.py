@@ -7,7 +7,7 @@ import itertools
 from typing import Literal
 
 from ...comm import Interconnect, NicEngines
-from ..common import format_time_ps
+from ..common import format_time_ps, html_table
 from .board import Board
 
 _SUMMED_BYTES = 64
@@ -82,10 +82,22 @@ class Cluster:
         return self.boards[min(device, len(self.boards) - 1)]
 
     def __repr__(self) -> str:
-        boards = ", ".join(
+        return f"<Cluster {self.name}: {self._boards}, links of {self._links}>"
+
+    def _repr_html_(self) -> str:
+        of = self.interconnect
+        replicas = f"{of.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(of.latency_ps)}, {of.topology}"
+        rows = [["boards", self._boards], ["links", self._links], ["between replicas", replicas]]
+        return html_table(f"Cluster {self.name}", rows)
+
+    @property
+    def _boards(self) -> str:
+        return ", ".join(
             f"{len(list(alike))} x {name}" if more else name
             for more in (len(self.boards) > 1,)
             for name, alike in itertools.groupby(board.name for board in self.boards)
         )
-        link = f"{self.link.bandwidth_gbps:g} Gb/s and {format_time_ps(self.link.latency_ps)}"
-        return f"<Cluster {self.name}: {boards}, links of {link}>"
+
+    @property
+    def _links(self) -> str:
+        return f"{self.link.bandwidth_gbps:g} Gb/s and {format_time_ps(self.link.latency_ps)}"

@@ -76,7 +76,8 @@ def load_cluster(
                 known = changeable_keys()
                 hint = did_you_mean(key, known)
                 raise InputError(f"{blame}: unknown key `{key}`; {hint}known keys: {', '.join(known)}")
-        source, said = blame, _validated(_changed(described, changes), blame)
+        described = _changed(described, changes)
+        source, said, text = blame, _validated(described, blame), json.dumps(described, indent=2)
     return _cluster(said, source, text)
 
 

@@ -130,6 +130,29 @@ def show(file: str) -> None:
     show_results(file)
 
 
+@commands.command()
+@click.argument("file", metavar="RUN.h5")
+@click.option(
+    "--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: its own]"
+)
+@click.option(
+    "--what-if",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the cluster: link.bandwidth_gbps=250, board.dsp, …; may be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bool) -> None:
+    """Time a finished run anew, under another cluster, without training.
+
+    Takes the compressed sizes that the run had, and says whether its accuracy would have been another.
+    """
+    with starting():
+        from .retime import retime_run
+
+    retime_run(file, cluster, what_if, as_json)
+
+
 @commands.command(cls=PlanningCommand)
 @click.option("--steps", type=click.IntRange(min=1), default=2, help="Number of mini-batches to print.  [default: 2]")
 @click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")

@@ -1,5 +1,6 @@
 from .errors import BUG_STATUS, INPUT_STATUS, InputError
 from .hints import did_you_mean
+from .html import html_table
 from .processes import parse_status
 from .shipped import find, names
 from .types import (
@@ -52,6 +53,7 @@ __all__ = [
     "format_time_ps",
     "gbps",
     "gops",
+    "html_table",
     "names",
     "parse_status",
 ]

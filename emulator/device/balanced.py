@@ -16,12 +16,13 @@ the next one.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...comm.exchange import SizeLog
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey
 from ..schedule import MicroBatch
@@ -36,12 +37,18 @@ Data = NDArray[np.float32]
 
 
 class Balanced:
-    """The blocks that touch one device: stored here, used here, or passing through."""
+    """The blocks that touch one device: stored here, used here, or passing through.
+
+    `sizes` has the sizes of the gradients sent from here, by block. Without numerics, `shares` gives for each block the
+    share of its bytes that is left by the codec, mini-batch by mini-batch.
+    """
 
     def __init__(self, clock: DeviceClock, numerics: DeviceNumerics | None, ports: Ports, codec: Codec) -> None:
         self._clock, self._numerics, self._ports, self._codec = clock, numerics, ports, codec
         self._stored, self._passing = clock.streams.stored, clock.streams.passing
         self._used = [number for used in clock.streams.parameters for number in used]
+        self.sizes = {number: SizeLog() for number in (*self._used, *self._passing)}
+        self.shares: Mapping[int, Iterator[float]] = {}
 
     def send_gradients(self, first: int, samples: int) -> None:
         """Send a mini-batch's gradients of the blocks used here, over `samples` samples."""
@@ -56,7 +63,10 @@ class Balanced:
         if gradient is not None and self._codec.compresses:
             compressed = self._codec.compress(gradient.reshape(-1))
             self._clock.shrink(key, compressed.nbytes / gradient.nbytes)
+            self.sizes[key.number].add(gradient.nbytes, compressed.nbytes)
             gradient = self._codec.decompress(compressed, gradient.size).reshape(gradient.shape)
+        elif key.number in self.shares:
+            self._clock.shrink(key, next(self.shares[key.number]))
         self._ports.send_untimed(key._replace(values=True), first, gradient)
 
     async def collect(

@@ -71,7 +71,7 @@ class Device:
         self.clock, self.numerics = clock, numerics
         self.exchange: Exchange | None = None
         self._ports = ports
-        self._balanced = Balanced(clock, numerics, ports, codec)
+        self.balanced = Balanced(clock, numerics, ports, codec)
 
     @property
     def number(self) -> int:
@@ -110,7 +110,7 @@ class Device:
 
     def relays(self, epoch: Epoch) -> list[Coroutine[Any, Any, None]]:
         """Return programs that relay what others send through this device in an epoch, alongside its own."""
-        return self._balanced.relays(epoch.step_samples)
+        return self.balanced.relays(epoch.step_samples)
 
     async def _forward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         streams = self.clock.streams
@@ -134,11 +134,11 @@ class Device:
         self._send(whole, self.clock.gradient(whole), {})
         following = epoch.micro_batches[whole.of.index + 1 : whole.of.index + 2]
         if not following or following[0].step > whole.of.step:
-            self._balanced.send_gradients(whole.first, epoch.step_samples[whole.of.step])
+            self.balanced.send_gradients(whole.first, epoch.step_samples[whole.of.step])
 
     async def _update(self, step: int, keeps: bool, epoch: Epoch, on_step: OnStep | None) -> None:
         samples, exchanged_ps, numerics = epoch.step_samples[step], 0, self.numerics
-        came_ps, stored = await self._balanced.collect(step, epoch.micro_batches, samples)
+        came_ps, stored = await self.balanced.collect(step, epoch.micro_batches, samples)
         if self.exchange is not None:
             # Each replica's gradient is the mean over its samples, so that values have the magnitude that codecs are
             # designed for; they are added up, and the update takes the mean over replicas.
@@ -147,10 +147,10 @@ class Device:
             gradient = Gradient(self.clock.streams.gradient_values, row)
             exchanged_ps = await self.exchange.total(gradient, self.clock.gradients_ps(came_ps))
             stored = [] if numerics is None or row is None else numerics.take_gradient_row(row)
-        self._balanced.update_stored(step, stored, samples, epoch.rule)
+        self.balanced.update_stored(step, stored, samples, epoch.rule)
         if numerics is not None and epoch.rule is not None:
             numerics.update(samples, epoch.rule, keeps=keeps)
-        await self._balanced.take_weights()
+        await self.balanced.take_weights()
         self.clock.update(came_ps, exchanged_ps, keeps=keeps)
         if on_step is not None:
             head = None if numerics is None else numerics.head

@@ -12,6 +12,7 @@ import functools
 import math
 from typing import Literal
 
+from ..common import html_table
 from .operation import EngineView, LayerOperation, SfuOperation, Window
 from .rows import LayerRows, SfuRows
 from .shape import Pair, Shape
@@ -197,4 +198,20 @@ class Network:
         return (
             f"<Network {self.name}: {len(self.layers)} layers, {self.macs / 1e6:.1f} MMAC, "
             f"{self.parameters / 1e6:.2f} M parameters>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [
+                layer.name,
+                "x".join(map(str, layer.input)),
+                "x".join(map(str, layer.feeds)),
+                f"{layer.macs / 1e6:.1f}",
+                f"{layer.parameters / 1e6:.3f}",
+            ]
+            for layer in self.layers
+        ]
+        all_layers = ["all", "", "", f"{self.macs / 1e6:.1f}", f"{self.parameters / 1e6:.3f}"]
+        return html_table(
+            f"Network {self.name}", [*rows, all_layers], ["layer", "input", "feeds", "MMAC", "M parameters"]
         )

@@ -5,7 +5,7 @@ from .data import check_data, epoch_samples, training_data
 from .fit import missing_bytes, on_chip_banks
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
 from .placement import place_on_chip, smallest_cluster
-from .plan import Plan, describe_devices, exchange_times, make_plan
+from .plan import Plan, describe_devices, exchange_loads, exchange_times, make_plan
 from .replication import check_samples
 from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
 from .steady import SteadyPipeline, find_steady
@@ -25,6 +25,7 @@ __all__ = [
     "check_samples",
     "describe_devices",
     "epoch_samples",
+    "exchange_loads",
     "exchange_times",
     "find_steady",
     "lay_out",

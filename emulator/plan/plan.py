@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ...comm.exchange import DataParallel, exchange_ps
 from ...kernels.codec import NoCodec
 from ..cluster import Cluster, load_cluster
-from ..common import InputError
+from ..common import InputError, format_bytes, format_time_ps, html_table
 from ..mapping import Mapping, partition
 from ..network import Network, load_network
 from ..schedule import EpochShape, Schedule, dry_run
-from ..timing import Timing
+from ..timing import Bottleneck, ExchangeLoad, Timing, find_bottleneck
 from .by_rate import place_by_rate
 from .fit import missing_bytes
 from .layout import Layout, lay_out, lay_out_on_chip
@@ -78,7 +78,34 @@ class Plan:
         return by(self.timing, self.steady.in_flight)
 
     def __repr__(self) -> str:
-        return f"<Plan {self.network.name} on {describe_devices(self)}, {1e12 / self.timing.interval_ps:.1f} images/s>"
+        missing = f", {format_bytes(self.missing_bytes)} missing on chip" if not self.fits else ""
+        where = f"{self.network.name} on {describe_devices(self)}"
+        return f"<Plan {where}, {self._rate}, limited by {self._bottleneck.slowest.name}{missing}>"
+
+    def _repr_html_(self) -> str:
+        found, schedule = self._bottleneck, self.config.schedule
+        rows = [
+            ["rate", self._rate],
+            ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample"],
+            ["next", f"{found.behind.name}, {format_time_ps(found.behind.sample_ps)}"],
+            ["on chip", "fits" if self.fits else f"{format_bytes(self.missing_bytes)} are missing"],
+            ["pipeline full after", format_time_ps(self.steady.fill_ps)],
+            ["schedule", f"{schedule.name}, batch {self.config.batch}"],
+        ]
+        if not schedule.drains:
+            stale = [late.stale_samples for late in self.steady.staleness]
+            rows.append(["see old weights", f"{min(stale)} to {max(stale)} of {self.batch} samples"])
+        return html_table(f"Plan: {self.network.name} on {describe_devices(self)}", rows)
+
+    @property
+    def _rate(self) -> str:
+        """The rate at which samples can enter all replicas, which a pipeline that drains does not reach."""
+        drains = "at most " if self.config.schedule.drains else ""
+        return f"{drains}{self.data_parallel.replicas * 1e12 / self._bottleneck.slowest.sample_ps:.1f} images/s"
+
+    @property
+    def _bottleneck(self) -> Bottleneck:
+        return find_bottleneck(self.timing, exchange_loads(self))
 
 
 def make_plan(
@@ -139,6 +166,12 @@ def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     interconnect = timing.cluster.interconnect
     counts = (timing.streams(device).gradient_values for device in range(len(timing.mapping.devices)))
     return [exchange_ps(data_parallel, interconnect, count) for count in counts]
+
+
+def exchange_loads(plan: Plan) -> tuple[ExchangeLoad, ...]:
+    """Return the load of each device's exchange: its time for a mini-batch divided by the samples."""
+    times = exchange_times(plan.timing, plan.data_parallel)
+    return tuple(ExchangeLoad(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times))
 
 
 def _steady(timing: Timing, batch: int, data_parallel: DataParallel) -> SteadyPipeline:

@@ -4,6 +4,7 @@ from .replicas import Exchanged
 from .results import Results, exchange_table, history_table, results_of, versions
 from .results_file import check_writable, read_results, write_results
 from .simulate import Simulation, simulate
+from .sizes import GivenSizes, MeanRatio, RecordedSizes, recorded_sizes
 from .steady_state import (
     DeviceUse,
     EngineUse,
@@ -23,10 +24,13 @@ __all__ = [
     "EngineUse",
     "EpochResult",
     "Exchanged",
+    "GivenSizes",
     "LinkUsage",
     "LinkUse",
+    "MeanRatio",
     "MemoryUsage",
     "Placement",
+    "RecordedSizes",
     "Recorder",
     "Results",
     "Simulation",
@@ -40,6 +44,7 @@ __all__ = [
     "exchange_table",
     "history_table",
     "read_results",
+    "recorded_sizes",
     "results_of",
     "simulate",
     "steady_period_ps",

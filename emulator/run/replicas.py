@@ -32,6 +32,7 @@ from ..mapping import VALUE_BYTES
 from ..plan import Plan
 from .chain import Chain, MakeNumerics, Wiring, build_chain
 from .placement import Placement
+from .sizes import EpochSizes, GivenSizes, SentBy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +76,28 @@ class Replicas:
                         found += Exchanged(histogram=histogram(exchange.last))
         return found
 
+    def take_sizes(self) -> EpochSizes:
+        """Return the sizes of what devices here have sent through a codec since the last call."""
+        logs = {}
+        for replica, chain in enumerate(self.chains):
+            for device in chain.devices:
+                if isinstance(device.exchange, GradientExchange):
+                    logs[SentBy(replica, device.number)] = device.exchange.nic.sizes
+                logs |= {SentBy(replica, device.number, block): log for block, log in device.balanced.sizes.items()}
+        taken = {source: log.take() for source, log in logs.items()}
+        return {source: sizes for source, sizes in taken.items() if len(sizes)}
+
+    def give_sizes(self, given: GivenSizes) -> None:
+        """Give devices, which have no numerics, an epoch's sizes of what they send through a codec."""
+        for replica, chain in enumerate(self.chains):
+            for device in chain.devices:
+                if isinstance(device.exchange, GradientExchange):
+                    device.exchange.nic.given = given.bytes_of(SentBy(replica, device.number))
+                blocks = device.balanced.sizes
+                device.balanced.shares = {
+                    block: given.shares_of(SentBy(replica, device.number, block)) for block in blocks
+                }
+
     def observe(self, observer: Observer) -> None:
         """Call `observer` with what the first replica's engines, links and exchanges here serve from now on."""
         self.chains[0].observe(observer)
@@ -100,12 +123,20 @@ class Replicas:
 
 
 def build_replicas(
-    plan: Plan, rank: int, ranks: int, comms: tuple[Any, Any], most: int, make: MakeNumerics | None
+    plan: Plan,
+    rank: int,
+    ranks: int,
+    comms: tuple[Any, Any],
+    most: int,
+    make: MakeNumerics | None,
+    *,
+    by_message: bool = True,
 ) -> Replicas:
     """Make this rank's devices of all replicas, and connect them.
 
     `comms` are the communicators of chains and of the exchange, None in one process; a message between devices has at
-    most `most` samples. Without `make`, for timing only.
+    most `most` samples. Without `make`, for timing only; then, unless `by_message`, exchanges are timed as a whole, all
+    messages of the size that the codec expects.
     """
     of = plan.data_parallel
     placement = Placement(plan.devices * of.replicas, ranks)
@@ -118,10 +149,11 @@ def build_replicas(
         replicas.pumps.extend(chain.pumps)
     if of.replicas > 1:
         for device in range(plan.devices):
-            if make is None:
+            if not by_message:
                 _time_exchange(replicas, plan, device)
             else:
-                _connect(replicas, plan, _Channels(replicas, plan, placement, rank, comms[1], device, throttled))
+                channels = _Channels(replicas, plan, placement, rank, comms[1], device, throttled)
+                _connect(replicas, plan, channels, with_data=make is not None)
     return replicas
 
 
@@ -203,7 +235,7 @@ class _GatedOutlet:
         self._gate.hold(message.transfer_ps * 1e-12, lambda: self._outlet.put(message))
 
 
-def _connect(replicas: Replicas, plan: Plan, channels: _Channels) -> None:
+def _connect(replicas: Replicas, plan: Plan, channels: _Channels, with_data: bool) -> None:
     """Give the devices of one number their exchange, and add their aggregator if it is on this rank."""
     of, interconnect = plan.data_parallel, plan.cluster.interconnect
     for replica, chain in enumerate(replicas.chains):
@@ -213,4 +245,4 @@ def _connect(replicas: Replicas, plan: Plan, channels: _Channels) -> None:
                 device.exchange = GradientExchange(of, nic, exchange_steps(of, replica, nic, channels))
     if of.exchange == "aggregator" and channels.host(of.aggregator) == channels.rank:
         nic = Nic(interconnect, of.codec)
-        replicas.aggregators.append(aggregator(of, nic, channels.count, True, channels))
+        replicas.aggregators.append(aggregator(of, nic, channels.count, with_data, channels))

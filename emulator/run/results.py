@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import __version__
+from ...comm.exchange import step_sizes
 from ...kernels.inceptionn import WIDTHS
-from ..common import format_time_ps
+from ..common import format_time_ps, html_table
 from ..mapping import DataPath
 from ..plan import Plan
+from .sizes import size_table
 from .train import EpochResult, Weights
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, Usage
 
@@ -37,6 +38,7 @@ class Results:
     links: Table
     weights: Weights
     exchange: Table = dataclasses.field(default_factory=dict)
+    messages: Table = dataclasses.field(default_factory=dict)
 
     @property
     def epochs(self) -> int:
@@ -59,10 +61,34 @@ class Results:
         return _usage(self) if self.epochs and self.devices else None
 
     def __repr__(self) -> str:
+        if not self.epochs:
+            return f"<Results of {self.config['network']}: no epoch finished>"
+        epochs = f"{self.epochs} epoch{'s' * (self.epochs != 1)}"
         return (
-            f"<Results of {self.config['network']}: {self.epochs} epochs in {format_time_ps(self.virtual_time_ps)},"
-            f" test accuracy {100 * self.test_accuracy:.1f} %>"
+            f"<Results of {self.config['network']}: {epochs} in {format_time_ps(self.virtual_time_ps)},"
+            f" loss {self.history['train_loss'][-1]:.4f}, test accuracy {_percent(self.test_accuracy)}>"
         )
+
+    def _repr_html_(self) -> str:
+        h = self.history
+        rows = [
+            [
+                str(h["epoch"][i]),
+                f"{h['train_loss'][i]:.4f}",
+                _percent(h["train_accuracy"][i]),
+                _percent(h["test_accuracy"][i]),
+                format_time_ps(int(h["virtual_time_ps"][i])),
+            ]
+            for i in range(self.epochs)
+        ]
+        config = self.config
+        title = f"{config['network']} on {config['devices']} devices ({config['cluster']}), {config['schedule']}"
+        columns = ["epoch", "loss", "accuracy", "test accuracy", "virtual time"]
+        return html_table(f"Results of {title}", rows, columns)
+
+
+def _percent(share: float) -> str:
+    return "unknown" if np.isnan(share) else f"{100 * share:.1f} %"
 
 
 def results_of(
@@ -71,7 +97,7 @@ def results_of(
     """Return the results of a run of a plan with `samples` training images; open settings are filled in."""
     config = {
         **plan.config.model_dump(),
-        "devices": plan.config.devices or plan.devices,
+        "devices": plan.config.devices or (plan.nodes if plan.config.schedule.replicates else plan.devices),
         "samples": samples,
     }
     descriptions = {
@@ -81,12 +107,16 @@ def results_of(
     }
     usage = history[-1].usage if history else None
     tables = history_table(history), device_table(usage), link_table(usage)
-    return Results(config, descriptions, dict(versions), *tables, weights, exchange_table(history, plan.nodes))
+    messages = size_table([row.sizes for row in history], len(step_sizes(samples, plan.config.batch)))
+    exchange = exchange_table(history, plan.nodes)
+    return Results(config, descriptions, dict(versions), *tables, weights, exchange, messages)
 
 
 def versions(mpi: str) -> dict[str, str]:
     """Return the versions of everything that a run depends on; `mpi` is that of the MPI library."""
     import h5py
+
+    from ... import __version__
 
     return {
         "emuchain": __version__,

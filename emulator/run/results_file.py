@@ -13,6 +13,9 @@ So a killed run leaves a readable file with all finished epochs. Layout:
                        before and after the codec), width_0 … width_32 (values of that many bits), device_ps (time
                        that a device spent on it), histogram (of the last gradients, by sign and bin: zeros, then
                        2^-40 to 2^0)
+    messages/          with a codec, one row per message of a mini-batch: replica, device, block (of balanced
+                       parameters; -1: of the exchange), value_bytes; and compressed_bytes, one row per mini-batch of
+                       the run, one column per message
     weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)
 """
 
@@ -28,7 +31,9 @@ from ..common import InputError
 from .results import Results
 
 FORMAT = 1
-TABLES = ("history", "devices", "links", "exchange")
+TABLES = ("history", "devices", "links", "exchange", "messages")
+_LATER_TABLES = ("exchange", "messages")
+"""Absent from files of earlier versions."""
 
 
 def check_writable(out: str | os.PathLike[str], key: str = "out", example: str = "run.h5") -> pathlib.Path:
@@ -77,7 +82,9 @@ def write_results(path: pathlib.Path, results: Results) -> None:
                 file.create_group(group)
                 for name, column in table.items():
                     # Strings have a fixed length: HDF5 may hang on a damaged heap of variable-length ones.
-                    file[f"{group}/{name}"] = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
+                    values = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
+                    packing = {"compression": "gzip", "shuffle": True} if values.ndim > 1 else {}
+                    file.create_dataset(f"{group}/{name}", data=values, **packing)
             file.create_group("weights")
             for layer, arrays in results.weights.items():
                 for name, array in arrays.items():
@@ -108,7 +115,7 @@ def read_results(path: pathlib.Path) -> Results:
             tables = {
                 group: {_name(name): _column(data) for name, data in file[group].items()}
                 for group in TABLES
-                if group in file or group != "exchange"  # absent from files of earlier versions
+                if group in file or group not in _LATER_TABLES
             }
             weights = {
                 layer: {name: data[()] for name, data in arrays.items()} for layer, arrays in file["weights"].items()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from ...comm import Observer, run
-from ...comm.exchange import TimedMember, step_sizes
-from ..common import format_time_ps
+from ...comm.exchange import GradientExchange, TimedMember, step_sizes
+from ..common import format_time_ps, html_table
 from ..device import Epoch
-from ..plan import Plan
+from ..plan import Plan, describe_devices
 from .replicas import build_replicas
+from .sizes import GivenSizes
 from .usage import DeviceCounters, Usage, usage_of
 
 
@@ -48,21 +50,40 @@ class Simulation:
             f" {format_time_ps(self.virtual_time_ps)}, {self.images_per_s:.1f} images/s>"
         )
 
+    def _repr_html_(self) -> str:
+        rows = [
+            ["images", f"{len(self.epoch_ends_ps)} x {self.samples}"],
+            ["virtual time", f"{format_time_ps(self.virtual_time_ps)} ({self.virtual_time_ps} ps)"],
+            ["rate, filling and draining included", f"{self.images_per_s:.1f} images/s"],
+        ]
+        if self.exchange_ps:
+            rows.append(["exchange of gradients", f"{100 * self.exchange_share:.1f} % of the time"])
+        if self.usage.links:
+            busiest = max(self.usage.links, key=lambda link: link.utilisation)
+            used = f"{busiest.sender} -> {busiest.receiver}, {100 * busiest.utilisation:.1f} %"
+            rows.append(["busiest link", used])
+        return html_table(f"Simulation of {self.plan.network.name} on {describe_devices(self.plan)}", rows)
 
-def simulate(plan: Plan, samples: int, observer: Observer | None = None) -> Simulation:
+
+def simulate(
+    plan: Plan, samples: int, observer: Observer | None = None, sizes: Sequence[GivenSizes] = ()
+) -> Simulation:
     """Run `plan.config.epochs` epochs of `samples` samples for timing only.
 
-    Times do not depend on the micro-batches, so these are as large as the mini-batch. `observer` is called with
-    what engines, links and exchanges of the first replica serve.
+    Times do not depend on the micro-batches, so these are as large as the mini-batch. `observer` is called with what
+    engines, links and exchanges of the first replica serve. `sizes` are those of compressed messages, for each epoch;
+    without them, messages have the size that the codec expects.
     """
     config, totals = plan.config, step_sizes(samples, plan.config.batch)
-    replicas = build_replicas(plan, 0, 1, (None, None), plan.batch, None)
+    replicas = build_replicas(plan, 0, 1, (None, None), plan.batch, None, by_message=bool(sizes))
     if observer is not None:
         replicas.observe(observer)
     devices = [device for chain in replicas.chains for device in chain.devices]
     ends = []
-    for _ in range(config.epochs):
-        programs = []
+    for number in range(config.epochs):
+        programs = replicas.serve(len(totals))
+        if sizes:
+            replicas.give_sizes(sizes[number])
         for replica, chain in enumerate(replicas.chains):
             own = len(plan.data_parallel.samples_of(replica, samples, config.batch))
             schedule = plan.schedule(own, micro_batch=plan.batch)
@@ -72,5 +93,7 @@ def simulate(plan: Plan, samples: int, observer: Observer | None = None) -> Simu
         ends.append(max(device.clock.updated_ps for device in devices))
     counters = [DeviceCounters.of(device.clock, plan.timing) for device in replicas.chains[0].devices]
     usage = usage_of(plan.timing, counters, plan.steady.in_flight, ends[-1])
-    spent_ps = sum(device.exchange.spent_ps for device in devices if isinstance(device.exchange, TimedMember))
+    spent_ps = sum(
+        device.exchange.spent_ps for device in devices if isinstance(device.exchange, TimedMember | GradientExchange)
+    )
     return Simulation(plan, samples, tuple(ends), usage, spent_ps // plan.nodes)

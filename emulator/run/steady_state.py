@@ -16,9 +16,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from ..common import gbps, gops
+from ..common import format_time_ps, gbps, gops, html_table
 from ..network import TRAINING_OPERATIONS_PER_MAC, Layer
-from ..plan import Plan, exchange_times
+from ..plan import Plan, exchange_loads
 from ..timing import (
     Bottleneck,
     EngineLoad,
@@ -136,10 +136,23 @@ class SteadyState:
     def __repr__(self) -> str:
         return f"<SteadyState: {self.images_per_s:.1f} images/s, limited by {self.bottleneck.slowest.name}>"
 
+    def _repr_html_(self) -> str:
+        found = self.bottleneck
+        rows = [
+            ["rate", f"{self.images_per_s:.1f} images/s"],
+            ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample"],
+            ["next", f"{found.behind.name}, {format_time_ps(found.behind.sample_ps)}"],
+            ["engines idle", f"{100 * self.mean_idle_share:.1f} %, the mean over devices"],
+            ["GOPS for each FPGA", f"{self.all_layers.gops_per_fpga:.1f}"],
+            ["highest demand on a link", f"{self.highest_demand_gbps:.2f} Gb/s"],
+            ["pipeline full after", format_time_ps(self.fill_ps)],
+        ]
+        return html_table("Steady state", rows)
+
 
 def steady_state(plan: Plan) -> SteadyState:
     """Return the steady state of a plan."""
-    exchanges = _exchange_loads(plan)
+    exchanges = exchange_loads(plan)
     period_ps = steady_period_ps(plan, exchanges)
     uses: dict[int, list[EngineUse]] = {device: [] for device in range(plan.devices)}
     for load in engine_loads(plan.timing):
@@ -177,12 +190,6 @@ def _joules(plan: Plan, devices: Iterable[int], period_ps: float) -> float | Non
             return None
         total += board.power_w * period_ps * 1e-12 + 8e-12 * moved * (board.off_chip_pj_per_bit or 0)
     return total
-
-
-def _exchange_loads(plan: Plan) -> tuple[ExchangeLoad, ...]:
-    """Return the load of each device's exchange: its time for a mini-batch divided by the samples."""
-    times = exchange_times(plan.timing, plan.data_parallel)
-    return tuple(ExchangeLoad(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times))
 
 
 def steady_period_ps(plan: Plan, exchanges: Sequence[ExchangeLoad] = ()) -> float:

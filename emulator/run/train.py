@@ -32,6 +32,7 @@ from ..plan import Plan, check_samples
 from ..schedule import cut_samples
 from .chain import Chain
 from .replicas import Exchanged, build_replicas
+from .sizes import EpochSizes
 from .usage import DeviceCounters, Usage, usage_of
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
@@ -45,7 +46,7 @@ Weights = dict[str, dict[str, NDArray[np.float32]]]
 class EpochResult:
     """One row of the history, with the usage so far; times are since the start of training.
 
-    `exchanged` is that of this epoch, over all devices.
+    `exchanged` and `sizes`, those of compressed messages, are of this epoch, over all devices.
     """
 
     epoch: int
@@ -56,6 +57,7 @@ class EpochResult:
     host_time_s: float
     usage: Usage
     exchanged: Exchanged = dataclasses.field(default_factory=Exchanged)
+    sizes: EpochSizes = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,13 +133,14 @@ class _MakeNumerics:
 
 @dataclasses.dataclass(frozen=True)
 class _RankResult:
-    """An epoch on one rank: counters of the first replica's devices, tallies, and the exchange so far."""
+    """An epoch on one rank: counters of the first replica's devices, tallies, the exchange so far, and sizes sent."""
 
     counters: list[DeviceCounters]
     end_ps: int
     trained: Tally
     tested: Tally
     exchanged: Exchanged
+    sizes: EpochSizes
 
 
 class Trainer:
@@ -168,7 +171,8 @@ class Trainer:
         chains = self.replicas.chains
         counters = [DeviceCounters.of(device.clock, self.plan.timing) for device in chains[0].devices]
         end_ps = max((device.clock.updated_ps for chain in chains for device in chain.devices), default=0)
-        results = self.ranks.gather(_RankResult(counters, end_ps, trained, tested, self.replicas.exchanged()))
+        exchanged, sizes = self.replicas.exchanged(), self.replicas.take_sizes()
+        results = self.ranks.gather(_RankResult(counters, end_ps, trained, tested, exchanged, sizes))
         if self.ranks.rank > 0:
             return None
         end_ps = max(result.end_ps for result in results)
@@ -184,6 +188,7 @@ class Trainer:
             time.perf_counter() - self._started_s,
             usage,
             self._exchanged.since(before),
+            {source: sizes for result in results for source, sizes in result.sizes.items()},
         )
 
     def _train(self, number: int, rate: float) -> Tally:

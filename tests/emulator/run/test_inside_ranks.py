@@ -45,6 +45,10 @@ def test_ranks_change_neither_numbers_nor_times(comm: Any, bits: Any, name: str)
     assert bits(here.weights) == bits(alone.weights)
     for column in ("train_loss", "test_loss", "test_accuracy", "virtual_time_ps"):
         assert here.history[column].tolist() == alone.history[column].tolist(), column
+    assert here.messages.keys() == alone.messages.keys()
+    assert bool(here.messages) == ("compress" in RUNS[name])
+    for column, values in alone.messages.items():
+        assert here.messages[column].tolist() == values.tolist(), column
     assert here.devices.keys() == alone.devices.keys()
     assert here.links["path1_bytes"].tolist() == alone.links["path1_bytes"].tolist()
     assert comm.allgather(here.virtual_time_ps) == [alone.virtual_time_ps] * comm.size, "all ranks get the results"

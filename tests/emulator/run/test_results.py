@@ -74,6 +74,7 @@ def results(epochs: int = 2) -> Results:
         }
         if epochs
         else {},
+        messages={"block": np.array([-1, -1]), "compressed_bytes": random.integers(9, size=(3, 2), dtype=np.uint32)},
     )
 
 
@@ -101,7 +102,7 @@ def test_round_trip(tmp_path: Path, epochs: int) -> None:
     assert_same(found.config, config)
     assert found.descriptions == written.descriptions
     assert found.versions == written.versions
-    for name in ("history", "devices", "links", "weights"):
+    for name in ("history", "devices", "links", "messages", "weights"):
         assert_same(getattr(found, name), getattr(written, name))
 
 

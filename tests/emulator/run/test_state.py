@@ -112,6 +112,7 @@ def comparable(result: EpochResult) -> dict[str, Any]:
     fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
     del fields["host_time_s"]
     exchanged = fields.pop("exchanged")
+    fields["sizes"] = {source: sizes.tolist() for source, sizes in result.sizes.items()}
     return {**fields, "exchanged": (exchanged.traffic, exchanged.spent_ps, exchanged.histogram.tolist())}
 
 

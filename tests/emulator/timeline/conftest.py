@@ -24,6 +24,11 @@ def traced_plan(plan_of: Any, small_cifar: Path, small_cluster: str) -> TracedPl
         chosen = {**RUNS[run], **keys}
         if chosen.get("cluster") == "small":
             chosen["cluster"] = small_cluster
+        elif chosen.get("cluster") == "small with a port":
+            described = Path(small_cluster).read_text()
+            path = Path(small_cluster).with_name("port.toml")
+            path.write_text(described.replace("dsp = 300", "dsp = 300\noff_chip_gbytes_per_s = 2"))
+            chosen["cluster"] = str(path)
         return plan_of(**{**settings, "epochs": 2, **chosen})
 
     return make

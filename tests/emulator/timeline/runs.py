@@ -18,7 +18,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "gpipe": {"schedule": "gpipe", "devices": 3},
     "single device": {"schedule": "fpdeep", "devices": 1},
     "shortcuts": {"network": "resnet8-cifar", "schedule": "fpdeep", "devices": 6},
-    "balanced": {"cluster": "small", "schedule": "fpdeep", "devices": 5},
+    "balanced": {"cluster": "small", "schedule": "fpdeep", "devices": 5, "memory": "ignored"},
+    "off chip": {"cluster": "small with a port", "schedule": "fpdeep", "devices": 5},
     "replicas": {"schedule": "fpdeep", "devices": 3, "replicas": 2, "compress": "truncate:16"},
 }
 

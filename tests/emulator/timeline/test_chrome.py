@@ -73,7 +73,7 @@ def test_slices(traced_plan: TracedPlan, run: str, level: Level, tmp_path: Path)
             end_ns = int(event["ts"] * 1000) + int(event["dur"] * 1000)
             if rows:
                 assert args["busy_ps"] == args["end_ps"] - args["start_ps"]
-            assert ("bytes" in args) == (lane.kind in (LaneKind.LINK, LaneKind.EXCHANGE))
+            assert ("bytes" in args) == (lane.kind in (LaneKind.LINK, LaneKind.EXCHANGE, LaneKind.MEMORY))
             assert ("sample" in args) == lane.counts_samples
 
 

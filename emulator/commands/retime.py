@@ -1,0 +1,98 @@
+"""`emuchain retime`: the virtual times of a finished run under another cluster, as text or JSON."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from ..cluster import load_cluster
+from ..common import InputError, format_time_ps
+from ..plan import describe_devices
+from ..report import print_bottleneck, steady_state_as_json, table
+from ..run import read_results
+from ..studies import Retiming, label_of, parse_what_if, retime
+
+
+def retime_run(file: str, cluster: str | None, what_if: Sequence[str], as_json: bool) -> None:
+    """Print a finished run's times under another cluster, or under its own with changed keys.
+
+    Raises:
+        InputError: the file, the cluster or `what_if` is invalid, or the run cannot be planned on the cluster.
+    """
+    asked = parse_what_if(what_if)
+    for key, value in asked.config.items():
+        if key == "cluster":
+            raise InputError(f"--what-if cluster={value}: `--cluster {value}` names another cluster")
+        raise InputError(
+            f"--what-if {key}={value}: a finished run keeps its {key}, on which its numbers depend; `emuchain retime`"
+            " changes keys of the cluster alone, such as link.bandwidth_gbps or board.dsp"
+        )
+    results = read_results(pathlib.Path(file))
+    own = str(results.config.get("cluster", "its own cluster"))
+    other = None if cluster is None else load_cluster(cluster, asked.cluster, blame="--what-if")
+    changes = asked.cluster if cluster is None else None
+    label = label_of(cluster or own, asked.cluster)
+    found = retime(results, other, changes, label=label, source=file, blame="--what-if")
+    if as_json:
+        print(json.dumps({"file": file, "own_cluster": own, **_as_json(found)}, indent=2))
+    else:
+        _print(found, own)
+
+
+def _print(found: Retiming, own: str) -> None:
+    before_ps, after_ps, plan = found.own_virtual_time_ps, found.virtual_time_ps, found.plan
+    print(f"under {found.label}: virtual time {format_time_ps(before_ps)} -> {format_time_ps(after_ps)}", end="")
+    print(f" ({before_ps} -> {after_ps} ps)")
+    print(f"images/s: {found.own_images_per_s:.1f} -> {found.images_per_s:.1f}; speed-up {found.speed_up:.3g}")
+    print_bottleneck(found.steady)
+    print(found.about_numbers)
+    for note in found.notes:
+        print(f"note: {note}")
+    config = plan.config
+    print(
+        f"the run: {plan.network.name} on {describe_devices(found.own)} ({own}), {config.schedule.name}, batch"
+        f" {config.batch}, {found.simulation.samples} images an epoch"
+    )
+    epochs = zip(_durations_ps(found.own_ends_ps), _durations_ps(found.epoch_ends_ps), strict=True)
+    rows = [
+        [
+            str(epoch),
+            format_time_ps(was_ps),
+            format_time_ps(is_ps),
+            f"{_rate(found, is_ps):.1f}",
+            f"{was_ps / is_ps:.3g}",
+        ]
+        for epoch, (was_ps, is_ps) in enumerate(epochs, 1)
+    ]
+    table("Epochs", ["epoch", "took", "takes", "images/s", "speed-up"], rows)
+
+
+def _durations_ps(ends_ps: Sequence[int]) -> list[int]:
+    """Return the duration of each epoch."""
+    return [end - begin for begin, end in zip((0, *ends_ps), ends_ps, strict=False)]
+
+
+def _rate(found: Retiming, epoch_ps: int) -> float:
+    return found.simulation.samples / (epoch_ps * 1e-12)
+
+
+def _as_json(found: Retiming) -> dict[str, Any]:
+    return {
+        "cluster": found.label,
+        "virtual_time_ps": found.virtual_time_ps,
+        "own_virtual_time_ps": found.own_virtual_time_ps,
+        "speed_up": found.speed_up,
+        "images_per_s": found.images_per_s,
+        "own_images_per_s": found.own_images_per_s,
+        "epoch_ends_ps": list(found.epoch_ends_ps),
+        "own_epoch_ends_ps": list(found.own_ends_ps),
+        "exchange_ps": found.simulation.exchange_ps,
+        "same_staleness": found.same_staleness,
+        "stale_samples": list(found.stale_samples),
+        "own_stale_samples": list(found.own_stale_samples),
+        "about_numbers": found.about_numbers,
+        "notes": list(found.notes),
+        "steady": steady_state_as_json(found.steady, found.simulation.samples),
+    }

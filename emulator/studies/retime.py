@@ -1,0 +1,191 @@
+"""The virtual times of a finished run under another cluster, with the compressed sizes that the run really had.
+
+Time does not change numbers where the pipeline drains at each update, so there the outcome is that of training under
+the other cluster. In a continuous pipeline, which samples see old weights follows from time; where others would, the
+times are right, and accuracy and loss would differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..cluster import Cluster, load_cluster
+from ..common import InputError, format_bytes
+from ..config import settings_config
+from ..inputs import tomllib
+from ..network import load_network
+from ..plan import Plan, make_plan
+from ..run import (
+    GivenSizes,
+    MeanRatio,
+    RecordedSizes,
+    Results,
+    recorded_sizes,
+    simulate,
+    steady_state,
+)
+from .retiming import Retiming, label_of
+
+_NOT_OF_TIME = ("network", "cluster", "data", "compress_ratio", "out", "throttle", "progress")
+"""Keys of a run that do not matter, or stand in its descriptions."""
+
+
+def retime(
+    results: Results,
+    cluster: Cluster | None = None,
+    changes: Mapping[str, object] | None = None,
+    *,
+    label: str | None = None,
+    source: str = "results",
+    blame: str = "changes",
+) -> Retiming:
+    """Return the times of a finished run under another cluster.
+
+    Args:
+        results: of the run.
+        cluster: the other cluster; by default the run's own.
+        changes: changed values of keys of the run's own cluster, such as {"link.bandwidth_gbps": 250}.
+        label: what the other cluster is called; by default by its name.
+        source: beginning of messages about the results, `blame` of those about changes.
+
+    Raises:
+        InputError: the run is not finished, its network or cluster is not described, or it cannot be planned on the
+            other cluster.
+    """
+    _check_finished(results, source)
+    described = _described(results, "cluster.toml", source)
+    own_cluster = load_cluster(described)
+    if cluster is None:
+        cluster = load_cluster(described, changes, blame=blame)
+    elif changes:
+        raise InputError(f"`{blame}`: cannot be applied to a loaded cluster; give them to `load_cluster`")
+    own = _planned(results, own_cluster, source)
+    plan = _planned(results, cluster, source)
+    alike = own.mapping.devices == plan.mapping.devices and own.timing.blocks == plan.timing.blocks
+    own_sizes, own_notes = _sizes(results, own, source)
+    sizes, notes = (own_sizes, own_notes) if alike else _mean_ratios(own_sizes, own_notes)
+    if results.exchange:
+        ratio = float(results.exchange["value_bytes"].sum() / results.exchange["compressed_bytes"].sum())
+        if plan.data_parallel.codec.compresses:
+            plan = dataclasses.replace(plan, data_parallel=dataclasses.replace(plan.data_parallel, ratio=ratio))
+    samples, ends = int(results.config["samples"]), tuple(results.history["virtual_time_ps"].tolist())
+    found = Retiming(
+        label or label_of(cluster.name, changes), own, ends, simulate(plan, samples, sizes=sizes), steady_state(plan)
+    )
+    notes = [*notes, *_about_own_times(found, results, own_sizes), *_about_sums(own, plan, alike)]
+    if sizes and not found.same_staleness:
+        notes.append("gradients shrink as they did in the run, with the old weights that it saw")
+    if not plan.fits:
+        missing = format_bytes(plan.missing_bytes)
+        notes.append(f"{missing} do not fit into on-chip memory there; `emuchain plan` says where")
+    return dataclasses.replace(found, notes=tuple(notes))
+
+
+def _check_finished(results: Results, source: str) -> None:
+    epochs, wanted = results.epochs, int(results.config["epochs"])
+    if epochs < wanted:
+        done = f"{epochs} of {wanted} epochs" if epochs else "no epoch"
+        raise InputError(f"{source}: the run is not finished: {done}; a finished run is needed, so train it to its end")
+
+
+def _described(results: Results, name: str, source: str) -> dict[str, Any]:
+    """Return the keys of a description, which is TOML, or JSON where it came from Python."""
+    text = results.descriptions.get(name, "")
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = {}
+    if not found:
+        raise InputError(
+            f"{source}: does not describe its {name.removesuffix('.toml')}, so that it cannot be timed again"
+        )
+    return dict(found)
+
+
+def _planned(results: Results, cluster: Cluster, source: str) -> Plan:
+    """Return the plan of the run on a cluster."""
+    network = load_network(_described(results, "network.toml", source))
+    try:
+        config = settings_config(_settings(results))
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+    named = config.model_copy(update={"network": network.name, "cluster": cluster.name})
+    blocks = named.model_copy(update={"micro_batch": config.batch})  # as `simulate` does it
+    plan = dataclasses.replace(make_plan(blocks, 1, network=network, cluster=cluster), config=named)
+    if results.exchange and plan.data_parallel.replicas == 1:
+        raise InputError(
+            f"{source}: does not say on how many devices it trained, as it was made without `devices` by an earlier"
+            " version; train it again"
+        )
+    return plan
+
+
+def _settings(results: Results) -> dict[str, Any]:
+    """Return the keys of a run that matter for its times; those with their defaults are left out."""
+    defaults = settings_config({}).model_dump()
+    plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in results.config.items()}
+    left_out: dict[str, tuple[object, ...]] = {key: (None, "", [], default) for key, default in defaults.items()}
+    return {
+        key: value
+        for key, value in plain.items()
+        if key not in _NOT_OF_TIME and value not in left_out.get(key, (None, ""))
+    }
+
+
+def _sizes(results: Results, own: Plan, source: str) -> tuple[Sequence[GivenSizes], list[str]]:
+    """Return the sizes of compressed messages in each epoch, () where those expected serve; and what is assumed."""
+    of = own.data_parallel
+    if not of.codec.compresses or (of.replicas == 1 and not own.timing.blocks):
+        return (), []
+    if results.messages:
+        try:
+            return recorded_sizes(results.messages, results.epochs), []
+        except (KeyError, ValueError) as error:
+            raise InputError(f"{source}: the sizes of its messages cannot be read, possibly damaged: {error}") from None
+    if not of.codec.size_depends_on_values and not own.timing.blocks:
+        return (), []
+    earlier = "the file, of an earlier version, has no sizes of messages: gradients are taken"
+    if not results.exchange:
+        return (), [f"{earlier} to have the size that {of.codec} expects"]
+    ratios = results.exchange["value_bytes"] / results.exchange["compressed_bytes"]
+    return [MeanRatio(float(ratio)) for ratio in ratios], [f"{earlier} to shrink by the mean ratio of each epoch"]
+
+
+def _mean_ratios(sizes: Sequence[GivenSizes], notes: list[str]) -> tuple[Sequence[GivenSizes], list[str]]:
+    """Return the sizes for devices that hold other slices, whose messages are others."""
+    if not any(isinstance(epoch, RecordedSizes) for epoch in sizes):
+        return sizes, notes
+    ratios = [MeanRatio(epoch.ratio) if isinstance(epoch, RecordedSizes) else epoch for epoch in sizes]
+    held = "devices hold other slices, or parameters for others, there"
+    return ratios, [f"{held}: gradients are taken to shrink by the mean ratio of each epoch"]
+
+
+def _about_own_times(found: Retiming, results: Results, sizes: Sequence[GivenSizes]) -> list[str]:
+    """Return a note where this version's time model differs from the one that the run had."""
+    if any(isinstance(epoch, MeanRatio) for epoch in sizes):
+        return []
+    first = dataclasses.replace(found.own, config=found.own.config.model_copy(update={"epochs": 1}))
+    [now_ps] = simulate(first, found.simulation.samples, sizes=sizes[:1]).epoch_ends_ps
+    if now_ps == found.own_ends_ps[0]:
+        return []
+    return [
+        f"on its own cluster the run's first epoch took {found.own_ends_ps[0]} ps by emuchain"
+        f" {results.versions.get('emuchain', '?')}, and takes {now_ps} ps by this version's time model"
+    ]
+
+
+def _about_sums(own: Plan, plan: Plan, alike: bool) -> list[str]:
+    """Return a note where replicas would add up gradients in another order."""
+    of = plan.data_parallel
+    same_ring = alike and own.cluster.interconnect.topology == plan.cluster.interconnect.topology
+    if of.replicas <= 2 or same_ring or (of.exchange == "aggregator" and of.groups == 1):
+        return []
+    return ["replicas would add up gradients in another order there, so that last digits would differ"]
