@@ -71,7 +71,7 @@ def results_of(
     """Return the results of a run of a plan with `samples` training images; open settings are filled in."""
     config = {
         **plan.config.model_dump(),
-        "devices": plan.config.devices or plan.devices,
+        "devices": plan.config.devices or (plan.nodes if plan.config.schedule.replicates else plan.devices),
         "samples": samples,
     }
     descriptions = {

@@ -31,8 +31,8 @@ FORMAT = 1
 TABLES = ("history", "devices", "links", "exchange")
 
 
-def check_writable(out: str) -> pathlib.Path:
-    """Return the path of the results file, after checking that it can be written.
+def check_writable(out: str, example: str = "run.h5") -> pathlib.Path:
+    """Return the path of a file, such as `example`, after checking that it can be written.
 
     Raises:
         InputError: its folder does not exist or cannot be written to, or the path is a folder.
@@ -40,7 +40,7 @@ def check_writable(out: str) -> pathlib.Path:
     path = pathlib.Path(out)
     try:
         if path.is_dir():
-            raise InputError(f"`out` = {out!r}: is a folder; give the name of a file, such as {path / 'run.h5'}")
+            raise InputError(f"`out` = {out!r}: is a folder; give the name of a file, such as {path / example}")
         if not path.parent.is_dir():
             raise InputError(
                 f"`out` = {out!r}: the folder {path.parent} does not exist; create it, or give another path"
