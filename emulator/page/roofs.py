@@ -20,7 +20,7 @@ def roofs(run: Run) -> Section | None:
     if run.plan is None or run.steady is None:
         return None
     found, replicas = run.steady.bottleneck, run.plan.data_parallel.replicas
-    every = sorted((load for load in loads(run.plan) if load.sample_ps), key=lambda load: load.sample_ps)
+    every = [load for load in loads(run.plan) if load.sample_ps]
     points = [
         {
             "name": load.name,
@@ -59,7 +59,7 @@ def roofs(run: Run) -> Section | None:
         said += f". {schedule.name} drains the pipeline at each update, so its steady state is below the roofs"
     rows = [
         [load.name, time(load.sample_ps), rate(replicas * 1e12 / load.sample_ps)]
-        for load in reversed(every[-_MOST_ROWS:])
+        for load in sorted(every, key=lambda load: -load.sample_ps)[:_MOST_ROWS]
     ]
     slowest = Table("The slowest", ["engine or link", "time of a sample", "would allow"], rows, ("engine or link",))
     return Section("What limits the rate", f"{said}.", (chart,), (slowest,))

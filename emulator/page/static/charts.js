@@ -32,6 +32,13 @@
     return powers.flatMap((power) => steps.map((step) => step * 10 ** power)).filter((d) => d >= least && d <= most);
   }
 
+  // The range of some values, of which some may be no numbers, and at least `least` wide.
+  function spread(values, least) {
+    const [low = 0, high = 0] = d3.extent(values.filter(Number.isFinite));
+    const more = Math.max(0, least - (high - low)) / 2;
+    return [low - more, high + more];
+  }
+
   const plot = (width, height, label, options) =>
     Plot.plot({
       width,
@@ -71,7 +78,7 @@
           domain: byTime ? [0, end * 1.02] : [Math.min(1, end) - (end === 1 ? 0.5 : 0), end + (end === 1 ? 0.5 : 0)],
           ...(byTime ? { ticks: Math.max(3, width / 90) } : { ticks: epochTicks, tickFormat: "d" }),
         },
-        y: { ...axes.y, label: isShare ? "accuracy, %" : "loss", nice: true, ticks: 6 },
+        y: { ...axes.y, label: isShare ? "accuracy, %" : "loss", domain: spread(points.map((d) => d.y), isShare ? 2 : 0.05), nice: true, ticks: 6 },
         marks: [
           grid(),
           ...data.curves.map((curve) =>
@@ -143,9 +150,10 @@
       return plot(width, 320, label, {
         marginLeft: 52,
         x: { ...axes.x, label: "device", domain: [-0.5, data.devices - 0.5], ticks: wholeTicks(data.devices, width), tickFormat: "d" },
-        y: { ...axes.y, type: "log", domain: [least / 1.5, most * 1.3], label: "images/s", ticks, tickFormat: (rate) => d3.format("~s")(rate) },
+        y: { ...axes.y, type: "log", domain: [least / 1.5, most * 1.3], label: "images/s", axis: null },
         marks: [
           Plot.gridY(ticks, { stroke: "var(--line)", strokeOpacity: 1 }),
+          Plot.axisY(ticks, { label: "images/s", labelArrow: "none", text: (rate) => d3.format("~s")(rate) }),
           ...lines.map((rate, i) => Plot.ruleY([rate], { stroke: "var(--limit)", strokeWidth: 1.3, strokeDasharray: i ? "5 4" : undefined })),
           dots(data.points.filter((d) => d.kind !== "link"), { r: radius }),
           dots(data.points.filter((d) => d.kind === "link" && !d.backward), { symbol: "triangle", rotate: 90, r: radius, dx: radius + 1 }),
@@ -261,8 +269,8 @@
       return plot(width, data.epochs.length * row + 58, label, {
         marginRight: many ? 12 : 58,
         x: { ...axes.x, label: "values, %", domain: [0, 100], ticks: 5 },
-        y: { label: "epoch", labelArrow: "none", tickSize: 0, padding: many ? 0.05 : 0.2, ticks: 10,
-             ...(many ? { tickFormat: (d, i) => (i % Math.ceil(data.epochs.length / 10) ? "" : d) } : {}) },
+        y: { label: "epoch", labelArrow: "none", tickSize: 0, padding: many ? 0.05 : 0.2,
+             ticks: data.epochs.map((d) => d.epoch).filter((_, i) => i % Math.ceil(data.epochs.length / 12) === 0) },
         marks: [
           Plot.barX(bars.filter((d) => d.x2 > d.x1), {
             x1: "x1", x2: "x2", y: "epoch", fill: (d) => colour(`width-${d.bits}`),
