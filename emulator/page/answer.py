@@ -78,7 +78,7 @@ def comparison(runs: Sequence[Run]) -> Table:
             row += ["unknown"] * 3
         else:
             row.append(run.steady.bottleneck.slowest.name)
-            row += [_fit(run.plan, run).value, _staleness(run.plan).value]
+            row += [_fit(run.plan, run).value, _staleness(run.plan).value.removesuffix(" samples")]
         rows.append([*row, *(spelt(run.results.config.get(key)) for key in differing)])
     return Table("The runs", columns, rows, ("run", "limited by", "fits on chip", "old weights", *differing))
 

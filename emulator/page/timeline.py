@@ -19,7 +19,7 @@ from .parts import Chart, Key, Section
 from .roofs import in_order
 from .source import Run
 
-MOST_BARS = 3000
+MOST_BARS = 6000
 _POINTS = 1000
 """Gaps below the window over this number are not seen, and close."""
 

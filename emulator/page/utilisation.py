@@ -26,7 +26,7 @@ def utilisation(run: Run) -> Section | None:
     least_busy = max(range(len(idle)), key=lambda device: idle[device])
     said = f"Multipliers were busy {percent(1 - sum(idle) / len(idle))} of the run, the mean over devices."
     if len(idle) > 1:
-        said += f" Device {least_busy} had most to wait: idle {percent(idle[least_busy])}."
+        said += f" Device {least_busy} waited most: it was idle for {percent(idle[least_busy])}."
     chart = Chart(
         "heat", "Busy share of the run, in %, of each device's engines and links", {"columns": columns, "cells": cells}
     )

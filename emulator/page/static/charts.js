@@ -126,7 +126,7 @@
           Plot.text(data.cells, {
             x, y,
             text: (d) => (d.share === null ? "–" : d3.format(".1f")(100 * d.share)),
-            fill: (d) => (d.share > 0.55 ? "var(--on-heat)" : "var(--ink)"),
+            fill: "var(--ink)",
             fontVariant: "tabular-nums",
             fontSize: !across && width < 420 ? 11 : 12,
             pointerEvents: "none",

@@ -89,8 +89,7 @@ def settle(page: Any) -> None:
     """Wait until every figure is drawn as wide as it is."""
     page.wait_for_function(
         """() => [...document.querySelectorAll("figure[data-kind]")].every(figure =>
-            figure.querySelector(".plot svg, .failed") &&
-            Number(figure.querySelector(".plot svg")?.getAttribute("width") ?? 0) ===
+            figure.querySelector(".failed") || Number(figure.querySelector(".plot svg")?.getAttribute("width")) ===
                 Math.floor(figure.getBoundingClientRect().width))""",
         timeout=20_000,
     )
