@@ -29,7 +29,7 @@ class Key:
 
 @dataclasses.dataclass(frozen=True)
 class Chart:
-    """A chart: `kind` names what draws `data` (static/charts.js); `title` says what it shows, with units."""
+    """A chart: `kind` names what draws `data` (static/*.js); `title` says what it shows, with units."""
 
     kind: str
     title: str

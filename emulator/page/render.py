@@ -38,12 +38,19 @@ def render(page: Page) -> str:
         page=page,
         style=Markup(_text("static/page.css")),
         library=Markup("\n".join(map(_library, _LIBRARIES))),
-        script=Markup(_text("static/charts.js")),
+        script=Markup(_script()),
     )
 
 
 def _text(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """Return all scripts as one function; what they share comes first, what starts them last."""
+    names = sorted(path.name for path in (_FOLDER / "static").glob("*.js"))
+    names.sort(key=lambda name: (name != "base.js", name == "draw.js"))
+    return '(() => {\n"use strict";\n' + "\n".join(_text(f"static/{name}") for name in names) + "})();"
 
 
 def _library(name: str) -> str:
