@@ -42,7 +42,7 @@ charts.demand = (data, width, label) => {
     x: {
       ...axes.x,
       label: "between devices",
-      domain: [-0.5, links - 0.5],
+      domain: places(links),
       ticks: wholeTicks(links, width, 52),
       tickFormat: (d) => `${d}–${d + 1}`,
     },
@@ -95,7 +95,7 @@ charts.memory = (data, width, label) => {
     x: {
       ...axes.x,
       label: "device",
-      domain: [-0.5, sums.length - 0.5],
+      domain: places(sums.length),
       ticks: wholeTicks(sums.length, width),
       tickFormat: "d",
     },

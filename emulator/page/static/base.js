@@ -41,6 +41,12 @@ function roundRates(least, most) {
   return powers.flatMap((power) => steps.map((step) => step * 10 ** power)).filter((d) => d >= least && d <= most);
 }
 
+// The range of an axis of devices or links; where they are few, with room beside them, so that bars are not too wide.
+const places = (count) => {
+  const beside = Math.max(0, 5 - count) / 2 + 0.5;
+  return [-beside, count - 1 + beside];
+};
+
 // The range of some values, of which some may be no numbers, and at least `least` wide.
 function spread(values, least) {
   const [low = 0, high = 0] = d3.extent(values.filter(Number.isFinite));

@@ -22,7 +22,7 @@ charts.roofs = (data, width, label) => {
     x: {
       ...axes.x,
       label: "device",
-      domain: [-0.5, data.devices - 0.5],
+      domain: places(data.devices),
       ticks: wholeTicks(data.devices, width),
       tickFormat: "d",
     },
