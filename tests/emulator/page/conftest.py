@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,18 +24,6 @@ def trained_results(tmp_path_factory: pytest.TempPathFactory) -> Trained:
         file = tmp_path_factory.mktemp("run") / "run.h5"
         train(network, cluster, out=str(file), **{**SHORT, **keys})
         return read_results(file)
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def results_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Trains with some keys of a configuration, and returns the results file of that name."""
-
-    def run(name: str, **keys: Any) -> Path:
-        file = tmp_path_factory.mktemp("run") / name
-        train("quick-cifar", out=str(file), **{**SHORT, **keys})
-        return file
 
     return run
 
