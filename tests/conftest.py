@@ -4,6 +4,7 @@ import contextlib
 import importlib.metadata
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -177,8 +178,16 @@ def _version(package: str) -> str | None:
         return None
 
 
+def _find_chromium() -> Path | None:
+    """Chromium, if it is there with Playwright, which drives it."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return Path(found) if found and _version("playwright") else None
+
+
 def pytest_configure() -> None:
-    """Where a package must be there, the tests that need it must not be skipped."""
+    """Where a package or program must be there, the tests that need it must not be skipped."""
+    if os.environ.get("EMUCHAIN_REQUIRE_CHROMIUM") == "1" and _find_chromium() is None:
+        raise pytest.UsageError("EMUCHAIN_REQUIRE_CHROMIUM=1, but Chromium and playwright are not both installed")
     for package in ("torch", "onnx"):
         variable = f"EMUCHAIN_REQUIRE_{package.upper()}"
         if os.environ.get(variable) == "1" and _version(package) is None:
@@ -192,7 +201,16 @@ def pytest_report_header() -> list[str]:
         for name, found in _found.items()
     )
     packages = [f"{package}: {_version(package) or 'not installed'}" for package in ("torch", "onnx")]
-    return [f"mpi: {launchers}", *packages]
+    return [f"mpi: {launchers}", *packages, f"chromium: {_find_chromium() or 'not found, or without playwright'}"]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """The path of Chromium, which tests drive by Playwright."""
+    found = _find_chromium()
+    if found is None:
+        pytest.skip("no chromium, or no playwright")
+    return found
 
 
 @pytest.fixture(scope="module", params=FLAVOURS)

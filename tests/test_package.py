@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_INSTALLED = {"tests", "docs", "scripts", "benchmarks", "build", "dist"}
-DATA = {".toml", ".json", ".typed", ".pyi"}
+DATA = {".toml", ".json", ".typed", ".pyi", ".html", ".css", ".js", ".txt"}
 
 
 def installed_files() -> list[Path]:

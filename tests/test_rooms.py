@@ -17,7 +17,8 @@ ORDER = [
     *("emulator.cluster", "emulator.network", "emulator.data"),
     *("emulator.mapping", "emulator.schedule", "emulator.timing"),
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.run"),
-    *("emulator.timeline", "emulator.report", "emulator.studies", "emulator.bench", "emulator", "emulator.commands"),
+    *("emulator.timeline", "emulator.report", "emulator.page", "emulator.studies", "emulator.bench"),
+    *("emulator", "emulator.commands"),
 ]
 """Rooms, each of which imports only from those before it. `emulator` itself is the functions of `import emuchain`."""
 

@@ -153,6 +153,17 @@ def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bo
     retime_run(file, cluster, what_if, as_json)
 
 
+@commands.command()
+@click.argument("files", metavar="RUN.h5 ...", nargs=-1, required=True)
+@click.option("-o", "--out", default="report.html", metavar="FILE.html", help="The page.  [default: report.html]")
+def report(files: tuple[str, ...], out: str) -> None:
+    """Draw one results file, or several side by side, as an HTML page."""
+    with starting():
+        from .report import write_report
+
+    write_report(files, out)
+
+
 @commands.command(cls=PlanningCommand)
 @click.option("--steps", type=click.IntRange(min=1), default=2, help="Number of mini-batches to print.  [default: 2]")
 @click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")

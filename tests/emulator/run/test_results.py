@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.config import Config
+from emuchain.emulator.config import Config, load_config
 from emuchain.emulator.device import Tally
 from emuchain.emulator.mapping import DataPath
+from emuchain.emulator.plan import make_plan
 from emuchain.emulator.run import (
     DeviceUsage,
     EpochResult,
@@ -153,6 +154,8 @@ def test_what_the_configuration_left_open_is_filled_in(plan_of: Any) -> None:
     assert (found.config["schedule"], found.config["compress"]) == ("sync", "truncate:16")
     assert found.descriptions["network.toml"] == plan.network.text
     assert (found.epochs, found.virtual_time_ps) == (2, 100)
+    replicated = make_plan(load_config(None, {"schedule": "data-parallel-ring"}), 4)  # one device on each of four ranks
+    assert results_of(replicated, 100, history(1), {}, versions("none")).config["devices"] == 4
 
 
 def test_an_epoch_replaces_the_one_before_and_leaves_nothing_beside_it(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""`emuchain report`: the page is written, and wrong input is one line."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from emuchain.emulator.api import train
+from emuchain.emulator.commands.cli import main
+
+pytest.importorskip("jinja2", reason="jinja2, which renders pages, is not installed")
+
+
+@pytest.fixture(scope="module")
+def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results file."""
+    file = tmp_path_factory.mktemp("run") / "first.h5"
+    train("quick-cifar", devices=2, samples=64, test_samples=20, batch=32, out=str(file))
+    return file
+
+
+@pytest.fixture(scope="module")
+def other_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results file of another run, with the same name."""
+    file = tmp_path_factory.mktemp("run") / "first.h5"
+    train("quick-cifar", devices=1, samples=32, test_samples=20, batch=32, out=str(file))
+    return file
+
+
+def emuchain(*arguments: str | Path) -> int:
+    """Run a command and return its exit status."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(map(str, arguments)))
+    return ended.value.code if isinstance(ended.value.code, int) else 0
+
+
+def test_a_report(run_file: Path, other_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "page.html"
+    assert emuchain("report", run_file, "-o", out) == 0
+    alone = out.read_text(encoding="utf-8")
+    assert "<h1>quick-cifar on 2 \N{MULTIPLICATION SIGN} VC709</h1>" in alone
+    assert f"report of 1 run in {out}" in capsys.readouterr().out
+    assert emuchain("report", run_file, other_file, "--out", out) == 0
+    several = out.read_text(encoding="utf-8")
+    assert "<h1>2 runs of quick-cifar</h1>" in several
+    assert (
+        str(run_file) in several and str(other_file) in several
+    )  # their names are alike, so the paths tell them apart
+
+
+def test_bad_input(
+    run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str]
+) -> None:
+    (tmp_path / "no.h5").write_text("no results")
+    copied = shutil.copy(run_file, tmp_path / "copied.h5")
+    files = [shutil.copy(run_file, tmp_path / f"{number}.h5") for number in range(13)]
+    page = tmp_path / "page.html"
+    for arguments, words in (
+        ([], "Missing argument 'RUN.h5 ...'"),
+        ([tmp_path / "none.h5"], "no such file"),
+        ([tmp_path], "no such file"),
+        ([tmp_path / "no.h5"], "not a readable results file"),
+        ([run_file, run_file], f"the same run as {run_file}"),
+        ([run_file, run_file.parent / ".." / run_file.parent.name / run_file.name], "the same run as"),
+        ([run_file, copied], f"the same run as {run_file}"),
+        (files, "13 results files: a page shows at most 12"),
+    ):
+        assert emuchain("report", *arguments, "-o", page) == 2
+        assert words in one_line(capsys.readouterr().err), arguments
+        assert not page.exists()
+    for out, words in (
+        (tmp_path / "nowhere" / "page.html", "does not exist"),
+        (tmp_path, f"such as {tmp_path / 'report.html'}"),
+        ("/proc/page.html", "cannot be written"),
+        (copied, "is a results file"),
+    ):
+        before = Path(copied).read_bytes()
+        assert emuchain("report", copied, "-o", out) == 2
+        assert words in one_line(capsys.readouterr().err), out
+        assert Path(copied).read_bytes() == before
