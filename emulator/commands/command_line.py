@@ -53,7 +53,8 @@ def commands() -> None:
 def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> None:
     """Train a network on the chain: real numbers, virtual time.
 
-    Every key of CONFIG.toml has its flag, and a flag overrides the file.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Every key of CONFIG.toml has its flag, and a flag
+    overrides the file.
     """
     ranks = session.join()
     with starting():
@@ -82,7 +83,8 @@ def simulate(
 ) -> None:
     """Simulate the virtual time of a run, and the use of its devices and links, without training.
 
-    Takes the keys of `train`, and agrees with it to the picosecond. With --samples, no data is needed.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`, and agrees with it to the
+    picosecond. With --samples, no data is needed.
     """
     with starting():
         from .simulate import run_simulation
@@ -104,7 +106,10 @@ def show(file: str) -> None:
 @click.option("--steps", type=click.IntRange(min=1), default=2, help="Number of mini-batches to print.  [default: 2]")
 @click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")
 def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: str | None) -> None:
-    """Print a run's schedule, or check one: every device's actions in order."""
+    """Print a run's schedule, or check one: every device's actions in order.
+
+    NETWORK comes with emuchain, or is a TOML or ONNX file.
+    """
     with starting():
         from .schedule import check_schedule, print_schedule
 

@@ -8,20 +8,22 @@ from typing import Any
 
 import click
 
+from .subject import subject_of
+
 
 class ConfiguredCommand(click.Command):
-    """A command that takes a configuration file, and a flag for each key.
+    """A command that takes a network or a configuration file, and a flag for each key.
 
-    Its function gets `config_file`, and the dictionary `flags` of the flags that are set.
+    Its function gets `config_file`, and the dictionary `flags` of the flags that are set; a network is one of them.
     """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return all arguments and flags, those of the keys first."""
-        return [self._file, *self._flags.values(), *super().get_params(ctx)]
+        return [self._subject, *self._flags.values(), *super().get_params(ctx)]
 
     @functools.cached_property
-    def _file(self) -> click.Argument:
-        return click.Argument(["config_file"], metavar="[CONFIG.toml]", required=False)
+    def _subject(self) -> click.Argument:
+        return click.Argument(["subject"], metavar="[NETWORK|CONFIG.toml]", required=False)
 
     @functools.cached_property
     def _flags(self) -> dict[str, click.Option]:
@@ -34,9 +36,18 @@ class ConfiguredCommand(click.Command):
         return list(Config.model_fields)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the function with the flags that are set as `flags`."""
+        """Call the function with the flags that are set as `flags`.
+
+        Raises:
+            InputError: the first argument names neither a network nor a file that can be read.
+        """
         values = {key: ctx.params.pop(key) for key in self._flags}
-        ctx.params["flags"] = {key: value for key, value in values.items() if value is not None}
+        flags = {key: value for key, value in values.items() if value is not None}
+        network, ctx.params["config_file"] = subject_of(ctx.params.pop("subject"))
+        if network is not None:
+            if flags.setdefault("network", network) != network:
+                raise click.UsageError(f"{network} and --network {flags['network']}: give one network", ctx)
+        ctx.params["flags"] = flags
         return super().invoke(ctx)
 
 
