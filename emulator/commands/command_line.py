@@ -13,7 +13,7 @@ from .bench import bench
 from .compare import compare, topology
 from .data import data
 from .exchange import exchange
-from .flags import ConfiguredCommand, PlanningCommand
+from .flags import ConfiguredCommand, PlanningCommand, full_option
 from .kernels import starting
 from .session import Session
 from .validate import validate
@@ -49,8 +49,9 @@ def commands() -> None:
 
 
 @commands.command(cls=ConfiguredCommand)
+@full_option
 @click.pass_obj
-def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> None:
+def train(session: Session, config_file: str | None, flags: dict[str, Any], full: bool) -> None:
     """Train a network on the chain: real numbers, virtual time.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Every key of CONFIG.toml has its flag, and a flag
@@ -60,7 +61,7 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> N
     with starting():
         from .train import run_training
 
-    run_training(ranks, config_file, flags)
+    run_training(ranks, config_file, flags, full)
 
 
 @commands.command(cls=PlanningCommand)
@@ -78,8 +79,14 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> N
     help="Images of an epoch in the steady state.  [default: ImageNet's 1281167]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@full_option
 def simulate(
-    config_file: str | None, flags: dict[str, Any], what_if: tuple[str, ...], epoch_images: int, as_json: bool
+    config_file: str | None,
+    flags: dict[str, Any],
+    what_if: tuple[str, ...],
+    epoch_images: int,
+    as_json: bool,
+    full: bool,
 ) -> None:
     """Simulate the virtual time of a run, and the use of its devices and links, without training.
 
@@ -89,17 +96,18 @@ def simulate(
     with starting():
         from .simulate import run_simulation
 
-    run_simulation(config_file, flags, what_if, epoch_images, as_json)
+    run_simulation(config_file, flags, what_if, epoch_images, as_json, full)
 
 
 @commands.command()
 @click.argument("file", metavar="RUN.h5")
-def show(file: str) -> None:
+@full_option
+def show(file: str, full: bool) -> None:
     """Print a results file as tables."""
     with starting():
         from .show import show_results
 
-    show_results(file)
+    show_results(file, full)
 
 
 @commands.command(cls=PlanningCommand)
@@ -125,8 +133,13 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
 @click.option("--devices", type=int, metavar="N", help="Number of FPGAs.  [default: 1]")
 @click.option("--batch", type=int, metavar="N", help="Samples of a mini-batch.  [default: 64]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--plot", metavar="FILE.png", help="Draw the devices' shares of DSP, BRAM and LUT by layers.")
-def plan(as_json: bool, plot: str | None, **flags: Any) -> None:
+@click.option(
+    "--plot",
+    metavar="FILE.png",
+    help="Draw the devices' shares of multipliers, block RAM and look-up tables by layers.",
+)
+@full_option
+def plan(as_json: bool, plot: str | None, full: bool, **flags: Any) -> None:
     """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what limits the rate.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file.
@@ -134,7 +147,7 @@ def plan(as_json: bool, plot: str | None, **flags: Any) -> None:
     with starting():
         from .plan import show_plan
 
-    show_plan({key: value for key, value in flags.items() if value is not None}, as_json, plot)
+    show_plan({key: value for key, value in flags.items() if value is not None}, as_json, plot, full)
 
 
 @commands.command()

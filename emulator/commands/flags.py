@@ -10,6 +10,8 @@ import click
 
 from .subject import subject_of
 
+full_option = click.option("--full", is_flag=True, help="Show all devices and links, not the most loaded ones alone.")
+
 
 class ConfiguredCommand(click.Command):
     """A command that takes a network or a configuration file, and a flag for each key.
@@ -44,9 +46,8 @@ class ConfiguredCommand(click.Command):
         values = {key: ctx.params.pop(key) for key in self._flags}
         flags = {key: value for key, value in values.items() if value is not None}
         network, ctx.params["config_file"] = subject_of(ctx.params.pop("subject"))
-        if network is not None:
-            if flags.setdefault("network", network) != network:
-                raise click.UsageError(f"{network} and --network {flags['network']}: give one network", ctx)
+        if network is not None and flags.setdefault("network", network) != network:
+            raise click.UsageError(f"{network} and --network {flags['network']}: give one network", ctx)
         ctx.params["flags"] = flags
         return super().invoke(ctx)
 

@@ -1,0 +1,139 @@
+"""The first screen of a command: at most eight lines that answer what was asked, before any table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ..common import format_time_ps
+from ..plan import Plan
+from ..run import SteadyState
+from .terminal import screen_width
+from .text import ignored, mebibytes, number, percent, wrapped
+
+MOST_LINES = 8
+
+_NEXT = "next: "
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A line of an answer; an optional one is left out where there is no room."""
+
+    text: str
+    optional: bool = False
+
+
+def print_answer(lines: Sequence[Line | str]) -> None:
+    """Print an answer in at most eight lines of the screen."""
+    given = [line if isinstance(line, Line) else Line(line) for line in lines]
+    print("\n".join(first_screen(given, screen_width())))
+
+
+def first_screen(lines: Sequence[Line], width: int) -> list[str]:
+    """Return the lines wrapped to `width`, without the last optional ones where all would be more than eight.
+
+    A command to be pasted is never wrapped.
+    """
+    kept = list(lines)
+    while True:
+        shown = [part for line in kept for part in _shown(line.text, width)]
+        optional = [place for place, line in enumerate(kept) if line.optional]
+        if len(shown) <= MOST_LINES or not optional:
+            return shown
+        del kept[optional[-1]]
+
+
+def _shown(text: str, width: int) -> list[str]:
+    return [text] if text.startswith(_NEXT) else wrapped(text, width)
+
+
+def next_line(command: str) -> Line:
+    """Return the line with the next command to try."""
+    return Line(_NEXT + command)
+
+
+def title_of(plan: Plan) -> str:
+    """Return a plan's network and boards in a few words."""
+    devices = [plan.cluster.board(device).name for device in range(plan.devices)]
+    boards = f"{plan.devices} x {devices[0]}" if len(set(devices)) == 1 else f"{plan.devices} boards"
+    replicas = plan.data_parallel.replicas
+    return f"{plan.network.name} on {f'{replicas} replicas of ' if replicas > 1 else ''}{boards}"
+
+
+def rate_line(plan: Plan, images_per_s: float, missing_bytes: int) -> Line:
+    """Return the line with the rate."""
+    return Line(f"{title_of(plan)}: {number(images_per_s)} images/s{ignored(missing_bytes)}")
+
+
+def epoch_line(images: int, time_ps: int, missing_bytes: int, *, optional: bool = False) -> Line:
+    """Return the line with the time for an epoch of `images` images."""
+    return Line(f"epoch of {images:,} images: {format_time_ps(time_ps)}{ignored(missing_bytes)}", optional)
+
+
+def limit_lines(plan: Plan, state: SteadyState, missing_bytes: int) -> list[Line]:
+    """Return what limits the rate, and the rates that lifting it would give."""
+    found = state.bottleneck
+    ties = f" ({found.ties:,} as slow)" if found.ties else ""
+    lines = [Line(f"limit: {found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}")]
+    note = ignored(missing_bytes)
+    share = draining_share(plan, state)
+    if share > 0:
+        full = number(state.replicas * 1e12 / plan.timing.interval_ps)
+        exchange = " and exchanges" if state.replicas > 1 else ""
+        waits = f"each update drains the chain{exchange}: {percent(share)} of the time; without: {full} images/s"
+        return [*lines, Line(waits + note)]
+    rates = rates_without(state)
+    if not rates:
+        return lines
+    (first, rate), *others = sorted(rates.items(), key=lambda each: -each[1])
+    text = f"If {first} were free: {number(rate)} images/s"
+    if not note:
+        return [*lines, Line(text + "".join(f"; if {kind} were: {number(rate)}" for kind, rate in others))]
+    more = [Line(f"If {kind} were free: {number(rate)} images/s{note}", optional=True) for kind, rate in others]
+    return [*lines, Line(text + note), *more]
+
+
+def draining_share(plan: Plan, state: SteadyState) -> float:
+    """Return the share of the time in which updates keep samples from entering; 0 where the chain never drains."""
+    return max(0.0, 1 - plan.timing.interval_ps / state.period_ps) if plan.config.schedule.drains else 0.0
+
+
+def rates_without(state: SteadyState) -> dict[str, float]:
+    """Return the images/s that the chain would reach if all of a kind (engines, links, …) took no time, by kind."""
+    slowest = kinds_of(state)
+    rates = {}
+    for kind in slowest:
+        left_ps = max((ps for other, ps in slowest.items() if other != kind), default=0)
+        if left_ps:
+            rates[kind] = state.replicas * 1e12 / left_ps
+    return rates
+
+
+def kinds_of(state: SteadyState) -> dict[str, int]:
+    """Return the slowest time of a sample in ps by the kind of what takes it, where there is any."""
+    fields = dataclasses.fields(state.bottleneck)
+    times = {f.name.removesuffix("_ps"): getattr(state.bottleneck, f.name) for f in fields if f.name.endswith("_ps")}
+    return {kind: time_ps for kind, time_ps in times.items() if time_ps}
+
+
+def memory_line(plan: Plan, missing_bytes: int) -> Line:
+    """Return the verdict whether all has a place in memory."""
+    if missing_bytes:
+        return Line(f"memory: does not fit, {mebibytes(missing_bytes)} missing; times ignore this")
+    balanced = ", with balanced parameters" if plan.timing.blocks else ""
+    return Line(f"memory: fits{balanced}")
+
+
+def weights_line(plan: Plan) -> Line:
+    """Return how old the weights are that samples see."""
+    schedule = plan.config.schedule
+    if schedule.drains:
+        return Line(f"weights: every sample sees the newest ones ({schedule.name})")
+    stale = [staleness.stale_samples for staleness in plan.steady.staleness]
+    late = max(max(staleness.forward) for staleness in plan.steady.staleness)
+    if not late:
+        return Line(f"weights: every sample sees the newest ones ({schedule.name}, batch {plan.batch})")
+    range_of = f"{min(stale)} to {max(stale)}" if min(stale) != max(stale) else str(stale[0])
+    ages = f"{late:,} updates" if late > 1 else "an update"
+    return Line(f"weights: {range_of} of {plan.batch} samples in a mini-batch see old ones, by up to {ages}")
