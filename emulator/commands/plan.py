@@ -136,11 +136,9 @@ def _print(layout: Layout, missing: int, full: bool) -> None:
         if device.off_chip_bytes:
             say(_off_chip(layout, device))
     note = ignored(missing)
-    say(f"a sample enters every {format_time_ps(layout.interval_ps)}: {layout.images_per_s:,.1f} images/s{note}")
-    say(
-        f"{layout.gops_per_fpga:,.0f} GOPS for each FPGA; convolutions alone,"
-        f" on the devices that have any: {layout.conv_gops_per_fpga:,.0f}{note}"
-    )
+    say(f"a sample enters every {format_time_ps(layout.interval_ps)}{note}")
+    say(f"all layers: {layout.gops_per_fpga:,.0f} GOPS{note}; for each FPGA")
+    say(f"convolutions: {layout.conv_gops_per_fpga:,.0f} GOPS{note}; for each FPGA that holds any")
     say(f"the fullest device holds {format_bytes(layout.storage_bytes)} on chip")
 
 
@@ -156,7 +154,7 @@ def _print_slices(layout: Layout, full: bool) -> None:
     columns = ["device", "slice", "FP", "EB", "PG", "parameters", "activations", "line buffers"]
     off_chip = any(each.off_chip_bytes for _, each in shown)
     rows = [_slice_row(device, each, off_chip) for device, each in shown]
-    table(title, [*columns, *(["off chip"] * off_chip)], rows, left=("slice",))
+    table(title, [*columns, *(["off chip"] * off_chip)], rows, names=("slice",))
 
 
 def _slice_row(device: DeviceLayout, held: SliceLayout, off_chip: bool) -> list[str]:
@@ -186,7 +184,7 @@ def _print_devices(layout: Layout, title: str, devices: Sequence[DeviceLayout]) 
         for device in devices
     ]
     columns = ["device", *(["board"] if differ else []), "slowest engine", "of the interval", "samples in flight"]
-    table(title, columns, rows, left=("board", "slowest engine"))
+    table(title, columns, rows, names=("board", "slowest engine"))
     columns = ["device", "DSP", "LUT", "FF", "BRAM", "on chip", "of the board's memory", "stored for others"]
     table("Resources of these devices", columns, [_resource_row(layout, device) for device in devices])
 
@@ -217,7 +215,7 @@ def _print_balanced(layout: Layout, full: bool) -> None:
     ]
     left_out = f": {len(shown)} of {len(blocks)} blocks; --full shows all" if len(shown) < len(blocks) else ""
     columns = ["channels", "used on", "stored on", "parameters"]
-    table(f"Balanced parameters{left_out}", columns, rows, left=("channels",))
+    table(f"Balanced parameters{left_out}", columns, rows, names=("channels",))
 
 
 def _off_chip(layout: Layout, device: DeviceLayout) -> str:

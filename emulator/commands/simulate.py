@@ -101,7 +101,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
     if other is not None:
         after = other.simulation.images_per_s
         ratio = f"{number(after / rate)} times as fast"
-        lines.append(Line(f"if {changes}: {number(after)} images/s, {ratio}{ignored(other.missing_bytes)}"))
+        lines.append(Line(f"if {changes}: {number(after)} images/s{ignored(other.missing_bytes)}; {ratio}"))
     epoch_ps = simulation.virtual_time_ps // len(simulation.epoch_ends_ps)
     lines.append(epoch_line(simulation.samples, epoch_ps, missing))
     long_ps = round(epoch_images * steady.period_ps / steady.replicas)
@@ -120,8 +120,9 @@ def _to_try(run: _Run, config_file: str | None, flags: dict[str, Any]) -> str:
     plan = run.simulation.plan
     if run.missing_bytes:
         config = plan.config
-        keys = {key: getattr(config, key) for key in ("network", "cluster", "batch") if key in config.model_fields_set}
-        return command_line("plan", None, {"network": config.network, **keys, "devices": plan.devices})
+        keys: dict[str, object] = {"network": config.network, "cluster": config.cluster, "batch": config.batch}
+        kept = {key: value for key, value in keys.items() if key == "network" or key in config.model_fields_set}
+        return command_line("plan", None, {**kept, "devices": plan.devices})
     return command_line("simulate", config_file, {**flags, **next_changes(plan, run.steady)})
 
 
@@ -144,8 +145,8 @@ def _print_details(run: _Run, epoch_images: int) -> None:
     entry_ps = plan.timing.interval_ps if config.schedule.drains else round(steady.period_ps)
     where = "" if steady.replicas == 1 else " each replica"
     say(
-        f"a sample enters{where} every {format_time_ps(entry_ps)}; {number(3600 * rate / samples)} epochs an hour of"
-        f" {samples:,} images, filling and draining included{ignored(missing)}"
+        f"a sample enters{where} every {format_time_ps(entry_ps)}{ignored(missing)};"
+        f" {number(3600 * rate / samples)} epochs an hour of {samples:,} images, filling and draining included"
     )
     if simulation.exchange_ps:
         _print_exchange(simulation)

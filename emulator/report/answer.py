@@ -56,9 +56,9 @@ def next_line(command: str) -> Line:
 def title_of(plan: Plan) -> str:
     """Return a plan's network and boards in a few words."""
     devices = [plan.cluster.board(device).name for device in range(plan.devices)]
-    boards = f"{plan.devices} x {devices[0]}" if len(set(devices)) == 1 else f"{plan.devices} boards"
+    board = devices[0] if len(set(devices)) == 1 else "boards"
     replicas = plan.data_parallel.replicas
-    return f"{plan.network.name} on {f'{replicas} replicas of ' if replicas > 1 else ''}{boards}"
+    return f"{plan.network.name} on {f'{replicas:,} x ' if replicas > 1 else ''}{plan.devices:,} {board}"
 
 
 def rate_line(plan: Plan, images_per_s: float, missing_bytes: int) -> Line:
@@ -69,6 +69,12 @@ def rate_line(plan: Plan, images_per_s: float, missing_bytes: int) -> Line:
 def epoch_line(images: int, time_ps: int, missing_bytes: int, *, optional: bool = False) -> Line:
     """Return the line with the time for an epoch of `images` images."""
     return Line(f"epoch of {images:,} images: {format_time_ps(time_ps)}{ignored(missing_bytes)}", optional)
+
+
+def outcome_line(epochs: int, train_loss: float, test_accuracy: float | None) -> Line:
+    """Return how well a network has been trained; `test_accuracy` is a fraction, or None if nothing was tested."""
+    tested = "" if test_accuracy is None else f"test accuracy {100 * test_accuracy:.2f} %, "
+    return Line(f"{tested}train loss {train_loss:.4f} after {epochs:,} epoch{'s' * (epochs != 1)}")
 
 
 def limit_lines(plan: Plan, state: SteadyState, missing_bytes: int) -> list[Line]:

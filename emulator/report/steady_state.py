@@ -24,7 +24,7 @@ def print_steady_tables(state: SteadyState, bandwidth_gbps: float, full: bool = 
         shares = [percent(idle[phase]) if phase in idle else "-" for phase in PHASES]
         rows.append([str(device.device), name, *shares, percent(device.idle_share), number(device.gops)])
     columns = ["device", "slice", *(f"{phase} idle" for phase in PHASES), "device idle", "GOPS of the device"]
-    table(title, columns, rows, left=("slice",))
+    table(title, columns, rows, names=("slice",))
     if not state.links:
         return
     title, links = most_loaded(
@@ -53,12 +53,12 @@ def print_steady_state(state: SteadyState, epoch_images: int, missing_bytes: int
     """Print the steady state in a few lines; its rates ignore `missing_bytes` bytes of memory."""
     hours, note = state.epoch_hours(epoch_images), ignored(missing_bytes)
     say(
-        f"steady state: {number(state.images_per_s)} images/s; {epoch_images:,} images take {number(hours)} h, "
-        f"so {number(1 / hours)} epochs an hour{note}"
+        f"steady state: {number(state.images_per_s)} images/s{note}; {epoch_images:,} images take {number(hours)} h, "
+        f"so {number(1 / hours)} epochs an hour"
     )
     if state.convolutions is not None:
-        say(f"convolutions: {_throughput(state.convolutions)} that hold convolutions{note}")
-    say(f"all layers: {_throughput(state.all_layers)}{note}")
+        say(f"convolutions: {_throughput(state.convolutions, note)} that hold convolutions")
+    say(f"all layers: {_throughput(state.all_layers, note)}")
     idle = [device.idle_share for device in state.devices if device.holds_convolutions or not state.convolutions]
     where = " that hold convolutions" if state.convolutions else ""
     say(
@@ -70,10 +70,10 @@ def print_steady_state(state: SteadyState, epoch_images: int, missing_bytes: int
     say(f"second slowest: {behind.name}, {format_time_ps(behind.sample_ps)} a sample")
 
 
-def _throughput(throughput: Throughput) -> str:
+def _throughput(throughput: Throughput, note: str) -> str:
     energy = "" if throughput.gop_per_j is None else f" and {throughput.gop_per_j:.2f} GOPS/J"
-    plural = "s" * (throughput.devices != 1)
-    return f"{throughput.gops_per_fpga:,.1f} GOPS{energy} for each of {throughput.devices:,} FPGA{plural}"
+    per_fpga = f"{throughput.gops_per_fpga:,.1f} GOPS{energy}{note}"
+    return f"{per_fpga}; for each of {throughput.devices:,} FPGA{'s' * (throughput.devices != 1)}"
 
 
 def steady_state_as_json(state: SteadyState, epoch_images: int) -> dict[str, Any]:

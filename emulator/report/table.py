@@ -9,20 +9,24 @@ from .terminal import is_terminal, screen_width
 from .text import wrapped
 
 _GAP = 2
-_LONGEST_NAME = 24
-"""Characters of a line of words that is not wrapped."""
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> None:
-    """Print a table under a blank line; the columns named in `left` hold words: they are left-aligned and may wrap.
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: Sequence[str] = (),
+    names: Sequence[str] = (),
+) -> None:
+    """Print a table under a blank line; columns named in `left` hold words, which may wrap, and in `names`, which not.
 
-    All others are right-aligned. Where the screen is narrower than all columns, those that find no room follow in a
-    second table, with the first column repeated.
+    These are left-aligned, all others right-aligned. Where the screen is narrower than all columns, those that find no
+    room follow in a second table, with the first column repeated.
     """
     sizes = [_least_and_most(title, [row[i] for row in rows], title in left) for i, title in enumerate(columns)]
     width = screen_width()
     for number, part in enumerate(_parts([least for least, _ in sizes], width)):
-        words = [columns[i] in left for i in part]
+        words = [columns[i] in left or columns[i] in names for i in part]
         widths = _widths([sizes[i] for i in part], words, width)
         cells = [[row[i] for i in part] for row in rows]
         shown = f"{title} (continued)" if number else title
@@ -33,8 +37,7 @@ def _least_and_most(title: str, cells: Sequence[str], wraps: bool) -> tuple[int,
     """Return the least width of a column, in which no word and no number breaks, and the width without any wrap."""
     words = title.split()
     for cell in cells:
-        words += cell.split() if wraps else [cell]
-        words += [line for line in cell.splitlines() if len(line) <= _LONGEST_NAME]
+        words += cell.split() if wraps else cell.splitlines()
     lines = [line for cell in cells for line in cell.splitlines()]
     return max(map(len, words), default=0), max(map(len, [title, *lines]))
 

@@ -42,7 +42,7 @@ def device_rows(usage: Usage, full: bool = False) -> None:
         "multipliers",
         *(f"{phase} busy" for phase in PHASES),
     ]
-    table(title, columns, rows, left=("board", "slices"))
+    table(title, columns, rows, names=("board", "slices"))
     _memory_rows(shown)
 
 
@@ -134,7 +134,7 @@ def layer_rows(network: Network) -> None:
     around = ["from", "passes by"] if branches else []
     columns = ["layer", *around, "input", "feeds", "weights", "MMAC"]
     columns += [*(f"{phase.value} MOP" for phase in Phase), "then"]
-    table(f"Network {network.name}", columns, rows, left=("layer", *around, "then"))
+    table(f"Network {network.name}", columns, rows, left=("then",), names=("layer", *around))
 
 
 def _operations(by_phase: dict[Phase, int]) -> list[str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from ..common import format_time_ps
 from .terminal import screen_width
 
 _INDENT = "  "
+_WHOLE = re.compile(r"memory ignored, \S+ MiB too much|\d (?:[munp]?s|min|h|[KMGT]i?B|B|%|images/s|Gb/s|of)\b")
+"""What is not broken at a blank: a rate's note, and a number with its unit."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def say(text: str) -> None:
@@ -17,7 +21,9 @@ def say(text: str) -> None:
 
 def wrapped(text: str, width: int) -> list[str]:
     """Return the lines of `text`, none wider than `width` unless a word is."""
-    return textwrap.wrap(text, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
+    whole = _WHOLE.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
+    lines = textwrap.wrap(whole, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def percent(share: float) -> str:
