@@ -55,10 +55,10 @@ def _answer(results: Results) -> list[Line]:
     config, usage, missing = results.config, results.usage, results.missing_bytes
     plural = "s" * (config["devices"] != 1)
     replicas = f"{config['replicas']} times " if config.get("replicas", 1) > 1 else ""
-    title = f"{config['network']} on {replicas}{config['devices']} device{plural} ({config['cluster']})"
+    title = f"{config['network']} on {replicas}{config['devices']:,} device{plural}"
     codec = f", gradients by {config['compress']}" if config.get("compress", "none") != "none" else ""
     how = f"{config['schedule']}, batch {config['batch']}, seed {config['seed']}{codec}"
-    lines = [Line(f"{how}, data {config['data']} ({config['samples']:,} images)")]
+    lines = [Line(f"{how}, data {config['data']} ({config['samples']:,} images), cluster {config['cluster']}")]
     keys = ("cluster", "schedule", "batch", "devices", "samples")
     differing = {key: config[key] for key in keys if config[key] != Config.model_fields[key].default}
     to_try = {"network": config["network"], **differing}

@@ -155,7 +155,7 @@ def _print_details(run: _Run, epoch_images: int) -> None:
         shown = (
             ", ".join(map(str, stale)) if len(stale) <= 16 else f"{stale[0]} on the first to {stale[-1]} on the last"
         )
-        say(f"samples that see old weights, of {config.batch} in a mini-batch, by device: {shown}")
+        say(f"samples that see old weights, of {plan.batch} in a mini-batch, by device: {shown}")
     print_steady_state(steady, epoch_images, missing)
 
 

@@ -16,9 +16,7 @@ from .text import ignored, number, percent, say
 def print_steady_tables(state: SteadyState, bandwidth_gbps: float, full: bool = False) -> None:
     """Print idle shares of engines, slice by slice, and the demand on links: of the most loaded ones, or of all."""
     slices = [(device, *of_slice) for device in state.devices for of_slice in _idle_shares(device).items()]
-    title, shown = most_loaded(
-        "Idle engines in the steady state", "slices", slices, lambda each: -min(each[2].values()), full
-    )
+    title, shown = most_loaded("Idle engines", "slices", slices, lambda each: -min(each[2].values()), full)
     rows = []
     for device, name, idle in shown:
         shares = [percent(idle[phase]) if phase in idle else "-" for phase in PHASES]
@@ -27,9 +25,7 @@ def print_steady_tables(state: SteadyState, bandwidth_gbps: float, full: bool = 
     table(title, columns, rows, names=("slice",))
     if not state.links:
         return
-    title, links = most_loaded(
-        "Demand on links in the steady state", "links", state.links, lambda link: link.demand_gbps, full
-    )
+    title, links = most_loaded("Demand on links", "links", state.links, lambda link: link.demand_gbps, full)
     demands = [
         [
             f"{link.load.sender} -> {link.load.receiver}",

@@ -56,13 +56,14 @@ def _parts(least: Sequence[int], width: int) -> list[list[int]]:
 
 
 def _widths(sizes: Sequence[tuple[int, int]], words: Sequence[bool], width: int) -> list[int]:
-    """Return the widths of a part's columns: room that is left goes to words first, then to titles."""
+    """Return the widths of a part's columns: room that is left goes to words first, to all alike, then to titles."""
     found = [least for least, _ in sizes]
     spare = max(0, width - sum(found) - _GAP * (len(found) - 1))
-    for column in sorted(range(len(sizes)), key=lambda column: not words[column]):
-        more = min(spare, sizes[column][1] - found[column])
-        found[column] += more
-        spare -= more
+    for kind in (True, False):
+        while spare and (short := [i for i, (_, most) in enumerate(sizes) if words[i] is kind and found[i] < most]):
+            for column in short[:spare]:
+                found[column] += 1
+            spare -= len(short[:spare])
     return found
 
 

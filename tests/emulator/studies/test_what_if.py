@@ -76,7 +76,7 @@ def test_epoch_images() -> None:
 def test_tables_side_by_side() -> None:
     outcome = CliRunner().invoke(commands, [*RUN, "--what-if", "link.bandwidth_gbps=1"])
     assert outcome.exit_code == 0
-    for line in ("What if link.bandwidth_gbps = 1", "steady_images_per_s", "bottleneck: ", "next: "):
+    for line in ("What if link.bandwidth_gbps = 1", "steady_images_per_s", "limit: ", "next: "):
         assert line in outcome.output
     assert "link 0 -> 1" in outcome.output[outcome.output.index("What if") :]
 
