@@ -14,6 +14,7 @@ import click
 
 from ..common import InputError
 from .kernels import starting
+from .phases import phases
 
 if TYPE_CHECKING:
     from ..studies import ExchangeTimes
@@ -67,11 +68,10 @@ def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float,
         given = f"`--compress-ratio` = {ratio:g}"
         raise InputError(f"{given}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits")
     found, boards = load_network(network), load_cluster(cluster)
-    rows = [
-        exchange_times(boards.interconnect, found.parameters, count, each)
-        for count in workers
-        for each in (None, ratio)
-    ]
+    rows = []
+    with phases(f"exchanges among up to {workers[-1]:,} workers"):
+        for count in workers:
+            rows += [exchange_times(boards.interconnect, found.parameters, count, each) for each in (None, ratio)]
     if as_json:
         said = {"network": found.name, "cluster": boards.name, "gradient_bytes": 4 * found.parameters}
         print(json.dumps({**said, "exchanges": [dataclasses.asdict(row) for row in rows]}, indent=2))

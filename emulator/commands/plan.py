@@ -56,7 +56,7 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
         InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
     config = validate(Config, flags, "command line")
-    with phases(f"mapping {config.network}, and its steady pipeline") as show:
+    with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
         plan = make_plan(config, 1)
         show(f"laying out {plan.devices:,} devices")
         layout = lay_out(plan.timing, plan.steady.in_flight)

@@ -84,7 +84,7 @@ def _run(config_file: str | None, flags: dict[str, Any], cluster_changes: dict[s
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         blocks = config.model_copy(update={"micro_batch": config.batch})  # as `simulate` does it
-        with phases(f"mapping {config.network}, and its steady pipeline") as show:
+        with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
             plan = dataclasses.replace(make_plan(blocks, 1, cluster_changes), config=config)
             samples = epoch_samples(plan)
             show(f"simulating {samples:,} images on {plan.nodes:,} devices")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from ..common import format_time_ps
 from ..plan import Plan
 from ..run import SteadyState
+from ..timing import LinkLoad
 from .terminal import screen_width
 from .text import ignored, mebibytes, number, percent, wrapped
 
@@ -81,7 +83,9 @@ def limit_lines(plan: Plan, state: SteadyState, missing_bytes: int) -> list[Line
     """Return what limits the rate, and the rates that lifting it would give."""
     found = state.bottleneck
     ties = f" ({found.ties:,} as slow)" if found.ties else ""
-    lines = [Line(f"limit: {found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}")]
+    enough = enough_gbps(plan, state)
+    lifted = f"; {enough:g} Gb/s would do" if enough else ""
+    lines = [Line(f"limit: {found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}{lifted}")]
     note = ignored(missing_bytes)
     share = draining_share(plan, state)
     if share > 0:
@@ -98,6 +102,19 @@ def limit_lines(plan: Plan, state: SteadyState, missing_bytes: int) -> list[Line
         return [*lines, Line(text + "".join(f"; if {kind} were: {number(rate)}" for kind, rate in others))]
     more = [Line(f"If {kind} were free: {number(rate)} images/s{note}", optional=True) for kind, rate in others]
     return [*lines, Line(text + note), *more]
+
+
+def enough_gbps(plan: Plan, state: SteadyState) -> float | None:
+    """Return the bandwidth in Gb/s with which links no longer limit, to two digits; None where it is not they that do.
+
+    Nor where they carry parameters that other devices store: more devices help there, which store their own.
+    """
+    others = [time_ps for kind, time_ps in kinds_of(state).items() if kind != "links"]
+    if not isinstance(state.bottleneck.slowest, LinkLoad) or plan.timing.blocks or not others:
+        return None
+    needed = plan.cluster.link.bandwidth_gbps * state.bottleneck.slowest.sample_ps / max(others)
+    unit = 10.0 ** (math.floor(math.log10(needed)) - 1)
+    return math.ceil(needed / unit) * unit
 
 
 def draining_share(plan: Plan, state: SteadyState) -> float:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping
 
 from ..mapping import cut_channels
 from ..plan import Plan
 from ..run import SteadyState
-from ..timing import ExchangeLoad, LinkLoad
-from .answer import draining_share, kinds_of
+from ..timing import ExchangeLoad
+from .answer import draining_share, enough_gbps
 
 _WORTH_LIFTING = 0.5
 """The share of the time that draining takes from which it counts as what limits."""
@@ -28,10 +27,9 @@ def next_changes(plan: Plan, state: SteadyState) -> dict[str, object]:
         return {"batch": 2 * config.batch} if replicates else {"schedule": "fpdeep"}
     if isinstance(slowest, ExchangeLoad):
         return {"batch": 2 * config.batch}
-    if isinstance(slowest, LinkLoad) and not plan.timing.blocks:  # parameters that others store fill links
-        others = [time_ps for kind, time_ps in kinds_of(state).items() if kind != "links"]
-        enough = plan.cluster.link.bandwidth_gbps * slowest.sample_ps / max(others)
-        return {"what_if": f"link.bandwidth_gbps={_rounded_up(enough):g}"}
+    enough = enough_gbps(plan, state)
+    if enough is not None:
+        return {"what_if": f"link.bandwidth_gbps={enough:g}"}
     return _more_devices(plan)
 
 
@@ -44,12 +42,6 @@ def _more_devices(plan: Plan) -> dict[str, object]:
     if plan.devices >= most:
         return {"what_if": f"board.clock_mhz={round(2e6 / plan.cluster.boards[0].period_ps)}"}
     return {"devices": min(2 * plan.devices, most)}
-
-
-def _rounded_up(value: float) -> float:
-    """Return a number to two digits, not below `value`."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return math.ceil(value / unit) * unit
 
 
 def command_line(command: str, config_file: str | None, flags: Mapping[str, object]) -> str:
