@@ -9,7 +9,7 @@ from typing import Any
 from ..common import format_bytes, format_time_ps
 from ..config import Config
 from ..inputs import validate
-from ..plan import DeviceLayout, Layout, Plan, SliceLayout, lay_out, make_plan, place, smallest_cluster
+from ..plan import DeviceLayout, Layout, Plan, SliceLayout, make_plan, place, smallest_cluster
 from ..report import (
     Line,
     command_line,
@@ -59,7 +59,7 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
     with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
         plan = make_plan(config, 1)
         show(f"laying out {plan.devices:,} devices")
-        layout = lay_out(plan.timing, plan.steady.in_flight)
+        layout = plan.layout()
         missing, smallest = plan.missing_bytes, None
         if not layout.balancing.fits:
             show(f"looking for the fewest boards that hold {plan.network.name}")

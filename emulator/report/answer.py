@@ -11,7 +11,7 @@ from ..plan import Plan
 from ..run import SteadyState
 from ..timing import LinkLoad
 from .terminal import screen_width
-from .text import ignored, mebibytes, number, percent, wrapped
+from .text import ignored, mebibytes, number, percent, say, wrapped
 
 MOST_LINES = 8
 
@@ -81,11 +81,9 @@ def outcome_line(epochs: int, train_loss: float, test_accuracy: float | None) ->
 
 def limit_lines(plan: Plan, state: SteadyState, missing_bytes: int) -> list[Line]:
     """Return what limits the rate, and the rates that lifting it would give."""
-    found = state.bottleneck
-    ties = f" ({found.ties:,} as slow)" if found.ties else ""
     enough = enough_gbps(plan, state)
     lifted = f"; {enough:g} Gb/s would do" if enough else ""
-    lines = [Line(f"limit: {found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}{lifted}")]
+    lines = [Line(_limit(state) + lifted)]
     note = ignored(missing_bytes)
     share = draining_share(plan, state)
     if share > 0:
@@ -93,15 +91,32 @@ def limit_lines(plan: Plan, state: SteadyState, missing_bytes: int) -> list[Line
         exchange = " and exchanges" if state.replicas > 1 else ""
         waits = f"each update drains the chain{exchange}: {percent(share)} of the time; without: {full} images/s"
         return [*lines, Line(waits + note)]
+    if not note:
+        return [*lines, *map(Line, _if_free(state))]
+    free = [f"If {kind} were free: {number(rate)} images/s{note}" for kind, rate in rates_without(state).items()]
+    return [*lines, *(Line(text, optional=place > 0) for place, text in enumerate(free))]
+
+
+def print_bottleneck(state: SteadyState) -> None:
+    """Print what limits a chain that never drains, and the rates that lifting it would give."""
+    for text in (_limit(state), *_if_free(state)):
+        say(text)
+
+
+def _limit(state: SteadyState) -> str:
+    found = state.bottleneck
+    ties = f" ({found.ties:,} as slow)" if found.ties else ""
+    return f"limit: {found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}"
+
+
+def _if_free(state: SteadyState) -> list[str]:
+    """Return a line with the rates if engines, links, … took no time, the highest first; none if there is one kind."""
     rates = rates_without(state)
     if not rates:
-        return lines
-    (first, rate), *others = sorted(rates.items(), key=lambda each: -each[1])
-    text = f"If {first} were free: {number(rate)} images/s"
-    if not note:
-        return [*lines, Line(text + "".join(f"; if {kind} were: {number(rate)}" for kind, rate in others))]
-    more = [Line(f"If {kind} were free: {number(rate)} images/s{note}", optional=True) for kind, rate in others]
-    return [*lines, Line(text + note), *more]
+        return []
+    (first, rate), *others = rates.items()
+    rest = [f"; if {kind} were: {number(other)}" for kind, other in others]
+    return [f"If {first} were free: {number(rate)} images/s{''.join(rest)}"]
 
 
 def enough_gbps(plan: Plan, state: SteadyState) -> float | None:
@@ -123,14 +138,14 @@ def draining_share(plan: Plan, state: SteadyState) -> float:
 
 
 def rates_without(state: SteadyState) -> dict[str, float]:
-    """Return the images/s that the chain would reach if all of a kind (engines, links, …) took no time, by kind."""
+    """Return the images/s that the chain would reach if all of a kind (engines, links, …) took no time, highest first."""
     slowest = kinds_of(state)
     rates = {}
     for kind in slowest:
         left_ps = max((ps for other, ps in slowest.items() if other != kind), default=0)
         if left_ps:
             rates[kind] = state.replicas * 1e12 / left_ps
-    return rates
+    return dict(sorted(rates.items(), key=lambda each: -each[1]))
 
 
 def kinds_of(state: SteadyState) -> dict[str, int]:
