@@ -138,7 +138,7 @@ def draining_share(plan: Plan, state: SteadyState) -> float:
 
 
 def rates_without(state: SteadyState) -> dict[str, float]:
-    """Return the images/s that the chain would reach if all of a kind (engines, links, …) took no time, highest first."""
+    """Return the images/s that would be reached if all of a kind (engines, links, …) took no time, highest first."""
     slowest = kinds_of(state)
     rates = {}
     for kind in slowest:
