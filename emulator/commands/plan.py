@@ -145,7 +145,7 @@ def _print(layout: Layout, missing: int, full: bool) -> None:
 def _print_slices(layout: Layout, full: bool) -> None:
     held = [(device, each) for device in layout.devices for each in device.slices]
     title, shown = most_loaded(
-        "Multipliers and buffers by slice",
+        "Slices",
         "slices",
         held,
         lambda of: max(engine.sample_ps for engine in of[1].engines.built),

@@ -111,12 +111,14 @@ def _limit(state: SteadyState) -> str:
 
 def _if_free(state: SteadyState) -> list[str]:
     """Return a line with the rates if engines, links, … took no time, the highest first; none if there is one kind."""
-    rates = rates_without(state)
-    if not rates:
+    kinds: dict[str, list[str]] = {}
+    for kind, rate in rates_without(state).items():
+        kinds.setdefault(number(rate), []).append(kind)
+    if not kinds:
         return []
-    (first, rate), *others = rates.items()
-    rest = [f"; if {kind} were: {number(other)}" for kind, other in others]
-    return [f"If {first} were free: {number(rate)} images/s{''.join(rest)}"]
+    (rate, names), *others = ((rate, " or ".join(alike)) for rate, alike in kinds.items())
+    rest = "".join(f"; if {other_names} were: {other}" for other, other_names in others)
+    return [f"If {names} were free: {rate} images/s{rest}"]
 
 
 def enough_gbps(plan: Plan, state: SteadyState) -> float | None:

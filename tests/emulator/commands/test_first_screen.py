@@ -50,10 +50,10 @@ def line_of(start: str, lines: list[str]) -> str:
 
 
 def test_simulate_answers_with_the_numbers_of_its_json(printed: Printed) -> None:
-    words = ("simulate", "vgg16-cifar", "--devices", "15", "--samples", "1000")
+    words = ("simulate", "quick-cifar", "--devices", "3", "--samples", "1000")
     lines, said = printed(*words), as_json(printed, *words)
     assert number_before("images/s", lines[0]) == pytest.approx(said["images_per_s"], rel=1e-3)
-    assert "15 VC709" in lines[0]
+    assert "3 VC709" in lines[0]
     assert number_before("ms", line_of("epoch of 1,000 images", lines)) == pytest.approx(
         said["epoch_ends_ps"][0] / 1e9, rel=1e-2
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import pytest
 
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.report import Line, command_line, limit_lines, next_changes, number, weights_line
-from emuchain.emulator.report.answer import MOST_LINES, first_screen, rates_without
+from emuchain.emulator.report.answer import MOST_LINES, _if_free, first_screen, rates_without
 from emuchain.emulator.report.text import ignored, wrapped
 from emuchain.emulator.run import steady_state
 
@@ -102,3 +103,12 @@ def test_weights(plan_of: PlanOf) -> None:
     late = max(max(staleness.forward) for staleness in plan.steady.staleness)
     assert late > 1
     assert weights_line(plan).text.endswith(f"by up to {late} updates")
+
+
+def test_kinds_without_a_difference_stand_together(plan_of: PlanOf) -> None:
+    state = steady_state(plan_of(network="quick-cifar", devices=3))
+    found = state.bottleneck
+    alike = dataclasses.replace(found, exchanges_ps=found.links_ps)
+    [line] = _if_free(dataclasses.replace(state, bottleneck=alike))
+    engines, others = (number(1e12 / time_ps) for time_ps in (found.links_ps, found.engines_ps))
+    assert line == f"If engines were free: {engines} images/s; if links or exchanges were: {others}"
