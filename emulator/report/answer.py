@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..common import format_time_ps
 from ..plan import Plan
 from ..run import SteadyState
-from ..timing import LinkLoad
+from ..timing import ExchangeLoad, LinkLoad
 from .terminal import screen_width
 from .text import ignored, mebibytes, number, percent, say, wrapped
 
@@ -60,7 +60,8 @@ def title_of(plan: Plan) -> str:
     devices = [plan.cluster.board(device).name for device in range(plan.devices)]
     board = devices[0] if len(set(devices)) == 1 else "boards"
     replicas = plan.data_parallel.replicas
-    return f"{plan.network.name} on {f'{replicas:,} x ' if replicas > 1 else ''}{plan.devices:,} {board}"
+    chains = f"{replicas:,} x {plan.devices:,}" if plan.devices > 1 else f"{replicas:,} parallel"
+    return f"{plan.network.name} on {chains if replicas > 1 else f'{plan.devices:,}'} {board}"
 
 
 def rate_line(plan: Plan, images_per_s: float, missing_bytes: int) -> Line:
@@ -83,14 +84,14 @@ def limit_lines(plan: Plan, state: SteadyState, missing_bytes: int) -> list[Line
     """Return what limits the rate, and the rates that lifting it would give."""
     enough = enough_gbps(plan, state)
     lifted = f"; {enough:g} Gb/s would do" if enough else ""
-    lines = [Line(_limit(state) + lifted)]
-    note = ignored(missing_bytes)
-    share = draining_share(plan, state)
+    slowest, note, share = _slowest(state) + lifted, ignored(missing_bytes), draining_share(plan, state)
     if share > 0:
         full = number(state.replicas * 1e12 / plan.timing.interval_ps)
         exchange = " and exchanges" if state.replicas > 1 else ""
-        waits = f"each update drains the chain{exchange}: {percent(share)} of the time; without: {full} images/s"
-        return [*lines, Line(waits + note)]
+        waits = f"each update drains the chain{exchange}, {percent(share)} of the time; without: {full} images/s{note}"
+        first, second = (waits, slowest) if draining_limits(plan, state) else (slowest, waits)
+        return [Line(f"limit: {first}"), Line(f"then: {second}")]
+    lines = [Line(f"limit: {slowest}")]
     if not note:
         return [*lines, *map(Line, _if_free(state))]
     free = [f"If {kind} were free: {number(rate)} images/s{note}" for kind, rate in rates_without(state).items()]
@@ -99,14 +100,14 @@ def limit_lines(plan: Plan, state: SteadyState, missing_bytes: int) -> list[Line
 
 def print_bottleneck(state: SteadyState) -> None:
     """Print what limits a chain that never drains, and the rates that lifting it would give."""
-    for text in (_limit(state), *_if_free(state)):
+    for text in (f"limit: {_slowest(state)}", *_if_free(state)):
         say(text)
 
 
-def _limit(state: SteadyState) -> str:
+def _slowest(state: SteadyState) -> str:
     found = state.bottleneck
     ties = f" ({found.ties:,} as slow)" if found.ties else ""
-    return f"limit: {found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}"
+    return f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}"
 
 
 def _if_free(state: SteadyState) -> list[str]:
@@ -116,9 +117,9 @@ def _if_free(state: SteadyState) -> list[str]:
         kinds.setdefault(number(rate), []).append(kind)
     if not kinds:
         return []
-    (rate, names), *others = ((rate, " or ".join(alike)) for rate, alike in kinds.items())
-    rest = "".join(f"; if {other_names} were: {other}" for other, other_names in others)
-    return [f"If {names} were free: {rate} images/s{rest}"]
+    (first, images_per_s), *others = ((" or ".join(alike), shown) for shown, alike in kinds.items())
+    rest = "".join(f"; if {names} were: {shown}" for names, shown in others)
+    return [f"If {first} were free: {images_per_s} images/s{rest}"]
 
 
 def enough_gbps(plan: Plan, state: SteadyState) -> float | None:
@@ -137,6 +138,11 @@ def enough_gbps(plan: Plan, state: SteadyState) -> float | None:
 def draining_share(plan: Plan, state: SteadyState) -> float:
     """Return the share of the time in which updates keep samples from entering; 0 where the chain never drains."""
     return max(0.0, 1 - plan.timing.interval_ps / state.period_ps) if plan.config.schedule.drains else 0.0
+
+
+def draining_limits(plan: Plan, state: SteadyState) -> bool:
+    """Return whether it is draining that limits: it takes most of the time, and not by an exchange of gradients."""
+    return draining_share(plan, state) > 0.5 and not isinstance(state.bottleneck.slowest, ExchangeLoad)
 
 
 def rates_without(state: SteadyState) -> dict[str, float]:

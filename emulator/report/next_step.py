@@ -9,10 +9,7 @@ from ..mapping import cut_channels
 from ..plan import Plan
 from ..run import SteadyState
 from ..timing import ExchangeLoad
-from .answer import draining_share, enough_gbps
-
-_WORTH_LIFTING = 0.5
-"""The share of the time that draining takes from which it counts as what limits."""
+from .answer import draining_limits, enough_gbps
 
 
 def next_changes(plan: Plan, state: SteadyState) -> dict[str, object]:
@@ -23,9 +20,9 @@ def next_changes(plan: Plan, state: SteadyState) -> dict[str, object]:
     """
     config, replicates = plan.config, plan.config.schedule.replicates
     slowest = state.bottleneck.slowest
-    if draining_share(plan, state) > _WORTH_LIFTING:
-        return {"batch": 2 * config.batch} if replicates else {"schedule": "fpdeep"}
-    if isinstance(slowest, ExchangeLoad):
+    if draining_limits(plan, state) and not replicates:
+        return {"schedule": "fpdeep"}
+    if draining_limits(plan, state) or isinstance(slowest, ExchangeLoad):
         return {"batch": 2 * config.batch}
     enough = enough_gbps(plan, state)
     if enough is not None:

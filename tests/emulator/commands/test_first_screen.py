@@ -136,11 +136,19 @@ def test_a_comparison_stands_in_the_first_lines(printed: Printed) -> None:
 def test_draining_is_named_where_a_schedule_drains(printed: Printed) -> None:
     lines = printed("simulate", "quick-cifar", "--devices", "4", "--samples", "64", "--schedule", "sync")
     said = as_json(printed, "simulate", "quick-cifar", "--devices", "4", "--samples", "64", "--schedule", "sync")
-    line = line_of("each update drains the chain", lines)
+    line = line_of("then: each update drains the chain, ", lines)
     assert number_before("images/s", line) == pytest.approx(1e12 / said["interval_ps"], rel=1e-3)
     share = 1 - said["interval_ps"] / said["steady"]["period_ps"]
     assert number_before("%", line) == pytest.approx(100 * share, abs=0.1)
     assert line_of("weights: ", lines) == "weights: every sample sees the newest ones (sync)"
+
+
+def test_draining_is_the_limit_where_it_takes_most_of_the_time(printed: Printed) -> None:
+    words = ("--devices", "8", "--samples", "64", "--schedule", "sync", "--batch", "4")
+    lines = printed("simulate", "quick-cifar", *words)
+    assert line_of("limit: ", lines).startswith("limit: each update drains the chain, ")
+    slowest = as_json(printed, "simulate", "quick-cifar", *words)["steady"]["bottleneck"]["slowest"]["name"]
+    assert line_of("then: ", lines).startswith(f"then: {slowest}, ")
 
 
 def test_train_ends_with_its_answer_and_show_begins_with_it(printed: Printed, tmp_path: Path) -> None:
