@@ -10,6 +10,7 @@ from ..common import format_bytes
 from ..report import percent, table
 from . import codec
 from .shapes import BAR_SHARE
+from .stopwatch import geometric_mean
 
 if TYPE_CHECKING:
     from .chain import Comparison, Setting, Side
@@ -35,6 +36,23 @@ class Sheet:
         rule = ["---"] * self.words + ["--:"] * (len(self.columns) - self.words)
         lines = ["| " + " | ".join(cells) + " |" for cells in (self.columns, rule, *self.rows)]
         return "\n".join([f"**{self.title}**", "", *lines, ""])
+
+
+def kernel_answer(rows: Sequence[Row]) -> list[str]:
+    """Return what the rows say together: how near the peak, and how fast beside PyTorch."""
+    barred = [row for row in rows if row.has_bar]
+    lines = [f"{len(rows)} phases of layers were measured"]
+    if barred:
+        met = sum(row.peak_share >= BAR_SHARE for row in barred)
+        least = min(barred, key=lambda row: row.peak_share)
+        lines.append(f"{met} of {len(barred)} with a bar reach {BAR_SHARE:.0%} of the peak")
+        lines.append(f"least of the peak: {percent(least.peak_share)}, {least.phase} of {least.layer}")
+    ratios = {row: row.ratio for row in rows if row.ratio is not None}
+    if ratios:
+        slowest = min(ratios, key=lambda row: ratios[row])
+        lines.append(f"{_ratio(geometric_mean(list(ratios.values())))} times as fast as PyTorch, the geometric mean")
+        lines.append(f"least: {_ratio(ratios[slowest])} times, {slowest.phase} of {slowest.layer}")
+    return lines
 
 
 def kernel_sheet(name: str, rows: Sequence[Row]) -> Sheet:
@@ -88,6 +106,17 @@ CHAIN_NOTES = (
 )
 
 
+def chain_answer(setting: Setting, comparison: Comparison) -> list[str]:
+    """Return the speed and memory of the chain, and beside PyTorch's, if that was measured."""
+    ours, torch = comparison.ours, comparison.torch
+    lines = [f"{setting.network} on {setting.devices} devices: {ours.samples_per_s:,.1f} samples/s on this machine"]
+    lines.append(f"memory: {format_bytes(ours.peak_bytes)}")
+    if torch is not None:
+        lines.append(f"{_ratio(comparison.ratio)} times as fast as PyTorch with {torch.samples_per_s:,.1f} samples/s")
+        lines.append(f"{_ratio(comparison.memory_ratio)} times its memory of {format_bytes(torch.peak_bytes)}")
+    return lines
+
+
 def chain_sheet(setting: Setting, comparison: Comparison) -> Sheet:
     """Return a table with a row for each side, and their ratios."""
     how = f"emuchain, {setting.devices} devices in {setting.ranks} rank{'s' * (setting.ranks != 1)}"
@@ -103,6 +132,16 @@ SIMULATION_NOTES = (
     "Processor seconds. Plan: mapping, timing, the steady pipeline and the dry run, whatever the samples; for"
     " each device, in ms. Run: the samples through the chain; for each row that a resource serves, in ns."
 )
+
+
+def simulation_answer(costs: Sequence[Cost]) -> list[str]:
+    """Return what the largest cluster and the longest run cost."""
+    most, longest = max(costs, key=lambda cost: cost.devices), max(costs, key=lambda cost: cost.samples)
+    return [
+        f"{each.network} on {each.devices:,} devices: {each.plan_seconds:.2f} s to plan,"
+        f" {each.run_seconds:.2f} s for {each.samples:,} samples"
+        for each in (most, longest)
+    ]
 
 
 def simulation_sheet(costs: Sequence[Cost]) -> Sheet:
@@ -130,9 +169,20 @@ CODEC_NOTES = (
 )
 
 
+def codec_answer(rows: Sequence[codec.Row]) -> list[str]:
+    """Return our speed, and which bars are missed."""
+    ours = rows[0]
+    missed = [row.name for row in rows if not row.meets_bar]
+    return [
+        f"{ours.name}: {ours.compress_gbps:.2f} GB/s to compress, {ours.decompress_gbps:.2f} GB/s to decompress",
+        f"sizes fall to 1/{ours.size_ratio:.2f}; the greatest error is {ours.error:.1e}",
+        f"bars missed: {'; '.join(missed)}" if missed else "all bars are met",
+    ]
+
+
 def codec_sheet(rows: Sequence[codec.Row], mebibytes: int, exponent: int) -> Sheet:
     """Return a table with a row for each side."""
-    columns = ("side", "size", "error", "compress", "ratio", "decompress", "ratio", "bar", "")
+    columns = ("side", "size", "error", "compress", "ratio", "decompress", "ratio", "bar", "verdict")
     cells = tuple(
         (
             row.name,

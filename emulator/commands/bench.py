@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ def bench() -> None:
 def kernels(
     lists: tuple[str, ...], runs: int, form: str | None, no_torch: bool, as_json: bool, as_markdown: bool
 ) -> None:
-    """Measure the speed of every layer's FP, EB and PG.
+    """Measure the speed of every layer: forward, errors back, gradients.
 
     The convolutions of VGG-16 and AlexNet: GFLOP/s, share of the measured multiply-add peak, and ratio to PyTorch. One
     thread each, interleaved; medians.
@@ -116,10 +117,11 @@ def simulation(runs: int, as_json: bool, as_markdown: bool) -> None:
     """
     _check_output(as_json, as_markdown)
     from ..bench.host import describe_host, host_line
-    from ..bench.report import SIMULATION_NOTES, simulation_sheet
+    from ..bench.report import SIMULATION_NOTES, simulation_answer, simulation_sheet
     from ..bench.simulate import measure
 
     host = describe_host(None)
+    _tell("measuring simulations …")
     costs = list(measure(runs))
     if as_json:
         rows = [
@@ -127,9 +129,9 @@ def simulation(runs: int, as_json: bool, as_markdown: bool) -> None:
         ]
         print(json.dumps({"host": host, "runs": runs, "rows": rows}))
         return
-    print(f"{host_line(host)}\n")
+    _answer([*simulation_answer(costs), host_line(host)])
     _show(simulation_sheet(costs), as_markdown)
-    print(SIMULATION_NOTES)
+    _note(SIMULATION_NOTES)
 
 
 @bench.command("codec")
@@ -149,21 +151,22 @@ def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_mark
     _check_output(as_json, as_markdown)
     from ..bench.codec import measure, versions
     from ..bench.host import describe_host, host_line
-    from ..bench.report import CODEC_NOTES, codec_sheet
+    from ..bench.report import CODEC_NOTES, codec_answer, codec_sheet
     from ..bench.stopwatch import Pace
 
     host, peers = describe_host(None), versions()
+    _tell("measuring codecs …")
     rows = measure(mebibytes << 18, bound, Pace(runs))
     if as_json:
         found = [{**dataclasses.asdict(row), "meets_bar": row.meets_bar} for row in rows]
         setting = {"mebibytes": mebibytes, "bound": bound, "runs": runs}
         print(json.dumps({"host": host, "peers": peers, **setting, "rows": found}))
         return
-    print(f"{host_line(host)}\n")
+    _answer([*codec_answer(rows), host_line(host)])
     _show(codec_sheet(rows, mebibytes, bound), as_markdown)
     missing = [name for name, version in peers.items() if version is None]
-    absent = f"\nNot installed, so not measured: {', '.join(missing)} (`pip install 'emuchain[bench]'`)."
-    print(CODEC_NOTES + (absent if missing else ""))
+    absent = f" Not installed, so not measured: {', '.join(missing)} (`pip install 'emuchain[bench]'`)."
+    _note(CODEC_NOTES + (absent if missing else ""))
 
 
 def choose_form(name: str) -> None:
@@ -187,22 +190,18 @@ def choose_form(name: str) -> None:
 
 
 def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
-    """Measure layers and report; print each list's table as soon as it is measured."""
+    """Measure layers and report."""
     from ..bench import peer
     from ..bench.host import describe_host, host_line
     from ..bench.kernels import measure, summarise
-    from ..bench.report import KERNEL_NOTES, NO_TORCH, kernel_sheet, summary_sheet
+    from ..bench.report import KERNEL_NOTES, NO_TORCH, kernel_answer, kernel_sheet, summary_sheet
 
     torch = peer.load() if with_torch and peer.is_installed() else None
     host = describe_host(None if torch is None else torch.__version__)
-    if not as_json:
-        print(f"{host_line(host)}\n")
     rows = []
-    for name, found in itertools.groupby(measure(lists, pace, torch), key=lambda row: row.list):
-        mine = list(found)
-        rows += mine
-        if not as_json:
-            _show(kernel_sheet(name, mine), as_markdown)
+    for row in measure(lists, pace, torch):
+        _tell(f"{row.list}: measured {row.phase} of {row.layer} of {row.network}")
+        rows.append(row)
     summary = summarise(rows)
     if as_json:
         report: dict[str, Any] = {"host": host, "threads": 1, "runs": pace.rounds}
@@ -210,8 +209,11 @@ def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: b
         report["summary"] = [dataclasses.asdict(row) for row in summary]
         print(json.dumps(report))
         return
+    _answer([*kernel_answer(rows), host_line(host)])
     _show(summary_sheet(summary), as_markdown)
-    print(KERNEL_NOTES + ("" if torch else f"\n{NO_TORCH}"))
+    for name, found in itertools.groupby(rows, key=lambda row: row.list):
+        _show(kernel_sheet(name, list(found)), as_markdown)
+    _note(KERNEL_NOTES + ("" if torch else f" {NO_TORCH}"))
 
 
 def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
@@ -219,9 +221,10 @@ def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bo
     from ..bench import peer
     from ..bench.chain import compare, ours_command, torch_command
     from ..bench.host import describe_host, host_line
-    from ..bench.report import CHAIN_NOTES, NO_TORCH, chain_sheet
+    from ..bench.report import CHAIN_NOTES, NO_TORCH, chain_answer, chain_sheet
 
     with_torch = with_torch and peer.is_installed()
+    _tell(f"training {setting.network} in turns …")
     comparison = compare(setting, with_torch)
     host = describe_host(peer.version() if with_torch else None)
     if as_json:
@@ -229,9 +232,9 @@ def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bo
         report = {"host": host, **commands, **dataclasses.asdict(setting), **dataclasses.asdict(comparison)}
         print(json.dumps(report))
         return
-    print(f"{host_line(host)}\n")
+    _answer([*chain_answer(setting, comparison), host_line(host)])
     _show(chain_sheet(setting, comparison), as_markdown)
-    print(CHAIN_NOTES + ("" if with_torch else f"\n{NO_TORCH}"))
+    _note(CHAIN_NOTES + ("" if with_torch else f" {NO_TORCH}"))
 
 
 def _check_output(as_json: bool, as_markdown: bool) -> None:
@@ -239,8 +242,27 @@ def _check_output(as_json: bool, as_markdown: bool) -> None:
         raise InputError("--json and --markdown: give one of them")
 
 
+def _tell(text: str) -> None:
+    """Print a line of progress where a terminal shows it; nothing moves, for that would disturb what is measured."""
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+def _answer(lines: list[str]) -> None:
+    from ..report import print_answer
+
+    print_answer(lines)
+
+
+def _note(text: str) -> None:
+    from ..report import say
+
+    print()
+    say(text)
+
+
 def _show(sheet: Sheet, as_markdown: bool) -> None:
     if as_markdown:
-        print(sheet.markdown())
+        print(f"\n{sheet.markdown()}")
     else:
         sheet.draw()

@@ -13,7 +13,7 @@ from .bench import bench
 from .compare import compare, topology
 from .data import data
 from .exchange import exchange
-from .flags import ConfiguredCommand, NetworkCommand, PlanningCommand, traced
+from .flags import ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
 from .session import Session
 from .validate import validate
@@ -49,18 +49,20 @@ def commands() -> None:
 
 
 @commands.command(cls=ConfiguredCommand)
+@full_option
 @traced
 @click.pass_obj
-def train(session: Session, config_file: str | None, flags: dict[str, Any], **trace: str | None) -> None:
+def train(session: Session, config_file: str | None, flags: dict[str, Any], full: bool, **trace: str | None) -> None:
     """Train a network on the chain: real numbers, virtual time.
 
-    Every key of CONFIG.toml has its flag, and a flag overrides the file.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Every key of CONFIG.toml has its flag, and a flag
+    overrides the file.
     """
     ranks = session.join()
     with starting():
         from .train import run_training
 
-    run_training(ranks, config_file, flags, trace)
+    run_training(ranks, config_file, flags, full, trace)
 
 
 @commands.command(cls=PlanningCommand)
@@ -78,6 +80,7 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any], **tr
     help="Images of an epoch in the steady state.  [default: ImageNet's 1281167]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@full_option
 @traced
 def simulate(
     config_file: str | None,
@@ -85,19 +88,21 @@ def simulate(
     what_if: tuple[str, ...],
     epoch_images: int,
     as_json: bool,
+    full: bool,
     **trace: str | None,
 ) -> None:
     """Simulate the virtual time of a run, and the use of its devices and links, without training.
 
-    Takes the keys of `train`, and agrees with it to the picosecond. With --samples, no data is needed.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`, and agrees with it to the
+    picosecond. With --samples, no data is needed.
     """
     with starting():
         from .simulate import run_simulation
 
-    run_simulation(config_file, flags, what_if, epoch_images, as_json, trace)
+    run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace)
 
 
-@commands.command(cls=NetworkCommand)
+@commands.command(cls=PlanningCommand)
 @click.option(
     "--samples-shown",
     metavar="FIRST-LAST",
@@ -108,26 +113,32 @@ def simulate(
 @click.option("--all-lanes", is_flag=True, help="A line for each engine and stream, not for FP, EB, PG of each device.")
 @click.option("--plot", metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
 def timeline(
-    network: str, flags: dict[str, Any], samples_shown: str, width: int | None, all_lanes: bool, plot: str | None
+    config_file: str | None,
+    flags: dict[str, Any],
+    samples_shown: str,
+    width: int | None,
+    all_lanes: bool,
+    plot: str | None,
 ) -> None:
-    """Show as a chart what the devices do with NETWORK's first samples, and when.
+    """Show as a chart what the devices do with the first samples, and when.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Only as many samples are simulated as the chart needs.
     """
     with starting():
         from .timeline import show_timeline
 
-    show_timeline({**flags, "network": network}, samples_shown, width, all_lanes, plot)
+    show_timeline(config_file, flags, samples_shown, width, all_lanes, plot)
 
 
 @commands.command()
 @click.argument("file", metavar="RUN.h5")
-def show(file: str) -> None:
+@full_option
+def show(file: str, full: bool) -> None:
     """Print a results file as tables."""
     with starting():
         from .show import show_results
 
-    show_results(file)
+    show_results(file, full)
 
 
 @commands.command()
@@ -168,7 +179,10 @@ def report(files: tuple[str, ...], out: str) -> None:
 @click.option("--steps", type=click.IntRange(min=1), default=2, help="Number of mini-batches to print.  [default: 2]")
 @click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")
 def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: str | None) -> None:
-    """Print a run's schedule, or check one: every device's actions in order."""
+    """Print a run's schedule, or check one: every device's actions in order.
+
+    NETWORK comes with emuchain, or is a TOML or ONNX file.
+    """
     with starting():
         from .schedule import check_schedule, print_schedule
 
@@ -184,8 +198,13 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
 @click.option("--devices", type=int, metavar="N", help="Number of FPGAs.  [default: 1]")
 @click.option("--batch", type=int, metavar="N", help="Samples of a mini-batch.  [default: 64]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--plot", metavar="FILE.png", help="Draw the devices' shares of DSP, BRAM and LUT by layers.")
-def plan(as_json: bool, plot: str | None, **flags: Any) -> None:
+@click.option(
+    "--plot",
+    metavar="FILE.png",
+    help="Draw the devices' shares of multipliers, block RAM and look-up tables by layers.",
+)
+@full_option
+def plan(as_json: bool, plot: str | None, full: bool, **flags: Any) -> None:
     """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what limits the rate.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file.
@@ -193,7 +212,7 @@ def plan(as_json: bool, plot: str | None, **flags: Any) -> None:
     with starting():
         from .plan import show_plan
 
-    show_plan({key: value for key, value in flags.items() if value is not None}, as_json, plot)
+    show_plan({key: value for key, value in flags.items() if value is not None}, as_json, plot, full)
 
 
 @commands.command()

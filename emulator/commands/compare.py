@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,16 @@ import click
 
 from ..common import InputError
 from .kernels import starting
+from .phases import phases
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
     from ..network import Network
     from ..studies import Topology
     from ..studies.parallelism import Comparison, Outcome
+
+
+_CLUSTER = "vc709"
 
 
 class Counts(click.ParamType):
@@ -47,7 +52,7 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
             click.option("--layers", metavar="FIRST:LAST", help="Only these layers, such as conv3_1:conv5_3."),
             click.option("--devices", type=Counts(), default=devices, show_default=True, metavar="N,N-N,..."),
             click.option(
-                "--cluster", default="vc709", show_default=True, metavar="WORD", help="A name, or a TOML file."
+                "--cluster", default=_CLUSTER, show_default=True, metavar="WORD", help="A name, or a TOML file."
             ),
             click.argument("network"),
         ):
@@ -79,13 +84,14 @@ def compare(
         from ..studies.parallelism import compare as run
 
     found, boards = _load(network, cluster, layers)
-    comparison = run(Workload(found, boards, batch), devices)
+    with phases(f"mapping {found.name} in four ways on up to {devices[-1]:,} devices"):
+        comparison = run(Workload(found, boards, batch), devices)
     if plot is not None:
         draw_comparison(comparison, plot)
     if as_json:
         print(json.dumps(_comparison_as_json(comparison), indent=2))
     else:
-        _print_comparison(comparison)
+        _print_comparison(comparison, _to_try(network, cluster, devices))
 
 
 @click.command()
@@ -119,8 +125,9 @@ def topology(
 
     found, boards = _load(network, cluster, layers)
     having = Ports(ports, port_gbps)
-    mappings = [partition(found, boards, count) for count in devices]
-    pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
+    with phases(f"mapping {found.name} on up to {devices[-1]:,} devices"):
+        mappings = [partition(found, boards, count) for count in devices]
+        pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
     title = f"{found.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
     if plot is not None:
         draw_topologies(title, pairs, plot)
@@ -129,7 +136,13 @@ def topology(
         said = {"network": found.name, "cluster": boards.name, "ports": ports, "port_gbps": port_gbps}
         print(json.dumps({**said, "topologies": as_dicts}, indent=2))
     else:
-        _print_topologies(title, pairs)
+        _print_topologies(title, pairs, _to_try(network, cluster, devices))
+
+
+def _to_try(network: str, cluster: str, devices: tuple[int, ...]) -> str:
+    """Return the command that shows the layout on the most devices that were compared."""
+    on = [] if cluster == _CLUSTER else ["--cluster", cluster]
+    return shlex.join(["emuchain", "plan", network, *on, "--devices", str(devices[-1])])
 
 
 def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Cluster]:
@@ -146,18 +159,18 @@ def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Clus
     return found, load_cluster(cluster)
 
 
-def _print_comparison(comparison: Comparison) -> None:
-    from ..report import table
+def _print_comparison(comparison: Comparison, to_try: str) -> None:
+    from ..report import next_line, number, print_answer, table
     from ..studies.parallelism import METRICS, Method, Metric
 
-    workload, outcomes = comparison.workload, comparison.outcomes
-    print(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
+    outcomes = comparison.outcomes
+    print_answer([*_best_first(comparison), next_line(to_try)])
     devices = sorted({count for found in outcomes.values() for count in found})
     for metric in METRICS:
 
         def shown(method: Method, count: int, metric: Metric = metric) -> str:
             outcome = outcomes[method].get(count)
-            return f"{metric.shown(outcome):.4g}" if outcome else "-"
+            return number(metric.shown(outcome)) if outcome else "-"
 
         rows = [[str(count), *(shown(method, count) for method in Method)] for count in devices]
         table(f"{metric.name} / {metric.unit}", ["devices", *(method.value for method in Method)], rows)
@@ -167,7 +180,7 @@ def _print_comparison(comparison: Comparison) -> None:
         [
             method.value,
             ", ".join(sorted(method.dimensions)),
-            str(comparison.most_devices[method]),
+            f"{comparison.most_devices[method]:,}",
             *(str(ranked[method]) for ranked in ranks.values()),
         ]
         for method in Method
@@ -176,7 +189,31 @@ def _print_comparison(comparison: Comparison) -> None:
     if common:
         title += f": ranks from 1 (worst) to 4, by the mean over {', '.join(map(str, common))} devices"
     columns = ["method", "divides", "most devices", *(("parallel", *(m.name for m in METRICS)) if common else ())]
-    table(title, columns, rows, left=("method", "divides"))
+    table(title, columns, rows, left=("divides",), names=("method",))
+
+
+def _best_first(comparison: Comparison) -> list[str]:
+    """Return for each metric the methods on the most devices that all of them can use, the best first."""
+    from ..report import number
+    from ..studies.parallelism import METRICS, Method
+
+    workload, outcomes = comparison.workload, comparison.outcomes
+    most = comparison.most_devices
+    ordered = sorted(Method, key=lambda method: -most[method])
+    lines = [
+        f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}: four ways, the best first",
+        f"most devices: {', '.join(f'{method.value} {most[method]:,}' for method in ordered)}",
+    ]
+    counts = comparison.common_devices or (min(map(min, filter(None, outcomes.values()))),)
+    having = {method: found[counts[-1]] for method, found in outcomes.items() if counts[-1] in found}
+    for metric in METRICS:
+        sign = -1 if metric.more_is_better else 1
+        values = {method: metric.shown(outcome) for method, outcome in having.items()}
+        shown = [
+            f"{m.value.split()[0]} {number(v)}" for m, v in sorted(values.items(), key=lambda each: sign * each[1])
+        ]
+        lines.append(f"{metric.name} on {counts[-1]}, {metric.unit}: {', '.join(shown)}")
+    return lines
 
 
 def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
@@ -219,25 +256,45 @@ def _outcome_as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]]) -> None:
-    from ..report import table
+def _reach(kind: str, found: Topology) -> str:
+    """Return the rate that a topology allows, and what limits it."""
+    from ..report import number
 
-    rows = []
-    for one, two in pairs:
-        rows.append([str(one.devices), f"{one.compute_images_per_s:.1f}"])
-        for found in (one, two):
-            worst = found.bottleneck
-            if worst is None:
-                rows[-1] += ["-"] * 4
-                continue
-            rows[-1] += [
-                f"{worst[0]} -> {worst[1]}",
-                str(max(map(found.degree, worst))),
-                str(found.link_ports(*worst)),
-                f"{found.worst_link_images_per_s:.1f}",
-            ]
-    columns = [f"{d}{c}" for d in ("1D ", "2D ") for c in ("worst link", "degree", "ports a link", "images/s")]
-    table(f"{title}: images/s of the slowest engine and of the worst link", ["devices", "engines", *columns], rows)
+    worst = found.bottleneck
+    if worst is None:
+        return f"{kind}: {number(found.images_per_s)} images/s, no links"
+    link = f"worst link {worst[0]} -> {worst[1]}, {number(found.worst_link_images_per_s)}"
+    limit = "engines" if found.compute_images_per_s <= found.worst_link_images_per_s else "links"
+    return f"{kind}: {number(found.images_per_s)} images/s, limited by {limit}; {link}"
+
+
+def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], to_try: str) -> None:
+    from ..report import next_line, print_answer, table
+
+    chain, direct = pairs[-1]
+    print_answer(
+        [
+            f"{title}, {chain.devices:,} devices",
+            _reach("chain (1D)", chain),
+            _reach("direct links (2D)", direct),
+            "memory is not looked at; `emuchain plan` does that",
+            next_line(to_try),
+        ]
+    )
+    columns = ["devices", "engines", "worst link", "degree", "ports a link", "images/s of that link"]
+    for title, topologies in zip(("Chain (1D)", "Direct links (2D)"), zip(*pairs, strict=True), strict=True):
+        table(f"{title}: images/s of the slowest engine and of the worst link", columns, list(map(_row, topologies)))
+
+
+def _row(found: Topology) -> list[str]:
+    from ..report import number
+
+    worst = found.bottleneck
+    first = [f"{found.devices:,}", number(found.compute_images_per_s)]
+    if worst is None:
+        return [*first, *["-"] * 4]
+    degree, ports = max(map(found.degree, worst)), found.link_ports(*worst)
+    return [*first, f"{worst[0]} -> {worst[1]}", str(degree), str(ports), number(found.worst_link_images_per_s)]
 
 
 def _topology_as_json(found: Topology) -> dict[str, Any]:

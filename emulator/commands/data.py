@@ -1,5 +1,6 @@
 """`emuchain data`: fetch and inspect data sets."""
 
+import textwrap
 from pathlib import Path
 
 import click
@@ -42,8 +43,8 @@ def info(where: str) -> None:
     normalisation = found.normalisation()
     lines = {
         "name": found.name,
-        "training images": found.n_train,
-        "test images": found.n_test,
+        "training images": f"{found.n_train:,}",
+        "test images": f"{found.n_test:,}",
         "shape (c, h, w)": " x ".join(map(str, found.shape)),
         "classes": f"{found.n_classes}: {', '.join(found.classes)}",
         "mean (of 255)": ", ".join(f"{mean:.3f}" for mean in normalisation.mean),
@@ -52,7 +53,7 @@ def info(where: str) -> None:
     }
     for key, value in lines.items():
         if value:
-            click.echo(f"{key:<16} {value}")
+            click.echo(textwrap.fill(f"{key:<16} {value}", 80, subsequent_indent=" " * 17))
 
 
 @data.command()

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import click
 
 from ..common import InputError
 from .kernels import starting
+from .phases import phases
 
 if TYPE_CHECKING:
     from ..studies import ExchangeTimes
@@ -55,7 +57,7 @@ class Workers(click.ParamType):
 def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float, as_json: bool) -> None:
     """Print how long workers take to exchange NETWORK's gradients: by a ring, an aggregator, and hierarchies.
 
-    By the timing model, for up to 1,024 workers, with and without compression in the NIC.
+    By the timing model, for up to 1,024 workers, with and without compression in the network interface.
     """
     with starting():
         from ..cluster import load_cluster
@@ -66,21 +68,48 @@ def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float,
         given = f"`--compress-ratio` = {ratio:g}"
         raise InputError(f"{given}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits")
     found, boards = load_network(network), load_cluster(cluster)
-    rows = [
-        exchange_times(boards.interconnect, found.parameters, count, each)
-        for count in workers
-        for each in (None, ratio)
-    ]
+    rows = []
+    with phases(f"exchanges among up to {workers[-1]:,} workers"):
+        for count in workers:
+            rows += [exchange_times(boards.interconnect, found.parameters, count, each) for each in (None, ratio)]
     if as_json:
         said = {"network": found.name, "cluster": boards.name, "gradient_bytes": 4 * found.parameters}
         print(json.dumps({**said, "exchanges": [dataclasses.asdict(row) for row in rows]}, indent=2))
-    else:
-        _print(f"{found.name}, {4 * found.parameters / 1e6:.1f} MB of gradients, on {boards.name}", rows)
+        return
+    from ..report import next_line, print_answer
+
+    title = f"{found.name}, {4 * found.parameters / 1e6:,.1f} MB of gradients, on {boards.name}"
+    plain, compressed = rows[-2:]
+    to_try = ["emuchain", "simulate", network, "--cluster", cluster, "--schedule", "data-parallel-ring"]
+    to_try += ["--devices", str(workers[0]), "--batch", str(16 * workers[0]), "--samples", str(64 * workers[0])]
+    print_answer(
+        [
+            title,
+            _fastest(plain, ""),
+            _fastest(compressed, f", compressed {ratio:g} times"),
+            next_line(shlex.join(to_try)),
+        ]
+    )
+    _print("Time of an exchange", rows)
+
+
+def _fastest(row: ExchangeTimes, how: str) -> str:
+    """Return the ways to exchange among some workers, the fastest first."""
+    from ..common import format_time_ps
+
+    times = {
+        "ring": row.ring_ps,
+        "aggregator": row.aggregator_ps,
+        "rings and an aggregator": row.rings_under_aggregator_ps,
+        "rings and a ring": row.rings_of_rings_ps,
+    }
+    shown = [f"{way} {format_time_ps(times[way])}" for way in sorted(times, key=lambda way: times[way])]
+    return f"{row.workers:,} workers{how}: {', '.join(shown)}"
 
 
 def _print(title: str, rows: Sequence[ExchangeTimes]) -> None:
     from ..common import format_time_ps
-    from ..report import table
+    from ..report import say, table
 
     shown = [
         [
@@ -96,9 +125,10 @@ def _print(title: str, rows: Sequence[ExchangeTimes]) -> None:
     ]
     columns = ["workers", "ratio", "ring", "aggregator", "groups", "rings, aggregator", "rings, ring"]
     table(title, columns, shown)
-    print(
-        "A ring sends two gradients over each link, whatever the number of workers, until latencies count; an\n"
-        "aggregator's time grows with the workers. Hierarchies sum by rings within groups, then by an aggregator or a\n"
-        "ring between groups: they send more, in fewer steps. Gradients are compressed, weights are not; where links\n"
-        "are faster than the NIC's engines, compression takes longer than it saves."
+    print()
+    say(
+        "A ring sends two gradients over each link, whatever the number of workers, until latencies count; an"
+        " aggregator's time grows with the workers. Hierarchies sum by rings within groups, then by an aggregator or a"
+        " ring between groups: they send more, in fewer steps. Gradients are compressed, weights are not; where links"
+        " are faster than the compression engines of the network interface, compression takes longer than it saves."
     )

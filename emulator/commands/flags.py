@@ -9,20 +9,24 @@ from typing import Any
 
 import click
 
+from .subject import subject_of
+
+full_option = click.option("--full", is_flag=True, help="Show all devices and links, not the most loaded ones alone.")
+
 
 class ConfiguredCommand(click.Command):
-    """A command that takes a configuration file, and a flag for each key.
+    """A command that takes a network or a configuration file, and a flag for each key.
 
-    Its function gets `config_file`, and the dictionary `flags` of the flags that are set.
+    Its function gets `config_file`, and the dictionary `flags` of the flags that are set; a network is one of them.
     """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return all arguments and flags, those of the keys first."""
-        return [self._file, *self._flags.values(), *super().get_params(ctx)]
+        return [self._subject, *self._flags.values(), *super().get_params(ctx)]
 
     @functools.cached_property
-    def _file(self) -> click.Argument:
-        return click.Argument(["config_file"], metavar="[CONFIG.toml]", required=False)
+    def _subject(self) -> click.Argument:
+        return click.Argument(["subject"], metavar="[NETWORK|CONFIG.toml]", required=False)
 
     @functools.cached_property
     def _flags(self) -> dict[str, click.Option]:
@@ -35,9 +39,17 @@ class ConfiguredCommand(click.Command):
         return list(Config.model_fields)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the function with the flags that are set as `flags`."""
+        """Call the function with the flags that are set as `flags`.
+
+        Raises:
+            InputError: the first argument names neither a network nor a file that can be read.
+        """
         values = {key: ctx.params.pop(key) for key in self._flags}
-        ctx.params["flags"] = {key: value for key, value in values.items() if value is not None}
+        flags = {key: value for key, value in values.items() if value is not None}
+        network, ctx.params["config_file"] = subject_of(ctx.params.pop("subject"))
+        if network is not None and flags.setdefault("network", network) != network:
+            raise click.UsageError(f"{network} and --network {flags['network']}: give one network", ctx)
+        ctx.params["flags"] = flags
         return super().invoke(ctx)
 
 
@@ -49,18 +61,6 @@ class PlanningCommand(ConfiguredCommand):
         from ..config import RUN_ONLY_KEYS
 
         return [key for key in super().config_keys() if key not in RUN_ONLY_KEYS]
-
-
-class NetworkCommand(PlanningCommand):
-    """A `PlanningCommand` whose function gets `network` in place of a configuration file."""
-
-    @functools.cached_property
-    def _file(self) -> click.Argument:
-        return click.Argument(["network"])
-
-    def config_keys(self) -> list[str]:
-        """Return the keys that have a flag."""
-        return [key for key in super().config_keys() if key != "network"]
 
 
 def traced(command: Callable[..., None]) -> Callable[..., None]:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import math
 import pathlib
+import shlex
 
 from ..common import InputError
 from ..network import load_network, operator_graph, zoo
-from ..report import layer_rows, table
+from ..report import layer_rows, next_line, percent, print_answer, table
 
 
 def list_networks() -> None:
     """Print a table of the networks that come with emuchain."""
     rows = []
+    print_answer(
+        [
+            f"{len(zoo())} networks come with emuchain; your own are TOML or ONNX files",
+            next_line("emuchain network vgg16-cifar"),
+        ]
+    )
     for known in zoo():
         found = load_network(known)
         size = "x".join(map(str, found.input))
-        rows.append([known, size, str(len(found.layers)), f"{found.macs / 1e6:.1f}", f"{found.parameters / 1e6:.2f} M"])
-    table("Networks", ["name", "input", "layers", "MMAC", "parameters"], rows, left=("name",))
+        rows.append(
+            [known, size, str(len(found.layers)), f"{found.macs / 1e6:,.1f}", f"{found.parameters / 1e6:.2f} M"]
+        )
+    table("Networks", ["name", "input", "layers", "MMAC", "parameters"], rows, names=("name",))
 
 
 def show_network(name: str) -> None:
@@ -27,8 +37,20 @@ def show_network(name: str) -> None:
         InputError: there is no such network.
     """
     found = load_network(name)
+    most_work = max(found.layers, key=lambda layer: layer.macs)
+    most_weights = max(found.layers, key=lambda layer: math.prod(layer.weight_shape))
+    weights = math.prod(most_weights.weight_shape)
+    print_answer(
+        [
+            f"{found.name}: {found.parameters:,} parameters in {len(found.layers)} layers",
+            f"work: {found.macs / 1e6:,.2f} million multiply-accumulates (MMAC) a forward pass",
+            f"images of {'x'.join(map(str, found.input))} (channels, rows, columns) in {found.classes:,} classes",
+            f"most work: {most_work.name}, {percent(most_work.macs / found.macs)}",
+            f"most weights: {most_weights.name}, {percent(weights / found.parameters)}",
+            next_line(shlex.join(["emuchain", "plan", name, "--devices", "8"])),
+        ]
+    )
     layer_rows(found)
-    print(f"{found.macs / 1e6:.2f} MMAC a forward pass, {found.parameters} parameters, {found.classes} classes")
 
 
 def graph_as_json(name: str) -> None:

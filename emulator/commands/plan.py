@@ -1,4 +1,4 @@
-"""`emuchain plan`: a network's layout on a cluster, as tables, as JSON, and as a picture."""
+"""`emuchain plan`: a network's layout on a cluster, as an answer with tables, as JSON, and as a picture."""
 
 from __future__ import annotations
 
@@ -10,105 +10,193 @@ from ..common import format_bytes, format_time_ps
 from ..config import Config
 from ..inputs import validate
 from ..plan import DeviceLayout, Layout, Plan, SliceLayout, make_plan, place_on_chip, smallest_cluster
-from ..report import layout_as_json, percent, table
+from ..report import (
+    Line,
+    command_line,
+    epoch_line,
+    ignored,
+    layout_as_json,
+    limit_lines,
+    mebibytes,
+    memory_line,
+    most_loaded,
+    next_changes,
+    next_line,
+    percent,
+    print_answer,
+    rate_line,
+    say,
+    table,
+    weights_line,
+)
+from ..run import steady_state
+from .phases import phases
 
-_MOST_BLOCKS_SHOWN = 20
+EPOCH_IMAGES = 1_281_167
+"""Images of an epoch in an answer: those of ImageNet."""
+
+_MOST_BLOCKS_SHOWN = 5
+_LARGER_BOARDS = "u280"
+_SAMPLES = 1000
+"""Of a simulation to try."""
+
 _SPELT = {
-    "dsp": "DSPs",
-    "lut": "LUTs",
-    "ff": "FFs",
-    "bram": "BRAM, in banks of 18 kbit,",
+    "dsp": "multipliers (DSPs)",
+    "lut": "look-up tables",
+    "ff": "flip-flops",
+    "bram": "block RAM banks",
     "transceiver": "transceivers",
 }
 
 
-def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None) -> None:
-    """Lay a network out on a cluster and print tables, or JSON; draw the layout into the file `picture`, if given.
+def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: bool) -> None:
+    """Lay a network out on a cluster and print an answer with tables, or JSON; draw it into the file `picture`.
 
     Raises:
         InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
-    plan = make_plan(validate(Config, flags, "command line"), 1)
-    layout = plan.layout()
-    smallest = None
-    if not layout.balancing.fits:
-        smallest = smallest_cluster(plan.network, plan.cluster, plan.devices)
+    config = validate(Config, flags, "command line")
+    with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
+        plan = make_plan(config, 1)
+        show(f"laying out {plan.devices:,} devices")
+        layout = plan.layout()
+        missing, smallest = plan.missing_bytes, None
+        if not layout.balancing.fits:
+            show(f"looking for the fewest boards that hold {plan.network.name}")
+            smallest = smallest_cluster(plan.network, plan.cluster, plan.devices)
     if picture is not None:
         from ..report import draw_layout
 
         draw_layout(layout, picture)
     if as_json:
-        print(json.dumps(layout_as_json(layout, smallest), indent=2))
+        stale = [staleness.stale_samples for staleness in plan.steady.staleness]
+        verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": stale}
+        print(json.dumps({**layout_as_json(layout, smallest), **verdict}, indent=2))
         return
-    _print(layout)
-    for kind, over in layout.exceeded().items():
-        print(f"more {_SPELT[kind]} than the board has on device {_listed(over)}")
-    print(_verdict(layout, smallest))
-    if not layout.balancing.fits:
-        print(_remedies(plan))
+    print_answer(_answer(plan, layout, missing, smallest, flags))
+    _print(layout, missing, full)
+    if missing:
+        say(_remedies(plan))
 
 
-def _print(layout: Layout) -> None:
-    network, devices = layout.network, layout.devices
-    print(f"{network.name} on {len(devices)} x {devices[0].board.name} ({layout.cluster.name})")
-    rows = [_engine_row(device, held) for device in devices for held in device.slices]
-    columns = ["device", "slice", "tile", "FP", "EB", "PG", "LPRAM", "Act-RAM", "line buffers", "off chip"]
-    table("Engines (DSPs) and buffers", columns, rows, left=("slice",))
-    columns = ["device", "board", "in flight", "DSP", "LUT", "FF", "BRAM", "on chip", "of board", "BPRAM", "slowest"]
-    columns += ["of interval"]
-    table("Devices", columns, [_device_row(layout, device) for device in devices], left=("board", "slowest"))
-    if layout.links:
-        rows = [
-            [
-                f"{link.link} - {link.link + 1}",
-                f"{layout.gbps(link.forward_bytes):.2f}",
-                f"{layout.gbps(link.backward_bytes):.2f}",
-                format_bytes(layout.balancing.link_bytes(link.link)),
-            ]
-            for link in layout.links
-        ]
-        table("Links", ["link", "right, Gb/s", "left, Gb/s", "paths 5 and 6 each, a sample"], rows)
-    _print_balanced(layout)
-    for device in devices:
-        if device.off_chip_bytes:
-            print(_off_chip(layout, device))
-    print(f"a sample enters every {format_time_ps(layout.interval_ps)}: {layout.images_per_s:.1f} images/s")
-    print(
-        f"{layout.gops_per_fpga:.0f} GOPS for each FPGA; convolutions alone,"
-        f" on the devices that have any: {layout.conv_gops_per_fpga:.0f}"
-    )
-    print(f"bottleneck: {layout.limit}")
-    print(f"the fullest device holds {format_bytes(layout.storage_bytes)} on chip")
-
-
-def _engine_row(device: DeviceLayout, held: SliceLayout) -> list[str]:
-    layer = held.part.layer
-    kernel = "x".join(map(str, layer.kernel)) if layer.convolves else "1x1"
-    engines = (held.engines.fp, held.engines.eb, held.engines.pg)
+def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flags: dict[str, Any]) -> list[Line]:
+    state = steady_state(plan)
+    if missing:
+        enough = {"devices": smallest} if smallest else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
+        to_try = command_line("plan", None, {**flags, **enough})
+    else:
+        changes = next_changes(plan, state)
+        command, samples = ("simulate", {"samples": _SAMPLES}) if "what_if" in changes else ("plan", {})
+        to_try = command_line(command, None, {**flags, **samples, **changes})
     return [
-        str(device.device),
-        str(held.part),
-        kernel,
-        *(str(engine.multipliers) if engine else "-" for engine in engines),
-        format_bytes(held.memory.lpram.bytes),
-        format_bytes(held.memory.act_ram.bytes),
-        format_bytes(held.memory.line_buffers.bytes),
-        format_bytes(held.off_chip_bytes) if held.off_chip_bytes else "-",
+        rate_line(plan, layout.images_per_s, missing),
+        epoch_line(EPOCH_IMAGES, EPOCH_IMAGES * layout.interval_ps, missing),
+        *limit_lines(plan, state, missing),
+        _verdict(plan, layout, missing, smallest),
+        weights_line(plan),
+        next_line(to_try),
     ]
 
 
-def _device_row(layout: Layout, device: DeviceLayout) -> list[str]:
+def _verdict(plan: Plan, layout: Layout, missing: int, smallest: int | None) -> Line:
+    if missing:
+        short = sum(device.shortfall_bytes > 0 for device in layout.devices)
+        enough = f"{smallest:,} boards hold it" if smallest else "nor would it fit 1,024 boards"
+        where = f" on {short} of {len(layout.devices)} devices" if short else ""
+        return Line(f"memory: does not fit, {mebibytes(missing)} missing{where}; {enough}")
+    over = [f"too few {_SPELT[kind]} on {len(devices)} devices" for kind, devices in layout.exceeded().items()]
+    return Line("; ".join([memory_line(plan, missing).text, *over]))
+
+
+def _print(layout: Layout, missing: int, full: bool) -> None:
+    def load(device: DeviceLayout) -> float:
+        shares = [share for share in layout.utilisation(device).values() if share is not None]
+        return max(device.slowest.sample_ps / layout.interval_ps, *shares)
+
+    _print_slices(layout, full)
+    title, devices = most_loaded("Devices", "devices", layout.devices, load, full)
+    _print_devices(layout, title, devices)
+    if layout.links:
+        title, links = most_loaded(
+            "Links", "links", layout.links, lambda link: max(link.forward_bytes, link.backward_bytes), full
+        )
+        rows = [
+            [
+                f"{link.link} - {link.link + 1}",
+                f"{layout.gbps(link.forward_bytes):,.2f}",
+                f"{layout.gbps(link.backward_bytes):,.2f}",
+                format_bytes(layout.balancing.link_bytes(link.link)),
+            ]
+            for link in links
+        ]
+        table(title, ["link", "right, Gb/s", "left, Gb/s", "balanced parameters a sample, each way"], rows)
+    _print_balanced(layout, full)
+    print()
+    for device in layout.devices:
+        if device.off_chip_bytes:
+            say(_off_chip(layout, device))
+    note = ignored(missing)
+    say(f"a sample enters every {format_time_ps(layout.interval_ps)}{note}")
+    say(f"all layers: {layout.gops_per_fpga:,.0f} GOPS{note}; for each FPGA")
+    say(f"convolutions: {layout.conv_gops_per_fpga:,.0f} GOPS{note}; for each FPGA that holds any")
+    say(f"the fullest device holds {format_bytes(layout.storage_bytes)} on chip")
+
+
+def _print_slices(layout: Layout, full: bool) -> None:
+    held = [(device, each) for device in layout.devices for each in device.slices]
+    title, shown = most_loaded(
+        "Slices",
+        "slices",
+        held,
+        lambda of: max(engine.sample_ps for engine in of[1].engines.built),
+        full,
+    )
+    columns = ["device", "slice", "FP", "EB", "PG", "parameters", "activations", "line buffers"]
+    off_chip = any(each.off_chip_bytes for _, each in shown)
+    rows = [_slice_row(device, each, off_chip) for device, each in shown]
+    table(title, [*columns, *(["off chip"] * off_chip)], rows, names=("slice",))
+
+
+def _slice_row(device: DeviceLayout, held: SliceLayout, off_chip: bool) -> list[str]:
+    engines = (held.engines.fp, held.engines.eb, held.engines.pg)
+    elsewhere = format_bytes(held.off_chip_bytes) if held.off_chip_bytes else "-"
+    return [
+        str(device.device),
+        str(held.part),
+        *(f"{engine.multipliers:,}" if engine else "-" for engine in engines),
+        format_bytes(held.memory.lpram.bytes),
+        format_bytes(held.memory.act_ram.bytes),
+        format_bytes(held.memory.line_buffers.bytes),
+        *([elsewhere] if off_chip else []),
+    ]
+
+
+def _print_devices(layout: Layout, title: str, devices: Sequence[DeviceLayout]) -> None:
+    differ = len({device.board.name for device in layout.devices}) > 1
+    rows = [
+        [
+            str(device.device),
+            *([device.board.name] if differ else []),
+            device.slowest.title,
+            percent(device.slowest.sample_ps / layout.interval_ps),
+            str(device.in_flight),
+        ]
+        for device in devices
+    ]
+    columns = ["device", *(["board"] if differ else []), "slowest engine", "of the interval", "samples in flight"]
+    table(title, columns, rows, names=("board", "slowest engine"))
+    columns = ["device", "DSP", "LUT", "FF", "BRAM", "on chip", "of the board's memory", "stored for others"]
+    table("Resources of these devices", columns, [_resource_row(layout, device) for device in devices])
+
+
+def _resource_row(layout: Layout, device: DeviceLayout) -> list[str]:
     shares = layout.utilisation(device)
     return [
         str(device.device),
-        device.board.name,
-        str(device.in_flight),
         *(_share(shares[f"{kind}_share"]) for kind in ("dsp", "lut", "ff", "bram")),
         format_bytes(device.buffers.bytes),
         _share(shares["on_chip_bytes_share"]),
-        format_bytes(device.bpram.bytes) if device.bpram.bytes else "-",
-        device.slowest.title,
-        percent(device.slowest.sample_ps / layout.interval_ps),
+        format_bytes(2 * device.bpram.bytes) if device.bpram.bytes else "-",
     ]
 
 
@@ -116,17 +204,18 @@ def _share(share: float | None) -> str:
     return "-" if share is None else percent(share)
 
 
-def _print_balanced(layout: Layout) -> None:
+def _print_balanced(layout: Layout, full: bool) -> None:
     blocks = layout.balancing.blocks
     if not blocks:
         return
+    shown = blocks if full else blocks[:_MOST_BLOCKS_SHOWN]
     rows = [
         [str(block), str(block.user_device), str(block.store_device), format_bytes(block.parameter_bytes)]
-        for block in blocks[:_MOST_BLOCKS_SHOWN]
+        for block in shown
     ]
-    table("Balanced parameters", ["channels", "used on", "stored on", "parameters"], rows, left=("channels",))
-    if len(blocks) > _MOST_BLOCKS_SHOWN:
-        print(f"and {len(blocks) - _MOST_BLOCKS_SHOWN} more")
+    left_out = f": {len(shown)} of {len(blocks)} blocks; --full shows all" if len(shown) < len(blocks) else ""
+    columns = ["channels", "used on", "stored on", "parameters"]
+    table(f"Balanced parameters{left_out}", columns, rows, names=("channels",))
 
 
 def _off_chip(layout: Layout, device: DeviceLayout) -> str:
@@ -135,25 +224,7 @@ def _off_chip(layout: Layout, device: DeviceLayout) -> str:
     has = f"the board has {there:g}" if there else "the board's bandwidth is not known"
     return (
         f"device {device.device}: {format_bytes(device.off_chip_bytes)} of fully connected parameters and gradients off"
-        f" chip; at full rate {needed:.0f} GB/s, {has}; this costs no time here"
-    )
-
-
-def _verdict(layout: Layout, smallest: int | None) -> str:
-    if layout.balancing.fits:
-        return f"fits on chip{', with balanced parameters' if layout.balancing.blocks else ''}, in plain bytes"
-    short = layout.balancing.shortfall_bytes
-    worst = max(range(len(short)), key=lambda device: short[device])
-    count = sum(missing > 0 for missing in short)
-    enough = (
-        f"{smallest} such boards would be enough"
-        if smallest
-        else "no number of such boards up to 1,024 would be enough"
-    )
-    return (
-        f"does not fit on chip: {format_bytes(sum(short))} missing on {count} of {len(short)} devices, most on device"
-        f" {worst} ({format_bytes(short[worst])}); {enough};"
-        " the rates above assume enough memory on each device"
+        f" chip; at full rate {needed:,.0f} GB/s, {has}; this costs no time here"
     )
 
 
@@ -169,7 +240,3 @@ def _remedies(plan: Plan) -> str:
         f"missing with values of 2 bytes: {missing(held, 2)}; with one sample in flight: {missing(one, 4)};"
         f" with both: {missing(one, 2)}"
     )
-
-
-def _listed(devices: list[int]) -> str:
-    return ", ".join(map(str, devices[:8])) + (" ..." if len(devices) > 8 else "")

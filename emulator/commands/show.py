@@ -1,4 +1,4 @@
-"""`emuchain show`: a results file as tables."""
+"""`emuchain show`: a results file as an answer with tables."""
 
 from __future__ import annotations
 
@@ -7,39 +7,84 @@ import pathlib
 import numpy as np
 
 from ..common import format_time_ps
-from ..report import device_rows, exchange_rows, link_rows, percent, table
-from ..run import Results, read_results
+from ..config import Config
+from ..report import (
+    Line,
+    command_line,
+    device_rows,
+    exchange_rows,
+    ignored,
+    link_rows,
+    mebibytes,
+    next_line,
+    number,
+    outcome_line,
+    percent,
+    print_answer,
+    say,
+    table,
+)
+from ..run import Results, Usage, read_results
 
 
-def show_results(file: str) -> None:
-    """Print a results file.
+def show_results(file: str, full: bool) -> None:
+    """Print a results file: an answer, then tables of the most loaded devices and links, or of all.
 
     Raises:
         InputError: the file cannot be read.
     """
     results = read_results(pathlib.Path(file))
-    config = results.config
-    plural = "s" * (config["devices"] != 1)
-    replicas = f"{config['replicas']} times " if config.get("replicas", 1) > 1 else ""
-    codec = f"gradients by {config['compress']}, " if config.get("compress", "none") != "none" else ""
-    print(
-        f"{config['network']} on {replicas}{config['devices']} device{plural} ({config['cluster']}), {codec}"
-        f"{config['schedule']}, batch {config['batch']}, seed {config['seed']}, "
-        f"data {config['data']} ({config['samples']} images)"
-    )
-    shown = ("emuchain", "python", "numpy", "numba")
-    print("versions: " + ", ".join(f"{name} {results.versions[name]}" for name in shown))
-    print(f"mpi: {results.versions['mpi']}; on {results.versions['platform']}")
+    print_answer(_answer(results))
     _history(results)
     usage = results.usage
     if usage is not None:
-        device_rows(usage)
+        device_rows(usage, full)
         if usage.links:
-            link_rows(usage)
+            link_rows(usage, full)
     if results.exchange:
         exchange_rows(results.exchange, results.history["virtual_time_ps"])
     if results.weights:
         _weights(results)
+    print()
+    shown = ("emuchain", "python", "numpy", "numba")
+    say("versions: " + ", ".join(f"{name} {results.versions[name]}" for name in shown))
+    say(f"mpi: {results.versions['mpi']}; on {results.versions['platform']}")
+
+
+def _answer(results: Results) -> list[Line]:
+    config, usage, missing = results.config, results.usage, results.missing_bytes
+    plural = "s" * (config["devices"] != 1)
+    replicas = f"{config['replicas']} times " if config.get("replicas", 1) > 1 else ""
+    title = f"{config['network']} on {replicas}{config['devices']:,} device{plural}"
+    codec = f", gradients by {config['compress']}" if config.get("compress", "none") != "none" else ""
+    how = f"{config['schedule']}, batch {config['batch']}, seed {config['seed']}{codec}"
+    lines = [Line(f"{how}, data {config['data']} ({config['samples']:,} images), cluster {config['cluster']}")]
+    keys = ("cluster", "schedule", "batch", "devices", "samples")
+    differing = {key: config[key] for key in keys if config[key] != Config.model_fields[key].default}
+    to_try = {"network": config["network"], **differing}
+    tail = [*lines, next_line(command_line("simulate", None, to_try))]
+    if usage is None:
+        return [Line(f"{title}: no epoch was finished"), *tail]
+    last, history = results.epochs - 1, results.history
+    host_s = history["host_time_s"][last]
+    return [
+        Line(f"{title}: {number(results.images_per_s)} images/s{ignored(missing)}"),
+        outcome_line(results.epochs, history["train_loss"][last], results.test_accuracy),
+        Line(f"time: {format_time_ps(results.virtual_time_ps)} on the cluster; {host_s:.1f} s on the host"),
+        _busiest(usage),
+        Line(f"memory: does not fit, {mebibytes(missing)} missing; times ignore this" if missing else "memory: fits"),
+        *tail,
+    ]
+
+
+def _busiest(usage: Usage) -> Line:
+    busy = [(share, phase, device.device) for device in usage.devices for phase, share in device.busy.items()]
+    share, phase, device = max(busy)
+    text = f"busiest: {phase} of device {device}, {percent(share)} of the time"
+    if usage.links:
+        link = max(usage.links, key=lambda link: link.utilisation)
+        text += f"; link {link.sender} -> {link.receiver}, {percent(link.utilisation)}"
+    return Line(text)
 
 
 def _history(results: Results) -> None:
@@ -67,4 +112,4 @@ def _weights(results: Results) -> None:
         weight = arrays["weight"]
         norm = float(np.sqrt(np.square(weight, dtype=np.float64).mean()))
         rows.append([layer, "x".join(map(str, weight.shape)), f"{norm:.5f}", "yes" if "bias" in arrays else "no"])
-    table("Weights", ["layer", "oc x ic x kh x kw", "root mean square", "bias"], rows, left=("layer",))
+    table("Weights", ["layer", "oc x ic x kh x kw", "root mean square", "bias"], rows, names=("layer",))

@@ -1,32 +1,51 @@
-"""`emuchain simulate`: the virtual time of a run, as text or JSON."""
+"""`emuchain simulate`: the virtual time of a run, as an answer with tables, or as JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...comm.exchange import step_sizes
 from ..common import format_time_ps
 from ..config import blaming, load_config
 from ..plan import describe_devices, epoch_samples, make_plan
 from ..report import (
+    Line,
+    command_line,
     device_rows,
+    epoch_line,
+    ignored,
+    limit_lines,
     link_rows,
+    memory_line,
+    next_changes,
+    next_line,
+    number,
     percent,
-    print_bottleneck,
+    print_answer,
     print_steady_state,
     print_steady_tables,
+    rate_line,
+    say,
     steady_state_as_json,
     table,
     time_and_ps,
+    weights_line,
 )
 from ..run import Simulation, SteadyState, Usage, simulate, steady_state
 from ..studies import Compared, compare_runs, parse_what_if
 from ..timeline import TraceRequest
+from .phases import phases
 
-_Run = tuple[Simulation, SteadyState]
+
+class _Run(NamedTuple):
+    """A simulated run; its times ignore `missing_bytes` bytes of memory."""
+
+    simulation: Simulation
+    steady: SteadyState
+    missing_bytes: int
 
 
 def run_simulation(
@@ -35,9 +54,10 @@ def run_simulation(
     what_if: Sequence[str],
     epoch_images: int,
     as_json: bool,
+    full: bool,
     trace: Mapping[str, str | None],
 ) -> None:
-    """Simulate as configured and print tables, or JSON; with `what_if`, compare the run with these values.
+    """Simulate as configured and print an answer and tables, or JSON; with `what_if`, compare with these values.
 
     `trace` has the flags of a trace; it shows the run as it is.
 
@@ -49,7 +69,7 @@ def run_simulation(
         traced.check_file()
     run = _run(config_file, flags, {}, traced)
     other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
-    rows = compare_runs(run, other, epoch_images) if other else []
+    rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
     if as_json:
         found = _as_json(run, epoch_images)
         if other is not None:
@@ -58,13 +78,14 @@ def run_simulation(
             found["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, epoch_images)}
         print(json.dumps(found, indent=2))
         return
-    _print(*run)
-    print_steady_state(run[1], epoch_images)
+    print_answer(_answer(run, other, str(asked), epoch_images, _to_try(run, config_file, flags)))
     if traced is not None:
-        print(traced.written)
+        say(traced.written)
     if other is not None:
-        _print_comparison(str(asked), rows)
-        print_bottleneck(other[1])
+        _print_comparison(str(asked), rows, other)
+    _print_tables(run, full)
+    print()
+    _print_details(run, epoch_images)
 
 
 def _run(
@@ -76,65 +97,116 @@ def _run(
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         blocks = config.model_copy(update={"micro_batch": config.batch})  # as `simulate` does it
-        plan = dataclasses.replace(make_plan(blocks, 1, cluster_changes), config=config)
-        samples = epoch_samples(plan)
-    recorder = None if trace is None else trace.recorder(plan, samples)
-    simulation = simulate(plan, samples, recorder)
-    if trace is not None and recorder is not None:
-        trace.write(plan, samples, [recorder])
-    return simulation, steady_state(plan)
+        with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
+            plan = dataclasses.replace(make_plan(blocks, 1, cluster_changes), config=config)
+            samples = epoch_samples(plan)
+            show(f"simulating {samples:,} images on {plan.nodes:,} devices")
+            recorder = None if trace is None else trace.recorder(plan, samples)
+            simulation = simulate(plan, samples, recorder)
+            if trace is not None and recorder is not None:
+                trace.write(plan, samples, [recorder])
+            show(f"steady state of {plan.nodes:,} devices")
+            return _Run(simulation, steady_state(plan), plan.missing_bytes)
 
 
-def _print(simulation: Simulation, steady: SteadyState) -> None:
+def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_try: str) -> list[Line]:
+    """Return the first screen: of the run, and of the one with changes, if there is one."""
+    simulation, steady, missing = run
+    plan, rate = simulation.plan, simulation.images_per_s
+    lines = [rate_line(plan, rate, missing)]
+    if other is not None:
+        after = other.simulation.images_per_s
+        ratio = f"{number(after / rate)} times as fast"
+        lines.append(Line(f"if {changes}: {number(after)} images/s{ignored(other.missing_bytes)}; {ratio}"))
+    epoch_ps = simulation.virtual_time_ps // len(simulation.epoch_ends_ps)
+    lines.append(epoch_line(simulation.samples, epoch_ps, missing))
+    long_ps = round(epoch_images * steady.period_ps / steady.replicas)
+    lines.append(epoch_line(epoch_images, long_ps, missing, optional=True))
+    return [
+        *lines,
+        *limit_lines(plan, steady, missing),
+        memory_line(plan, missing),
+        weights_line(plan),
+        next_line(to_try),
+    ]
+
+
+def _to_try(run: _Run, config_file: str | None, flags: dict[str, Any]) -> str:
+    """Return the command to try next: what holds the network, if it does not fit, or what lifts the limit."""
+    plan = run.simulation.plan
+    if run.missing_bytes:
+        config = plan.config
+        keys: dict[str, object] = {"network": config.network, "cluster": config.cluster, "batch": config.batch}
+        kept = {key: value for key, value in keys.items() if key == "network" or key in config.model_fields_set}
+        return command_line("plan", None, {**kept, "devices": plan.devices})
+    return command_line("simulate", config_file, {**flags, **next_changes(plan, run.steady)})
+
+
+def _print_tables(run: _Run, full: bool) -> None:
+    usage, bandwidth_gbps = run.simulation.usage, run.simulation.plan.cluster.link.bandwidth_gbps
+    device_rows(usage, full)
+    if usage.links:
+        link_rows(usage, full)
+    print_steady_tables(run.steady, bandwidth_gbps, full)
+
+
+def _print_details(run: _Run, epoch_images: int) -> None:
+    simulation, steady, missing = run
     plan, samples, config = simulation.plan, simulation.samples, simulation.plan.config
-    print(
-        f"{plan.network.name} on {describe_devices(plan)}, {config.schedule.name}, "
-        f"batch {config.batch}, {samples} images an epoch, timing only"
-    )
-    device_rows(simulation.usage)
-    if simulation.usage.links:
-        link_rows(simulation.usage)
-    print_steady_tables(steady, plan.cluster.link.bandwidth_gbps)
+    how = f"{config.schedule.name}, batch {config.batch}, {samples:,} images an epoch"
+    say(f"{describe_devices(plan)}, {how}, timing only")
     for epoch, end_ps in enumerate(simulation.epoch_ends_ps, 1):
         print(f"epoch {epoch}: virtual time {time_and_ps(end_ps)}")
     rate = simulation.images_per_s
     entry_ps = plan.timing.interval_ps if config.schedule.drains else round(steady.period_ps)
     where = "" if steady.replicas == 1 else " each replica"
-    print(f"{rate:.1f} images/s; a sample enters{where} every {format_time_ps(entry_ps)}")
-    print(f"{3600 * rate / samples:.4g} epochs an hour of {samples} images, filling and draining included")
+    say(
+        f"a sample enters{where} every {format_time_ps(entry_ps)}{ignored(missing)};"
+        f" {number(3600 * rate / samples)} epochs an hour of {samples:,} images, filling and draining included"
+    )
     if simulation.exchange_ps:
         _print_exchange(simulation)
     if not config.schedule.drains:
         stale = [staleness.stale_samples for staleness in plan.steady.staleness]
-        shown = stale if len(stale) <= 16 else f"{stale[0]} on the first to {stale[-1]} on the last"
-        print(f"samples that see old weights, of {config.batch} in a mini-batch, by device: {shown}")
+        shown = (
+            ", ".join(map(str, stale)) if len(stale) <= 16 else f"{stale[0]} on the first to {stale[-1]} on the last"
+        )
+        say(f"samples that see old weights, of {plan.batch} in a mini-batch, by device: {shown}")
+    print_steady_state(steady, epoch_images, missing)
 
 
 def _print_exchange(simulation: Simulation) -> None:
     config, codec = simulation.plan.config, simulation.plan.data_parallel.codec
     step = simulation.exchange_ps // (config.epochs * len(step_sizes(simulation.samples, config.batch)))
-    print(
+    say(
         f"exchange of gradients: {format_time_ps(step)} a mini-batch, the mean over devices;"
         f" {percent(simulation.exchange_share)} of the time"
         + ("" if config.schedule.drains else ", while further samples are computed")
     )
     if config.compress_ratio is None and codec.size_depends_on_values:
-        print(f"a simulation has no gradients: {codec} is assumed to save nothing; `--compress-ratio` gives its ratio")
+        say(f"a simulation has no gradients: {codec} is assumed to save nothing; `--compress-ratio` gives its ratio")
 
 
-def _print_comparison(changes: str, rows: Sequence[Compared]) -> None:
+def _print_comparison(changes: str, rows: Sequence[Compared], other: _Run) -> None:
     cells = [[row.figure, _number(row.before), _number(row.after), _number(row.ratio)] for row in rows]
-    table(f"What if {changes}", ["figure", "as it is", "what if", "ratio"], cells, left=("figure",))
+    table(
+        f"What if {changes}{ignored(other.missing_bytes)}",
+        ["figure", "as it is", "what if", "ratio"],
+        cells,
+        left=("figure",),
+    )
+    for line in limit_lines(other.simulation.plan, other.steady, other.missing_bytes):
+        say(line.text)
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
-    return str(value) if isinstance(value, int) else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else number(value)
 
 
 def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
-    simulation, steady = run
+    simulation, steady, missing = run
     plan, rate = simulation.plan, simulation.images_per_s
     return {
         "config": {**plan.config.model_dump(), "devices": plan.devices, "samples": simulation.samples},
@@ -144,6 +216,8 @@ def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
         "exchange_ps": simulation.exchange_ps,
         "images_per_s": rate,
         "epochs_per_hour": 3600 * rate / simulation.samples,
+        "fits": not missing,
+        "missing_bytes": missing,
         "stale_samples": [staleness.stale_samples for staleness in plan.steady.staleness],
         **usage_as_json(simulation.usage),
         "steady": steady_state_as_json(steady, epoch_images),

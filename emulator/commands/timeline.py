@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from ..common import format_time_ps
-from ..config import load_config
+from ..config import blaming, load_config
 from ..plan import Plan, describe_devices, make_plan
 from ..report import terminal_width
 from ..run import check_writable, simulate, steady_state
@@ -15,7 +15,14 @@ from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, tim
 _PIPE_WIDTH = 80
 
 
-def show_timeline(flags: dict[str, Any], shown: str, width: int | None, all_lanes: bool, picture: str | None) -> None:
+def show_timeline(
+    config_file: str | None,
+    flags: dict[str, Any],
+    shown: str,
+    width: int | None,
+    all_lanes: bool,
+    picture: str | None,
+) -> None:
     """Simulate a run for long enough and print the chart of the shown samples; draw it too, if asked for.
 
     Raises:
@@ -24,7 +31,8 @@ def show_timeline(flags: dict[str, Any], shown: str, width: int | None, all_lane
     window = Window.parse(shown, "samples_shown")
     if picture is not None:
         check_writable(picture, "plot", "timeline.svg")
-    plan = make_plan(load_config(None, flags), 1)
+    with blaming(config_file, flags):
+        plan = make_plan(load_config(config_file, flags), 1)
     chart = _chart(plan, window, all_lanes)
     print(_answer(plan))
     print(f"{plan.network.name} on {describe_devices(plan)}, {plan.config.schedule.name}: samples {chart.shown}")

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
 from ..common import format_time_ps
-from ..config import blaming, load_config
+from ..config import RUN_ONLY_KEYS, blaming, load_config
 from ..data import Dataset
 from ..plan import Plan, describe_devices, make_plan, training_data
-from ..report import EpochRow, Progress, device_rows, exchange_rows, link_rows, make_progress
+from ..report import (
+    EpochRow,
+    Line,
+    Progress,
+    command_line,
+    device_rows,
+    exchange_rows,
+    limit_lines,
+    link_rows,
+    make_progress,
+    memory_line,
+    next_changes,
+    next_line,
+    outcome_line,
+    print_answer,
+    rate_line,
+    weights_line,
+)
 from ..run import (
     EpochResult,
     Recorder,
@@ -21,14 +39,17 @@ from ..run import (
     exchange_table,
     follower,
     history_table,
+    steady_state,
     train,
 )
 from ..timeline import TraceRequest
 from .kernels import load as load_kernels
 
 
-def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any], trace: Mapping[str, str | None]) -> None:
-    """Train as configured on all ranks, show progress and write results; for rank 0.
+def run_training(
+    ranks: Ranks, config_file: str | None, flags: dict[str, Any], full: bool, trace: Mapping[str, str | None]
+) -> None:
+    """Train as configured on all ranks, show progress, tables and an answer, and write results; for rank 0.
 
     `trace` has the flags of a trace.
 
@@ -53,12 +74,21 @@ def run_training(ranks: Ranks, config_file: str | None, flags: dict[str, Any], t
         progress.start(data.n_train * config.epochs, config.epochs)
         shown = _Shown(plan, data, Recorder(plan, data.n_train, ranks.describe(), out), progress)
         train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights, observer=recorder)
-    shown.summary()
+    shown.tables(full)
     if traced is not None:
         traced.write(plan, data.n_train, ranks.gather(recorder))
         print(traced.written)
-    if out is not None:
-        print(f"results in {out}; `emuchain show {out}` prints them")
+    print()
+    print_answer([*shown.answer(), next_line(_to_try(plan, config_file, flags))])
+
+
+def _to_try(plan: Plan, config_file: str | None, flags: dict[str, Any]) -> str:
+    """Return the command to try next: a look at the results, or a simulation of what lifts the limit."""
+    if plan.config.out is not None:
+        return shlex.join(["emuchain", "show", plan.config.out])
+    known = {key: value for key, value in flags.items() if key not in RUN_ONLY_KEYS}
+    changes = next_changes(plan, steady_state(plan))
+    return command_line("simulate", config_file, {**known, "devices": plan.config.devices or plan.nodes, **changes})
 
 
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
@@ -67,7 +97,7 @@ def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
     note = f"; {data.note}" if data.note else ""
     return (
         f"{plan.network.name} on {describe_devices(plan)} in {hosts}{idle}, "
-        f"{plan.config.schedule.name}, batch {plan.config.batch}, {data.name}: {data.n_train} images{note}"
+        f"{plan.config.schedule.name}, batch {plan.config.batch}, {data.name}: {data.n_train:,} images{note}"
     )
 
 
@@ -94,19 +124,31 @@ class _Shown:
         )
         self._recorder.record(result, weights)
 
-    def summary(self) -> None:
-        """Print the figures at the end: devices, links, exchange and times."""
+    def tables(self, full: bool) -> None:
+        """Print devices, links and exchanges at the end: the most loaded ones, or all."""
         history = self._recorder.history
         last = history[-1]
-        device_rows(last.usage)
+        device_rows(last.usage, full)
         if last.usage.links:
-            link_rows(last.usage)
+            link_rows(last.usage, full)
         exchange = exchange_table(history, self._plan.nodes)
         if exchange:
             exchange_rows(exchange, history_table(history)["virtual_time_ps"])
+
+    def answer(self) -> list[Line]:
+        """Return the lines at the end: rate, accuracy, times, limit, memory and weights."""
+        plan, history = self._plan, self._recorder.history
+        last, missing = history[-1], plan.missing_bytes
         images = self._data.n_train * len(history)
-        rate = images / (last.virtual_time_ps * 1e-12)
-        print(
-            f"virtual time {format_time_ps(last.virtual_time_ps)} ({rate:.0f} images/s on the cluster), "
-            f"host time {last.host_time_s:.1f} s ({images / last.host_time_s:.0f} images/s here)"
-        )
+        per_image_ps = round(1e12 * last.host_time_s / images)
+        return [
+            rate_line(plan, images / (last.virtual_time_ps * 1e-12), missing),
+            outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
+            Line(
+                f"time: {format_time_ps(last.virtual_time_ps)} on the cluster; {last.host_time_s:.1f} s here,"
+                f" {format_time_ps(per_image_ps)} an image"
+            ),
+            *limit_lines(plan, steady_state(plan), missing),
+            memory_line(plan, missing),
+            weights_line(plan),
+        ]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..studies.validate import Claim, Result
 
 _WIDEST = 48
+_MOST_NAMED = 3
 
 
 @click.command()
@@ -69,21 +70,30 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
 
 
 def _print_tables(paper: str, results: Sequence[Result]) -> None:
-    from rich.markup import escape
-
-    from ..report import table
+    from ..report import next_line, print_answer, say, table
 
     ran = [result for result in results if result.is_run]
-    rows = [[escape(_cut(cell)) for cell in _cells(result)] for result in ran]
+    differing = [result.claim.id for result in ran if not result.verdict.is_good]
+    shown = ", ".join(differing[:_MOST_NAMED]) + (" …" if len(differing) > _MOST_NAMED else "")
+    print_answer(
+        [
+            summary(results),
+            f"not confirmed: {shown}" if differing else "all that were run are confirmed",
+            next_line(
+                f"emuchain validate {paper} --only {differing[0]}" if differing else f"emuchain validate {paper} --json"
+            ),
+        ]
+    )
+    rows = [[claim, *map(_cut, others)] for claim, *others in map(_cells, ran)]
     if rows:
-        table(f"{paper}: published figures, and ours", COLUMNS, rows, left=("claim", "published", "ours"))
-    for why, differing in _by_explanation(results, confirmed=False).items():
-        measured = [f"{each.claim.id}{f' ({each.how})' if each.how else ''}" for each in differing]
-        print(f"{'; '.join(measured)}: {why}")
+        table(f"{paper}: published figures, and ours", COLUMNS, rows, left=("published", "ours"), names=("claim",))
+    print()
+    for why, of in _by_explanation(results, confirmed=False).items():
+        measured = [f"{each.claim.id}{f' ({each.how})' if each.how else ''}" for each in of]
+        say(f"{'; '.join(measured)}: {why}")
     for reason, left_out in _by_reason(results).items():
         more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
-        print(f"not run: {left_out[0].claim.id}{more}: {reason}")
-    print(summary(results))
+        say(f"not run: {left_out[0].claim.id}{more}: {reason}")
 
 
 def _by_explanation(results: Sequence[Result], *, confirmed: bool) -> dict[str, list[Result]]:

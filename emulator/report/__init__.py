@@ -1,33 +1,68 @@
-"""Output to users: tables, text, JSON, pictures and progress; libraries that draw are imported at their first use."""
+"""Output to users: answers, tables, JSON, pictures and progress; libraries that draw are imported at first use."""
 
+from .answer import (
+    Line,
+    epoch_line,
+    limit_lines,
+    memory_line,
+    next_line,
+    outcome_line,
+    print_answer,
+    print_bottleneck,
+    rate_line,
+    title_of,
+    weights_line,
+)
 from .layout_json import layout_as_json
 from .layout_picture import draw_layout
+from .most_loaded import most_loaded
+from .next_step import command_line, next_changes
 from .picture import new_figure, save_figure
 from .progress import EpochRow, Progress, make_progress
-from .steady_state import print_bottleneck, print_steady_state, print_steady_tables, steady_state_as_json
-from .tables import device_rows, exchange_rows, layer_rows, link_rows, percent, table, time_and_ps
+from .steady_state import print_steady_state, print_steady_tables, steady_state_as_json
+from .table import table
+from .tables import device_rows, exchange_rows, layer_rows, link_rows, slice_names
 from .terminal import terminal_width
+from .text import ignored, mebibytes, number, percent, say, time_and_ps
 from .timeline_picture import draw_timeline
 
 __all__ = [
     "EpochRow",
+    "Line",
     "Progress",
+    "command_line",
     "device_rows",
     "draw_layout",
     "draw_timeline",
+    "epoch_line",
     "exchange_rows",
+    "ignored",
     "layer_rows",
     "layout_as_json",
+    "limit_lines",
     "link_rows",
     "make_progress",
+    "mebibytes",
+    "memory_line",
+    "most_loaded",
     "new_figure",
+    "next_changes",
+    "next_line",
+    "number",
+    "outcome_line",
     "percent",
+    "print_answer",
     "print_bottleneck",
     "print_steady_state",
     "print_steady_tables",
+    "rate_line",
     "save_figure",
+    "say",
+    "slice_names",
     "steady_state_as_json",
     "table",
     "terminal_width",
     "time_and_ps",
+    "title_of",
+    "weights_line",
 ]

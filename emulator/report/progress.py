@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from ..common import format_time_ps
-from .terminal import is_terminal, terminal_width
+from .terminal import is_terminal, screen_width, terminal_width
+from .text import wrapped
 
 if TYPE_CHECKING:
     import rich.progress
@@ -105,7 +106,8 @@ class PlainProgress(Progress):
         self._print(_epoch_line(row, self._epochs))
 
     def note(self, text: str) -> None:
-        self._print(text)
+        for line in wrapped(text, screen_width()):
+            self._print(line)
 
     def _print(self, line: str) -> None:
         # Flushed, so that the line shows at once in a file that is being followed.
@@ -206,8 +208,8 @@ def _figures(loss: float | None, accuracy: float | None, virtual_time_ps: int) -
 def _epoch_line(row: EpochRow, epochs: int) -> str:
     tested = "" if row.test_accuracy is None else f", test accuracy {100 * row.test_accuracy:.2f} %"
     return (
-        f"epoch {row.epoch}/{epochs} done: train loss {row.train_loss:.4f}{tested}, "
-        f"virtual time {format_time_ps(row.virtual_time_ps)}, host time {row.host_time_s:.1f} s"
+        f"epoch {row.epoch}/{epochs} done: loss {row.train_loss:.4f}{tested}, "
+        f"virtual {format_time_ps(row.virtual_time_ps)}, host {row.host_time_s:.1f} s"
     )
 
 

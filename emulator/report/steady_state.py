@@ -8,71 +8,68 @@ from typing import Any
 from ..common import format_time_ps
 from ..run import PHASES, DeviceUse, SteadyState, Throughput
 from ..timing import Load
-from .tables import percent, table
+from .most_loaded import most_loaded
+from .table import table
+from .text import ignored, number, percent, say
 
 
-def print_steady_tables(state: SteadyState, bandwidth_gbps: float) -> None:
-    """Print idle shares of all engines, slice by slice, and the demand on all links."""
-    columns = ["device", "slice", *(f"{phase} idle" for phase in PHASES), "device idle", "GOPS"]
-    rows = [row for device in state.devices for row in _slice_rows(device)]
-    table("Steady state: idle engines", columns, rows, left=("slice",))
-    if state.links:
-        demands = [
-            [
-                f"{link.load.sender} -> {link.load.receiver}",
-                f"{link.demand_gbps:.2f}",
-                percent(link.demand_gbps / bandwidth_gbps),
-            ]
-            for link in state.links
+def print_steady_tables(state: SteadyState, bandwidth_gbps: float, full: bool = False) -> None:
+    """Print idle shares of engines, slice by slice, and the demand on links: of the most loaded ones, or of all."""
+    slices = [(device, *of_slice) for device in state.devices for of_slice in _idle_shares(device).items()]
+    title, shown = most_loaded("Idle engines", "slices", slices, lambda each: -min(each[2].values()), full)
+    rows = []
+    for device, name, idle in shown:
+        shares = [percent(idle[phase]) if phase in idle else "-" for phase in PHASES]
+        rows.append([str(device.device), name, *shares, percent(device.idle_share), number(device.gops)])
+    columns = ["device", "slice", *(f"{phase} idle" for phase in PHASES), "device idle", "GOPS of the device"]
+    table(title, columns, rows, names=("slice",))
+    if not state.links:
+        return
+    title, links = most_loaded("Demand on links", "links", state.links, lambda link: link.demand_gbps, full)
+    demands = [
+        [
+            f"{link.load.sender} -> {link.load.receiver}",
+            f"{link.demand_gbps:,.2f}",
+            percent(link.demand_gbps / bandwidth_gbps),
         ]
-        table("Steady state: demand on links", ["link", "Gb/s", "of bandwidth"], demands)
+        for link in links
+    ]
+    table(title, ["link", "Gb/s", "of bandwidth"], demands)
 
 
-def _slice_rows(device: DeviceUse) -> list[list[str]]:
-    rows: dict[str, dict[str, str]] = {}
+def _idle_shares(device: DeviceUse) -> dict[str, dict[str, float]]:
+    """Return the idle shares of a device's engines, by slice and phase."""
+    found: dict[str, dict[str, float]] = {}
     for use in device.engines:
-        rows.setdefault(str(use.load.part), {})[use.load.phase.value] = percent(use.idle_share)
-    found = [["", name, *(idle.get(phase, "-") for phase in PHASES), "", ""] for name, idle in rows.items()]
-    found[0][0] = str(device.device)
-    found[0][-2:] = percent(device.idle_share), f"{device.gops:.1f}"
+        found.setdefault(str(use.load.part), {})[use.load.phase.value] = use.idle_share
     return found
 
 
-def print_steady_state(state: SteadyState, epoch_images: int) -> None:
-    """Print the steady state in a few lines."""
-    hours = state.epoch_hours(epoch_images)
-    print(f"steady state: {state.images_per_s:.1f} images/s; {epoch_images} images take {hours:.3g} h", end="")
-    print(f", so {1 / hours:.3g} epochs an hour")
+def print_steady_state(state: SteadyState, epoch_images: int, missing_bytes: int = 0) -> None:
+    """Print the steady state in a few lines; its rates ignore `missing_bytes` bytes of memory."""
+    hours, note = state.epoch_hours(epoch_images), ignored(missing_bytes)
+    say(
+        f"steady state: {number(state.images_per_s)} images/s{note}; {epoch_images:,} images take {number(hours)} h, "
+        f"so {number(1 / hours)} epochs an hour"
+    )
     if state.convolutions is not None:
-        print(f"convolutions: {_throughput(state.convolutions)} that hold convolutions")
-    print(f"all layers: {_throughput(state.all_layers)}")
+        say(f"convolutions: {_throughput(state.convolutions, note)} that hold convolutions")
+    say(f"all layers: {_throughput(state.all_layers, note)}")
     idle = [device.idle_share for device in state.devices if device.holds_convolutions or not state.convolutions]
     where = " that hold convolutions" if state.convolutions else ""
-    print(f"idle: {percent(state.mean_idle_share)} of the engines, the mean over devices{where};", end=" ")
-    print(f"{percent(min(idle))} to {percent(max(idle))}")
-    print(f"pipeline full after {format_time_ps(state.fill_ps)}, when {state.fill_samples:.1f} samples have entered")
-    print_bottleneck(state)
+    say(
+        f"idle: {percent(state.mean_idle_share)} of the engines, the mean over devices{where}; "
+        f"{percent(min(idle))} to {percent(max(idle))}"
+    )
+    say(f"pipeline full after {format_time_ps(state.fill_ps)}, when {number(state.fill_samples)} samples have entered")
+    behind = state.bottleneck.behind
+    say(f"second slowest: {behind.name}, {format_time_ps(behind.sample_ps)} a sample")
 
 
-def _throughput(throughput: Throughput) -> str:
+def _throughput(throughput: Throughput, note: str) -> str:
     energy = "" if throughput.gop_per_j is None else f" and {throughput.gop_per_j:.2f} GOPS/J"
-    return f"{throughput.gops_per_fpga:.1f} GOPS{energy} for each of {throughput.devices} FPGAs"
-
-
-def print_bottleneck(state: SteadyState) -> None:
-    """Print what limits the chain, and the rates, of all replicas together, that removing it would give."""
-    found = state.bottleneck
-    ties = f" ({found.ties} others are as slow)" if found.ties else ""
-    print(f"bottleneck: {found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}")
-    print(f"next: {found.behind.name}, {format_time_ps(found.behind.sample_ps)}")
-    left_ps = {
-        "the bottleneck": found.behind.sample_ps,
-        "all links": max(found.engines_ps, found.exchanges_ps),
-        "all engines": max(found.links_ps, found.exchanges_ps),
-        "all exchanges": max(found.engines_ps, found.links_ps) if found.exchanges_ps else 0,
-    }
-    rates = [f"{what} {_rate(state, ps):.1f}" for what, ps in left_ps.items() if ps]
-    print(f"images/s if infinitely fast, and the chain never drains: {'; '.join(rates)}")
+    per_fpga = f"{throughput.gops_per_fpga:,.1f} GOPS{energy}{note}"
+    return f"{per_fpga}; for each of {throughput.devices:,} FPGA{'s' * (throughput.devices != 1)}"
 
 
 def steady_state_as_json(state: SteadyState, epoch_images: int) -> dict[str, Any]:
@@ -138,9 +135,5 @@ def _load(load: Load) -> dict[str, Any]:
     return {"name": load.name, "sample_ps": load.sample_ps}
 
 
-def _rate(state: SteadyState, sample_ps: int) -> float:
-    return state.replicas * 1e12 / sample_ps
-
-
 def _rate_if_any(state: SteadyState, sample_ps: int) -> float | None:
-    return _rate(state, sample_ps) if sample_ps else None
+    return state.replicas * 1e12 / sample_ps if sample_ps else None

@@ -1,79 +1,92 @@
-"""Tables: the history, devices, links and layers of a run, drawn by rich."""
+"""Tables of the devices, links, exchanges and layers of a run."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common import format_bytes, format_time_ps
+from ..common import format_bytes
 from ..mapping import DataPath
 from ..network import Network, Phase, operator_graph
-from ..run import PHASES, Usage
-from .terminal import is_terminal, terminal_width
+from ..run import PHASES, DeviceUsage, Usage
+from .most_loaded import most_loaded
+from .table import table
+from .text import percent
 
-_PIPE_WIDTH = 160
-
-
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> None:
-    """Print a table; the columns named in `left` are left-aligned, the others right-aligned."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    drawn = Table(title=title, title_justify="left", box=SIMPLE_HEAD, title_style="bold")
-    for column in columns:
-        drawn.add_column(column, justify="left" if column in left else "right")
-    for row in rows:
-        drawn.add_row(*row)
-    on_terminal = is_terminal()
-    width = terminal_width() if on_terminal else _PIPE_WIDTH
-    Console(file=sys.stdout, width=width, force_terminal=on_terminal or None, highlight=False).print(drawn)
+_MOST_NAMES = 4
+"""Slices of a device that are named where the table is short."""
 
 
-def device_rows(usage: Usage) -> None:
-    """Print the devices' busy shares and memory."""
+def device_rows(usage: Usage, full: bool = False) -> None:
+    """Print the devices' busy shares and memory: of the most loaded devices, or of all."""
+
+    def load(device: DeviceUsage) -> float:
+        return max(*device.busy.values(), device.memory.share, 0.0)
+
+    title, shown = most_loaded("Devices", "devices", usage.devices, load, full)
+    differ = len({device.board for device in usage.devices}) > 1
+    rows = [
+        [
+            str(device.device),
+            *([device.board] if differ else []),
+            slice_names(device.slices, full),
+            f"{device.multipliers:,}",
+            *(percent(device.busy[phase]) if phase in device.busy else "-" for phase in PHASES),
+        ]
+        for device in shown
+    ]
+    columns = [
+        "device",
+        *(["board"] if differ else []),
+        "slices",
+        "multipliers",
+        *(f"{phase} busy" for phase in PHASES),
+    ]
+    table(title, columns, rows, names=("board", "slices"))
+    _memory_rows(shown)
+
+
+def _memory_rows(devices: Sequence[DeviceUsage]) -> None:
+    balanced = any(device.memory.bpram for device in devices)
     rows = []
-    balanced = any(device.memory.bpram for device in usage.devices)
-    for device in usage.devices:
+    for device in devices:
         memory = device.memory
         rows.append(
             [
                 str(device.device),
-                device.board,
-                ", ".join(device.slices),
-                str(device.multipliers),
-                *(percent(device.busy[phase]) if phase in device.busy else "-" for phase in PHASES),
                 format_bytes(memory.lpram),
-                *([format_bytes(memory.bpram)] if balanced else []),
+                format_bytes(memory.lgb),
+                *([format_bytes(memory.bpram + memory.bgb)] if balanced else []),
                 format_bytes(memory.act_ram),
                 percent(memory.share),
             ]
         )
-    busy = [f"{phase} busy" for phase in PHASES]
-    bpram = ["BPRAM"] if balanced else []
-    columns = ["device", "board", "slices", "DSPs", *busy, "LPRAM", *bpram, "Act-RAM", "memory"]
-    table("Devices", columns, rows, left=("board", "slices"))
-    if any(device.memory.share > 1 for device in usage.devices):
-        print(
-            "memory: LPRAM, LGB, BPRAM, BGB and Act-RAM over the board's on-chip memory. Above 100 % a device needs\n"
-            "off-chip memory, whose time is not modelled. `emuchain plan` says by how much, and what would be enough."
-        )
+    stored = ["stored for others"] if balanced else []
+    columns = ["device", "parameters", "gradients", *stored, "activations", "of the board's memory"]
+    table("On-chip memory of these devices; what is above 100 % is off chip", columns, rows)
 
 
-def link_rows(usage: Usage) -> None:
-    """Print the links' bytes on each data path, and their utilisation."""
-    used = [path for path in DataPath if any(path in link.path_bytes for link in usage.links)]
+def slice_names(names: Sequence[str], full: bool) -> str:
+    """Return the names of a device's slices, a line each; of many only the first and the last, unless `full`."""
+    if full or len(names) <= _MOST_NAMES:
+        return ",\n".join(names)
+    return f"{names[0]} to\n{names[-1]}: {len(names)} slices"
+
+
+def link_rows(usage: Usage, full: bool = False) -> None:
+    """Print the bytes on each data path, and utilisation: of the most loaded links, or of all."""
+    title, shown = most_loaded("Links", "links", usage.links, lambda link: link.utilisation, full)
+    used = [path for path in DataPath if any(path in link.path_bytes for link in shown)]
     rows = [
         [
             f"{link.sender} -> {link.receiver}",
             *(format_bytes(link.path_bytes[path]) if path in link.path_bytes else "-" for path in used),
             percent(link.utilisation),
         ]
-        for link in usage.links
+        for link in shown
     ]
     names = [f"{path.value} {path.name.lower().replace('_', ' ')}" for path in used]
-    table("Links", ["link", *names, "utilisation"], rows)
+    table(title, ["link", *names, "utilisation"], rows)
 
 
 def exchange_rows(exchange: Mapping[str, Any], virtual_time_ps: Any) -> None:
@@ -113,26 +126,16 @@ def layer_rows(network: Network) -> None:
                 "x".join(map(str, layer.input)),
                 "x".join(map(str, layer.feeds)),
                 "x".join(map(str, layer.weight_shape)),
-                f"{layer.macs / 1e6:.2f}",
+                f"{layer.macs / 1e6:,.2f}",
                 *_operations(graph.layer_operations(layer.name)),
                 " ".join(step.operation.type for step in layer.sfu),
             ]
         )
     around = ["from", "passes by"] if branches else []
     columns = ["layer", *around, "input", "feeds", "weights", "MMAC"]
-    columns += [*(f"{phase.value} MOP" for phase in Phase), "SFU"]
-    table(f"Network {network.name}", columns, rows, left=("layer", *around, "SFU"))
+    columns += [*(f"{phase.value} MOP" for phase in Phase), "then"]
+    table(f"Network {network.name}", columns, rows, left=("then",), names=("layer", *around))
 
 
 def _operations(by_phase: dict[Phase, int]) -> list[str]:
-    return [f"{by_phase[phase] / 1e6:.2f}" if phase in by_phase else "-" for phase in Phase]
-
-
-def percent(share: float) -> str:
-    """Return a share as text in percent."""
-    return f"{100 * share:.1f} %"
-
-
-def time_and_ps(time_ps: int) -> str:
-    """Return a time as readable text, and to the picosecond."""
-    return f"{format_time_ps(time_ps)} ({time_ps} ps)"
+    return [f"{by_phase[phase] / 1e6:,.2f}" if phase in by_phase else "-" for phase in Phase]

@@ -23,6 +23,14 @@ _LAUNCHER_NAME = re.compile(r"mpiexec.*|mpirun.*|hydra_.*|prterun|prted?|orterun
 _TERMINAL_PATH = re.compile(r"/dev/(pts/\d+|tty\w*|console)")
 
 
+_PIPE_WIDTH = 80
+
+
+def screen_width() -> int:
+    """Return the columns that text may take: those of the terminal, or 80 where output goes elsewhere."""
+    return terminal_width() if is_terminal() else _PIPE_WIDTH
+
+
 def is_terminal() -> bool:
     """Return whether the output of this process, if it is rank 0, ends on a terminal."""
     if not launched(os.environ):

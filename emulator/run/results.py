@@ -56,6 +56,16 @@ class Results:
         return float(self.history["test_accuracy"][-1]) if self.epochs else float("nan")
 
     @property
+    def images_per_s(self) -> float:
+        """Rate on the cluster, of all epochs; NaN before the first."""
+        return self.config["samples"] * self.epochs / (self.virtual_time_ps * 1e-12) if self.epochs else float("nan")
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of memory that were missing and that the times ignore; 0 where the file does not say it."""
+        return int(self.descriptions.get("missing_bytes", 0))
+
+    @property
     def usage(self) -> Usage | None:
         """Usage of devices and links; None before the first epoch."""
         return _usage(self) if self.epochs and self.devices else None
@@ -104,6 +114,7 @@ def results_of(
         "network.toml": plan.network.text,
         "cluster.toml": plan.cluster.text,
         "mapping": str(plan.mapping),
+        "missing_bytes": str(plan.missing_bytes),
     }
     usage = history[-1].usage if history else None
     tables = history_table(history), device_table(usage), link_table(usage)

@@ -3,7 +3,8 @@
 So a killed run leaves a readable file with all finished epochs. Layout:
 
     config/            attributes: every key of the configuration
-    descriptions/      the network's, cluster's and mapping's description, as text
+    descriptions/      the network's, cluster's and mapping's description, as text; missing_bytes of memory, which the
+                       times ignore
     versions/          attributes: of emuchain, Python, libraries, MPI, machine
     history/           one row per epoch: epoch, learning_rate, train_loss, train_accuracy, test_loss, test_accuracy,
                        virtual_time_ps, host_time_s (both since the start of training)

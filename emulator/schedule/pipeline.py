@@ -63,6 +63,7 @@ class _Chain:
         for user, store in epoch.stores:
             self._stores[user].append(store)
             self._users[store].append(user)
+        self._is_done = False
         self._now = 0
         self._turns = [(0, number) for number in range(devices)]
         self._awake = set(self._turns)
@@ -73,6 +74,8 @@ class _Chain:
         Raises:
             InputError: weights and samples wait for one another.
         """
+        if self._is_done:
+            return None
         while self._turns or self._runs_further_ahead():
             turn = heapq.heappop(self._turns)
             self._awake.remove(turn)
@@ -91,6 +94,7 @@ class _Chain:
                 return number, action
         stuck = next((number for number, device in enumerate(self._devices) if not device.is_done), None)
         if stuck is None:
+            self._is_done = True  # each device's program asks once at its end
             return None
         raise InputError(
             f"mini-batches are too short for {len(self._devices)} devices under schedule {self._name}: device {stuck}"

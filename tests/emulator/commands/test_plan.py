@@ -188,17 +188,23 @@ def test_boards_of_which_little_is_known(tmp_path: Path, capsys: pytest.CaptureF
     assert said["devices"][0]["utilisation"]["lut_share"] is None
     assert said["exceeded_on_devices"] == {}
     assert emuchain("plan", "lenet-mnist", "--cluster", str(path), "--devices", "2") == 0
-    assert "fits on chip" in capsys.readouterr().out
+    assert "memory: fits" in capsys.readouterr().out.splitlines()
 
 
 def test_what_does_not_fit_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "small.toml"
     path.write_text(SMALL_BOARDS)
     assert emuchain("plan", "quick-cifar", "--cluster", str(path)) == 0
-    *_, verdict, remedies = capsys.readouterr().out.splitlines()
-    assert verdict.startswith("does not fit on chip: ")
-    assert "such boards would be enough" in verdict
-    assert remedies.startswith("missing with values of 2 bytes: ")
+    printed = capsys.readouterr().out
+    [verdict] = [line for line in printed.splitlines()[:8] if line.startswith("memory: ")]
+    found = as_json(capsys, "quick-cifar", "--cluster", str(path))
+    assert found["fits"] is found["fits_in_bytes"] is False
+    assert found["missing_bytes"] == found["shortfall_bytes"] > 0
+    assert verdict.startswith(
+        f"memory: does not fit, {found['missing_bytes'] / 2**20:.3g} MiB missing on 1 of 1 devices; "
+    )
+    assert verdict.endswith(f"{found['smallest_cluster_devices']} boards hold it")
+    assert "missing with values of 2 bytes: " in printed
 
 
 def test_the_picture(tmp_path: Path) -> None:

@@ -30,15 +30,15 @@ def printed(*arguments: str) -> str:
 def test_tables() -> None:
     text = printed("--only", "alexnet")
     words = " ".join(text.split())
-    assert "fpdeep-alexnet-no-balancing AlexNet no; VGG-16 and VGG-19 yes no, yes, yes holds" in words
-    assert words.endswith("2 claims: 2 holds")
+    assert "fpdeep-alexnet-no-balancing AlexNet no; no, yes, yes holds VGG-16 and VGG-19 yes" in words
+    assert words.startswith("2 claims: 2 holds")
 
 
 def test_deviations_are_explained_and_claims_not_run_have_a_reason() -> None:
     text = printed("--only", "bram-util")
-    assert load_claims("fpdeep")["fpdeep-bram-util-15"].explanation in text.replace("\n", " ")
+    assert load_claims("fpdeep")["fpdeep-bram-util-15"].explanation in " ".join(text.split())
     text = printed("--only", "t6-titanx")
-    assert "not run: fpdeep-t6-titanx-alexnet-gops and 1 more: A baseline" in text
+    assert "not run: fpdeep-t6-titanx-alexnet-gops and 1 more: A baseline" in " ".join(text.split())
 
 
 def test_json() -> None:

@@ -79,7 +79,7 @@ def flags_of(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> tuple[str
     runner = click.testing.CliRunner()
     result = runner.invoke(commands, ["train", *arguments], obj=Session(), catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    [(_, file, flags, trace)] = seen
+    [(_, file, flags, _, trace)] = seen
     assert set(trace.values()) == {None}
     return file, flags
 
@@ -92,9 +92,11 @@ def test_each_flag_sets_its_key_and_no_other(monkeypatch: pytest.MonkeyPatch, ke
     assert load_config(None, flags) == Config(**{key: value})
 
 
-def test_without_flags_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_flags_nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    some = tmp_path / "some.toml"
+    some.write_text("batch = 32\n")
     assert flags_of(monkeypatch, []) == (None, {})
-    assert flags_of(monkeypatch, ["some.toml"]) == ("some.toml", {})
+    assert flags_of(monkeypatch, [str(some)]) == (str(some), {})
 
 
 @pytest.mark.parametrize("key", OTHERS)

@@ -159,7 +159,7 @@ def test_plain_says_a_line_now_and_then():
     assert stream.getvalue().splitlines() == [
         "epoch 1/2  200/1000 samples  20 samples/s  loss 2.5000  accuracy 25.0 %  virtual 12.3 ms  0:40 left",
         "epoch 1/2  400/1000 samples  20 samples/s  loss 2.5000  accuracy 25.0 %  virtual 12.3 ms  0:30 left",
-        "epoch 1/2 done: train loss 1.2500, test accuracy 50.00 %, virtual time 12.3 ms, host time 4.2 s",
+        "epoch 1/2 done: loss 1.2500, test accuracy 50.00 %, virtual 12.3 ms, host 4.2 s",
         "one word more",
     ]
 
@@ -172,7 +172,7 @@ def test_plain_leaves_out_what_is_not_known():
     plain.epoch(EpochRow(1, 0.5, None, 1000, 0.0))
     assert stream.getvalue().splitlines() == [
         "epoch 1/1  0/10 samples  0 samples/s  virtual 0 ps",
-        "epoch 1/1 done: train loss 0.5000, virtual time 1.00 ns, host time 0.0 s",
+        "epoch 1/1 done: loss 0.5000, virtual 1.00 ns, host 0.0 s",
     ]
 
 

@@ -76,9 +76,9 @@ def test_epoch_images() -> None:
 def test_tables_side_by_side() -> None:
     outcome = CliRunner().invoke(commands, [*RUN, "--what-if", "link.bandwidth_gbps=0.001"])
     assert outcome.exit_code == 0
-    for line in ("What if link.bandwidth_gbps = 0.001", "steady_images_per_s", "bottleneck: ", "next: "):
+    for line in ("What if link.bandwidth_gbps = 0.001", "steady_images_per_s", "limit: ", "next: "):
         assert line in outcome.output
-    assert "bottleneck: link " in outcome.output[outcome.output.index("What if") :]
+    assert "limit: link " in outcome.output[outcome.output.index("What if") :]
 
 
 BAD = {

@@ -1,0 +1,19 @@
+"""What a command is working on: a line on standard error while it takes long, where a terminal shows it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def phases(first: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner with the phase `first`, and yield a function that names the next; silent without a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda phase: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{first} …") as status:
+        yield lambda phase: status.update(f"{phase} …")

@@ -1,0 +1,185 @@
+"""The first screen of a command: at most eight lines that answer what was asked, before any table."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from ..common import format_time_ps
+from ..plan import Plan
+from ..run import SteadyState
+from ..timing import ExchangeLoad, LinkLoad
+from .terminal import screen_width
+from .text import ignored, mebibytes, number, percent, say, wrapped
+
+MOST_LINES = 8
+
+_NEXT = "next: "
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A line of an answer; an optional one is left out where there is no room."""
+
+    text: str
+    optional: bool = False
+
+
+def print_answer(lines: Sequence[Line | str]) -> None:
+    """Print an answer in at most eight lines of the screen."""
+    given = [line if isinstance(line, Line) else Line(line) for line in lines]
+    print("\n".join(first_screen(given, screen_width())))
+
+
+def first_screen(lines: Sequence[Line], width: int) -> list[str]:
+    """Return the lines wrapped to `width`, without the last optional ones where all would be more than eight.
+
+    A command to be pasted is never wrapped.
+    """
+    kept = list(lines)
+    while True:
+        shown = [part for line in kept for part in _shown(line.text, width)]
+        optional = [place for place, line in enumerate(kept) if line.optional]
+        if len(shown) <= MOST_LINES or not optional:
+            return shown
+        del kept[optional[-1]]
+
+
+def _shown(text: str, width: int) -> list[str]:
+    return [text] if text.startswith(_NEXT) else wrapped(text, width)
+
+
+def next_line(command: str) -> Line:
+    """Return the line with the next command to try."""
+    return Line(_NEXT + command)
+
+
+def title_of(plan: Plan) -> str:
+    """Return a plan's network and boards in a few words."""
+    devices = [plan.cluster.board(device).name for device in range(plan.devices)]
+    board = devices[0] if len(set(devices)) == 1 else "boards"
+    replicas = plan.data_parallel.replicas
+    chains = f"{replicas:,} x {plan.devices:,}" if plan.devices > 1 else f"{replicas:,} parallel"
+    return f"{plan.network.name} on {chains if replicas > 1 else f'{plan.devices:,}'} {board}"
+
+
+def rate_line(plan: Plan, images_per_s: float, missing_bytes: int) -> Line:
+    """Return the line with the rate."""
+    return Line(f"{title_of(plan)}: {number(images_per_s)} images/s{ignored(missing_bytes)}")
+
+
+def epoch_line(images: int, time_ps: int, missing_bytes: int, *, optional: bool = False) -> Line:
+    """Return the line with the time for an epoch of `images` images."""
+    return Line(f"epoch of {images:,} images: {format_time_ps(time_ps)}{ignored(missing_bytes)}", optional)
+
+
+def outcome_line(epochs: int, train_loss: float, test_accuracy: float | None) -> Line:
+    """Return how well a network has been trained; `test_accuracy` is a fraction, or None if nothing was tested."""
+    tested = "" if test_accuracy is None else f"test accuracy {100 * test_accuracy:.2f} %, "
+    return Line(f"{tested}train loss {train_loss:.4f} after {epochs:,} epoch{'s' * (epochs != 1)}")
+
+
+def limit_lines(plan: Plan, state: SteadyState, missing_bytes: int) -> list[Line]:
+    """Return what limits the rate, and the rates that lifting it would give."""
+    enough = enough_gbps(plan, state)
+    lifted = f"; {enough:g} Gb/s would do" if enough else ""
+    slowest, note, share = _slowest(state) + lifted, ignored(missing_bytes), draining_share(plan, state)
+    if share > 0:
+        full = number(state.replicas * 1e12 / plan.timing.interval_ps)
+        exchange = " and exchanges" if state.replicas > 1 else ""
+        waits = f"each update drains the chain{exchange}, {percent(share)} of the time; without: {full} images/s{note}"
+        first, second = (waits, slowest) if draining_limits(plan, state) else (slowest, waits)
+        return [Line(f"limit: {first}"), Line(f"then: {second}")]
+    lines = [Line(f"limit: {slowest}")]
+    if not note:
+        return [*lines, *map(Line, _if_free(state))]
+    free = [f"If {kind} were free: {number(rate)} images/s{note}" for kind, rate in rates_without(state).items()]
+    return [*lines, *(Line(text, optional=place > 0) for place, text in enumerate(free))]
+
+
+def print_bottleneck(state: SteadyState) -> None:
+    """Print what limits a chain that never drains, and the rates that lifting it would give."""
+    for text in (f"limit: {_slowest(state)}", *_if_free(state)):
+        say(text)
+
+
+def _slowest(state: SteadyState) -> str:
+    found = state.bottleneck
+    ties = f" ({found.ties:,} as slow)" if found.ties else ""
+    return f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}"
+
+
+def _if_free(state: SteadyState) -> list[str]:
+    """Return a line with the rates if engines, links, … took no time, the highest first; none if there is one kind."""
+    kinds: dict[str, list[str]] = {}
+    for kind, rate in rates_without(state).items():
+        kinds.setdefault(number(rate), []).append(kind)
+    if not kinds:
+        return []
+    (first, images_per_s), *others = ((" or ".join(alike), shown) for shown, alike in kinds.items())
+    rest = "".join(f"; if {names} were: {shown}" for names, shown in others)
+    return [f"If {first} were free: {images_per_s} images/s{rest}"]
+
+
+def enough_gbps(plan: Plan, state: SteadyState) -> float | None:
+    """Return the bandwidth in Gb/s with which links no longer limit, to two digits; None where it is not they that do.
+
+    Nor where they carry parameters that other devices store: more devices help there, which store their own.
+    """
+    others = [time_ps for kind, time_ps in kinds_of(state).items() if kind != "links"]
+    if not isinstance(state.bottleneck.slowest, LinkLoad) or plan.timing.blocks or not others:
+        return None
+    needed = plan.cluster.link.bandwidth_gbps * state.bottleneck.slowest.sample_ps / max(others)
+    unit = 10.0 ** (math.floor(math.log10(needed)) - 1)
+    return math.ceil(needed / unit) * unit
+
+
+def draining_share(plan: Plan, state: SteadyState) -> float:
+    """Return the share of the time in which updates keep samples from entering; 0 where the chain never drains."""
+    return max(0.0, 1 - plan.timing.interval_ps / state.period_ps) if plan.config.schedule.drains else 0.0
+
+
+def draining_limits(plan: Plan, state: SteadyState) -> bool:
+    """Return whether it is draining that limits: it takes most of the time, and not by an exchange of gradients."""
+    return draining_share(plan, state) > 0.5 and not isinstance(state.bottleneck.slowest, ExchangeLoad)
+
+
+def rates_without(state: SteadyState) -> dict[str, float]:
+    """Return the images/s that would be reached if all of a kind (engines, links, …) took no time, highest first."""
+    slowest = kinds_of(state)
+    rates = {}
+    for kind in slowest:
+        left_ps = max((ps for other, ps in slowest.items() if other != kind), default=0)
+        if left_ps:
+            rates[kind] = state.replicas * 1e12 / left_ps
+    return dict(sorted(rates.items(), key=lambda each: -each[1]))
+
+
+def kinds_of(state: SteadyState) -> dict[str, int]:
+    """Return the slowest time of a sample in ps by the kind of what takes it, where there is any."""
+    fields = dataclasses.fields(state.bottleneck)
+    times = {f.name.removesuffix("_ps"): getattr(state.bottleneck, f.name) for f in fields if f.name.endswith("_ps")}
+    return {kind: time_ps for kind, time_ps in times.items() if time_ps}
+
+
+def memory_line(plan: Plan, missing_bytes: int) -> Line:
+    """Return the verdict whether all has a place in memory."""
+    if missing_bytes:
+        return Line(f"memory: does not fit, {mebibytes(missing_bytes)} missing; times ignore this")
+    balanced = ", with balanced parameters" if plan.timing.blocks else ""
+    return Line(f"memory: fits{balanced}")
+
+
+def weights_line(plan: Plan) -> Line:
+    """Return how old the weights are that samples see."""
+    schedule = plan.config.schedule
+    if schedule.drains:
+        return Line(f"weights: every sample sees the newest ones ({schedule.name})")
+    stale = [staleness.stale_samples for staleness in plan.steady.staleness]
+    late = max(max(staleness.forward) for staleness in plan.steady.staleness)
+    if not late:
+        return Line(f"weights: every sample sees the newest ones ({schedule.name}, batch {plan.batch})")
+    range_of = f"{min(stale)} to {max(stale)}" if min(stale) != max(stale) else str(stale[0])
+    ages = f"{late:,} updates" if late > 1 else "an update"
+    return Line(f"weights: {range_of} of {plan.batch} samples in a mini-batch see old ones, by up to {ages}")

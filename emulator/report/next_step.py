@@ -1,0 +1,57 @@
+"""What to try next: the change that would lift what limits a run, as a command to be pasted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from ..mapping import cut_channels
+from ..plan import Plan
+from ..run import SteadyState
+from ..timing import ExchangeLoad
+from .answer import draining_limits, enough_gbps
+
+
+def next_changes(plan: Plan, state: SteadyState) -> dict[str, object]:
+    """Return the flags of `simulate` that would lift what limits, with their values.
+
+    More boards where engines limit, faster links where links do, larger mini-batches where exchanges do, and a schedule
+    that does not drain where draining does.
+    """
+    config, replicates = plan.config, plan.config.schedule.replicates
+    slowest = state.bottleneck.slowest
+    if draining_limits(plan, state) and not replicates:
+        return {"schedule": "fpdeep"}
+    if draining_limits(plan, state) or isinstance(slowest, ExchangeLoad):
+        return {"batch": 2 * config.batch}
+    enough = enough_gbps(plan, state)
+    if enough is not None:
+        return {"what_if": f"link.bandwidth_gbps={enough:g}"}
+    return _more_devices(plan)
+
+
+def _more_devices(plan: Plan) -> dict[str, object]:
+    if plan.config.schedule.replicates:
+        batch = plan.config.batch
+        devices = 2 * plan.data_parallel.replicas
+        return {"devices": devices, **({"batch": 2 * batch} if batch % devices else {})}
+    most = sum(map(cut_channels, plan.network.layers))
+    if plan.devices >= most:
+        return {"what_if": f"board.clock_mhz={round(2e6 / plan.cluster.boards[0].period_ps)}"}
+    return {"devices": min(2 * plan.devices, most)}
+
+
+def command_line(command: str, config_file: str | None, flags: Mapping[str, object]) -> str:
+    """Return a command of emuchain with a configuration's file or, of the flags, the network as its first word."""
+    words = ["emuchain", command]
+    first = config_file or flags.get("network")
+    if first is not None:
+        words.append(str(first))
+    for key, value in flags.items():
+        if key != "network" or config_file is not None:
+            words += [f"--{key.replace('_', '-')}", _spelt(value)]
+    return shlex.join(words)
+
+
+def _spelt(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,114 @@
+"""Answers: at most eight lines, where the least important give way; the commands that they name run as they stand."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Callable
+
+import pytest
+
+from emuchain.emulator.plan import Plan
+from emuchain.emulator.report import Line, command_line, limit_lines, next_changes, number, weights_line
+from emuchain.emulator.report.answer import MOST_LINES, _if_free, first_screen, rates_without
+from emuchain.emulator.report.text import ignored, wrapped
+from emuchain.emulator.run import steady_state
+
+PlanOf = Callable[..., Plan]
+
+
+def test_optional_lines_give_way() -> None:
+    lines = [Line(f"{i}", optional=i in (3, 5)) for i in range(10)]
+    assert first_screen(lines, 80) == [f"{i}" for i in range(10) if i not in (3, 5)]
+    assert first_screen(lines[:9], 80) == [f"{i}" for i in range(9) if i != 5]
+    assert first_screen(lines[:7], 80) == [f"{i}" for i in range(7)]
+
+
+def test_lines_that_wrap_count() -> None:
+    lines = [Line("word " * 20), Line("optional", optional=True), *[Line("short")] * 6]
+    shown = first_screen(lines, 60)
+    assert len(shown) == MOST_LINES
+    assert "optional" not in shown
+    assert max(map(len, shown)) <= 60
+
+
+def test_a_command_to_paste_is_one_line() -> None:
+    command = "next: emuchain simulate " + "--flag value " * 12
+    assert first_screen([Line(command)], 40) == [command]
+
+
+def test_a_rate_and_its_note_are_not_parted() -> None:
+    note = ignored(150 << 20)
+    assert note == "; memory ignored, 150 MiB too much"
+    for width in range(60, 100):
+        lines = wrapped(f"{'word ' * 9}1,234 images/s{note}", width)
+        assert any(f"1,234 images/s{note}" in line for line in lines)
+    assert wrapped("a b c 9.23 s", 10) == ["a b c", "  9.23 s"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(9338.8, "9,339"), (789.83, "789.8"), (0.08123, "0.08123"), (1234567, "1,234,567")]
+)
+def test_numbers(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_rates_without_a_kind_are_those_of_the_others(plan_of: PlanOf) -> None:
+    state = steady_state(plan_of(network="quick-cifar", devices=3, cluster="vc709-10g"))
+    found = state.bottleneck
+    assert rates_without(state) == {"engines": 1e12 / found.links_ps, "links": 1e12 / found.engines_ps}
+    one_device = steady_state(plan_of(network="quick-cifar", devices=1))
+    assert rates_without(one_device) == {}
+
+
+def test_the_larger_gain_stands_first(plan_of: PlanOf) -> None:
+    for cluster, text in (("vc709-10g", "If links were free"), ("vc709", "If engines were free")):
+        plan = plan_of(network="quick-cifar", devices=3, cluster=cluster)
+        _, line = limit_lines(plan, steady_state(plan), 0)
+        assert line.text.startswith(text)
+
+
+def test_links_that_would_be_enough(plan_of: PlanOf) -> None:
+    """With them, engines limit; with a tenth less, links still do."""
+    plan = plan_of(network="quick-cifar", devices=3, cluster="vc709-10g")
+    key, equals, enough = str(next_changes(plan, steady_state(plan))["what_if"]).partition("=")
+    assert (key, equals) == ("link.bandwidth_gbps", "=")
+    engines_ps = steady_state(plan).bottleneck.engines_ps
+    needed = 10 * steady_state(plan).bottleneck.links_ps / engines_ps
+    assert needed <= float(enough) <= 1.1 * needed
+
+
+def test_more_devices_are_no_more_than_there_are_channels(plan_of: PlanOf) -> None:
+    plan = plan_of(network="hdc", devices=3)
+    assert next_changes(plan, steady_state(plan)) == {"devices": 6}
+
+
+def test_a_replicated_schedule_gets_a_larger_batch_with_its_devices(plan_of: PlanOf) -> None:
+    plan = plan_of(network="quick-cifar", schedule="data-parallel-ring", devices=4, batch=4)
+    changes = next_changes(plan, steady_state(plan))
+    assert changes in ({"batch": 8}, {"devices": 8, "batch": 8})
+
+
+def test_commands_are_quoted_and_keep_flags() -> None:
+    flags = {"network": "my net.toml", "learning_rate_steps": (1, 2), "devices": 3}
+    line = command_line("simulate", None, flags)
+    assert shlex.split(line) == [
+        *("emuchain", "simulate", "my net.toml", "--learning-rate-steps", "1,2", "--devices", "3")
+    ]
+    assert command_line("train", "run.toml", {"network": "hdc"}) == "emuchain train run.toml --network hdc"
+
+
+def test_weights(plan_of: PlanOf) -> None:
+    plan = plan_of(network="quick-cifar", devices=8, batch=4)
+    late = max(max(staleness.forward) for staleness in plan.steady.staleness)
+    assert late > 1
+    assert weights_line(plan).text.endswith(f"by up to {late} updates")
+
+
+def test_kinds_without_a_difference_stand_together(plan_of: PlanOf) -> None:
+    state = steady_state(plan_of(network="quick-cifar", devices=3))
+    found = state.bottleneck
+    alike = dataclasses.replace(found, exchanges_ps=found.links_ps)
+    [line] = _if_free(dataclasses.replace(state, bottleneck=alike))
+    engines, others = (number(1e12 / time_ps) for time_ps in (found.links_ps, found.engines_ps))
+    assert line == f"If engines were free: {engines} images/s; if links or exchanges were: {others}"
