@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..common import InputError
 from .kernels import starting
+from .ranges import Counts
 
 if TYPE_CHECKING:
     from ..studies import ExchangeTimes
@@ -22,26 +22,15 @@ _MOST_RATIO = 16
 """Greatest compression ratio: 32 bits over a tag of 2."""
 
 
-class Workers(click.ParamType):
-    """Numbers of workers, such as 4,8,16."""
-
-    name = "workers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the numbers in ascending order, each once."""
-        if isinstance(value, tuple):
-            return value
-        if not re.fullmatch(r"\d{1,4}(,\d{1,4})*", value, re.ASCII):
-            self.fail(f"{value!r} is not a list of numbers of workers such as 4,8,16", param, ctx)
-        found = tuple(sorted({int(item) for item in value.split(",")}))
-        if not 1 <= found[0] <= found[-1] <= _MOST_WORKERS:
-            self.fail(f"{value!r}: must be from 1 to {_MOST_WORKERS} workers", param, ctx)
-        return found
-
-
 @click.command()
 @click.argument("network")
-@click.option("--workers", type=Workers(), default="4,8,16,64,256,1024", show_default=True, metavar="N,N,...")
+@click.option(
+    "--workers",
+    type=Counts("workers", _MOST_WORKERS),
+    default="4,8,16,64,256,1024",
+    show_default=True,
+    metavar="N,N-N,...",
+)
 @click.option("--cluster", default="titan-xp-10gbe", show_default=True, metavar="WORD", help="A name, or a TOML file.")
 @click.option(
     "--compress-ratio",
