@@ -1,4 +1,4 @@
-from .emulator.api import plan, results, simulate, train
+from .emulator.api import plan, results, simulate, sweep, train
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
@@ -25,5 +25,6 @@ __all__ = [
     "results",
     "simulate",
     "steady_state",
+    "sweep",
     "train",
 ]

@@ -16,6 +16,7 @@ from .exchange import exchange
 from .flags import ConfiguredCommand, PlanningCommand
 from .kernels import starting
 from .session import Session
+from .sweep import sweep
 from .validate import validate
 
 
@@ -161,5 +162,6 @@ commands.add_command(bench)
 commands.add_command(compare)
 commands.add_command(data)
 commands.add_command(exchange)
+commands.add_command(sweep)
 commands.add_command(topology)
 commands.add_command(validate)
