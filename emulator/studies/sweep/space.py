@@ -148,7 +148,7 @@ def _check(space: Space, clusters: _Clusters, blame: str) -> None:
     for key, values in space.values.items():
         for value in values:
             if key == "cluster":
-                clusters.load(value, _changes(first))
+                clusters.load(value, _changes(first) if isinstance(value, Cluster) else {})
             elif "." in key:
                 clusters.load(first["cluster"], _changes({**first, key: value}))
             elif key != "network":
