@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..comm import MpiRanks, Observer, RankFailed, Ranks, SingleProcess, Stopped
 from .cluster import Cluster, load_cluster
@@ -29,7 +29,9 @@ from .run import (
 )
 from .run import simulate as run_simulation
 from .run import train as run_training
-from .studies.sweep import Space, SweepResult, run_space
+
+if TYPE_CHECKING:
+    from .studies.sweep import SweepResult
 
 T = TypeVar("T")
 
@@ -98,6 +100,8 @@ def sweep(
     Raises:
         InputError: a key is unknown, a value is out of range, or the file is that of another sweep.
     """
+    from .studies.sweep import Space, run_space
+
     values = {"network": network, "cluster": cluster, "devices": devices, **settings, **(changes or {})}
     path = None if csv is None else pathlib.Path(csv)
     space = Space.of(values, blame="sweep")

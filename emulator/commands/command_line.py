@@ -78,8 +78,14 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any]) -> N
     help="Images of an epoch in the steady state.  [default: ImageNet's 1281167]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--plot", metavar="FILE.png", help="Draw how busy engines and links are.")
 def simulate(
-    config_file: str | None, flags: dict[str, Any], what_if: tuple[str, ...], epoch_images: int, as_json: bool
+    config_file: str | None,
+    flags: dict[str, Any],
+    what_if: tuple[str, ...],
+    epoch_images: int,
+    as_json: bool,
+    plot: str | None,
 ) -> None:
     """Simulate the virtual time of a run, and the use of its devices and links, without training.
 
@@ -88,7 +94,7 @@ def simulate(
     with starting():
         from .simulate import run_simulation
 
-    run_simulation(config_file, flags, what_if, epoch_images, as_json)
+    run_simulation(config_file, flags, what_if, epoch_images, as_json, plot)
 
 
 @commands.command()

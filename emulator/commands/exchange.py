@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,11 @@ _MOST_RATIO = 16
     show_default=True,
     help="Compression ratio, in the rows with compression.",
 )
+@click.option("--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE.png", help="Draw a picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float, as_json: bool) -> None:
+def exchange(
+    network: str, workers: tuple[int, ...], cluster: str, ratio: float, plot: pathlib.Path | None, as_json: bool
+) -> None:
     """Print how long workers take to exchange NETWORK's gradients: by a ring, an aggregator, and hierarchies.
 
     By the timing model, for up to 1,024 workers, with and without compression in the NIC.
@@ -49,7 +53,7 @@ def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float,
     with starting():
         from ..cluster import load_cluster
         from ..network import load_network
-        from ..studies import exchange_times
+        from ..studies import draw_exchanges, exchange_times
 
     if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
         given = f"`--compress-ratio` = {ratio:g}"
@@ -60,11 +64,14 @@ def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float,
         for count in workers
         for each in (None, ratio)
     ]
+    title = f"{found.name}, {4 * found.parameters / 1e6:.1f} MB of gradients, on {boards.name}"
+    if plot is not None:
+        draw_exchanges(title, rows, plot)
     if as_json:
         said = {"network": found.name, "cluster": boards.name, "gradient_bytes": 4 * found.parameters}
         print(json.dumps({**said, "exchanges": [dataclasses.asdict(row) for row in rows]}, indent=2))
     else:
-        _print(f"{found.name}, {4 * found.parameters / 1e6:.1f} MB of gradients, on {boards.name}", rows)
+        _print(title, rows)
 
 
 def _print(title: str, rows: Sequence[ExchangeTimes]) -> None:

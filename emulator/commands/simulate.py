@@ -13,6 +13,7 @@ from ..config import blaming, load_config
 from ..plan import describe_devices, epoch_samples, make_plan
 from ..report import (
     device_rows,
+    draw_steady_state,
     link_rows,
     percent,
     print_bottleneck,
@@ -29,9 +30,16 @@ _Run = tuple[Simulation, SteadyState]
 
 
 def run_simulation(
-    config_file: str | None, flags: dict[str, Any], what_if: Sequence[str], epoch_images: int, as_json: bool
+    config_file: str | None,
+    flags: dict[str, Any],
+    what_if: Sequence[str],
+    epoch_images: int,
+    as_json: bool,
+    plot: str | None = None,
 ) -> None:
     """Simulate as configured and print tables, or JSON; with `what_if`, compare the run with these values.
+
+    The steady state is drawn into the file `plot`, if one is given.
 
     Raises:
         InputError: the configuration or `what_if` is invalid.
@@ -40,6 +48,9 @@ def run_simulation(
     run = _run(config_file, flags, {})
     other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
     rows = compare_runs(run, other, epoch_images) if other else []
+    if plot is not None:
+        plan = run[0].plan
+        draw_steady_state(run[1], f"{plan.network.name} on {describe_devices(plan)}", plot)
     if as_json:
         found = _as_json(run, epoch_images)
         if other is not None:

@@ -1,4 +1,5 @@
 from .exchange import ExchangeTimes, exchange_times, groups_of
+from .exchange_picture import draw_exchanges
 from .section import section
 from .topology import Ports, Topology, chain_topology, direct_topology
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
@@ -12,6 +13,7 @@ __all__ = [
     "chain_topology",
     "compare_runs",
     "direct_topology",
+    "draw_exchanges",
     "exchange_times",
     "groups_of",
     "parse_what_if",

@@ -12,7 +12,6 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from .... import __version__
 from .space import Point
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -39,9 +38,9 @@ def identities(points: list[Point], epoch_images: int) -> list[str]:
 
 @functools.cache
 def _emuchain() -> str:
-    """Return a digest of emuchain's version and sources."""
-    digest = hashlib.sha256(__version__.encode())
-    for path in sorted(path for room in _ROOMS for path in (_ROOT / room).rglob("*")):
+    """Return a digest of emuchain's sources; the first names its version."""
+    digest = hashlib.sha256()
+    for path in (_ROOT / "__init__.py", *sorted(path for room in _ROOMS for path in (_ROOT / room).rglob("*"))):
         if path.suffix in (".py", ".toml"):
             digest.update(f"{path.relative_to(_ROOT)}\n".encode() + path.read_bytes())
     return digest.hexdigest()

@@ -115,3 +115,13 @@ def test_bad_input(one_line: Callable[[pytest.ExceptionInfo[Exception]], str], a
     with pytest.raises(InputError) as error:
         exchange.main(arguments, standalone_mode=False)
     assert told in one_line(error)
+
+
+def test_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "x.png"
+    assert "3x4" in printed("hdc", "--workers", "2,12", "--plot", str(path))
+    assert path.read_bytes().startswith(b"\x89PNG")
+    error = CliRunner().invoke(exchange, ["hdc", "--workers", "2", "--plot", str(tmp_path / "no" / "x.png")]).exception
+    assert isinstance(error, InputError)
+    assert "`--plot`" in str(error)
