@@ -112,8 +112,7 @@ def _mark_memory(axes: Axes, series: Series) -> None:
         f"fits on chip from {start:g}",
         (start, rate),
         textcoords="offset points",
-        xytext=(0, -20),
-        ha="center",
+        xytext=(10, 16),
         fontsize="small",
         arrowprops={"arrowstyle": "-", "linewidth": 0.8},
     )
