@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from emuchain.emulator.commands.simulate import run_simulation
 from emuchain.emulator.common import InputError
 from emuchain.emulator.report import check_picture, draw_steady_state, log_ticks, steady_picture, whole_ticks
 from emuchain.emulator.run import SteadyState, steady_state
@@ -106,6 +107,13 @@ def test_a_link_limits(plan_of: Any, drawn: Any, tmp_path: Path) -> None:
     [bar] = limiting(links)
     assert bar.get_height() == pytest.approx(10, rel=0.01)
     assert seen(links.xaxis) == ["0", "1", "2"]
+
+
+def test_simulate_draws(tmp_path: Path) -> None:
+    path = tmp_path / "x.png"
+    flags = {"network": "quick-cifar", "devices": 2, "samples": 64}
+    run_simulation(None, flags, (), 1000, False, str(path))
+    assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_one_device(plan_of: Any, drawn: Any) -> None:
