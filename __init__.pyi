@@ -1,4 +1,4 @@
-from .emulator.api import plan, results, retime, simulate, train
+from .emulator.api import plan, results, retime, simulate, sweep, train
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
@@ -28,5 +28,6 @@ __all__ = [
     "retime",
     "simulate",
     "steady_state",
+    "sweep",
     "train",
 ]

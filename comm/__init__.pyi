@@ -4,6 +4,7 @@ from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
 from .launch import LaunchError, join, launcher_rank
 from .message import Format, Message, join_messages, split
 from .mpi import Receiver, Sender
+from .pool import WorkerLost, in_parallel, usable_cores
 from .ranks import Dismissed, MpiRanks, RankFailed, Ranks, SingleProcess, Stopped
 from .throttle import Gate
 
@@ -30,9 +31,12 @@ __all__ = [
     "StalledError",
     "Stopped",
     "Times",
+    "WorkerLost",
+    "in_parallel",
     "join",
     "join_messages",
     "launcher_rank",
     "run",
     "split",
+    "usable_cores",
 ]

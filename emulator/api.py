@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
 from .cluster import Cluster, load_cluster
-from .common import BUG_STATUS, INPUT_STATUS, InputError
+from .common import BUG_STATUS, IMAGENET_IMAGES, INPUT_STATUS, InputError
 from .config import settings_config
 from .data import Dataset
 from .network import Network, load_network
@@ -32,6 +32,9 @@ from .run import train as run_training
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
 from .timeline import SpanRecorder, TraceRequest
+
+if TYPE_CHECKING:
+    from .studies.sweep import SweepResult
 
 T = TypeVar("T")
 
@@ -68,6 +71,44 @@ def plan(
         )
     config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
     return make_plan(config, ranks, network=network, cluster=cluster)
+
+
+def sweep(
+    network: AnyNetwork | Iterable[AnyNetwork] = "quick-cifar",
+    cluster: AnyCluster | Iterable[AnyCluster] = "vc709",
+    *,
+    devices: int | Iterable[int] = 1,
+    changes: Mapping[str, object] | None = None,
+    epoch_images: int = IMAGENET_IMAGES,
+    jobs: int | None = None,
+    csv: str | os.PathLike[str] | None = None,
+    restart: bool = False,
+    **settings: Any,
+) -> SweepResult:
+    """Return the rates of all combinations of values: `.rows`, a list of dictionaries, and `.best`, one of them.
+
+    Every argument that says what runs may be a value or several. A point that fails is a row whose `error` says why.
+
+    Args:
+        network: the network or networks to train.
+        cluster: the cluster or clusters to run on.
+        devices: numbers of boards of a chain, such as range(1, 65).
+        changes: changed values of cluster keys, such as {"link.bandwidth_gbps": [10, 40, 100]}.
+        epoch_images: images of an epoch, for its hours.
+        jobs: number of processes; by default one for each core.
+        csv: a file for the rows; points that it holds are not computed again.
+        restart: whether to begin that file anew.
+        **settings: further keys of the configuration that change times, such as batch=[32, 64], schedule="sync".
+
+    Raises:
+        InputError: a key is unknown, a value is out of range, or the file is that of another sweep.
+    """
+    from .studies.sweep import Space, run_space
+
+    values = {"network": network, "cluster": cluster, "devices": devices, **settings, **(changes or {})}
+    path = None if csv is None else pathlib.Path(csv)
+    space = Space.of(values, blame="sweep")
+    return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep")
 
 
 def simulate(

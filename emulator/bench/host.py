@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import platform
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import __version__
+from ...comm import usable_cores
 
 
 def describe_host(torch_version: str | None) -> dict[str, Any]:
@@ -33,11 +33,6 @@ def describe_host(torch_version: str | None) -> dict[str, Any]:
             "torch": torch_version,
         },
     }
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may run on."""
-    return len(os.sched_getaffinity(0))
 
 
 def cpu_model(cpuinfo: pathlib.Path) -> str:

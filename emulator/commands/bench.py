@@ -96,8 +96,8 @@ def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> Non
     network on the same cores, in turns; medians.
     """
     _check_output(as_json, as_markdown)
+    from ...comm import usable_cores
     from ..bench.chain import Setting
-    from ..bench.host import usable_cores
 
     cores = usable_cores()
     given["ranks"] = given["ranks"] or min(cores, given["devices"])

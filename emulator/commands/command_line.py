@@ -16,6 +16,7 @@ from .exchange import exchange
 from .flags import ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
 from .session import Session
+from .sweep import sweep
 from .validate import validate
 
 
@@ -80,6 +81,7 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any], full
     help="Images of an epoch in the steady state.  [default: ImageNet's 1281167]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--plot", metavar="FILE.png", help="Draw how busy engines and links are.")
 @full_option
 @traced
 def simulate(
@@ -88,6 +90,7 @@ def simulate(
     what_if: tuple[str, ...],
     epoch_images: int,
     as_json: bool,
+    plot: str | None,
     full: bool,
     **trace: str | None,
 ) -> None:
@@ -99,7 +102,7 @@ def simulate(
     with starting():
         from .simulate import run_simulation
 
-    run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace)
+    run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot)
 
 
 @commands.command(cls=PlanningCommand)
@@ -244,5 +247,6 @@ commands.add_command(bench)
 commands.add_command(compare)
 commands.add_command(data)
 commands.add_command(exchange)
+commands.add_command(sweep)
 commands.add_command(topology)
 commands.add_command(validate)

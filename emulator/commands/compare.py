@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import re
 import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import click
 from ..common import InputError
 from .kernels import starting
 from .phases import phases
+from .ranges import Counts
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
@@ -23,25 +23,6 @@ if TYPE_CHECKING:
 
 
 _CLUSTER = "vc709"
-
-
-class Counts(click.ParamType):
-    """Numbers of devices, such as 2,4,8 or 2-8, or both mixed."""
-
-    name = "counts"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the numbers in ascending order, each once."""
-        if isinstance(value, tuple):
-            return value
-        counts: set[int] = set()
-        for item in value.split(","):
-            bounds = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", item, re.ASCII)
-            first, last = (int(bounds[1]), int(bounds[2] or bounds[1])) if bounds else (0, 0)
-            if not 1 <= first <= last:
-                self.fail(f"{value!r} is not a list of numbers of devices such as 2,4,8 or 2-8", param, ctx)
-            counts.update(range(first, last + 1))
-        return tuple(sorted(counts))
 
 
 def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
+import pathlib
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..common import InputError
 from .kernels import starting
 from .phases import phases
+from .ranges import Counts
 
 if TYPE_CHECKING:
     from ..studies import ExchangeTimes
@@ -24,26 +25,15 @@ _MOST_RATIO = 16
 """Greatest compression ratio: 32 bits over a tag of 2."""
 
 
-class Workers(click.ParamType):
-    """Numbers of workers, such as 4,8,16."""
-
-    name = "workers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the numbers in ascending order, each once."""
-        if isinstance(value, tuple):
-            return value
-        if not re.fullmatch(r"\d{1,4}(,\d{1,4})*", value, re.ASCII):
-            self.fail(f"{value!r} is not a list of numbers of workers such as 4,8,16", param, ctx)
-        found = tuple(sorted({int(item) for item in value.split(",")}))
-        if not 1 <= found[0] <= found[-1] <= _MOST_WORKERS:
-            self.fail(f"{value!r}: must be from 1 to {_MOST_WORKERS} workers", param, ctx)
-        return found
-
-
 @click.command()
 @click.argument("network")
-@click.option("--workers", type=Workers(), default="4,8,16,64,256,1024", show_default=True, metavar="N,N,...")
+@click.option(
+    "--workers",
+    type=Counts("workers", _MOST_WORKERS),
+    default="4,8,16,64,256,1024",
+    show_default=True,
+    metavar="N,N-N,...",
+)
 @click.option("--cluster", default="titan-xp-10gbe", show_default=True, metavar="WORD", help="A name, or a TOML file.")
 @click.option(
     "--compress-ratio",
@@ -53,8 +43,11 @@ class Workers(click.ParamType):
     show_default=True,
     help="Compression ratio, in the rows with compression.",
 )
+@click.option("--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE.png", help="Draw a picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float, as_json: bool) -> None:
+def exchange(
+    network: str, workers: tuple[int, ...], cluster: str, ratio: float, plot: pathlib.Path | None, as_json: bool
+) -> None:
     """Print how long workers take to exchange NETWORK's gradients: by a ring, an aggregator, and hierarchies.
 
     By the timing model, for up to 1,024 workers, with and without compression in the network interface.
@@ -62,7 +55,7 @@ def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float,
     with starting():
         from ..cluster import load_cluster
         from ..network import load_network
-        from ..studies import exchange_times
+        from ..studies import draw_exchanges, exchange_times
 
     if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
         given = f"`--compress-ratio` = {ratio:g}"
@@ -72,13 +65,15 @@ def exchange(network: str, workers: tuple[int, ...], cluster: str, ratio: float,
     with phases(f"exchanges among up to {workers[-1]:,} workers"):
         for count in workers:
             rows += [exchange_times(boards.interconnect, found.parameters, count, each) for each in (None, ratio)]
+    title = f"{found.name}, {4 * found.parameters / 1e6:,.1f} MB of gradients, on {boards.name}"
+    if plot is not None:
+        draw_exchanges(title, rows, plot)
     if as_json:
         said = {"network": found.name, "cluster": boards.name, "gradient_bytes": 4 * found.parameters}
         print(json.dumps({**said, "exchanges": [dataclasses.asdict(row) for row in rows]}, indent=2))
         return
     from ..report import next_line, print_answer
 
-    title = f"{found.name}, {4 * found.parameters / 1e6:,.1f} MB of gradients, on {boards.name}"
     plain, compressed = rows[-2:]
     to_try = ["emuchain", "simulate", network, "--cluster", cluster, "--schedule", "data-parallel-ring"]
     to_try += ["--devices", str(workers[0]), "--batch", str(16 * workers[0]), "--samples", str(64 * workers[0])]

@@ -15,6 +15,7 @@ from ..report import (
     Line,
     command_line,
     device_rows,
+    draw_steady_state,
     epoch_line,
     ignored,
     limit_lines,
@@ -56,10 +57,13 @@ def run_simulation(
     as_json: bool,
     full: bool,
     trace: Mapping[str, str | None],
+    plot: str | None = None,
 ) -> None:
     """Simulate as configured and print an answer and tables, or JSON; with `what_if`, compare with these values.
 
     `trace` has the flags of a trace; it shows the run as it is.
+
+    The steady state is drawn into the file `plot`, if one is given.
 
     Raises:
         InputError: the configuration, `what_if` or `trace` is invalid.
@@ -70,6 +74,9 @@ def run_simulation(
     run = _run(config_file, flags, {}, traced)
     other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
     rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
+    if plot is not None:
+        plan = run.simulation.plan
+        draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", plot)
     if as_json:
         found = _as_json(run, epoch_images)
         if other is not None:

@@ -23,11 +23,12 @@ from .types import (
     Share,
     Watts,
 )
-from .units import format_bytes, format_time_ps, gbps, gops
+from .units import IMAGENET_IMAGES, format_bytes, format_time_ps, gbps, gops
 
 __all__ = [
     "BUG_STATUS",
     "FINITE",
+    "IMAGENET_IMAGES",
     "INPUT_STATUS",
     "Channels",
     "Finite",

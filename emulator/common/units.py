@@ -1,5 +1,8 @@
 """Numbers with units as text, and rates."""
 
+IMAGENET_IMAGES = 1_281_167
+"""Training images of ImageNet, the epoch that hours are given for unless another one is asked for."""
+
 _TIME_UNITS = (("ps", 1), ("ns", 10**3), ("us", 10**6), ("ms", 10**9), ("s", 10**12))
 _BYTE_UNITS = (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("TiB", 2**40))
 _MINUTE = 60 * 10**12

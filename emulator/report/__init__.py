@@ -17,8 +17,10 @@ from .layout_json import layout_as_json
 from .layout_picture import draw_layout
 from .most_loaded import most_loaded
 from .next_step import command_line, next_changes
-from .picture import new_figure, save_figure
+from .picture import check_picture, log_ticks, new_figure, save_figure, whole_ticks
+from .point_progress import point_progress
 from .progress import EpochRow, Progress, make_progress
+from .steady_picture import draw_steady_state
 from .steady_state import print_steady_state, print_steady_tables, steady_state_as_json
 from .table import table
 from .tables import device_rows, exchange_rows, layer_rows, link_rows, slice_names
@@ -30,9 +32,11 @@ __all__ = [
     "EpochRow",
     "Line",
     "Progress",
+    "check_picture",
     "command_line",
     "device_rows",
     "draw_layout",
+    "draw_steady_state",
     "draw_timeline",
     "epoch_line",
     "exchange_rows",
@@ -41,6 +45,7 @@ __all__ = [
     "layout_as_json",
     "limit_lines",
     "link_rows",
+    "log_ticks",
     "make_progress",
     "mebibytes",
     "memory_line",
@@ -51,6 +56,7 @@ __all__ = [
     "number",
     "outcome_line",
     "percent",
+    "point_progress",
     "print_answer",
     "print_bottleneck",
     "print_steady_state",
@@ -65,4 +71,5 @@ __all__ = [
     "time_and_ps",
     "title_of",
     "weights_line",
+    "whole_ticks",
 ]

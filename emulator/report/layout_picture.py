@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..plan import Layout
-from .picture import new_figure, save_figure
+from .picture import new_figure, save_figure, whole_ticks
 
 _KINDS = {"DSP": "dsp", "BRAM": "bram_banks", "LUT": "lut"}
 """Fields of `Resources` by title."""
@@ -38,6 +38,7 @@ def draw_layout(layout: Layout, path: str) -> None:
         axes.axhline(100, color="black", linewidth=0.8)
         axes.set_ylabel(f"{title}, %")
     axes.set_xlabel("device")
+    whole_ticks(axes.xaxis)
     shown = {label: bar for axes in figure.axes for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(shown.values(), shown.keys(), loc="outside right upper", fontsize="small")
     save_figure(figure, path, f"`plot` = {path!r}", dpi=120)

@@ -1,14 +1,18 @@
-"""Creating and saving pictures with matplotlib, which is an extra."""
+"""Creating and saving pictures with matplotlib, which is an extra, and axes that can be read."""
 
 from __future__ import annotations
 
 import os
+import pathlib
 from typing import TYPE_CHECKING, Literal
 
 from ..common import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+_FEWEST_TICKS = 3
 
 
 def new_figure(width: float, height: float, flag: str, layout: Literal["tight", "constrained"] = "tight") -> Figure:
@@ -24,6 +28,20 @@ def new_figure(width: float, height: float, flag: str, layout: Literal["tight", 
     return Figure(figsize=(width, height), layout=layout)
 
 
+def check_picture(path: str | os.PathLike[str], flag: str) -> None:
+    """Check that a picture can be drawn and written, before the work whose outcome it shows.
+
+    Raises:
+        InputError: matplotlib is not installed, the format is unknown, or the folder does not exist.
+    """
+    known = new_figure(1, 1, flag).canvas.get_supported_filetypes()
+    path = pathlib.Path(path)
+    if path.suffix.removeprefix(".").lower() not in known:
+        raise InputError(f"`{flag}` {path}: the end of a picture's name is one of .{', .'.join(sorted(known))}")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"`{flag}` {path}: cannot be written: there is no folder {path.parent}")
+
+
 def save_figure(figure: Figure, path: str | os.PathLike[str], where: str, dpi: int = 110) -> None:
     """Write a figure to `path`, whose extension sets the format; `where` begins an error message.
 
@@ -34,3 +52,32 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], where: str, dpi: i
         figure.savefig(path, dpi=dpi)
     except (OSError, ValueError) as error:
         raise InputError(f"{where}: cannot be written: {error}") from None
+
+
+def whole_ticks(axis: Axis) -> None:
+    """Put an axis's ticks at whole numbers, for what is counted: boards, workers, epochs."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def log_ticks(axis: Axis) -> None:
+    """Give a logarithmic axis, whose data are drawn, ticks with plain numbers: at least three."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    low, high = sorted(axis.get_view_interval())
+    for digits in ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)):
+        ticks = LogLocator(subs=digits, numticks=12).tick_values(low, high)
+        shown = [float(tick) for tick in ticks if low <= tick <= high]
+        if len(shown) >= _FEWEST_TICKS:
+            break
+    else:
+        shown = [float(tick) for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high and tick > 0]
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_ticks(shown)
+
+
+def plain_number(value: float) -> str:
+    """Return a number as a tick shows it: 0.05, 20, 1,000, 2,000,000."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"

@@ -11,6 +11,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from ..common import parse_status
 
@@ -31,12 +32,13 @@ def screen_width() -> int:
     return terminal_width() if is_terminal() else _PIPE_WIDTH
 
 
-def is_terminal() -> bool:
-    """Return whether the output of this process, if it is rank 0, ends on a terminal."""
+def is_terminal(descriptor: Literal[1, 2] = 1) -> bool:
+    """Return whether standard output (1) or error (2) of this process, if it is rank 0, ends on a terminal."""
+    stream = sys.stdout if descriptor == 1 else sys.stderr
     if not launched(os.environ):
-        return sys.stdout.isatty()
+        return stream.isatty()
     try:
-        return _terminal_path() is not None and _may_reach_launcher()
+        return _terminal_path(descriptor) is not None and _may_reach_launcher(stream.fileno())
     except (OSError, ValueError):
         return False
 
@@ -88,11 +90,11 @@ def is_terminal_path(path: str) -> bool:
     return _TERMINAL_PATH.fullmatch(path) is not None
 
 
-def _terminal_path() -> str | None:
+def _terminal_path(descriptor: int = 1) -> str | None:
     launcher = outermost_launcher(os.getpid(), _read_status)
     if launcher is None:
         return None
-    path = os.readlink(f"/proc/{launcher}/fd/1")
+    path = os.readlink(f"/proc/{launcher}/fd/{descriptor}")
     return path if is_terminal_path(path) else None
 
 
@@ -101,8 +103,7 @@ def _read_status(pid: int) -> str:
         return file.read()
 
 
-def _may_reach_launcher() -> bool:
+def _may_reach_launcher(descriptor: int) -> bool:
     """Return whether this process's own output may go to its launcher: output redirected to a file does not."""
-    descriptor = sys.stdout.fileno()
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

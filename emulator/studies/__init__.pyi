@@ -1,4 +1,5 @@
 from .exchange import ExchangeTimes, exchange_times, groups_of
+from .exchange_picture import draw_exchanges
 from .retime import retime
 from .retiming import Retiming, label_of
 from .section import section
@@ -15,6 +16,7 @@ __all__ = [
     "chain_topology",
     "compare_runs",
     "direct_topology",
+    "draw_exchanges",
     "exchange_times",
     "groups_of",
     "label_of",

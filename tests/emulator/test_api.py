@@ -90,6 +90,28 @@ def test_changes_of_a_cluster() -> None:
     assert by_name.timing.interval_ps > emuchain.plan("vgg16-cifar", devices=15).timing.interval_ps
 
 
+def test_a_sweep_has_the_rates_of_its_plans() -> None:
+    gbps = [1, 10]
+    sweep = emuchain.sweep(TINY, PAIR, devices=range(1, 4), changes={"link.bandwidth_gbps": gbps}, batch=32, jobs=2)
+    assert [(row["link.bandwidth_gbps"], row["devices"]) for row in sweep.rows] == [
+        (g, n) for g in gbps for n in (1, 2, 3)
+    ]
+    for row in sweep.rows:
+        changes = {"link.bandwidth_gbps": row["link.bandwidth_gbps"]}
+        plan = emuchain.plan(TINY, PAIR, devices=row["devices"], changes=changes, batch=32)
+        assert row["images_per_s"] == emuchain.steady_state(plan).images_per_s
+    assert sweep.best == max(sweep.rows, key=lambda row: (row["images_per_s"], -row["boards"]))
+
+
+def test_pandas_takes_the_rows_of_a_sweep_as_they_are() -> None:
+    pandas = pytest.importorskip("pandas")
+    sweep = emuchain.sweep(TINY, PAIR, devices=[1, 2, 3], jobs=1)
+    frame = pandas.DataFrame(sweep.rows)
+    assert [*frame.columns] == [*sweep.rows[0]]
+    assert frame["images_per_s"].dtype == np.float64
+    assert frame.loc[frame["images_per_s"].idxmax(), "devices"] == sweep.best["devices"]  # type: ignore[index]
+
+
 def test_train_with_a_data_set_and_a_callback() -> None:
     data = dataclasses.replace(emuchain.load_data("shapes").first(32).test_first(8), name="mine")
     seen = []
@@ -117,6 +139,8 @@ def test_train_with_a_data_set_and_a_callback() -> None:
         (lambda: emuchain.load_network({**TINY, "layers": []}), "layers"),
         (lambda: emuchain.load_network({**TINY, "inputs": 3}), "unknown key `inputs`"),
         (lambda: emuchain.load_cluster({**PAIR, "links": {"bandwidth_gbps": -1, "latency_ns": 0}}), "bandwidth_gbps"),
+        (lambda: emuchain.sweep(TINY, PAIR, devices=[0, 1]), "sweep: `devices` = 0"),
+        (lambda: emuchain.sweep(TINY, PAIR, seed=[1, 2]), "sweep: `seed` cannot be swept"),
         (lambda: emuchain.results("nowhere.h5"), "nowhere.h5"),
         (lambda: emuchain.train(TINY, samples=8, batch=8, out="/proc/nowhere/run.h5"), "/proc/nowhere"),
     ],

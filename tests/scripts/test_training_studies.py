@@ -87,3 +87,20 @@ def test_convergence(mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path:
     difference = 100 * abs(found["sync"]["test_accuracy"][-1] - found["fpdeep"]["test_accuracy"][-1])
     assert f"difference at the end: {difference:.2f} points" in printed
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
+def test_convergence_over_seeds(mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
+    words = [small_cifar, "--epochs", 1, "--samples", 40, "--test-samples", 20, "--batch", 20, "--devices", 2]
+    words += ["--ranks", 1, "--seeds", 3, "--runs", tmp_path / "runs", "--out", tmp_path / "curves.png"]
+    printed = run_script("convergence", *words, cwd=tmp_path).stdout
+    accuracies = []
+    for seed in (1, 2, 3):
+        [path] = (tmp_path / "runs").glob(f"quick-cifar-sync-*-seed{seed}.h5")
+        with h5py.File(path) as file:
+            accuracies.append(100 * file["history/test_accuracy"][0])
+    shown = f"{sum(accuracies) / 3:.2f} % ({min(accuracies):.2f}-{max(accuracies):.2f})"
+    assert "quick-cifar, mean of 3 seeds (range)" in printed
+    assert shown in printed
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

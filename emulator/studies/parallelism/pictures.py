@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Sequence
 
-from ...report import new_figure, save_figure
+from ...report import log_ticks, new_figure, save_figure, whole_ticks
 from .. import Topology
 from .comparison import METRICS, Comparison
 
@@ -28,6 +28,8 @@ def draw_comparison(comparison: Comparison, path: pathlib.Path) -> None:
         axes.set_xticks([1 << power for power in range(max(devices).bit_length())])
         axes.xaxis.set_major_formatter("{x:.0f}")
         axes.minorticks_off()
+        if metric.scale == "log":
+            log_ticks(axes.yaxis)
     figure.axes[0].legend()
     workload = comparison.workload
     figure.suptitle(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
@@ -47,6 +49,8 @@ def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path
         axes.plot(devices, [pair[index].worst_link_images_per_s for pair in pairs], style, label=f"worst link, {name}")
     axes.plot(devices, [one.compute_images_per_s for one, _ in pairs], "k:", label="slowest engine")
     axes.set(xlabel="devices", ylabel="images/s", yscale="log")
+    whole_ticks(axes.xaxis)
+    log_ticks(axes.yaxis)
     axes.legend()
     figure.suptitle(title)
     save_figure(figure, path, f"`--plot` {path}")

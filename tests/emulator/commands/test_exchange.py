@@ -79,6 +79,11 @@ def test_a_rings_time_stays_flat_where_an_aggregators_grows() -> None:
     assert rows[2]["aggregator_ps"] / rows[0]["aggregator_ps"] > 100
 
 
+def test_ranges_of_workers() -> None:
+    rows = json.loads(printed("hdc", "--workers", "4-12:4,6", "--json"))["exchanges"]
+    assert [row["workers"] for row in rows[::2]] == [4, 6, 8, 12]
+
+
 def test_the_table() -> None:
     text = printed("hdc", "--workers", "12")
     assert "hdc, 4.6 MB of gradients, on titan-xp-10gbe" in text
@@ -90,7 +95,7 @@ def test_groups(workers: int, groups: int) -> None:
     assert groups_of(workers) == groups
 
 
-@pytest.mark.parametrize("workers", ["0", "1025", "4-8", "", "4,", "x"])
+@pytest.mark.parametrize("workers", ["0", "1025", "8-4", "", "4,", "x"])
 def test_bad_workers(workers: str) -> None:
     result = CliRunner().invoke(exchange, ["hdc", "--workers", workers])
     assert result.exit_code == 2
@@ -110,3 +115,13 @@ def test_bad_input(one_line: Callable[[pytest.ExceptionInfo[Exception]], str], a
     with pytest.raises(InputError) as error:
         exchange.main(arguments, standalone_mode=False)
     assert told in one_line(error)
+
+
+def test_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "x.png"
+    assert "3x4" in printed("hdc", "--workers", "2,12", "--plot", str(path))
+    assert path.read_bytes().startswith(b"\x89PNG")
+    error = CliRunner().invoke(exchange, ["hdc", "--workers", "2", "--plot", str(tmp_path / "no" / "x.png")]).exception
+    assert isinstance(error, InputError)
+    assert "`--plot`" in str(error)

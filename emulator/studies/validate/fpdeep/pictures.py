@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....common import InputError
 from ....report import draw_layout as draw_layout
-from ....report import new_figure, save_figure
+from ....report import new_figure, save_figure, whole_ticks
 from ....run import Results, read_results
 from ...parallelism import draw_comparison, draw_topologies
 from . import scaling, topologies
@@ -67,6 +67,8 @@ def draw_scaling(path: pathlib.Path) -> None:
         epochs.plot(SIZES, [3600 * rate / IMAGES for rate in rates], "o-", markersize=3)
         epochs.set(xlabel="FPGAs", ylabel="epochs an hour")
         epochs.set_ylim(bottom=0)
+        for axes in (roofs, idle, epochs):
+            whole_ticks(axes.xaxis)
     figure.axes[0].legend()
     save_figure(figure, path, f"`--pictures` {path}")
 
@@ -93,4 +95,5 @@ def _draw_runs(axes: Axes, name: str, records: Sequence[Results]) -> None:
         label = f"{record.config['schedule']}, {record.config['devices']} FPGAs"
         axes.plot(record.history["epoch"], 100 * record.history["test_accuracy"], "o-", markersize=3, label=label)
     axes.set(xlabel="epoch", ylabel="test accuracy / %", title=name)
+    whole_ticks(axes.xaxis)
     axes.legend()

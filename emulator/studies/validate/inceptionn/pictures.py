@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from .....comm.exchange import BINS, LEAST_EXPONENT
 from ....common import InputError
-from ....report import new_figure, save_figure
+from ....report import new_figure, save_figure, whole_ticks
 from ..measure import NoEvidence
 from . import training
 from .evidence import EXCHANGES, NETWORKS, times
@@ -92,7 +92,7 @@ def draw_scaling(path: pathlib.Path) -> None:
             axes.plot(
                 SCALED, [exchange_seconds(name, exchange, workers) / whole for workers in SCALED], "o-", label=exchange
             )
-        axes.set(xlabel="workers", ylabel="exchange time over WA of 4", title=name)
+        axes.set(xlabel="workers", ylabel="exchange time over WA of 4", title=name, xticks=SCALED)
         axes.set_ylim(bottom=0)
         axes.legend()
     save_figure(figure, path, f"`--pictures` {path}")
@@ -119,6 +119,7 @@ def draw_gradients(path: pathlib.Path) -> None:
         exponents = [LEAST_EXPONENT + place for place in range(BINS - 1)]
         axes.step(exponents, [100 * each / sum(found) for each in found[1:]], where="post", label=stage)
     axes.set(xlabel="exponent: values from 2^e on", ylabel="share / %", title=training.STAND_INS["alexnet"])
+    whole_ticks(axes.xaxis)
     axes.legend()
     save_figure(figure, path, f"`--pictures` {path}")
 

@@ -1,0 +1,46 @@
+"""Lists and ranges of values as arguments of flags (`emulator/inputs/ranges.py` parses them)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+_LARGEST = 999_999
+
+
+class Counts(click.ParamType):
+    """Numbers of `of`, such as "devices": 2,4,8 or 2-8 or 2-64:4, or all mixed; a tuple in ascending order."""
+
+    name = "counts"
+
+    def __init__(self, of: str = "devices", most: int = _LARGEST) -> None:
+        self._of, self._most = of, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the numbers in ascending order, each once."""
+        if isinstance(value, tuple):
+            return value
+        from ..inputs import parse_counts
+
+        try:
+            return parse_counts(value, self._of, self._most)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Values(click.ParamType):
+    """Values of any key: numbers and ranges of numbers, or words; a tuple."""
+
+    name = "values"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return numbers in ascending order, words in the order given, each once."""
+        if isinstance(value, tuple):
+            return value
+        from ..inputs import parse_values
+
+        try:
+            return parse_values(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)

@@ -1,0 +1,196 @@
+"""`emuchain sweep`: a network's rate over ranges of any keys, most of all over the number of boards."""
+
+from __future__ import annotations
+
+import functools
+import json
+import pathlib
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..common import IMAGENET_IMAGES, InputError
+from .kernels import starting
+from .ranges import Values
+
+if TYPE_CHECKING:
+    from ...comm import Ranks
+    from ..studies.sweep import SweepResult
+    from .session import Session
+
+_INTERRUPTED_STATUS = 130
+_MOST_ROWS = 24
+_HELP = {"devices": "emulated FPGAs of a chain; default: 1"}
+
+
+class SweepCommand(click.Command):
+    """A command with a flag for each key that can be swept; its function gets those given as `swept`."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the argument and the flags of keys, and then all others."""
+        first, *others = super().get_params(ctx)
+        return [first, *self._keys.values(), *others]
+
+    @functools.cached_property
+    def _keys(self) -> dict[str, click.Option]:
+        from ..config import Config
+        from ..studies.sweep import sweepable_keys
+
+        found = {}
+        for key in sweepable_keys():
+            field = Config.model_fields.get(key)
+            if key == "network":
+                continue
+            found[key] = click.Option(
+                [f"--{key.replace('_', '-') if field else key}", _parameter(key)],
+                type=Values(),
+                metavar="VALUES",
+                help=_HELP.get(key, (field.description or "").replace("`", "")) if field else None,
+                hidden=field is None,
+            )
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function with the keys that are given."""
+        given = {key: ctx.params.pop(_parameter(key)) for key in self._keys}
+        ctx.params["swept"] = {key: values for key, values in given.items() if values is not None}
+        return super().invoke(ctx)
+
+
+def _parameter(key: str) -> str:
+    return f"key_{key.replace('.', '__')}"
+
+
+@click.command(cls=SweepCommand, epilog="Keys of boards, links and the like: docs/configuration.md, a cluster.")
+@click.argument("network")
+@click.option("--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE.png", help="Draw the rate.")
+@click.option(
+    "--csv",
+    type=click.Path(path_type=pathlib.Path),
+    metavar="FILE.csv",
+    help="Write all points; a sweep that was ended goes on from what is there.",
+)
+@click.option("--restart", is_flag=True, help="Begin the CSV file anew.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--full", is_flag=True, help=f"Print all points, not {_MOST_ROWS} at most.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes.  [default: one for each core]")
+@click.option(
+    "--epoch-images",
+    type=click.IntRange(min=1),
+    default=IMAGENET_IMAGES,
+    metavar="N",
+    help=f"Images of an epoch.  [default: ImageNet's {IMAGENET_IMAGES}]",
+)
+@click.pass_obj
+def sweep(session: Session, network: str, swept: dict[str, tuple[Any, ...]], **how: Any) -> int:
+    """Find how the rate of NETWORK depends on the number of boards, or on any other keys.
+
+    Keys take lists and ranges: --devices 1-64, 1-64:4 (every fourth), 1,2,4,8; --schedule sync,fpdeep. Several keys
+    give all combinations. Keys of the cluster are written as --link.KEY, --board.KEY, --resources.KEY and
+    --network.KEY, such as --link.bandwidth_gbps 10,40,100. NETWORK may be a list, too.
+
+    Under mpiexec, the ranks but the first compute.
+    """
+    if not swept and "," not in network:
+        raise InputError("nothing to sweep: give a range, such as --devices 1-64")
+    names = tuple(network.split(","))
+    return run_sweep({"network": names, **swept}, ranks=session.join(), **how)
+
+
+def run_sweep(
+    values: Mapping[str, Any],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    ranks: Ranks | None = None,
+    plot: pathlib.Path | None = None,
+    csv: pathlib.Path | None = None,
+    restart: bool = False,
+    as_json: bool = False,
+    full: bool = False,
+    jobs: int | None = None,
+    epoch_images: int = IMAGENET_IMAGES,
+) -> int:
+    """Compute a sweep and print what it says and its rows; return the exit status.
+
+    Args:
+        values: keys with a value or several each, such as {"network": "vgg16", "devices": range(1, 9)}.
+        settings: further keys of the run, the same at all points.
+        ranks: where there are several, the others compute.
+        plot: draw a picture into this file.
+        csv: keep the rows in this file, and go on from those that it holds.
+        restart: begin that file anew.
+        as_json: print one JSON object.
+        full: print all rows.
+        jobs: number of processes; by default one for each core.
+        epoch_images: images of an epoch.
+
+    Raises:
+        InputError: a value is invalid, all points fail, or a file cannot be written.
+    """
+    with starting():
+        from ..report import check_picture, point_progress
+        from ..studies.sweep import Interrupted, Space, draw_sweep, run_space
+
+    if jobs is not None and ranks is not None and ranks.size > 1:
+        raise InputError(f"`jobs` = {jobs}: under mpiexec the ranks compute; leave it out")
+    if plot is not None:
+        check_picture(plot, "--plot")
+    space = Space.of(values, settings)
+    announce = functools.partial(point_progress, "sweep")
+    try:
+        result = run_space(space, epoch_images, ranks=ranks, jobs=jobs, csv=csv, restart=restart, announce=announce)
+    except Interrupted as interrupted:
+        kept = f"; they are kept in {csv}, from which the same command goes on" if csv is not None else ""
+        told = f"emuchain: interrupted after {interrupted.done} of {interrupted.total} points{kept}"
+        print(told, file=sys.stderr, flush=True)
+        return _INTERRUPTED_STATUS
+    if result.best is None:
+        count = len(result.rows)
+        told = f"all {count} points fail, the first: " if count > 1 else ""
+        raise InputError(f"{told}{result.rows[0]['error']}")
+    if plot is not None:
+        draw_sweep(result, plot)
+    if as_json:
+        print(json.dumps(_as_json(result), indent=2))
+    else:
+        _print(result, full)
+    return 0
+
+
+def _as_json(result: SweepResult) -> dict[str, Any]:
+    from ..studies.sweep import findings
+
+    series = result.best_series
+    return {
+        "keys": {key: [row[key] for row in _firsts(result, key)] for key in result.space.values},
+        "findings": findings(result),
+        "best": result.best,
+        "knee": series.knee if series else None,
+        "rows": result.rows,
+    }
+
+
+def _firsts(result: SweepResult, key: str) -> list[dict[str, Any]]:
+    return list({row[key]: row for row in result.rows}.values())
+
+
+def _title(result: SweepResult) -> str:
+    row, varied = result.rows[0], result.space.varied
+    return " on ".join(f"{key}s below" if key in varied else str(row[key]) for key in ("network", "cluster"))
+
+
+def _print(result: SweepResult, full: bool) -> None:
+    from ..report import table
+    from ..studies.sweep import chosen_rows, findings, table_of
+
+    for line in findings(result):
+        print(line)
+    rows = result.rows if full else chosen_rows(result, _MOST_ROWS)
+    columns, cells = table_of(result, rows)
+    table(_title(result), columns, cells, left=("limited by",))
+    if len(rows) < len(result.rows):
+        print(
+            f"{len(rows)} of {len(result.rows)} points; `--full` prints all, `--csv FILE` writes all with all figures"
+        )

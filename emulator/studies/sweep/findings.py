@@ -1,0 +1,124 @@
+"""What a sweep says, in a few lines: best point and why, knee, where memory fits, where more boards are slower."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from .result import SweepResult
+from .series import Series
+
+
+def findings(result: SweepResult) -> list[str]:
+    """Return the lines, the answer first; none if all points fail."""
+    best = result.best
+    if best is None:
+        return []
+    lines = [_best(result, best)]
+    series = result.best_series
+    if series is not None:
+        lines.append(_knee(series))
+        if series.along == "devices":
+            lines.append(_memory(series))
+    return [*filter(None, [*lines, _falls(result), _failures(result.rows)])]
+
+
+def where(row: dict[str, Any], keys: Sequence[str]) -> str:
+    """Return what tells a row from others, as text: `40 boards, link.bandwidth_gbps = 100`."""
+    parts = [f"{key} = {row[key]}" for key in keys if key != "devices"]
+    if "devices" in keys or not parts:
+        boards = _boards(row["boards"])
+        if row["boards"] != row["devices"]:
+            boards += f" ({row['boards'] // row['devices']} replicas of {row['devices']})"
+        parts.insert(0, boards)
+    return ", ".join(parts)
+
+
+def rate_text(images_per_s: float) -> str:
+    """Return a rate as text: four digits, or whole images with commas."""
+    return f"{images_per_s:,.0f}" if images_per_s >= 1000 else f"{images_per_s:.4g}"
+
+
+def _rate(row: dict[str, Any]) -> str:
+    return f"{rate_text(row['images_per_s'])} images/s"
+
+
+def _boards(count: int) -> str:
+    return f"{count} board{'s' * (count != 1)}"
+
+
+def _best(result: SweepResult, best: dict[str, Any]) -> str:
+    line = f"best: {where(best, result.space.varied)}: {_rate(best)}; {best['bottleneck']} limits"
+    return line if best["fits"] else f"{line}; {_missing(best)} on chip"
+
+
+def _missing(row: dict[str, Any]) -> str:
+    return f"{row['missing_mib']:.1f} MiB are missing"
+
+
+def _knee(series: Series) -> str:
+    row, along = series.knee, series.along
+    if len(series.rows) < 3:
+        return ""
+    if row is None:
+        return f"knee: none up to {_amount(series.rows[-1], along)}: more still brings more"
+    beyond = series.rows[series.rows.index(row) + 1 :]
+    limits, _ = Counter(later["bottleneck"] for later in beyond).most_common(1)[0]
+    each = "each board" if along == "devices" else "each step"
+    return (
+        f"knee: {_amount(row, along)}, {_rate(row)}; beyond, {each} adds less than half as much; {limits} limits there"
+    )
+
+
+def _amount(row: dict[str, Any], along: str) -> str:
+    return where(row, [along])
+
+
+def _memory(series: Series) -> str:
+    start, last = series.fits_from, series.rows[-1]
+    if start == series.rows[0]["devices"]:
+        return f"memory: all parameters fit on chip from {_boards(start)} on, the fewest asked for"
+    fitting = [row["devices"] for row in series.rows if row["fits"]]
+    if start is not None:
+        before = series.rows[[row["devices"] for row in series.rows].index(start) - 1]
+        return (
+            f"memory: all parameters fit on chip from {_boards(start)} on; with {before['devices']}, {_missing(before)}"
+        )
+    if fitting:
+        alone = f"memory: all parameters fit on chip with {_ranges(fitting)} boards alone"
+        return f"{alone}; with {last['devices']}, {_missing(last)}"
+    return f"memory: parameters do not fit on chip; with {last['devices']} boards {_missing(last)}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as text: `5-10, 12`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _falls(result: SweepResult) -> str:
+    """Return a line about the greatest fall of the rate with more boards."""
+    found = [fall for series in result.series if series.along == "devices" for fall in series.falls()]
+    if not found:
+        return ""
+    slower, better = min(found, key=lambda fall: fall[0]["images_per_s"] / fall[1]["images_per_s"])
+    others = [f"{key} = {slower[key]}" for key in result.space.varied if key != "devices"]
+    more = f"; so {'is' if len(found) == 2 else 'are'} {len(found) - 1} more" if len(found) > 1 else ""
+    at = f" at {', '.join(others)}" if others else ""
+    return (
+        f"not monotone: {_boards(slower['boards'])} ({_rate(slower)}) are slower than {better['boards']}"
+        f" ({rate_text(better['images_per_s'])}){at}{more}"
+    )
+
+
+def _failures(rows: Sequence[dict[str, Any]]) -> str:
+    failed = [row for row in rows if row["error"] is not None]
+    if not failed:
+        return ""
+    return f"{len(failed)} of {len(rows)} points fail, the first: {failed[0]['error']}"

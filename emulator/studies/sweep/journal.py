@@ -1,0 +1,150 @@
+"""The CSV file of a sweep: a row for each finished point, so that a sweep that was ended goes on where it stopped.
+
+While it runs, rows are added as points finish; at the end all are put in order. Each row has the identity of its point
+in the column `point`. A file with other points is left alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...common import InputError
+from ...inputs import shown
+from .measure import FIGURES, INTERNAL, Measured
+
+_POINT = "point"
+
+
+class Journal:
+    """The finished points of a sweep in a CSV file; `done` holds the figures of those that are there, by identity.
+
+    Args:
+        path: the file, which need not exist.
+        keys: columns of keys.
+        points: identities of the sweep's points.
+        restart: whether to begin anew, whatever the file holds.
+
+    Raises:
+        InputError: the file cannot be read or written, or is that of another sweep.
+    """
+
+    def __init__(
+        self, path: pathlib.Path, keys: Sequence[str], points: Sequence[str], *, restart: bool = False
+    ) -> None:
+        self._path = path
+        self._columns = [*keys, *FIGURES, _POINT]
+        self.done: dict[str, Measured] = {}
+        kept = "" if restart else self._whole_lines()
+        if kept:
+            self._take(kept, set(points))
+        with self._writing():
+            self._file = path.open("r+" if kept else "w", encoding="utf-8", newline="")
+            self._file.seek(len(kept.encode()))
+            self._file.truncate()
+            self._writer = csv.writer(self._file, lineterminator="\n")
+            if not kept:
+                self._writer.writerow(self._columns)
+            self._file.flush()
+
+    def add(self, row: dict[str, Any], point: str) -> None:
+        """Add a finished point."""
+        with self._writing():
+            self._writer.writerow(self._cells(row, point))
+            self._file.flush()
+
+    def finish(self, rows: Sequence[dict[str, Any]], points: Sequence[str]) -> None:
+        """Put all rows in order; the file is replaced at once."""
+        whole = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        with self._writing():
+            with whole.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(self._columns)
+                writer.writerows(self._cells(row, point) for row, point in zip(rows, points, strict=True))
+            whole.replace(self._path)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _cells(self, row: dict[str, Any], point: str) -> list[Any]:
+        return ["" if row[column] is None else row[column] for column in self._columns[:-1]] + [point]
+
+    def _whole_lines(self) -> str:
+        """Return the file's content without a last line that was not finished."""
+        try:
+            with self._path.open(encoding="utf-8", newline="") as file:
+                text = file.read()
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not a text file"
+            raise InputError(f"{self._told}: cannot be read: {reason}") from None
+        head = ",".join(self._columns) + "\n"
+        if not text.startswith(head) and not head.startswith(text):
+            raise InputError(f"{self._told}: is not of this sweep, whose columns are other ones; {_REMEDY}")
+        return text[: text.rfind("\n") + 1]
+
+    def _take(self, text: str, points: set[str]) -> None:
+        """Keep the figures of the rows that are there."""
+        rows = [row for row in csv.DictReader(io.StringIO(text)) if None not in row.values() and None not in row]
+        others = sum(row[_POINT] not in points for row in rows)
+        if others:
+            raise InputError(
+                f"{self._told}: {others} of its {len(rows)} points are not of this sweep, or are of another version of"
+                f" emuchain or other content of the files; {_REMEDY}"
+            )
+        try:
+            self.done = {row[_POINT]: _measured(row) for row in rows if not row["error"].startswith(INTERNAL)}
+        except ValueError:
+            raise InputError(f"{self._told}: is damaged; {_REMEDY}") from None
+
+    @property
+    def _told(self) -> str:
+        return f"`csv` = {shown(self._path)}"
+
+    def _writing(self) -> _Writing:
+        return _Writing(self._told)
+
+
+_REMEDY = "`restart` begins it anew, or name another file"
+
+
+class _Writing:
+    """A context whose failures to write become one line."""
+
+    def __init__(self, told: str) -> None:
+        self._told = told
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise InputError(f"{self._told}: cannot be written: {error.strerror}") from None
+
+
+def _truth(text: str) -> bool:
+    return {"True": True, "False": False}[text]
+
+
+_READERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": _truth, "str": str}
+
+
+def _measured(row: dict[str, str]) -> Measured:
+    """Return the figures of a row.
+
+    Raises:
+        ValueError: a cell is not of its column's type.
+    """
+    found = {}
+    for name, hint in Measured.__annotations__.items():
+        try:
+            found[name] = _READERS[hint.split(" ")[0]](row[name]) if row[name] else None
+        except KeyError:
+            raise ValueError(row[name]) from None
+    return Measured(**found)

@@ -1,0 +1,99 @@
+"""The figures of one point of a sweep: its plan and its steady state, nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ...common import InputError
+from ...config import settings_config
+from ...plan import Plan, make_plan
+from ...run import SteadyState, steady_state
+from ...timing import Load
+from .space import Point
+
+_MIB = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """The figures of a point; where it fails, `error` is the reason and the others are None.
+
+    `boards` are those of all replicas. `efficiency` is the rate over that of perfect balance, where all multipliers of
+    all boards are always busy. `images_per_j` is None where a board's power is unknown. `missing_mib` is the on-chip
+    memory that is missing. `second` would limit if the bottleneck were infinitely fast.
+    """
+
+    boards: int | None = None
+    images_per_s: float | None = None
+    efficiency: float | None = None
+    images_per_j: float | None = None
+    epoch_hours: float | None = None
+    fits: bool | None = None
+    missing_mib: float | None = None
+    bottleneck: str | None = None
+    bottleneck_kind: str | None = None
+    second: str | None = None
+    second_kind: str | None = None
+    error: str | None = None
+
+
+FIGURES = tuple(field.name for field in dataclasses.fields(Measured))
+INTERNAL = "internal error"
+"""How the reason of a point begins that failed by a bug, and so is computed again when a sweep goes on."""
+
+
+def measure(task: tuple[Point, int]) -> Measured:
+    """Return the figures of a point, with the hours of an epoch of so many images.
+
+    Whatever goes wrong is the point's `error`, in one line.
+    """
+    point, epoch_images = task
+    if point.cluster is None:
+        return Measured(error=point.error)
+    try:
+        config = settings_config(point.settings)
+        # Times do not depend on micro-batches, and a schedule of few large ones is checked sooner.
+        config = config.model_copy(update={"micro_batch": config.batch})
+        plan = make_plan(config, 1, network=point.network, cluster=point.cluster)
+        return _figures(plan, steady_state(plan), epoch_images)
+    except InputError as error:
+        return Measured(error=_line(str(error)))
+    except Exception as error:
+        return Measured(error=_line(f"{INTERNAL}: {type(error).__name__}: {error}"))
+
+
+def _figures(plan: Plan, state: SteadyState, epoch_images: int) -> Measured:
+    boards = [plan.cluster.board(device) for device in range(plan.devices)]
+    macs = sum(use.macs for device in state.devices for use in device.engines)
+    powers = [board.power_w for board in boards if board.power_w is not None]
+    known = len(powers) == len(boards)
+    missing = plan.missing_bytes
+    slowest, behind = state.bottleneck.slowest, state.bottleneck.behind
+    return Measured(
+        boards=plan.nodes,
+        images_per_s=state.images_per_s,
+        efficiency=macs / (state.period_ps * sum(board.capacity for board in boards)),
+        images_per_j=state.images_per_s / (state.replicas * sum(powers)) if known else None,
+        epoch_hours=state.epoch_hours(epoch_images),
+        fits=not missing,
+        missing_mib=missing / _MIB,
+        bottleneck=slowest.name,
+        bottleneck_kind=kind_of(slowest),
+        second=behind.name,
+        second_kind=kind_of(behind),
+    )
+
+
+def kind_of(load: Load) -> str:
+    """Return the kind of a load in a word: "engine" of an EngineLoad, and so on."""
+    return type(load).__name__.removesuffix("Load").lower()
+
+
+def row_of(point: Point, measured: Measured) -> dict[str, Any]:
+    """Return a point's keys and figures as one row."""
+    return {**point.keys, **dataclasses.asdict(measured)}
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,175 @@
+"""A sweep as a picture: the rate over the number of boards, with what limits it in shape and colour.
+
+A line for each combination of the other keys. Points that do not fit on chip are hollow; the knee has a ring.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ...report import log_ticks, new_figure, save_figure, whole_ticks
+from .result import SweepResult
+from .series import Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LineStyle: TypeAlias = Literal["-", "--", ":", "-."]
+_MARKS = {
+    "engine": ("o", "#0072b2"),
+    "link": ("s", "#d55e00"),
+    "memory": ("^", "#009e73"),
+    "exchange": ("D", "#cc79a7"),
+}
+"""Shape and colour by kind of resource; colours that people of any colour vision tell apart, and that print well."""
+
+_OTHER_MARKS = (("v", "#000000"), ("P", "#e69f00"), ("X", "#56b4e9"))
+_LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
+_GREY = "0.35"
+_MOST_LABELS = 8
+
+
+def draw_sweep(result: SweepResult, path: pathlib.Path, flag: str = "--plot") -> None:
+    """Draw a sweep into a file, whose extension sets the format.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(8, 4.8, flag, layout="constrained")
+    axes = figure.subplots()
+    marks = _marks(result.rows)
+    if result.series:
+        _draw_lines(axes, result, marks)
+    else:
+        _draw_bars(axes, result, marks)
+    axes.set_ylabel("images/s")
+    axes.grid(color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    figure.suptitle(_title(result), fontsize="medium")
+    _add_legends(axes, result, marks)
+    save_figure(figure, path, f"`{flag}` {path}", dpi=130)
+
+
+def _marks(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    """Return shape and colour of each kind that limits any point."""
+    kinds = dict.fromkeys(row["bottleneck_kind"] for row in rows if row["error"] is None)
+    others = itertools.cycle(_OTHER_MARKS)
+    known = [kind for kind in _MARKS if kind in kinds]
+    return {kind: _MARKS.get(kind) or next(others) for kind in dict.fromkeys([*known, *kinds])}
+
+
+def _draw_lines(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]]) -> None:
+    along = result.series[0].along
+    for series, style in zip(result.series, itertools.cycle(_LINES)):
+        amounts, rates = _columns(series)
+        axes.plot(amounts, rates, style, color=_GREY, linewidth=1, zorder=2)
+        for kind, (shape, colour) in marks.items():
+            for fits, face in ((True, colour), (False, "white")):
+                held = [row for row in series.rows if row["bottleneck_kind"] == kind and row["fits"] is fits]
+                shown = [row[along] for row in held], [row["images_per_s"] for row in held]
+                axes.plot(*shown, shape, color=colour, markerfacecolor=face, markersize=4, markeredgewidth=1, zorder=3)
+        _mark_knee(axes, series)
+        _mark_memory(axes, series)
+    _scale(axes, result)
+    axes.set_xlabel("boards" if along == "devices" and _one_chain(result) else along)
+
+
+def _columns(series: Series) -> tuple[list[float], list[float]]:
+    return [row[series.along] for row in series.rows], [row["images_per_s"] for row in series.rows]
+
+
+def _one_chain(result: SweepResult) -> bool:
+    return all(row["boards"] in (None, row["devices"]) for row in result.rows)
+
+
+def _mark_knee(axes: Axes, series: Series) -> None:
+    row = series.knee
+    if row is None:
+        return
+    place = (row[series.along], row["images_per_s"])
+    axes.plot(*place, "o", color="black", markerfacecolor="none", markersize=11, markeredgewidth=1.2, zorder=4)
+    axes.annotate(
+        f"knee: {row[series.along]:g}",
+        place,
+        textcoords="offset points",
+        xytext=(-8, 9),
+        ha="right",
+        fontsize="small",
+    )
+
+
+def _mark_memory(axes: Axes, series: Series) -> None:
+    """Mark the point from which on all fit on chip, if that is not the first."""
+    start = series.fits_from
+    if start is None or start == series.rows[0][series.along]:
+        return
+    [rate] = (row["images_per_s"] for row in series.rows if row[series.along] == start)
+    axes.annotate(
+        f"fits on chip from {start:g}",
+        (start, rate),
+        textcoords="offset points",
+        xytext=(10, 16),
+        fontsize="small",
+        arrowprops={"arrowstyle": "-", "linewidth": 0.8},
+    )
+
+
+def _scale(axes: Axes, result: SweepResult) -> None:
+    """Choose axes by the values: logarithmic where these double and double again, otherwise from zero."""
+    amounts = sorted({row[series.along] for series in result.series for row in series.rows})
+    spread = amounts[0] > 0 and statistics.median(amounts) < (amounts[0] + amounts[-1]) / 4
+    if spread:
+        axes.set(xscale="log", yscale="log")
+        log_ticks(axes.xaxis)
+        log_ticks(axes.yaxis)
+        if len(amounts) <= 12:
+            axes.set_xticks(amounts)
+        return
+    axes.set_ylim(0, 1.12 * max(row["images_per_s"] for series in result.series for row in series.rows))
+    axes.yaxis.set_major_formatter("{x:,.0f}" if axes.get_ylim()[1] >= 20 else "{x:g}")
+    if all(isinstance(amount, int) for amount in amounts):
+        whole_ticks(axes.xaxis)
+
+
+def _draw_bars(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]]) -> None:
+    """Draw a bar for each point, where no key is a number."""
+    names = []
+    for place, row in enumerate(result.rows):
+        names.append("\n".join(str(row[key]) for key in result.space.varied) or str(row["network"]))
+        if row["error"] is None:
+            _, colour = marks[row["bottleneck_kind"]]
+            axes.bar(place, row["images_per_s"], 0.6, color=colour if row["fits"] else "white", edgecolor=colour)
+    axes.set_xticks(range(len(names)), names, fontsize="small")
+
+
+def _title(result: SweepResult) -> str:
+    """Return the keys that do not vary, as text."""
+    row = result.rows[0]
+    fixed = {key: row[key] for key in result.space.values if key not in result.space.varied}
+    network, cluster = (fixed.pop(key, f"{len(result.space.values[key])} {key}s") for key in ("network", "cluster"))
+    return ", ".join([f"{network} on {cluster}", *(f"{key} = {value}" for key, value in fixed.items())])
+
+
+def _add_legends(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]]) -> None:
+    """Explain shapes and colours, hollow marks, and lines."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], linestyle="none", marker=shape, color=colour, label=f"{kind} limits")
+        for kind, (shape, colour) in marks.items()
+    ]
+    if any(row["fits"] is False for row in result.rows):
+        label = "hollow: does not fit on chip"
+        handles.append(Line2D([], [], linestyle="none", marker="o", color=_GREY, markerfacecolor="white", label=label))
+    if len(result.series) > 1:
+        handles += [
+            Line2D(
+                [], [], linestyle=style, color=_GREY, label=", ".join(f"{k} = {v}" for k, v in series.others.items())
+            )
+            for series, style in zip(result.series[:_MOST_LABELS], itertools.cycle(_LINES), strict=False)
+        ]
+    axes.legend(handles=handles, fontsize="small", loc="best")

@@ -1,0 +1,76 @@
+"""Rows along one key, such as the number of boards: the knee, where memory fits, and where the rate falls."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from .space import Space
+
+_FEWEST = 3
+_LITTLE = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """Rows along a key, in ascending order, without those that fail; `others` are the other keys that vary."""
+
+    along: str
+    others: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+    @property
+    def knee(self) -> dict[str, Any] | None:
+        """The row after which more of the key brings little; None if there is no such row before the last."""
+        place = knee([row[self.along] for row in self.rows], [row["images_per_s"] for row in self.rows])
+        return None if place is None else self.rows[place]
+
+    @property
+    def fits_from(self) -> Any | None:
+        """The value of the key from which on all points fit on chip; None if the last does not."""
+        found = None
+        for row in reversed(self.rows):
+            if not row["fits"]:
+                break
+            found = row[self.along]
+        return found
+
+    def falls(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return the rows that are slower than a row with less of the key, each with the fastest such row."""
+        found, best = [], None
+        for row in self.rows:
+            if best is not None and row["images_per_s"] < best["images_per_s"]:
+                found.append((row, best))
+            elif best is None or row["images_per_s"] > best["images_per_s"]:
+                best = row
+        return found
+
+
+def series_of(rows: Sequence[dict[str, Any]], space: Space) -> list[Series]:
+    """Return rows by series, in their order; none if no numeric key varies."""
+    along = space.along
+    if along is None:
+        return []
+    found: dict[tuple[Any, ...], Series] = {}
+    for row in rows:
+        others = {key: row[key] for key in space.varied if key != along}
+        series = found.setdefault((*others.values(),), Series(along, others, []))
+        if row["error"] is None:
+            series.rows.append(row)
+    return [series for series in found.values() if series.rows]
+
+
+def knee(amounts: Sequence[float], rates: Sequence[float]) -> int | None:
+    """Return the place of the knee: the smallest amount after which more brings little.
+
+    Little means: to none of the larger amounts does the rate rise, for each unit added, by half of what each unit up to
+    the knee brings on average. None if that is so only at the end, or if there are fewer than three amounts.
+    """
+    if len(amounts) < _FEWEST:
+        return None
+    for place, (amount, rate) in enumerate(zip(amounts[:-1], rates[:-1], strict=True)):
+        later = zip(amounts[place + 1 :], rates[place + 1 :], strict=True)
+        if all((more_rate - rate) * amount < _LITTLE * rate * (more - amount) for more, more_rate in later):
+            return place
+    return None

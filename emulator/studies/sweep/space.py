@@ -1,0 +1,187 @@
+"""The points of a sweep: all combinations of the values of its keys.
+
+Values are validated here, once: a network, a cluster or a value that can never be right is refused before any point is
+computed. What does not fit together, such as more devices than channels, is a point that fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...cluster import Cluster, changeable_keys, load_cluster
+from ...common import InputError, did_you_mean
+from ...config import RUN_ONLY_KEYS, Config
+from ...inputs import validate
+from ...network import Network, load_network
+from ...schedule import ScheduleKind, schedules
+
+_WITHOUT_TIME = (
+    *RUN_ONLY_KEYS,
+    *("data", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
+    *("learning_rate", "momentum", "weight_decay", "learning_rate_steps", "learning_rate_factor"),
+)
+"""Keys of a run that do not change its steady state."""
+
+
+def sweepable_keys() -> list[str]:
+    """Return the keys that a sweep may vary: those of a run that change its steady state, and those of its cluster."""
+    return [*(key for key in Config.model_fields if key not in _WITHOUT_TIME), *changeable_keys()]
+
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """The keys of a sweep, each with its values; `settings` are further keys of the run, the same at all points."""
+
+    values: Mapping[str, Sequence[Any]]
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, values: Mapping[str, Any], settings: Mapping[str, Any] | None = None, blame: str = "command line"
+    ) -> Space:
+        """Return the space of keys with a value or several; `network`, `cluster` and `devices` come first.
+
+        Raises:
+            InputError: a key is unknown, or has no values.
+        """
+        first = {"network": "quick-cifar", "cluster": "vc709", "devices": 1}
+        known = sweepable_keys()
+        for key in values:
+            if key not in known:
+                hint = did_you_mean(key, known)
+                raise InputError(f"{blame}: `{key}` cannot be swept; {hint}keys: {', '.join(known)}")
+        listed = {key: _listed(value) for key, value in {**first, **values}.items()}
+        for key, found in listed.items():
+            if not found:
+                raise InputError(f"{blame}: `{key}` has no values")
+            if len({*map(label, found)}) < len(found):
+                raise InputError(f"{blame}: `{key}` has a value twice, or two values of one name")
+        return cls(listed, dict(settings or {}))
+
+    @functools.cached_property
+    def varied(self) -> tuple[str, ...]:
+        """The keys with more than one value."""
+        return tuple(key for key, values in self.values.items() if len(values) > 1)
+
+    @functools.cached_property
+    def along(self) -> str | None:
+        """The key of a picture's horizontal axis: `devices`, or else the first numeric key with several values."""
+        numeric = [key for key in self.varied if all(_is_number(value) for value in self.values[key])]
+        return "devices" if "devices" in numeric else next(iter(numeric), None)
+
+    def combinations(self) -> Iterator[dict[str, Any]]:
+        """Yield all combinations of values, in order; the last key to change is the slowest, `along` is the fastest."""
+        order = sorted(self.values, key=lambda key: key == self.along)
+        for chosen in itertools.product(*(self.values[key] for key in order)):
+            found = dict(zip(order, chosen, strict=True))
+            yield {key: found[key] for key in self.values}
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A point of a sweep: its values as rows show them, and what its plan is made of, or the reason why it has none."""
+
+    keys: dict[str, Any]
+    network: Network
+    cluster: Cluster | None
+    settings: dict[str, Any]
+    error: str | None = None
+
+
+def points_of(space: Space, blame: str = "command line") -> list[Point]:
+    """Return the points of a sweep, in order.
+
+    Raises:
+        InputError: a network or cluster cannot be loaded, or a value is out of range whatever the others are.
+    """
+    networks = {label(value): _network(value) for value in space.values["network"]}
+    clusters = _Clusters(blame)
+    _check(space, clusters, blame)
+    points = []
+    for values in space.combinations():
+        network, changes = networks[label(values["network"])], _changes(values)
+        cluster, error = clusters.changed(values["cluster"], changes)
+        own = {key: value for key, value in values.items() if key not in changes}
+        names = {"network": network.name, "cluster": cluster.name if cluster else ""}
+        keys = {key: label(value) for key, value in values.items()}
+        points.append(Point(keys, network, cluster, {**space.settings, **own, **names}, error))
+    return points
+
+
+class _Clusters:
+    """Clusters with changed values, each made once."""
+
+    def __init__(self, blame: str) -> None:
+        self._blame = blame
+        self._found: dict[tuple[Any, ...], tuple[Cluster | None, str | None]] = {}
+
+    def changed(self, value: Any, changes: Mapping[str, Any]) -> tuple[Cluster | None, str | None]:
+        """Return the cluster, or why there is none."""
+        place = (label(value), *changes.items())
+        if place not in self._found:
+            try:
+                self._found[place] = self.load(value, changes), None
+            except InputError as error:
+                self._found[place] = None, str(error)
+        return self._found[place]
+
+    def load(self, value: Any, changes: Mapping[str, Any]) -> Cluster:
+        """Return the cluster.
+
+        Raises:
+            InputError: there is none such, or a change is invalid.
+        """
+        if not isinstance(value, Cluster):
+            return load_cluster(value, changes, blame=self._blame)
+        if changes:
+            raise InputError(f"`{next(iter(changes))}`: cannot be changed in a loaded cluster; give it by its name")
+        return value
+
+
+def _check(space: Space, clusters: _Clusters, blame: str) -> None:
+    """Check each value on its own, or for clusters beside the first values of all other keys."""
+    first = {key: values[0] for key, values in space.values.items()}
+    for key, values in space.values.items():
+        for value in values:
+            if key == "cluster":
+                clusters.load(value, _changes(first) if isinstance(value, Cluster) else {})
+            elif "." in key:
+                clusters.load(first["cluster"], _changes({**first, key: value}))
+            elif key != "network":
+                validate(Config, {**space.settings, key: value}, blame)
+
+
+def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if "." in key}
+
+
+def _network(value: Any) -> Network:
+    return value if isinstance(value, Network) else load_network(value)
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    """Return one value or several as a tuple; NumPy's numbers become Python's."""
+    several = isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
+    return tuple(_plain(each) for each in (value if several else (value,)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, ScheduleKind) and schedules().get(value.name) is value:
+        return value.name
+    return value.item() if hasattr(value, "item") else value
+
+
+def label(value: Any) -> Any:
+    """Return a value as rows show it: numbers and words as they are, all else by name."""
+    if isinstance(value, (int, float, str)):
+        return value
+    name = value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
+    return str(value if name is None else name)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,92 @@
+"""What a sweep says in its first lines."""
+
+from __future__ import annotations
+
+from emuchain.emulator.studies.sweep import chosen_rows, findings, table_of
+
+from .rows import line, result, row
+
+LINK = {"bottleneck": "link 2 -> 3 (paths 1, 2)", "bottleneck_kind": "link"}
+
+
+def test_best_and_knee() -> None:
+    rows = [row(n, 1000.0 * n) for n in (1, 2, 3)] + [row(n, 3000.5 + n, **LINK) for n in (4, 5, 6)]
+    best, knee, memory = findings(result(rows))
+    assert best == "best: 6 boards: 3,006 images/s; link 2 -> 3 (paths 1, 2) limits"
+    assert knee == (
+        "knee: 3 boards, 3,000 images/s; beyond, each board adds less than half as much;"
+        " link 2 -> 3 (paths 1, 2) limits there"
+    )
+    assert memory == "memory: all parameters fit on chip from 1 board on, the fewest asked for"
+
+
+def test_no_knee() -> None:
+    assert "knee: none up to 3 boards: more still brings more" in findings(line([1, 2, 3]))
+
+
+def test_other_keys_are_named() -> None:
+    rows = [row(n, 10.0 * n * batch, batch=batch) for batch in (8, 16) for n in (1, 2)]
+    assert findings(result(rows, batch=(8, 16)))[0].startswith("best: 2 boards, batch = 16: 320 images/s; ")
+
+
+def test_replicas_are_counted_as_boards() -> None:
+    rows = [row(n, 10.0 * n, boards=3 * n) for n in (1, 2)]
+    assert findings(result(rows))[0].startswith("best: 6 boards (3 replicas of 2): 20 images/s; ")
+
+
+def test_memory() -> None:
+    def told(fits: str) -> str:
+        rows = [row(n, 1.0 + n, fits=f == "y", missing_mib=0.0 if f == "y" else 9.25) for n, f in enumerate(fits, 1)]
+        return next(found for found in findings(result(rows)) if found.startswith("memory: "))
+
+    assert told("nnyy") == "memory: all parameters fit on chip from 3 boards on; with 2, 9.2 MiB are missing"
+    assert told("nnnn") == "memory: parameters do not fit on chip; with 4 boards 9.2 MiB are missing"
+    assert told("yynyn") == "memory: all parameters fit on chip with 1-2, 4 boards alone; with 5, 9.2 MiB are missing"
+
+
+def test_a_best_point_that_does_not_fit_says_so() -> None:
+    assert findings(line([5.0], fits=False, missing_mib=3.0))[0].endswith("; 3.0 MiB are missing on chip")
+
+
+def test_more_boards_that_are_slower() -> None:
+    assert findings(line([10, 20, 15, 30, 29]))[-1] == (
+        "not monotone: 3 boards (15 images/s) are slower than 2 (20); so is 1 more"
+    )
+    rows = [row(n, rate, batch=batch) for batch in (8, 16) for n, rate in ((1, 10.0), (2, 20.0 - batch))]
+    told = "not monotone: 2 boards (4 images/s) are slower than 1 (10) at batch = 16"
+    assert findings(result(rows, batch=(8, 16)))[-1] == told
+    assert not any(told.startswith("not monotone") for told in findings(line([10, 10, 20])))
+
+
+def test_points_that_fail() -> None:
+    assert findings(line([10, 20, None]))[-1] == "1 of 3 points fail, the first: `devices`: too many"
+    assert findings(line([None])) == []
+
+
+def test_the_table() -> None:
+    rows = [row(1, 1234.5, batch=8), row(2, None, batch=8), row(3, 0.12345, batch=8, fits=False, missing_mib=2.0)]
+    heads, cells = table_of(result(rows, batch=(8, 16)), rows)
+    assert heads == ["boards", "batch", "images/s", "eff. %", "missing\nMiB", "limited by"]
+    assert cells == [
+        ["1", "8", "1,234", "50.0", "-", "FP of conv1 on device 0"],
+        ["2", "8", "-", "-", "-", "`devices`: too many"],
+        ["3", "8", "0.1235", "50.0", "2.0", "FP of conv1 on device 0"],
+    ]
+
+
+def test_rows_for_a_terminal() -> None:
+    few = line([*range(10, 30)])
+    assert chosen_rows(few, 20) == few.rows
+    many = line([*range(100, 150), *[150] * 50])
+    chosen = [each["devices"] for each in chosen_rows(many, 12)]
+    assert len(chosen) <= 12
+    assert chosen == sorted(set(chosen))
+    knee = many.series[0].knee
+    assert knee is not None
+    assert {1, 51, 100, knee["devices"]} <= {*chosen}
+
+
+def test_rows_of_many_series() -> None:
+    rows = [row(n, 10.0 * n * batch, batch=batch) for batch in range(1, 11) for n in (1, 2, 3, 4)]
+    chosen = chosen_rows(result(rows, batch=range(1, 11)), 12)
+    assert [(each["batch"], each["devices"]) for each in chosen] == [(batch, 4) for batch in range(10, 0, -1)]

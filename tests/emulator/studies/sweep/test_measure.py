@@ -1,0 +1,90 @@
+"""The figures of a point, against the plan and steady state that they come from."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+import pytest
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.plan import Plan
+from emuchain.emulator.run import steady_state
+from emuchain.emulator.studies.sweep import Measured, Space, measure, points_of
+from emuchain.emulator.studies.sweep import measure as measure_module
+
+IMAGES = 36_000_000
+
+
+def measured(**values: Any) -> Measured:
+    """The figures of one point."""
+    [point] = points_of(Space.of(values))
+    return measure((point, IMAGES))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"network": "vgg16-cifar", "devices": 9},
+        {"network": "quick-cifar", "devices": 3, "schedule": "sync", "batch": 32},
+        {"network": "quick-cifar", "devices": 2, "replicas": 4},
+        {"network": "quick-cifar", "devices": 4, "schedule": "data-parallel-ring"},
+    ],
+)
+def test_figures_are_those_of_the_plan(plan_of: Any, keys: dict[str, Any]) -> None:
+    plan: Plan = plan_of(**keys)
+    state, found = steady_state(plan), measured(**keys)
+    assert found.error is None
+    assert found.boards == plan.nodes == keys["devices"] * keys.get("replicas", 1)
+    assert found.images_per_s == state.images_per_s
+    assert found.epoch_hours == pytest.approx(IMAGES / 3600 / state.images_per_s)
+    assert (found.fits, found.missing_mib) == (plan.fits, plan.missing_bytes / 2**20)
+    assert found.bottleneck == state.bottleneck.slowest.name
+    assert found.second == state.bottleneck.behind.name
+    assert found.images_per_j == pytest.approx(state.images_per_s / (plan.nodes * 31.6))
+    engines = [use for device in state.devices for use in device.engines]
+    macs = sum(use.macs for use in engines)
+    board = plan.cluster.board(0)
+    balanced = 1e12 * plan.nodes * board.multipliers / board.period_ps / macs
+    assert found.efficiency == pytest.approx(state.images_per_s / balanced)
+
+
+def test_perfect_balance_is_out_of_reach() -> None:
+    for devices in (1, 5, 12):
+        efficiency = measured(network="vgg16-cifar", devices=devices).efficiency
+        assert efficiency is not None and 0.5 < efficiency < 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        ({"devices": 1}, "engine"),
+        ({"devices": 4, "link.bandwidth_gbps": 0.1}, "link"),
+        ({"devices": 1, "replicas": 2, "network.bandwidth_gbps": 0.01}, "exchange"),
+    ],
+)
+def test_kinds_of_bottlenecks(keys: dict[str, Any], kind: str) -> None:
+    assert measured(network="quick-cifar", **keys).bottleneck_kind == kind
+
+
+def test_unknown_power() -> None:
+    assert measured(network="quick-cifar", cluster="u280").images_per_j is None
+
+
+def test_a_point_that_fails_says_why() -> None:
+    found = measured(network="quick-cifar", devices=385)
+    assert found.error is not None
+    assert found.error.startswith("`devices` = 385: must be 1 to 384")
+    assert dataclasses.replace(found, error=None) == Measured()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(InputError("so\nit goes"), "so it goes"), (ValueError("x"), "internal error: ValueError: x")]
+)
+def test_whatever_goes_wrong_is_a_row(monkeypatch: pytest.MonkeyPatch, error: Exception, told: str) -> None:
+    def fail(*_: Any, **__: Any) -> Plan:
+        raise error
+
+    monkeypatch.setattr(sys.modules[measure_module.__module__], "make_plan", fail)
+    assert measured(network="quick-cifar").error == told
