@@ -79,10 +79,12 @@ class Fpga(Board):
 
     @property
     def banks(self) -> int:
-        """Number of memories of 512 words of 32 bits: two in a BRAM of 36 kbit, one in an M20K, 16 in an UltraRAM."""
-        if self.bram is None:
-            return self.on_chip_memory_bytes * 8 // 18_000
-        return self.bram * (self.bram_kbit // 18) + self.uram * URAM_BANKS
+        """Number of memories of 512 words of 32 bits: two in a BRAM of 36 kbit, one in an M20K, 16 in an UltraRAM.
+
+        No more than the on-chip memory makes, which a cluster's file may have reduced.
+        """
+        most = self.on_chip_memory_bytes * 8 // 18_000
+        return most if self.bram is None else min(most, self.bram * (self.bram_kbit // 18) + self.uram * URAM_BANKS)
 
     def fewest_multipliers(self, works: Sequence[Work]) -> int:
         """Return the multipliers of one tile for each engine."""

@@ -200,6 +200,11 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
 @click.option("--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]")
 @click.option("--devices", type=int, metavar="N", help="Number of FPGAs.  [default: 1]")
 @click.option("--batch", type=int, metavar="N", help="Samples of a mini-batch.  [default: 64]")
+@click.option(
+    "--memory",
+    type=click.Choice(["modelled", "ignored"]),
+    help="Whether what does not fit on chip costs time at the off-chip memory port.  [default: modelled]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot",

@@ -9,6 +9,7 @@ from typing import Any
 from ..common import format_bytes, format_time_ps
 from ..config import Config
 from ..inputs import validate
+from ..mapping import COPIES, channel_bytes
 from ..plan import DeviceLayout, Layout, Plan, SliceLayout, make_plan, place_on_chip, smallest_cluster
 from ..report import (
     Line,
@@ -61,7 +62,7 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
         show(f"laying out {plan.devices:,} devices")
         layout = plan.layout()
         missing, smallest = plan.missing_bytes, None
-        if not layout.balancing.fits:
+        if layout.off_chip_bytes or missing:
             show(f"looking for the fewest boards that hold {plan.network.name}")
             smallest = smallest_cluster(plan.network, plan.cluster, plan.devices)
     if picture is not None:
@@ -82,8 +83,8 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
 def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flags: dict[str, Any]) -> list[Line]:
     state = steady_state(plan)
     if missing:
-        enough = {"devices": smallest} if smallest else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
-        to_try = command_line("plan", None, {**flags, **enough})
+        larger = {"devices": smallest} if smallest else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
+        to_try = command_line("plan", None, {**flags, **larger})
     else:
         changes = next_changes(plan, state)
         command, samples = ("simulate", {"samples": _SAMPLES}) if "what_if" in changes else ("plan", {})
@@ -100,12 +101,13 @@ def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flag
 
 def _verdict(plan: Plan, layout: Layout, missing: int, smallest: int | None) -> Line:
     if missing:
-        short = sum(device.shortfall_bytes > 0 for device in layout.devices)
-        enough = f"{smallest:,} boards hold it" if smallest else "nor would it fit 1,024 boards"
-        where = f" on {short} of {len(layout.devices)} devices" if short else ""
+        short = sum(device.missing_bytes > 0 for device in layout.devices)
+        enough = f"{smallest:,} boards hold it on chip" if smallest else "nor would it fit 1,024 boards"
+        where = f" on {short} of {len(layout.devices)} devices"
         return Line(f"memory: does not fit, {mebibytes(missing)} missing{where}; {enough}")
     over = [f"too few {_SPELT[kind]} on {len(devices)} devices" for kind, devices in layout.exceeded().items()]
-    return Line("; ".join([memory_line(plan, missing).text, *over]))
+    hold = [f"{smallest:,} boards hold all on chip"] if smallest else []
+    return Line("; ".join([memory_line(plan, missing).text, *hold, *over]))
 
 
 def _print(layout: Layout, missing: int, full: bool) -> None:
@@ -131,10 +133,8 @@ def _print(layout: Layout, missing: int, full: bool) -> None:
         ]
         table(title, ["link", "right, Gb/s", "left, Gb/s", "balanced parameters a sample, each way"], rows)
     _print_balanced(layout, full)
+    _print_off_chip(layout, full)
     print()
-    for device in layout.devices:
-        if device.off_chip_bytes:
-            say(_off_chip(layout, device))
     note = ignored(missing)
     say(f"a sample enters every {format_time_ps(layout.interval_ps)}{note}")
     say(f"all layers: {layout.gops_per_fpga:,.0f} GOPS{note}; for each FPGA")
@@ -218,14 +218,29 @@ def _print_balanced(layout: Layout, full: bool) -> None:
     table(f"Balanced parameters{left_out}", columns, rows, names=("channels",))
 
 
-def _off_chip(layout: Layout, device: DeviceLayout) -> str:
-    needed = layout.off_chip_gbytes_per_s(device.device)
-    there = device.board.off_chip_gbytes_per_s
-    has = f"the board has {there:g}" if there else "the board's bandwidth is not known"
-    return (
-        f"device {device.device}: {format_bytes(device.off_chip_bytes)} of fully connected parameters and gradients off"
-        f" chip; at full rate {needed:,.0f} GB/s, {has}; this costs no time here"
-    )
+def _print_off_chip(layout: Layout, full: bool) -> None:
+    """Print what is off chip on which device, and what its memory port moves."""
+    held = [device for device in layout.devices if device.off_chip_bytes]
+    if not held:
+        return
+    title, shown = most_loaded("Off-chip memory", "devices", held, lambda device: device.port_bytes, full)
+    rows = []
+    for device in shown:
+        needed, there = layout.off_chip_gbytes_per_s(device.device), device.board.off_chip_gbytes_per_s
+        weights = sum(part.off_chip.channels * channel_bytes(part.part) for part in device.slices)
+        rows.append(
+            [
+                str(device.device),
+                format_bytes(COPIES * weights),
+                format_bytes(device.off_chip_bytes - COPIES * weights),
+                format_bytes(device.port_bytes),
+                f"{needed:,.1f}",
+                "unknown" if there is None else f"{there:g}",
+            ]
+        )
+    free = ", which costs no time here" if any(device.port_ps == 0 for device in held) else ""
+    columns = ["device", "parameters, gradients", "activations", "moved a sample", "GB/s", "the board's GB/s"]
+    table(f"{title}{free}", columns, rows)
 
 
 def _remedies(plan: Plan) -> str:

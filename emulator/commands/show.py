@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from ..common import format_time_ps
+from ..common import format_bytes, format_time_ps
 from ..config import Config
 from ..report import (
     Line,
@@ -72,15 +72,28 @@ def _answer(results: Results) -> list[Line]:
         outcome_line(results.epochs, history["train_loss"][last], results.test_accuracy),
         Line(f"time: {format_time_ps(results.virtual_time_ps)} on the cluster; {host_s:.1f} s on the host"),
         _busiest(usage),
-        Line(f"memory: does not fit, {mebibytes(missing)} missing; times ignore this" if missing else "memory: fits"),
+        _memory(usage, missing),
         *tail,
     ]
+
+
+def _memory(usage: Usage, missing: int) -> Line:
+    if missing:
+        return Line(f"memory: does not fit, {mebibytes(missing)} missing; times ignore this")
+    off_chip = [device.memory.off_chip for device in usage.devices]
+    if not any(off_chip):
+        return Line("memory: fits on chip")
+    where = f" on {sum(map(bool, off_chip))} of {len(off_chip)} boards" if len(off_chip) > 1 else ""
+    return Line(f"memory: fits, {format_bytes(sum(off_chip))} off chip{where}")
 
 
 def _busiest(usage: Usage) -> Line:
     busy = [(share, phase, device.device) for device in usage.devices for phase, share in device.busy.items()]
     share, phase, device = max(busy)
     text = f"busiest: {phase} of device {device}, {percent(share)} of the time"
+    port = max(usage.devices, key=lambda device: device.port_utilisation)
+    if port.port_bytes:
+        text += f"; memory of device {port.device}, {percent(port.port_utilisation)}"
     if usage.links:
         link = max(usage.links, key=lambda link: link.utilisation)
         text += f"; link {link.sender} -> {link.receiver}, {percent(link.utilisation)}"

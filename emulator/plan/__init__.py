@@ -2,7 +2,7 @@
 
 from .by_rate import Settled, place_by_rate
 from .data import check_data, epoch_samples, training_data
-from .fit import missing_bytes, on_chip_banks
+from .fit import missing_bytes, off_chip_bytes, on_chip_banks
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
 from .placement import place_on_chip, smallest_cluster
 from .plan import Plan, describe_devices, exchange_loads, exchange_times, make_plan
@@ -33,6 +33,7 @@ __all__ = [
     "lut_bytes",
     "make_plan",
     "missing_bytes",
+    "off_chip_bytes",
     "on_chip_banks",
     "place_by_rate",
     "place_on_chip",

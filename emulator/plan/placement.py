@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import itertools
 from collections.abc import Sequence
 
@@ -13,18 +12,17 @@ from ..mapping import (
     COPIES,
     VALUE_BYTES,
     Balancing,
-    Chain,
     Mapping,
     Slice,
     balance,
     balance_evenly,
     parameter_memory,
     partition_with_memory,
-    place,
     slice_memory,
 )
 from ..network import Network
 from ..timing import Timing
+from .fit import missing_bytes
 from .steady import find_steady
 
 MOST_DEVICES = 1024
@@ -61,16 +59,14 @@ def place_on_chip(
 
 
 def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int = MOST_DEVICES) -> int | None:
-    """Return the fewest devices, more than `above` and at most `most`, that hold everything on chip, or None.
+    """Return the fewest devices, more than `above` and at most `most`, that hold all on chip where it is used, or None.
 
     Tries counts an eighth apart until one fits, then bisects the gap below it. With unlucky cuts a larger cluster may
     fit worse than a smaller one, so the search may miss a smaller count that fits.
     """
 
     def is_on_chip(timing: Timing, in_flight: Sequence[int]) -> bool:
-        chain = Chain.of(timing.mapping, cluster, timing.links, in_flight)
-        without_ports = dataclasses.replace(chain, port_mbytes_per_s=(0,) * len(in_flight))
-        return place(without_ports, timing.interval_ps, balancing=True).fits
+        return not any(missing_bytes(timing, in_flight))
 
     def fits(devices: int) -> bool:
         try:

@@ -6,8 +6,9 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from ..common import format_time_ps
-from ..plan import Plan
+from ..common import format_bytes, format_time_ps
+from ..mapping import COPIES
+from ..plan import Plan, off_chip_bytes
 from ..run import SteadyState
 from ..timing import ExchangeLoad, LinkLoad
 from .terminal import screen_width
@@ -130,7 +131,9 @@ def enough_gbps(plan: Plan, state: SteadyState) -> float | None:
     others = [time_ps for kind, time_ps in kinds_of(state).items() if kind != "links"]
     if not isinstance(state.bottleneck.slowest, LinkLoad) or plan.timing.blocks or not others:
         return None
-    needed = plan.cluster.link.bandwidth_gbps * state.bottleneck.slowest.sample_ps / max(others)
+    slowest = state.bottleneck.slowest
+    link = plan.cluster.link_at(min(slowest.sender, slowest.receiver))
+    needed = link.bandwidth_gbps * slowest.sample_ps / max(others)
     unit = 10.0 ** (math.floor(math.log10(needed)) - 1)
     return math.ceil(needed / unit) * unit
 
@@ -167,8 +170,13 @@ def memory_line(plan: Plan, missing_bytes: int) -> Line:
     """Return the verdict whether all has a place in memory."""
     if missing_bytes:
         return Line(f"memory: does not fit, {mebibytes(missing_bytes)} missing; times ignore this")
-    balanced = ", with balanced parameters" if plan.timing.blocks else ""
-    return Line(f"memory: fits{balanced}")
+    balanced = sum(block.parameter_bytes for block in plan.timing.blocks)
+    off_chip = [off_chip_bytes(plan.timing, device, count) for device, count in enumerate(plan.steady.in_flight)]
+    said = [f"{format_bytes(COPIES * balanced)} of it on other boards"] if balanced else []
+    if any(off_chip):
+        where = f" on {sum(map(bool, off_chip))} of {plan.devices} boards" if plan.devices > 1 else ""
+        said.append(f"{format_bytes(sum(off_chip))} off chip{where}")
+    return Line("memory: fits, " + ", ".join(said) if said else "memory: fits on chip")
 
 
 def weights_line(plan: Plan) -> Line:

@@ -44,10 +44,11 @@ def layout_as_json(layout: Layout, smallest: int | None) -> dict[str, Any]:
         "conv_gops_per_fpga": layout.conv_gops_per_fpga,
         "limit": layout.limit,
         "storage_bytes": layout.storage_bytes,
-        "fits_in_bytes": balancing.fits,
+        "fits_in_bytes": layout.fits,
         "exceeded_on_devices": layout.exceeded(),
-        "shortfall_bytes": sum(balancing.shortfall_bytes),
-        "smallest_cluster_devices": len(layout.devices) if balancing.fits else smallest,
+        "shortfall_bytes": layout.missing_bytes,
+        "off_chip_bytes": layout.off_chip_bytes,
+        "smallest_cluster_devices": smallest if layout.off_chip_bytes or not layout.fits else len(layout.devices),
     }
 
 
@@ -65,7 +66,9 @@ def _device_json(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
         "bgb_bytes": device.bpram.bytes,
         "off_chip_bytes": device.off_chip_bytes,
         "off_chip_gbytes_per_s": layout.off_chip_gbytes_per_s(device.device),
-        "shortfall_bytes": device.shortfall_bytes,
+        "off_chip_bytes_per_sample": device.port_bytes,
+        "off_chip_ps_per_sample": device.port_ps,
+        "shortfall_bytes": device.missing_bytes,
         "slowest_engine": slowest.title,
         "slowest_engine_ps_per_sample": slowest.sample_ps,
     }
@@ -96,5 +99,7 @@ def _slice_json(held: SliceLayout, board: Board) -> dict[str, Any]:
         "line_buffers_bytes": memory.line_buffers.bytes,
         "error_buffer_bytes": memory.error_buffer.bytes,
         "pab_bytes": memory.pab.bytes,
+        "off_chip_channels": held.off_chip.channels,
+        "off_chip_activations": held.off_chip.activations,
         "off_chip_bytes": held.off_chip_bytes,
     }

@@ -48,6 +48,7 @@ def device_rows(usage: Usage, full: bool = False) -> None:
 
 def _memory_rows(devices: Sequence[DeviceUsage]) -> None:
     balanced = any(device.memory.bpram for device in devices)
+    off_chip = any(device.memory.off_chip for device in devices)
     rows = []
     for device in devices:
         memory = device.memory
@@ -59,11 +60,12 @@ def _memory_rows(devices: Sequence[DeviceUsage]) -> None:
                 *([format_bytes(memory.bpram + memory.bgb)] if balanced else []),
                 format_bytes(memory.act_ram),
                 percent(memory.share),
+                *([format_bytes(memory.off_chip), percent(device.port_utilisation)] if off_chip else []),
             ]
         )
     stored = ["stored for others"] if balanced else []
     columns = ["device", "parameters", "gradients", *stored, "activations", "of the board's memory"]
-    table("On-chip memory of these devices; what is above 100 % is off chip", columns, rows)
+    table("Memory of these devices", [*columns, *(["off chip", "port busy"] if off_chip else [])], rows)
 
 
 def slice_names(names: Sequence[str], full: bool) -> str:

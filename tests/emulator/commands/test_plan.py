@@ -129,13 +129,13 @@ def test_full_size_vgg_does_not_fit_fifteen_vc709(plan_of: PlanOf) -> None:
 
 def test_the_smallest_cluster_fits_and_the_one_below_does_not(laid_out: LaidOut, tmp_path: Path) -> None:
     path = tmp_path / "small.toml"
-    path.write_text(SMALL_BOARDS)
+    path.write_text(SMALL_BOARDS.replace("1500", "6000"))
     cluster = load_cluster(str(path))
-    found = smallest_cluster(load_network("quick-cifar"), cluster, 1)
+    found = smallest_cluster(load_network("resnet8-cifar"), cluster, 1, most=16)
     assert found is not None
-    assert found >= 2
-    assert not laid_out("quick-cifar", found, str(path)).off_chip_bytes
-    assert laid_out("quick-cifar", found - 1, str(path)).off_chip_bytes
+    assert found > 2
+    assert not laid_out("resnet8-cifar", found, str(path)).off_chip_bytes
+    assert laid_out("resnet8-cifar", found - 1, str(path)).off_chip_bytes
     tiny = dataclasses.replace(cluster, boards=(dataclasses.replace(cluster.boards[0], on_chip_memory_bytes=1000),))
     assert smallest_cluster(load_network("lenet-mnist"), tiny, 1, most=20) is None
 
@@ -153,9 +153,9 @@ def test_the_aim_of_storage_lowers_the_fullest_device(laid_out: LaidOut, tmp_pat
 def test_engines_of_luts_make_it_faster_and_count_as_luts(laid_out: LaidOut, tmp_path: Path) -> None:
     path = tmp_path / "luts.toml"
     path.write_text(SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5"))
-    few = laid_out("quick-cifar", 2, str(path))
+    few = laid_out("quick-cifar", 2, str(path), memory="ignored")
     path.write_text(SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5") + "[resources]\nalpha = 0.9\n")
-    more = laid_out("quick-cifar", 2, str(path))
+    more = laid_out("quick-cifar", 2, str(path), memory="ignored")
     assert more.interval_ps < few.interval_ps
     assert all(device.resources.dsp <= 1800 for device in more.devices)
     assert all(d.resources.lut > f.resources.lut for d, f in zip(more.devices, few.devices, strict=True))
@@ -188,23 +188,44 @@ def test_boards_of_which_little_is_known(tmp_path: Path, capsys: pytest.CaptureF
     assert said["devices"][0]["utilisation"]["lut_share"] is None
     assert said["exceeded_on_devices"] == {}
     assert emuchain("plan", "lenet-mnist", "--cluster", str(path), "--devices", "2") == 0
-    assert "memory: fits" in capsys.readouterr().out.splitlines()
+    assert "memory: fits on chip" in capsys.readouterr().out.splitlines()
 
 
 def test_what_does_not_fit_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "small.toml"
     path.write_text(SMALL_BOARDS)
-    assert emuchain("plan", "quick-cifar", "--cluster", str(path)) == 0
+    words = ["quick-cifar", "--cluster", str(path), "--memory", "ignored"]
+    assert emuchain("plan", *words) == 0
     printed = capsys.readouterr().out
     [verdict] = [line for line in printed.splitlines()[:8] if line.startswith("memory: ")]
-    found = as_json(capsys, "quick-cifar", "--cluster", str(path))
+    found = as_json(capsys, *words)
     assert found["fits"] is found["fits_in_bytes"] is False
     assert found["missing_bytes"] == found["shortfall_bytes"] > 0
     assert verdict.startswith(
         f"memory: does not fit, {found['missing_bytes'] / 2**20:.3g} MiB missing on 1 of 1 devices; "
     )
-    assert verdict.endswith(f"{found['smallest_cluster_devices']} boards hold it")
+    assert verdict.endswith("nor would it fit 1,024")  # the line goes on
     assert "missing with values of 2 bytes: " in printed
+
+
+def test_what_is_off_chip_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL_BOARDS.replace("1500", "6000"))
+    words = ["resnet8-cifar", "--cluster", str(path)]
+    assert emuchain("plan", *words) == 0
+    printed = capsys.readouterr().out
+    found = as_json(capsys, *words)
+    assert found["fits"] is True
+    [device] = found["devices"]
+    assert device["off_chip_bytes"] == sum(held["off_chip_bytes"] for held in device["slices"]) > 0
+    assert device["off_chip_gbytes_per_s"] == pytest.approx(
+        1e3 * device["off_chip_bytes_per_sample"] / found["interval_ps"]
+    )
+    assert device["off_chip_ps_per_sample"] <= found["interval_ps"]
+    [verdict] = [line for line in printed.splitlines()[:8] if line.startswith("memory: ")]
+    assert " off chip; " in verdict
+    assert verdict.endswith(f"; {found['smallest_cluster_devices']} boards hold all on chip")
+    assert "\nOff-chip memory" in printed
 
 
 def test_the_picture(tmp_path: Path) -> None:

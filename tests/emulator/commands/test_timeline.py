@@ -69,7 +69,6 @@ def test_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: s
 
 
 BAD = {
-    "no network": (["timeline"], "NETWORK"),
     "unknown network": (["timeline", "quick-cifer"], "did you mean `quick-cifar`"),
     "window is no range": (["timeline", "quick-cifar", "--samples-shown", "some"], "`samples_shown` = 'some'"),
     "empty window": (["timeline", "quick-cifar", "--samples-shown", "5-2"], "`samples_shown` = '5-2'"),

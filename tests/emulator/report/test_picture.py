@@ -112,7 +112,7 @@ def test_a_link_limits(plan_of: Any, drawn: Any, tmp_path: Path) -> None:
 def test_simulate_draws(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
     flags = {"network": "quick-cifar", "devices": 2, "samples": 64}
-    run_simulation(None, flags, (), 1000, False, str(path))
+    run_simulation(None, flags, (), 1000, as_json=False, full=False, trace={}, plot=str(path))
     assert path.read_bytes().startswith(b"\x89PNG")
 
 

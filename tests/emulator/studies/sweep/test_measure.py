@@ -52,7 +52,7 @@ def test_figures_are_those_of_the_plan(plan_of: Any, keys: dict[str, Any]) -> No
 
 def test_perfect_balance_is_out_of_reach() -> None:
     for devices in (1, 5, 12):
-        efficiency = measured(network="vgg16-cifar", devices=devices).efficiency
+        efficiency = measured(network="vgg16-cifar", devices=devices, memory="ignored").efficiency
         assert efficiency is not None and 0.5 < efficiency < 1
 
 
@@ -60,7 +60,8 @@ def test_perfect_balance_is_out_of_reach() -> None:
     ("keys", "kind"),
     [
         ({"devices": 1}, "engine"),
-        ({"devices": 4, "link.bandwidth_gbps": 0.1}, "link"),
+        ({"devices": 4, "link.bandwidth_gbps": 0.001}, "link"),
+        ({"devices": 1, "board.on_chip_memory_kbit": 500, "board.off_chip_gbytes_per_s": 0.01}, "memory"),
         ({"devices": 1, "replicas": 2, "network.bandwidth_gbps": 0.01}, "exchange"),
     ],
 )
