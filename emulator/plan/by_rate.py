@@ -37,9 +37,14 @@ class Settled:
     in_flight: tuple[int, ...]
     bound_ps: int
 
-    def cost_ps(self, batch: int, drains: bool) -> int:
-        """Return the time by which placements are compared: of a sample, or of a mini-batch that drains the chain."""
-        return batch * self.timing.interval_ps + (self.steady.fill_ps if drains else 0)
+    @property
+    def fits(self) -> bool:
+        """Whether all data have a place."""
+        return not any(missing_bytes(self.timing, self.steady.in_flight))
+
+    def cost(self, batch: int, drains: bool) -> tuple[bool, int]:
+        """Return by what placements are compared: one that fits comes first, then the time in ps of a mini-batch."""
+        return not self.fits, batch * self.timing.interval_ps + (self.steady.fill_ps if drains else 0)
 
 
 def settle(
@@ -79,7 +84,7 @@ def place_by_rate(
     *,
     balancing: bool,
 ) -> list[Settled]:
-    """Return all cuts with their placements that are worth a try.
+    """Return all cuts with their placements that are worth a try, by `Settled.cost`.
 
     Raises:
         InputError: zero devices, more devices than channels, or too few multipliers.
@@ -88,14 +93,16 @@ def place_by_rate(
     assert fast.balance is not None
     bound_ps = fast.balance.server_ps
     found = [settle(fast, cluster, steady_of, bound_ps, balancing=balancing)]
-    if found[0].timing.blocks and not missing_bytes(found[0].timing, found[0].steady.in_flight):
-        alone = settle(fast, cluster, steady_of, bound_ps, balancing=False)
-        if not any(missing_bytes(alone.timing, alone.steady.in_flight)):
-            found.append(alone)
     has_ports = all(cluster.board(device).off_chip_mbytes_per_s for device in range(devices))
     if has_ports and devices > 1 and found[0].timing.interval_ps > bound_ps:
         found += _cuts_with_memory(found[0], network, cluster, steady_of, balancing=balancing)
-    return found
+    # Balanced parameters take longer to arrive than a sample's share of the link, so a chain may do better without.
+    alone = [
+        settle(cut.timing.mapping, cluster, steady_of, bound_ps, cut.in_flight, balancing=False)
+        for cut in found
+        if cut.timing.blocks
+    ]
+    return found + alone
 
 
 def _cuts_with_memory(

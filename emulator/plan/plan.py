@@ -151,7 +151,7 @@ def make_plan(
         lambda timing: _steady(timing, batch, data_parallel),
         balancing=config.balancing == "auto",
     )
-    found.sort(key=lambda settled: settled.cost_ps(batch, config.schedule.drains))
+    found.sort(key=lambda settled: settled.cost(batch, config.schedule.drains))
     for settled in found[:-1]:
         # With balanced parameters, weights that are late on one device are late on another, and may come never.
         with contextlib.suppress(InputError):
