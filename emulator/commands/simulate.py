@@ -150,11 +150,11 @@ def _to_try(run: _Run, config_file: str | None, flags: dict[str, Any]) -> str:
 
 
 def _print_tables(run: _Run, full: bool) -> None:
-    usage, bandwidth_gbps = run.simulation.usage, run.simulation.plan.cluster.link.bandwidth_gbps
+    usage = run.simulation.usage
     device_rows(usage, full)
     if usage.links:
         link_rows(usage, full)
-    print_steady_tables(run.steady, bandwidth_gbps, full)
+    print_steady_tables(run.steady, full)
 
 
 def _print_details(run: _Run, epoch_images: int) -> None:

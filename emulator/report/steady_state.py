@@ -6,15 +6,15 @@ import dataclasses
 from typing import Any
 
 from ..common import format_time_ps
-from ..run import PHASES, DeviceUse, SteadyState, Throughput
+from ..run import PHASES, DeviceUse, LinkUse, MemoryUse, SteadyState, Throughput
 from ..timing import Load
 from .most_loaded import most_loaded
 from .table import table
 from .text import ignored, number, percent, say
 
 
-def print_steady_tables(state: SteadyState, bandwidth_gbps: float, full: bool = False) -> None:
-    """Print idle shares of engines, slice by slice, and the demand on links: of the most loaded ones, or of all."""
+def print_steady_tables(state: SteadyState, full: bool = False) -> None:
+    """Print idle shares of engines by slices, and the demand on links and memory: of the most loaded, or of all."""
     slices = [(device, *of_slice) for device in state.devices for of_slice in _idle_shares(device).items()]
     title, shown = most_loaded("Idle engines", "slices", slices, lambda each: -min(each[2].values()), full)
     rows = []
@@ -23,18 +23,27 @@ def print_steady_tables(state: SteadyState, bandwidth_gbps: float, full: bool = 
         rows.append([str(device.device), name, *shares, percent(device.idle_share), number(device.gops)])
     columns = ["device", "slice", *(f"{phase} idle" for phase in PHASES), "device idle", "GOPS of the device"]
     table(title, columns, rows, names=("slice",))
-    if not state.links:
-        return
-    title, links = most_loaded("Demand on links", "links", state.links, lambda link: link.demand_gbps, full)
-    demands = [
-        [
-            f"{link.load.sender} -> {link.load.receiver}",
-            f"{link.demand_gbps:,.2f}",
-            percent(link.demand_gbps / bandwidth_gbps),
+    if state.links:
+        title, links = most_loaded("Demand on links", "links", state.links, _link_share, full)
+        demands = [
+            [f"{link.load.sender} -> {link.load.receiver}", f"{link.demand_gbps:,.2f}", percent(_link_share(link))]
+            for link in links
         ]
-        for link in links
-    ]
-    table(title, ["link", "Gb/s", "of bandwidth"], demands)
+        table(title, ["link", "Gb/s", "of bandwidth"], demands)
+    if state.memory:
+        title, ports = most_loaded("Demand on off-chip memory", "devices", state.memory, _port_share, full)
+        demands = [
+            [str(port.load.device), f"{port.demand_gbytes_per_s:,.2f}", percent(_port_share(port))] for port in ports
+        ]
+        table(title, ["device", "GB/s", "of bandwidth"], demands)
+
+
+def _link_share(link: LinkUse) -> float:
+    return link.demand_gbps / link.bandwidth_gbps
+
+
+def _port_share(port: MemoryUse) -> float:
+    return port.demand_gbytes_per_s / port.bandwidth_gbytes_per_s
 
 
 def _idle_shares(device: DeviceUse) -> dict[str, dict[str, float]]:
@@ -55,6 +64,8 @@ def print_steady_state(state: SteadyState, epoch_images: int, missing_bytes: int
     if state.convolutions is not None:
         say(f"convolutions: {_throughput(state.convolutions, note)} that hold convolutions")
     say(f"all layers: {_throughput(state.all_layers, note)}")
+    if state.joules_per_image is not None:
+        say(f"energy: {number(1000 * state.joules_per_image)} mJ an image{note}; boards, and what moves off chip")
     idle = [device.idle_share for device in state.devices if device.holds_convolutions or not state.convolutions]
     where = " that hold convolutions" if state.convolutions else ""
     say(
@@ -86,6 +97,8 @@ def steady_state_as_json(state: SteadyState, epoch_images: int) -> dict[str, Any
         "all_layers": dataclasses.asdict(state.all_layers),
         "mean_idle_share": state.mean_idle_share,
         "highest_demand_gbps": state.highest_demand_gbps,
+        "joules_per_image": state.joules_per_image,
+        "fits": state.fits,
         "fill_ps": state.fill_ps,
         "fill_samples": state.fill_samples,
         "bottleneck": {
@@ -96,6 +109,7 @@ def steady_state_as_json(state: SteadyState, epoch_images: int) -> dict[str, Any
             "images_per_s_engines_alone": _rate_if_any(state, found.engines_ps),
             "images_per_s_links_alone": _rate_if_any(state, found.links_ps),
             "images_per_s_exchanges_alone": _rate_if_any(state, found.exchanges_ps),
+            "images_per_s_memory_alone": _rate_if_any(state, found.memory_ps),
         },
         "devices": [_device(device) for device in state.devices],
         "links": [
@@ -106,6 +120,15 @@ def steady_state_as_json(state: SteadyState, epoch_images: int) -> dict[str, Any
                 "demand_gbps": link.demand_gbps,
             }
             for link in state.links
+        ],
+        "memory": [
+            {
+                "device": port.load.device,
+                "sample_bytes": port.load.sample_bytes,
+                "sample_ps": port.load.sample_ps,
+                "demand_gbytes_per_s": port.demand_gbytes_per_s,
+            }
+            for port in state.memory
         ],
     }
 

@@ -72,18 +72,20 @@ class DeviceUse:
 
 @dataclasses.dataclass(frozen=True)
 class LinkUse:
-    """The bandwidth that a direction of a link needs."""
+    """The bandwidth that a direction of a link needs, and that it has."""
 
     load: LinkLoad
     demand_gbps: float
+    bandwidth_gbps: float
 
 
 @dataclasses.dataclass(frozen=True)
 class MemoryUse:
-    """The bandwidth that a device's memory port needs."""
+    """The bandwidth that a device's memory port needs, and that it has."""
 
     load: MemoryLoad
     demand_gbytes_per_s: float
+    bandwidth_gbytes_per_s: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +164,22 @@ def steady_state(plan: Plan) -> SteadyState:
     devices = tuple(_device(plan, device, tuple(engines), period_ps) for device, engines in uses.items())
     holders = [device.device for device in devices if device.holds_convolutions]
     busy = [device for device in devices if device.holds_convolutions or not holders]
-    links = tuple(LinkUse(load, gbps(load.sample_bytes, period_ps)) for load in link_loads(plan.timing))
+    links = tuple(
+        LinkUse(
+            load,
+            gbps(load.sample_bytes, period_ps),
+            plan.cluster.link_at(min(load.sender, load.receiver)).bandwidth_gbps,
+        )
+        for load in link_loads(plan.timing)
+    )
+    memory = tuple(
+        MemoryUse(
+            load,
+            1000 * load.sample_bytes / period_ps,
+            plan.cluster.board(load.device).off_chip_mbytes_per_s / 1000,
+        )
+        for load in memory_loads(plan.timing)
+    )
     layers = plan.network.layers
     convolutions = [layer for layer in layers if layer.convolves]
     return SteadyState(
@@ -175,7 +192,7 @@ def steady_state(plan: Plan) -> SteadyState:
         plan.steady.fill_ps,
         find_bottleneck(plan.timing, exchanges),
         plan.data_parallel.replicas,
-        tuple(MemoryUse(load, 1000 * load.sample_bytes / period_ps) for load in memory_loads(plan.timing)),
+        memory,
         plan.missing_bytes,
         _joules(plan, range(plan.devices), period_ps),
     )
