@@ -1,0 +1,92 @@
+"""The cut and the placement by rate: more boards are never slower, and nothing is faster than the bound."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+import emuchain
+from emuchain.emulator.mapping import partition_with_memory
+from emuchain.emulator.plan import Plan
+from emuchain.emulator.timing import Timing, memory_loads
+
+PlanOf = Callable[..., Plan]
+
+
+def bound_ps(plan: Plan) -> int:
+    """The least time of a sample on the slowest engine or link: no cut and no placement takes less."""
+    balance = partition_with_memory(plan.network, plan.cluster, plan.devices, None).balance
+    assert balance is not None
+    return balance.server_ps
+
+
+@pytest.mark.parametrize("devices", [20, 21, 22])
+def test_twenty_one_boards_are_faster_than_twenty(plan_of: PlanOf, devices: int) -> None:
+    """At 21 all parameters would find room on chip, were they balanced, and links would then limit at 683 images/s."""
+    plan = plan_of(network="vgg16-cifar", devices=devices)
+    fewer = plan_of(network="vgg16-cifar", devices=devices - 1)
+    assert 6000 < 1e12 / fewer.timing.interval_ps <= 1e12 / plan.timing.interval_ps
+    assert plan.fits
+    assert fewer.fits
+
+
+SERIES = {
+    "vgg16-cifar": [1, 2, 4, 8, 15, 20, 21, 24, 40, 64],
+    "vgg16": [1, 2, 3, 4, 8, 16, 32, 64, 128],
+    "alexnet": [1, 2, 3, 4, 6, 8, 16, 32, 64, 128],
+    "resnet50": [1, 2, 4, 8, 12, 24, 48, 96],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gbps", [10, 150])
+@pytest.mark.parametrize("cluster", ["vc709", "u280"])
+@pytest.mark.parametrize("network", SERIES)
+def test_more_boards_are_never_slower(network: str, cluster: str, gbps: float) -> None:
+    intervals = []
+    for devices in SERIES[network]:
+        plan = emuchain.plan(network, cluster, devices=devices, changes={"link.bandwidth_gbps": gbps})
+        assert plan.fits
+        assert plan.timing.interval_ps >= bound_ps(plan)
+        intervals.append(plan.timing.interval_ps)
+    assert all(after <= before for before, after in itertools.pairwise(intervals)), intervals
+
+
+@pytest.mark.parametrize(
+    ("network", "devices", "schedule"),
+    [
+        ("vgg16-cifar", 21, "fpdeep"),
+        ("vgg16-cifar", 24, "sync"),
+        ("vgg11-cifar", 12, "fpdeep"),
+        ("alexnet", 9, "fpdeep"),
+    ],
+)
+def test_balancing_is_never_slower_than_without(plan_of: PlanOf, network: str, devices: int, schedule: str) -> None:
+    with_it, without = (
+        plan_of(network=network, devices=devices, schedule=schedule, balancing=balancing)
+        for balancing in ("auto", "none")
+    )
+    assert not without.timing.blocks
+
+    def mini_batch_ps(plan: Plan) -> int:
+        return plan.batch * plan.timing.interval_ps + plan.steady.fill_ps * plan.config.schedule.drains
+
+    assert mini_batch_ps(with_it) <= mini_batch_ps(without)
+
+
+def test_balanced_parameters_where_they_are_faster(plan_of: PlanOf) -> None:
+    with_it, without = (
+        plan_of(network="vgg16-cifar", devices=25, schedule="sync", balancing=balancing)
+        for balancing in ("auto", "none")
+    )
+    assert with_it.timing.blocks
+    assert with_it.timing.interval_ps < without.timing.interval_ps
+
+
+def test_where_all_fits_on_chip_memory_changes_nothing(plan_of: PlanOf) -> None:
+    plan = plan_of(network="quick-cifar", devices=4)
+    assert not memory_loads(plan.timing)
+    assert plan.timing == Timing.of(plan.mapping, plan.cluster)
+    assert plan.timing.interval_ps == bound_ps(plan)
