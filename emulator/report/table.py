@@ -89,7 +89,7 @@ def _draw(
     console = Console(
         file=sys.stdout,
         width=max(screen_width(), sum(widths) + _GAP * len(widths)),
-        force_terminal=on_terminal or None,
+        force_terminal=on_terminal,  # Open MPI gives ranks a terminal of their own
         highlight=False,
     )
     with console.capture() as captured:
