@@ -24,7 +24,6 @@ from .steady import SteadyPipeline, find_steady
 if TYPE_CHECKING:
     from ..config import Config
 
-_DRY_RUN_STEPS = 6
 _MOST_TURNS = 4
 
 
@@ -67,10 +66,12 @@ class Plan:
 
     def schedule(self, samples: int, micro_batch: int | None = None) -> Schedule:
         """Return a replica's schedule for an epoch in which it has `samples` samples."""
+        return self.config.schedule.generate(self.epoch(samples, micro_batch))
+
+    def epoch(self, samples: int, micro_batch: int | None = None) -> EpochShape:
+        """Return what a replica's schedule is made for, in an epoch in which it has `samples` samples."""
         size = micro_batch or self.config.micro_batch
-        staleness, stores = self.steady.staleness, self.timing.stores
-        epoch = EpochShape(self.devices, samples, self.batch, size, staleness, stores)
-        return self.config.schedule.generate(epoch)
+        return EpochShape(self.devices, samples, self.batch, size, self.steady.staleness, self.timing.stores)
 
     def layout(self) -> Layout:
         """Return what each device stores and uses, what links carry, and what limits the rate."""
@@ -135,7 +136,10 @@ def make_plan(
     def planned(timing: Timing, steady: SteadyPipeline) -> Plan:
         plan = Plan(config, network, cluster, timing.mapping, timing, steady, data_parallel)
         tail = (config.samples or 0) % config.batch // data_parallel.replicas
-        dry_run(plan.schedule(_DRY_RUN_STEPS * batch + tail), timing.stores)
+        epoch = plan.epoch(tail)
+        steps = config.schedule.steps_to_check(epoch)
+        whole = dataclasses.replace(epoch, samples=steps * batch + tail)
+        dry_run(config.schedule.generate(whole), timing.stores)
         return plan
 
     if config.memory == "ignored":
