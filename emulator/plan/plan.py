@@ -29,7 +29,10 @@ _MOST_TURNS = 4
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a run will do; pure data, the same on every rank."""
+    """What a run will do; pure data, the same on every rank.
+
+    No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not known.
+    """
 
     config: Config
     network: Network
@@ -38,6 +41,7 @@ class Plan:
     timing: Timing
     steady: SteadyPipeline
     data_parallel: DataParallel = dataclasses.field(default_factory=DataParallel)
+    bound_ps: int = 0
 
     @property
     def devices(self) -> int:
@@ -133,8 +137,8 @@ def make_plan(
     data_parallel, devices = replicate(config, ranks)
     batch = config.batch // data_parallel.replicas
 
-    def planned(timing: Timing, steady: SteadyPipeline) -> Plan:
-        plan = Plan(config, network, cluster, timing.mapping, timing, steady, data_parallel)
+    def planned(timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> Plan:
+        plan = Plan(config, network, cluster, timing.mapping, timing, steady, data_parallel, bound_ps)
         tail = (config.samples or 0) % config.batch // data_parallel.replicas
         epoch = plan.epoch(tail)
         steps = config.schedule.steps_to_check(epoch)
@@ -159,8 +163,8 @@ def make_plan(
     for settled in found[:-1]:
         # With balanced parameters, weights that are late on one device are late on another, and may come never.
         with contextlib.suppress(InputError):
-            return planned(settled.timing, settled.steady)
-    return planned(found[-1].timing, found[-1].steady)
+            return planned(settled.timing, settled.steady, settled.bound_ps)
+    return planned(found[-1].timing, found[-1].steady, found[-1].bound_ps)
 
 
 def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
