@@ -129,7 +129,9 @@ def simulate(
     default="0-7",
     help="Show the time in which these samples, from 0 on, are worked on.  [default: 0-7]",
 )
-@click.option("--width", type=click.IntRange(min=40), metavar="N", help="Columns.  [default: the terminal's, or 80]")
+@click.option(
+    "--width", type=click.IntRange(40, 10_000), metavar="N", help="Columns.  [default: the terminal's, or 80]"
+)
 @click.option("--all-lanes", is_flag=True, help="A line for each engine and stream, not for FP, EB, PG of each device.")
 @click.option("--plot", metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
 def timeline(
