@@ -12,9 +12,11 @@ from ..common import InputError
 from .bench import bench
 from .compare import compare, topology
 from .data import data
+from .device_range import is_range, sweep_devices
 from .exchange import exchange
-from .flags import ConfiguredCommand, PlanningCommand, full_option, traced
+from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
+from .ranges import CountOrRange
 from .session import Session
 from .sweep import sweep
 from .validate import validate
@@ -66,7 +68,7 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any], full
     run_training(ranks, config_file, flags, full, trace)
 
 
-@commands.command(cls=PlanningCommand)
+@commands.command(cls=PlanningCommand, sweeps=True)
 @click.option(
     "--what-if",
     multiple=True,
@@ -84,7 +86,9 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any], full
 @click.option("--plot", metavar="FILE.png", help="Draw how busy engines and links are.")
 @full_option
 @traced
+@click.pass_obj
 def simulate(
+    session: Session,
     config_file: str | None,
     flags: dict[str, Any],
     what_if: tuple[str, ...],
@@ -93,16 +97,29 @@ def simulate(
     plot: str | None,
     full: bool,
     **trace: str | None,
-) -> None:
+) -> int:
     """Simulate the virtual time of a run, and the use of its devices and links, without training.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`, and agrees with it to the
-    picosecond. With --samples, no data is needed.
+    picosecond. With --samples, no data is needed. With several numbers of --devices, prints what `sweep` finds.
     """
+    if is_range(flags):
+        alone = {"--what-if": what_if, **{f"--{key.replace('_', '-')}": value for key, value in trace.items()}}
+        return sweep_devices(
+            session,
+            config_file,
+            flags,
+            plot=plot,
+            as_json=as_json,
+            full=full,
+            epoch_images=epoch_images,
+            alone=alone,
+        )
     with starting():
         from .simulate import run_simulation
 
     run_simulation(config_file, flags, what_if, epoch_images, as_json, full, trace, plot)
+    return 0
 
 
 @commands.command(cls=PlanningCommand)
@@ -112,7 +129,9 @@ def simulate(
     default="0-7",
     help="Show the time in which these samples, from 0 on, are worked on.  [default: 0-7]",
 )
-@click.option("--width", type=click.IntRange(min=40), metavar="N", help="Columns.  [default: the terminal's, or 80]")
+@click.option(
+    "--width", type=click.IntRange(40, 10_000), metavar="N", help="Columns.  [default: the terminal's, or 80]"
+)
 @click.option("--all-lanes", is_flag=True, help="A line for each engine and stream, not for FP, EB, PG of each device.")
 @click.option("--plot", metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
 def timeline(
@@ -198,7 +217,9 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
 @commands.command()
 @click.argument("network")
 @click.option("--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]")
-@click.option("--devices", type=int, metavar="N", help="Number of FPGAs.  [default: 1]")
+@click.option(
+    "--devices", type=CountOrRange(), metavar=RANGE_METAVAR, help=f"Number of FPGAs; {RANGE_HELP}.  [default: 1]"
+)
 @click.option("--batch", type=int, metavar="N", help="Samples of a mini-batch.  [default: 64]")
 @click.option(
     "--memory",
@@ -212,15 +233,21 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
     help="Draw the devices' shares of multipliers, block RAM and look-up tables by layers.",
 )
 @full_option
-def plan(as_json: bool, plot: str | None, full: bool, **flags: Any) -> None:
+@click.pass_obj
+def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags: Any) -> int:
     """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what limits the rate.
 
-    NETWORK comes with emuchain, or is a TOML or ONNX file.
+    NETWORK comes with emuchain, or is a TOML or ONNX file. With several numbers of --devices, prints what `sweep`
+    finds.
     """
+    given = {key: value for key, value in flags.items() if value is not None}
+    if is_range(given):
+        return sweep_devices(session, None, given, plot=plot, as_json=as_json, full=full)
     with starting():
         from .plan import show_plan
 
-    show_plan({key: value for key, value in flags.items() if value is not None}, as_json, plot, full)
+    show_plan(given, as_json, plot, full)
+    return 0
 
 
 @commands.command()

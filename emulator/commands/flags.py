@@ -9,7 +9,11 @@ from typing import Any
 
 import click
 
+from .ranges import CountOrRange
 from .subject import subject_of
+
+RANGE_METAVAR = "N|RANGE"
+RANGE_HELP = "several, as 1-64 or 1,2,4,8, are swept"
 
 full_option = click.option("--full", is_flag=True, help="Show all devices and links, not the most loaded ones alone.")
 
@@ -19,6 +23,9 @@ class ConfiguredCommand(click.Command):
 
     Its function gets `config_file`, and the dictionary `flags` of the flags that are set; a network is one of them.
     """
+
+    sweeps = False
+    """Whether `--devices` may be a range, which the function then gets as a tuple."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return all arguments and flags, those of the keys first."""
@@ -30,7 +37,12 @@ class ConfiguredCommand(click.Command):
 
     @functools.cached_property
     def _flags(self) -> dict[str, click.Option]:
-        return {key: _flag(key) for key in self.config_keys()}
+        found = {key: _flag(key) for key in self.config_keys()}
+        found["devices"].type = CountOrRange()
+        if self.sweeps:
+            found["devices"].metavar = RANGE_METAVAR
+            found["devices"].help = f"{found['devices'].help}; {RANGE_HELP}"
+        return found
 
     def config_keys(self) -> list[str]:
         """Return the keys that have a flag."""
@@ -45,6 +57,10 @@ class ConfiguredCommand(click.Command):
             InputError: the first argument names neither a network nor a file that can be read.
         """
         values = {key: ctx.params.pop(key) for key in self._flags}
+        if isinstance(values["devices"], tuple) and not self.sweeps:
+            raise click.UsageError(
+                f"--devices: {self.name} takes one number; `emuchain sweep NETWORK --devices 1-64` takes ranges", ctx
+            )
         flags = {key: value for key, value in values.items() if value is not None}
         network, ctx.params["config_file"] = subject_of(ctx.params.pop("subject"))
         if network is not None and flags.setdefault("network", network) != network:
@@ -54,7 +70,14 @@ class ConfiguredCommand(click.Command):
 
 
 class PlanningCommand(ConfiguredCommand):
-    """A `ConfiguredCommand` without the keys that matter only for training."""
+    """A `ConfiguredCommand` without the keys that matter only for training.
+
+    One that `sweeps` takes a range of devices, too.
+    """
+
+    def __init__(self, *args: Any, sweeps: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sweeps = sweeps
 
     def config_keys(self) -> list[str]:
         """Return the keys that have a flag."""
@@ -63,7 +86,7 @@ class PlanningCommand(ConfiguredCommand):
         return [key for key in super().config_keys() if key not in RUN_ONLY_KEYS]
 
 
-def traced(command: Callable[..., None]) -> Callable[..., None]:
+def traced(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags of a trace to a command, whose function gets them as `trace`, `trace_level` and `trace_samples`."""
     options = [
         click.option("--trace", metavar="FILE.json", help="Write a timeline, which https://ui.perfetto.dev opens."),

@@ -13,6 +13,7 @@ from ..mapping import COPIES, channel_bytes
 from ..plan import DeviceLayout, Layout, Plan, SliceLayout, make_plan, place_on_chip, smallest_cluster
 from ..report import (
     Line,
+    check_picture,
     command_line,
     epoch_line,
     ignored,
@@ -57,6 +58,8 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
         InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
     config = validate(Config, flags, "command line")
+    if picture is not None:
+        check_picture(picture, "--plot")
     with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
         plan = make_plan(config, 1)
         show(f"laying out {plan.devices:,} devices")

@@ -29,6 +29,20 @@ class Counts(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class CountOrRange(click.ParamType):
+    """One number of devices, an int; or a range or list of them, a tuple, which sweeps."""
+
+    name = "count or range"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or the numbers in ascending order, each once."""
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            counts = Counts().convert(value, param, ctx)
+        return counts[0] if len(counts) == 1 else counts
+
+
 class Values(click.ParamType):
     """Values of any key: numbers and ranges of numbers, or words; a tuple."""
 

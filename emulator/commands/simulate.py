@@ -13,6 +13,7 @@ from ..config import blaming, load_config
 from ..plan import describe_devices, epoch_samples, make_plan
 from ..report import (
     Line,
+    check_picture,
     command_line,
     device_rows,
     draw_steady_state,
@@ -71,6 +72,8 @@ def run_simulation(
     asked, traced = parse_what_if(what_if), TraceRequest.of(**trace)
     if traced is not None:
         traced.check_file()
+    if plot is not None:
+        check_picture(plot, "--plot")
     run = _run(config_file, flags, {}, traced)
     other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
     rows = compare_runs(run[:2], other[:2], epoch_images) if other else []

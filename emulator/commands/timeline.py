@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..common import format_time_ps
+from ..common import InputError, format_time_ps
 from ..config import blaming, load_config
 from ..plan import Plan, describe_devices, make_plan
-from ..report import terminal_width
+from ..report import check_picture, terminal_width
 from ..run import check_writable, simulate, steady_state
 from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, timeline_of
 
 _PIPE_WIDTH = 80
+_LAST_SAMPLE = 999_999
 
 
 def show_timeline(
@@ -29,8 +30,11 @@ def show_timeline(
         InputError: the configuration is invalid, the run has none of the samples, or the picture cannot be written.
     """
     window = Window.parse(shown, "samples_shown")
+    if window.last > _LAST_SAMPLE:
+        raise InputError(f"`samples_shown` = '{window}': must be samples 0 to {_LAST_SAMPLE:,}")
     if picture is not None:
         check_writable(picture, "plot", "timeline.svg")
+        check_picture(picture, "plot")
     with blaming(config_file, flags):
         plan = make_plan(load_config(config_file, flags), 1)
     chart = _chart(plan, window, all_lanes)

@@ -104,11 +104,20 @@ def streams_between(left: Layer, right: Slice) -> tuple[Stream, ...]:
 
 def path_row_ps(link: Link, stream: Stream, others: tuple[Stream, ...]) -> int:
     """Return the time in ps of a row on its stream, whose share of the link is its share of the direction's bytes."""
-    direction = sum(other.sample_bytes for other in others if other.path.is_forward == stream.path.is_forward)
-    bits = 8 * direction * stream.row_bytes
-    return -(-bits * 1_000_000 // (link.bandwidth_mbps * stream.sample_bytes))
+    return _row_ps(link, stream, _direction_bytes(others, stream.path.is_forward))
 
 
 def sample_ps(link: Link, all_streams: tuple[Stream, ...]) -> int:
     """Return the time in ps of a sample on the slowest stream of a link, in both directions; 0 if it has none."""
-    return max((stream.rows * path_row_ps(link, stream, all_streams) for stream in all_streams), default=0)
+    direction = [_direction_bytes(all_streams, forward) for forward in (False, True)]
+    rows_ps = (stream.rows * _row_ps(link, stream, direction[stream.path.is_forward]) for stream in all_streams)
+    return max(rows_ps, default=0)
+
+
+def _direction_bytes(all_streams: tuple[Stream, ...], forward: bool) -> int:
+    return sum(stream.sample_bytes for stream in all_streams if stream.path.is_forward is forward)
+
+
+def _row_ps(link: Link, stream: Stream, direction_bytes: int) -> int:
+    bits = 8 * direction_bytes * stream.row_bytes
+    return -(-bits * 1_000_000 // (link.bandwidth_mbps * stream.sample_bytes))

@@ -24,13 +24,15 @@ from .steady import SteadyPipeline, find_steady
 if TYPE_CHECKING:
     from ..config import Config
 
-_DRY_RUN_STEPS = 6
 _MOST_TURNS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a run will do; pure data, the same on every rank."""
+    """What a run will do; pure data, the same on every rank.
+
+    No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not known.
+    """
 
     config: Config
     network: Network
@@ -39,6 +41,7 @@ class Plan:
     timing: Timing
     steady: SteadyPipeline
     data_parallel: DataParallel = dataclasses.field(default_factory=DataParallel)
+    bound_ps: int = 0
 
     @property
     def devices(self) -> int:
@@ -67,10 +70,12 @@ class Plan:
 
     def schedule(self, samples: int, micro_batch: int | None = None) -> Schedule:
         """Return a replica's schedule for an epoch in which it has `samples` samples."""
+        return self.config.schedule.generate(self.epoch(samples, micro_batch))
+
+    def epoch(self, samples: int, micro_batch: int | None = None) -> EpochShape:
+        """Return what a replica's schedule is made for, in an epoch in which it has `samples` samples."""
         size = micro_batch or self.config.micro_batch
-        staleness, stores = self.steady.staleness, self.timing.stores
-        epoch = EpochShape(self.devices, samples, self.batch, size, staleness, stores)
-        return self.config.schedule.generate(epoch)
+        return EpochShape(self.devices, samples, self.batch, size, self.steady.staleness, self.timing.stores)
 
     def layout(self) -> Layout:
         """Return what each device stores and uses, what links carry, and what limits the rate."""
@@ -132,10 +137,13 @@ def make_plan(
     data_parallel, devices = replicate(config, ranks)
     batch = config.batch // data_parallel.replicas
 
-    def planned(timing: Timing, steady: SteadyPipeline) -> Plan:
-        plan = Plan(config, network, cluster, timing.mapping, timing, steady, data_parallel)
+    def planned(timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> Plan:
+        plan = Plan(config, network, cluster, timing.mapping, timing, steady, data_parallel, bound_ps)
         tail = (config.samples or 0) % config.batch // data_parallel.replicas
-        dry_run(plan.schedule(_DRY_RUN_STEPS * batch + tail), timing.stores)
+        epoch = plan.epoch(tail)
+        steps = config.schedule.steps_to_check(epoch)
+        whole = dataclasses.replace(epoch, samples=steps * batch + tail)
+        dry_run(config.schedule.generate(whole), timing.stores)
         return plan
 
     if config.memory == "ignored":
@@ -155,8 +163,8 @@ def make_plan(
     for settled in found[:-1]:
         # With balanced parameters, weights that are late on one device are late on another, and may come never.
         with contextlib.suppress(InputError):
-            return planned(settled.timing, settled.steady)
-    return planned(found[-1].timing, found[-1].steady)
+            return planned(settled.timing, settled.steady, settled.bound_ps)
+    return planned(found[-1].timing, found[-1].steady, found[-1].bound_ps)
 
 
 def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:

@@ -7,9 +7,10 @@ the same staleness; that pattern continues, since samples enter the chain at a f
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 from collections.abc import Sequence
+
+import numpy as np
 
 from ..schedule import Staleness
 from ..timing import Timing, Trace, free_run
@@ -54,16 +55,16 @@ def _staleness(timing: Timing, traces: Sequence[Trace], step: int, batch: int) -
 
 
 def _staleness_of(trace: Trace, step: int, batch: int) -> Staleness:
+    updated_ps = np.array(trace.updated_ps)
+
     def behind(starts_ps: list[int]) -> tuple[int, ...]:
-        return tuple(
-            step - min(step, bisect.bisect_right(trace.updated_ps, start))
-            for start in starts_ps[step * batch : (step + 1) * batch]
-        )
+        versions = np.searchsorted(updated_ps, starts_ps[step * batch : (step + 1) * batch], side="right")
+        return tuple((step - np.minimum(step, versions)).tolist())
 
     return Staleness(behind(trace.forward_ps), behind(trace.backward_ps))
 
 
 def _in_flight(trace: Trace) -> int:
     """Return the largest number of samples between the start of their FP and the end of their PG."""
-    finished = [bisect.bisect_right(trace.gradient_ps, start) for start in trace.forward_ps]
-    return max(number + 1 - done for number, done in enumerate(finished))
+    finished = np.searchsorted(trace.gradient_ps, trace.forward_ps, side="right")
+    return int(np.max(np.arange(1, len(finished) + 1) - finished))

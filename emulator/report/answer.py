@@ -107,20 +107,33 @@ def print_bottleneck(state: SteadyState) -> None:
 
 def _slowest(state: SteadyState) -> str:
     found = state.bottleneck
-    ties = f" ({found.ties:,} as slow)" if found.ties else ""
+    ties = f" ({found.ties:,} other{'s' * (found.ties > 1)} as slow)" if found.ties else ""
     return f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}"
 
 
 def _if_free(state: SteadyState) -> list[str]:
-    """Return a line with the rates if engines, links, … took no time, the highest first; none if there is one kind."""
+    """Return a line with the rates if engines, links, … took no time, the highest first; none if there is one kind.
+
+    Where several kinds are equally slow, the line says that.
+    """
+    times = kinds_of(state)
+    tied = [kind for kind, time_ps in times.items() if time_ps == max(times.values())]
+    if len(tied) > 1:
+        *firsts, last = tied
+        return [f"{', '.join(firsts)} and {last} limit alike: to lift one alone gains nothing"]
     kinds: dict[str, list[str]] = {}
     for kind, rate in rates_without(state).items():
         kinds.setdefault(number(rate), []).append(kind)
     if not kinds:
         return []
-    (first, images_per_s), *others = ((" or ".join(alike), shown) for shown, alike in kinds.items())
+    (first, images_per_s), *others = ((_either(alike), shown) for shown, alike in kinds.items())
     rest = "".join(f"; if {names} were: {shown}" for names, shown in others)
     return [f"If {first} were free: {images_per_s} images/s{rest}"]
+
+
+def _either(kinds: Sequence[str]) -> str:
+    *firsts, last = kinds
+    return f"{', '.join(firsts)} or {last}" if firsts else last
 
 
 def enough_gbps(plan: Plan, state: SteadyState) -> float | None:
@@ -176,7 +189,15 @@ def memory_line(plan: Plan, missing_bytes: int) -> Line:
     if any(off_chip):
         where = f" on {sum(map(bool, off_chip))} of {plan.devices} boards" if plan.devices > 1 else ""
         said.append(f"{format_bytes(sum(off_chip))} off chip{where}")
-    return Line("memory: fits, " + ", ".join(said) if said else "memory: fits on chip")
+    return Line("memory: fits, " + ", ".join(said) + _memory_costs(plan) if said else "memory: fits on chip")
+
+
+def _memory_costs(plan: Plan) -> str:
+    """Return the rate that no placement of data can beat, after a semicolon; empty if that is the rate reached."""
+    bound, reached = (
+        number(plan.data_parallel.replicas * 1e12 / max(1, ps)) for ps in (plan.bound_ps, plan.timing.interval_ps)
+    )
+    return f"; with all on chip: at most {bound} images/s" if plan.bound_ps and bound != reached else ""
 
 
 def weights_line(plan: Plan) -> Line:

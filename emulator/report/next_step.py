@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import shlex
 from collections.abc import Mapping
 
-from ..mapping import cut_channels
+from ..cluster import Cluster
+from ..common import InputError
+from ..mapping import cut_channels, partition_with_memory
 from ..plan import Plan
 from ..run import SteadyState
 from ..timing import ExchangeLoad
@@ -15,8 +19,9 @@ from .answer import draining_limits, enough_gbps
 def next_changes(plan: Plan, state: SteadyState) -> dict[str, object]:
     """Return the flags of `simulate` that would lift what limits, with their values.
 
-    More boards where engines limit, faster links where links do, larger mini-batches where exchanges do, and a schedule
-    that does not drain where draining does.
+    More boards where engines limit and more boards are faster, faster links where links do or keep more boards from
+    being faster, a faster clock where neither helps, larger mini-batches where exchanges limit, and a schedule that
+    does not drain where draining does.
     """
     config, replicates = plan.config, plan.config.schedule.replicates
     slowest = state.bottleneck.slowest
@@ -35,10 +40,29 @@ def _more_devices(plan: Plan) -> dict[str, object]:
         batch = plan.config.batch
         devices = 2 * plan.data_parallel.replicas
         return {"devices": devices, **({"batch": 2 * batch} if batch % devices else {})}
-    most = sum(map(cut_channels, plan.network.layers))
-    if plan.devices >= most:
-        return {"what_if": f"board.clock_mhz={round(2e6 / plan.cluster.boards[0].period_ps)}"}
-    return {"devices": min(2 * plan.devices, most)}
+    more = min(2 * plan.devices, sum(map(cut_channels, plan.network.layers)))
+    if more > plan.devices and _least_ps(plan, more, plan.cluster) < plan.timing.interval_ps:
+        return {"devices": more}
+    links = [plan.cluster.link, *plan.cluster.own_links]
+    wider = _with_bandwidth(plan.cluster, 2 * max(link.bandwidth_mbps for link in links))
+    if plan.devices > 1 and _least_ps(plan, plan.devices, wider) < plan.timing.interval_ps:
+        return {"what_if": f"link.bandwidth_gbps={wider.link.bandwidth_gbps:g}"}
+    return {"what_if": f"board.clock_mhz={round(2e6 / plan.cluster.boards[0].period_ps)}"}
+
+
+def _least_ps(plan: Plan, devices: int, cluster: Cluster) -> float:
+    """Return the least time in ps of a sample on so many boards, whatever their memory; infinite if none is known."""
+    try:
+        balance = partition_with_memory(plan.network, cluster, devices, None).balance
+    except InputError:
+        return math.inf
+    return math.inf if balance is None else balance.server_ps
+
+
+def _with_bandwidth(cluster: Cluster, mbps: int) -> Cluster:
+    """Return a cluster with this bandwidth of all links."""
+    own = tuple(dataclasses.replace(link, bandwidth_mbps=mbps) for link in cluster.own_links)
+    return dataclasses.replace(cluster, link=dataclasses.replace(cluster.link, bandwidth_mbps=mbps), own_links=own)
 
 
 def command_line(command: str, config_file: str | None, flags: Mapping[str, object]) -> str:

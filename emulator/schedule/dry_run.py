@@ -7,10 +7,12 @@ not expect, a sample left out or done twice, weights of a version that does not 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NoReturn
 
 from ..common import InputError
-from .action import Action, Kind, SampleSpan, Schedule
+from .action import Action, Kind, MicroBatch, Schedule
 from .versions import VersionedAction, with_versions
 
 _BEFORE = {Kind.BACKWARD: Kind.FORWARD, Kind.GRADIENT: Kind.BACKWARD}
@@ -28,7 +30,12 @@ def dry_run(schedule: Schedule, stores: Iterable[tuple[int, int]] = ()) -> None:
         InputError: what would go wrong, on which device, at which action.
     """
     programs = schedule.programs(range(schedule.devices))
-    devices = [_Device(schedule, device, programs[device]) for device in range(schedule.devices)]
+    of_step: list[list[int]] = [[] for _ in range(schedule.steps)]
+    for micro_batch in schedule.micro_batches:
+        of_step[micro_batch.step].append(micro_batch.index)
+    devices = [_Device(schedule, of_step, device, programs[device]) for device in range(schedule.devices)]
+    for left, right in itertools.pairwise(devices):
+        left.right, right.left = right, left
     for user, store in stores:
         devices[user].stores.append(devices[store])
         devices[store].users.append(devices[user])
@@ -36,7 +43,7 @@ def dry_run(schedule: Schedule, stores: Iterable[tuple[int, int]] = ()) -> None:
     while awake:
         device = awake.popleft()
         device.waits = False
-        while device.step(devices, awake):
+        while device.step(awake):
             pass
         device.waits = device.current is not None
     waiting = [device for device in devices if device.waits]
@@ -46,25 +53,70 @@ def dry_run(schedule: Schedule, stores: Iterable[tuple[int, int]] = ()) -> None:
         device.check_complete()
 
 
-class _Device:
-    """A device's position in its list, its versions, and the spans of samples that its neighbours have sent it."""
+class _Messages:
+    """The samples that a neighbour has sent and the device has not taken yet, in the order sent."""
 
-    def __init__(self, schedule: Schedule, number: int, program: Iterator[Action]) -> None:
+    def __init__(self) -> None:
+        self.spans: collections.deque[tuple[int, int, int]] = collections.deque()
+        """Micro-batch, begin and end; spans that follow on one another in a micro-batch are one."""
+
+    def send(self, index: int, begin: int, end: int) -> None:
+        """Add a span of a micro-batch."""
+        if self.spans:
+            of, first, last = self.spans[-1]
+            if of == index and last == begin:
+                self.spans[-1] = of, first, end
+                return
+        self.spans.append((index, begin, end))
+
+    def take(self, index: int, begin: int, end: int) -> bool:
+        """Take a span of a micro-batch, and return whether all of it has arrived; otherwise take nothing.
+
+        Raises:
+            LookupError: the next message is of other samples; with a phrase that says of which.
+        """
+        if not self.spans:
+            return False
+        of, first, last = self.spans[0]
+        if of == index and first == begin:
+            if last > end:
+                self.spans[0] = of, end, last
+            elif last == end:
+                self.spans.popleft()
+            elif len(self.spans) == 1:
+                return False
+            else:
+                of, first, _ = self.spans[1]
+            if last >= end:
+                return True
+        raise LookupError(f"micro-batch {of}" + (f", from its sample {first}" if first else ""))
+
+
+class _Device:
+    """A device's position in its list, its versions, and the samples that its neighbours have sent it."""
+
+    def __init__(
+        self, schedule: Schedule, of_step: Sequence[Sequence[int]], number: int, program: Iterator[Action]
+    ) -> None:
         self.schedule = schedule
         self.number = number
-        self.from_left: collections.deque[SampleSpan] = collections.deque()
-        self.from_right: collections.deque[SampleSpan] = collections.deque()
-        self.done: dict[tuple[Kind, int], int] = collections.defaultdict(int)  # samples of a micro-batch
+        self.left: _Device | None = None
+        self.right: _Device | None = None
+        self.from_left, self.from_right = _Messages(), _Messages()
         self.stores: list[_Device] = []
         self.users: list[_Device] = []
         self.version = 0
         self.waits = False
+        self._micro_batches = schedule.micro_batches
+        self._of_step = of_step
+        kinds = (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT)
+        self._done = {kind: [0] * len(schedule.micro_batches) for kind in kinds}  # samples of each micro-batch
         self._versions = {0}
         self._used: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)  # (end of span, version) of F
         self._actions = with_versions(program)
         self.current = next(self._actions, None)
 
-    def step(self, devices: list[_Device], awake: collections.deque[_Device]) -> bool:
+    def step(self, awake: collections.deque[_Device]) -> bool:
         """Do the current action if its message is there, and wake a neighbour that waits for what it sends.
 
         Return whether it was done.
@@ -72,29 +124,31 @@ class _Device:
         if self.current is None:
             return False
         action = self.current.action
-        if action.kind is Kind.UPDATE:
+        kind = action.kind
+        if kind is Kind.UPDATE:
             if self._late_stores() or self._late_users():
                 return False
             self._update(action)
         else:
-            span = self.schedule.micro_batches[action.index].span_of(action)
-            forward, backward = action.kind is Kind.FORWARD, action.kind is Kind.BACKWARD
-            left = devices[self.number - 1] if self.number else None
-            right = devices[self.number + 1] if self.number + 1 < len(devices) else None
-            if forward and left is not None and not self._take(self.from_left, action, span):
-                return False
-            if backward and right is not None and not self._take(self.from_right, action, span):
-                return False
-            if forward and right is not None:
-                right.from_left.append(span)
-                right.wake(awake)
-            if backward and left is not None:
-                left.from_right.append(span)
-                left.wake(awake)
-            self._compute(action, span)
+            micro_batch = self._micro_batches[action.index]
+            begin, end = action.span or (0, micro_batch.samples)
+            if kind is Kind.FORWARD:
+                if self.left is not None and not self._take(self.from_left, action, begin, end):
+                    return False
+                if self.right is not None:
+                    self.right.from_left.send(action.index, begin, end)
+                    self.right.wake(awake)
+            elif kind is Kind.BACKWARD:
+                if self.right is not None and not self._take(self.from_right, action, begin, end):
+                    return False
+                if self.left is not None:
+                    self.left.from_right.send(action.index, begin, end)
+                    self.left.wake(awake)
+            self._compute(action, micro_batch, begin, end)
         self._free(self.current)
-        for other in (*self.stores, *self.users):
-            other.wake(awake)
+        if self.stores or self.users:
+            for other in (*self.stores, *self.users):
+                other.wake(awake)
         self.current = next(self._actions, None)
         return True
 
@@ -108,9 +162,8 @@ class _Device:
 
     def missing_gradients(self, step: int) -> list[int]:
         """Return the micro-batches of a step whose W is not done."""
-        return [
-            mb.index for mb in self.schedule.micro_batches if mb.step == step and not self.done[Kind.GRADIENT, mb.index]
-        ]
+        done = self._done[Kind.GRADIENT]
+        return [index for index in self._of_step[step] if not done[index]] if step < len(self._of_step) else []
 
     def wake(self, awake: collections.deque[_Device]) -> None:
         """Let the device try again, if it waits."""
@@ -118,45 +171,36 @@ class _Device:
             self.waits = False
             awake.append(self)
 
-    def _take(self, tokens: collections.deque[SampleSpan], action: Action, span: SampleSpan) -> bool:
+    def _take(self, messages: _Messages, action: Action, begin: int, end: int) -> bool:
         """Take the samples that the action needs, in order; return whether all have arrived."""
-        first = span.begin
-        for taken, token in enumerate(tokens):
-            if (token.of, token.begin) != (span.of, first):
-                where = "" if token.is_whole else f", from its sample {token.begin}"
-                self._fail(action, f"the neighbour's next message is of micro-batch {token.of.index}{where}")
-            first = token.end
-            if first >= span.end:
-                for _ in range(taken + 1):
-                    tokens.popleft()
-                if first > span.end:
-                    tokens.appendleft(SampleSpan(span.of, span.end, first))
-                return True
-        return False
+        try:
+            return messages.take(action.index, begin, end)
+        except LookupError as error:
+            self._fail(action, f"the neighbour's next message is of {error}")
 
-    def _compute(self, action: Action, span: SampleSpan) -> None:
+    def _compute(self, action: Action, of: MicroBatch, begin: int, end: int) -> None:
         kind, index = action.kind, action.index
-        if self.done[kind, index] > span.begin:
+        done = self._done[kind]
+        if done[index] > begin:
             self._fail(action, "is done twice")
-        if self.done[kind, index] < span.begin:
-            self._fail(action, f"leaves out samples from {self.done[kind, index]} on")
+        if done[index] < begin:
+            self._fail(action, f"leaves out samples from {done[index]} on")
         before = _BEFORE.get(kind)
-        if before is not None and self.done[before, index] < span.end:
+        if before is not None and self._done[before][index] < end:
             self._fail(action, f"comes before {before.value}{index}")
-        step = span.of.step if kind is Kind.GRADIENT else self.version
-        if step != self.version:
-            self._fail(action, f"is of step {step}, but {self.version} updates are done")
-        self._check_version(action, span)
-        self.done[kind, index] = span.end
+        if kind is Kind.GRADIENT and of.step != self.version:
+            self._fail(action, f"is of step {of.step}, but {self.version} updates are done")
+        self._check_version(action, end)
+        done[index] = end
 
-    def _check_version(self, action: Action, span: SampleSpan) -> None:
+    def _check_version(self, action: Action, end: int) -> None:
         version = action.version
         if version is None:
             if action.kind is not Kind.GRADIENT:
                 self._fail(action, "names no version of the weights")
             return
         if action.kind is Kind.FORWARD:
-            self._used[action.index].append((span.end, version))
+            self._used[action.index].append((end, version))
         if version == self.version:
             return
         if version > self.version:
@@ -164,7 +208,7 @@ class _Device:
         if version not in self._versions:
             self._fail(action, f"needs version {version} of the weights, which was freed after its last use")
         # F takes samples in order, and versions that do not descend.
-        of_forward = next(used for end, used in self._used[action.index] if end >= span.end)
+        of_forward = next(used for of_end, used in self._used[action.index] if of_end >= end)
         if version < of_forward:
             self._fail(action, f"uses version {version} of the weights, older than version {of_forward} of its F")
 
@@ -182,17 +226,18 @@ class _Device:
     def _free(self, done: VersionedAction) -> None:
         if done.action.kind is Kind.UPDATE and not done.keeps:
             self._versions.discard(self.version - 1)
-        self._versions.difference_update(done.frees)
+        if done.frees:
+            self._versions.difference_update(done.frees)
 
     def check_complete(self) -> None:
         """Check that every micro-batch went forward, backward and into a gradient, and that every step updated."""
-        for mb in self.schedule.micro_batches:
-            for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
-                if self.done[kind, mb.index] < mb.samples:
+        for mb in self._micro_batches:
+            for kind, done in self._done.items():
+                if done[mb.index] < mb.samples:
                     raise InputError(f"{self._name()} never does {kind.value}{mb.index}")
         if self.version != self.schedule.steps:
             raise InputError(f"{self._name()} makes {self.version} updates of {self.schedule.steps}")
-        if self.from_left or self.from_right:
+        if self.from_left.spans or self.from_right.spans:
             raise InputError(f"{self._name()} leaves messages unread")
 
     def complaint(self) -> str:
@@ -206,7 +251,7 @@ class _Device:
         side = "left" if action.kind is Kind.FORWARD else "right"
         return f"device {self.number} waits at {action} for its {side} neighbour"
 
-    def _fail(self, action: Action, why: str) -> None:
+    def _fail(self, action: Action, why: str) -> NoReturn:
         raise InputError(f"{self._name()}: {action} {why}")
 
     def _name(self) -> str:

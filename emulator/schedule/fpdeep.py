@@ -20,4 +20,4 @@ def fpdeep(epoch: EpochShape) -> Schedule:
     return pipeline("fpdeep", list(epoch.staleness), epoch)
 
 
-FPDEEP = ScheduleKind("fpdeep", fpdeep, "continuous, slightly unaligned weights", drains=False)
+FPDEEP = ScheduleKind("fpdeep", fpdeep, "continuous, slightly unaligned weights", drains=False, repeats=True)

@@ -32,4 +32,4 @@ def gpipe(epoch: EpochShape) -> Schedule:
     return Schedule("gpipe", epoch.devices, micro_batches, programs)
 
 
-GPIPE = ScheduleKind("gpipe", gpipe, "all forward, then all backward, then the update", drains=True)
+GPIPE = ScheduleKind("gpipe", gpipe, "all forward, then all backward, then the update", drains=True, repeats=True)

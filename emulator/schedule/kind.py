@@ -11,6 +11,8 @@ from typing import Literal
 from ...kernels import instances
 from .action import Schedule
 
+_STEPS_TO_CHECK = 6
+
 
 @dataclasses.dataclass(frozen=True)
 class Staleness:
@@ -61,7 +63,8 @@ class ScheduleKind:
 
     `generate` is a pure function that returns the schedule of an epoch. Where the schedule `drains`, the pipeline is
     empty at each update; otherwise samples enter without a pause. Where it `replicates`, each device holds the whole
-    network, and devices exchange gradients in this way. `summary` is a line for --help.
+    network, and devices exchange gradients in this way. Where it `repeats`, each mini-batch has the actions of the one
+    before it with all numbers higher, once no sample of either uses the first weights. `summary` is a line for --help.
     """
 
     name: str
@@ -69,6 +72,21 @@ class ScheduleKind:
     summary: str
     drains: bool
     replicates: Literal["ring", "aggregator"] | None = None
+    repeats: bool = False
+
+    def steps_to_check(self, epoch: EpochShape) -> int:
+        """Return the number of mini-batches whose dry run shows what that of any number would.
+
+        If staleness is at most L, mini-batches 0 to L use the first weights. Number L + 1 is the first in which every
+        wait is one for weights that were made, and of a schedule that repeats all further ones wait alike: for samples
+        of the same mini-batch, or for versions up to L earlier. So a circle of waits closes within L + 2 mini-batches.
+        Balanced parameters wait for updates of other devices, too, in chains that may be longer; then, and where a
+        schedule does not say that it repeats, more are checked.
+        """
+        if not self.repeats or epoch.stores:
+            return _STEPS_TO_CHECK
+        late = max(max(each.forward + each.backward) for each in epoch.staleness) if not self.drains else 0
+        return min(late + 2, _STEPS_TO_CHECK)
 
 
 @functools.cache

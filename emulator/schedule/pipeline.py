@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import heapq
+import math
 from collections.abc import Collection, Iterator, Sequence
 
 from ..common import InputError
@@ -65,7 +66,8 @@ class _Chain:
             self._users[store].append(user)
         self._is_done = False
         self._now = 0
-        self._turns = [(0, number) for number in range(devices)]
+        # A turn is the number of its round times that of the devices, and the device: turns are taken in order.
+        self._turns = list(range(devices))
         self._awake = set(self._turns)
 
     def next_action(self) -> tuple[int, Action] | None:
@@ -79,18 +81,18 @@ class _Chain:
         while self._turns or self._runs_further_ahead():
             turn = heapq.heappop(self._turns)
             self._awake.remove(turn)
-            self._now, number = turn
+            self._now, number = divmod(turn, len(self._devices))
             action = self._action_of(number)
             if action is not None:
+                kind = action.kind
                 self._wake(1, number)
-                if action.kind is Kind.FORWARD:
+                if kind is Kind.FORWARD:
                     self._wake(0, number + 1)
-                elif action.kind is Kind.BACKWARD:
+                elif kind is Kind.BACKWARD:
                     self._wake(1, number - 1)
-                elif action.kind is Kind.GRADIENT:
-                    self._wake(1, *self._stores.get(number, ()))
                 else:
-                    self._wake(1, *self._users.get(number, ()))
+                    for other in (self._stores if kind is Kind.GRADIENT else self._users).get(number, ()):
+                        self._wake(1, other)
                 return number, action
         stuck = next((number for number, device in enumerate(self._devices) if not device.is_done), None)
         if stuck is None:
@@ -105,7 +107,9 @@ class _Chain:
     def _action_of(self, number: int) -> Action | None:
         devices, device = self._devices, self._devices[number]
         f_here = devices[number - 1].f.samples if number else self._samples
-        b_here = devices[number + 1].b.samples if number + 1 < len(devices) else device.f.samples
+        b_here = device.f.samples
+        if number + 1 < len(devices):
+            b_here = min(b_here, devices[number + 1].b.samples)
         may_update = not (self._stores or self._users) or self._may_update(number, device.version)
         return device.next_action(f_here, b_here, may_update=may_update)
 
@@ -123,13 +127,14 @@ class _Chain:
             return False
         for number in waiting:
             self._devices[number].in_flight += 1
-        self._wake(1, *waiting)
+            self._wake(1, number)
         return True
 
-    def _wake(self, later: int, *numbers: int) -> None:
-        for number in numbers:
-            turn = self._now + later, number
-            if 0 <= number < len(self._devices) and turn not in self._awake:
+    def _wake(self, later: int, number: int) -> None:
+        """Give a device a turn in this round or a later one; nothing is done for a number beyond the chain."""
+        if 0 <= number < len(self._devices):
+            turn = (self._now + later) * len(self._devices) + number
+            if turn not in self._awake:
                 self._awake.add(turn)
                 heapq.heappush(self._turns, turn)
 
@@ -148,24 +153,29 @@ class _Progress:
         """Return the version of the weights that the next sample needs; after the last sample, one later than any."""
         if self.micro_batch == len(self._micro_batches):
             return len(self._micro_batches) + 1
-        return max(0, self._micro_batches[self.micro_batch].step - self._late[self.samples - self._step_begin])
+        return self._version_of(self.samples)
+
+    def _version_of(self, sample: int) -> int:
+        """Return the version of the weights that a sample of the first micro-batch that is not done needs."""
+        version = self._micro_batches[self.micro_batch].step - self._late[sample - self._step_begin]
+        return version if version > 0 else 0
 
     def advance(self, here: int) -> Action:
         """Do all samples of a micro-batch that are `here` and need the same version as the next one."""
-        micro_batch, version = self._micro_batches[self.micro_batch], self.version
-        begin = self.samples
-        end = min(micro_batch.end, here)
-        if max(0, micro_batch.step - self._late[end - 1 - self._step_begin]) != version:
+        micro_batch, version, begin = self._micro_batches[self.micro_batch], self.version, self.samples
+        first, last = micro_batch.begin, micro_batch.end
+        end = last if last < here else here
+        if self._version_of(end - 1) != version:
             end = self._step_begin + self._run_ends[begin - self._step_begin]
-        span = begin - micro_batch.begin, end - micro_batch.begin
         self.samples = end
-        if end == micro_batch.end:
+        if end == last:
             self.micro_batch += 1
             following = self._micro_batches[self.micro_batch : self.micro_batch + 1]
             if following and following[0].step > micro_batch.step:
                 self._step_begin = end
         self.version = self._next_version()
-        return Action(self.kind, micro_batch.index, version, None if span == (0, micro_batch.samples) else span)
+        span = None if begin == first and end == last else (begin - first, end - first)
+        return Action(self.kind, micro_batch.index, version, span)
 
 
 def _run_ends(late: tuple[int, ...]) -> list[int]:
@@ -190,33 +200,42 @@ class _Device:
         self.f = _Progress(Kind.FORWARD, late.forward, micro_batches)
         self.b = _Progress(Kind.BACKWARD, late.backward, micro_batches)
         self.in_flight = in_flight
-        self.w = self.version = 0
+        self.version = self._w = 0
+        self._find_gradient()
+
+    def _find_gradient(self) -> None:
+        """Note the step of the next W, and the samples whose B it needs; after the last W, one step later than any."""
+        self._w_step, self._w_end = self._steps, math.inf
+        if self._w < len(self.micro_batches):
+            self._w_step, self._w_end = self.micro_batches[self._w].step, self.micro_batches[self._w].end
+
+    @property
+    def _steps(self) -> int:
+        return self.micro_batches[-1].step + 1 if self.micro_batches else 0
 
     @property
     def is_done(self) -> bool:
         """Whether all updates are made."""
-        return not self.micro_batches or self.version > self.micro_batches[-1].step
+        return self.version == self._steps
 
     def has_gradients_of(self, step: int) -> bool:
         """Return whether all W of a step are done."""
-        return self.w == len(self.micro_batches) or self.micro_batches[self.w].step > step
+        return self._w_step > step
 
     def next_action(self, f_here: int, b_here: int, *, may_update: bool) -> Action | None:
         """Return the next action, given the samples whose inputs for F and B are here; None if there is none yet."""
-        ended = self.w == len(self.micro_batches)
-        step = len(self.micro_batches) if ended else self.micro_batches[self.w].step
-        if step == self.version and not ended and self.micro_batches[self.w].end <= self.b.samples:
-            self.w += 1
-            return Action(Kind.GRADIENT, self.w - 1)
-        step_done = self.w > 0 and self.micro_batches[self.w - 1].step == self.version and step > self.version
-        f_due = self.f.version == self.version
-        b_due = self.b.version == self.version
+        f, b, version = self.f, self.b, self.version
+        if self._w_step == version and self._w_end <= b.samples:
+            self._w += 1
+            self._find_gradient()
+            return Action(Kind.GRADIENT, self._w - 1)
+        step_done = self._w_step > version
+        f_due, b_due = f.version == version, b.version == version
         if step_done and not f_due and not b_due and may_update:
             self.version += 1
             return Action(Kind.UPDATE, self.version)
-        if b_due and self.b.samples < min(b_here, self.f.samples):
-            return self.b.advance(min(b_here, self.f.samples))
-        may_run_ahead = self.f.micro_batch - self.b.micro_batch < self.in_flight or step_done
-        if f_due and self.f.samples < f_here and may_run_ahead:
-            return self.f.advance(f_here)
+        if b_due and b.samples < b_here:
+            return b.advance(b_here)
+        if f_due and f.samples < f_here and (f.micro_batch - b.micro_batch < self.in_flight or step_done):
+            return f.advance(f_here)
         return None

@@ -17,4 +17,4 @@ def sync(epoch: EpochShape) -> Schedule:
     return pipeline("sync", [none] * epoch.devices, epoch)
 
 
-SYNC = ScheduleKind("sync", sync, "drain at each update", drains=True)
+SYNC = ScheduleKind("sync", sync, "drain at each update", drains=True, repeats=True)

@@ -8,6 +8,7 @@ functions of network, mapping, cluster and placement.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from ...comm import FifoResource
 from ..cluster import Board, Cluster
@@ -79,16 +80,24 @@ class Timing:
         times += [found.port_sample_ps(device) for device in devices]
         return dataclasses.replace(found, interval_ps=max(1, *times))
 
+    @functools.cached_property
+    def _memory(self) -> tuple[tuple[tuple[MemoryStream, ...], ...], ...]:
+        if not self.off_chip:
+            return tuple(((),) * len(slices) for slices in self.mapping.devices)
+        held = zip(self.mapping.devices, self.off_chip, strict=True)
+        return tuple(tuple(map(memory_streams, slices, off_chip)) for slices, off_chip in held)
+
+    @functools.cached_property
+    def _port_bytes(self) -> tuple[int, ...]:
+        return tuple(sum(stream.sample_bytes for part in held for stream in part) for held in self._memory)
+
     def memory(self, device: int) -> tuple[tuple[MemoryStream, ...], ...]:
         """Return what each slice of a device moves over the board's memory port."""
-        if not self.off_chip:
-            return ((),) * len(self.mapping.devices[device])
-        held = zip(self.mapping.devices[device], self.off_chip[device], strict=True)
-        return tuple(memory_streams(part, off_chip) for part, off_chip in held)
+        return self._memory[device]
 
     def port_bytes(self, device: int) -> int:
         """Return the bytes that a device moves over its memory port for a sample."""
-        return sum(stream.sample_bytes for of_slice in self.memory(device) for stream in of_slice)
+        return self._port_bytes[device]
 
     def port_sample_ps(self, device: int) -> int:
         """Return the time in ps of a sample on a device's memory port; 0 if nothing is off chip."""

@@ -8,8 +8,17 @@ from collections.abc import Callable
 
 import pytest
 
-from emuchain.emulator.plan import Plan
-from emuchain.emulator.report import Line, command_line, limit_lines, next_changes, number, weights_line
+from emuchain.emulator.mapping import partition_with_memory
+from emuchain.emulator.plan import Plan, make_plan
+from emuchain.emulator.report import (
+    Line,
+    command_line,
+    limit_lines,
+    memory_line,
+    next_changes,
+    number,
+    weights_line,
+)
 from emuchain.emulator.report.answer import MOST_LINES, _if_free, first_screen, rates_without
 from emuchain.emulator.report.text import ignored, wrapped
 from emuchain.emulator.run import steady_state
@@ -112,3 +121,37 @@ def test_kinds_without_a_difference_stand_together(plan_of: PlanOf) -> None:
     [line] = _if_free(dataclasses.replace(state, bottleneck=alike))
     engines, others = (number(1e12 / time_ps) for time_ps in (found.links_ps, found.engines_ps))
     assert line == f"If engines were free: {engines} images/s; if links or exchanges were: {others}"
+
+
+def test_several_kinds_that_limit_alike_are_named(plan_of: PlanOf) -> None:
+    state = steady_state(plan_of(network="vgg16-cifar", devices=15))
+    slowest = state.bottleneck.slowest.sample_ps
+    tied = dataclasses.replace(state.bottleneck, engines_ps=slowest, links_ps=slowest, memory_ps=slowest - 1)
+    plan = plan_of(network="vgg16-cifar", devices=15)
+    lines = [line.text for line in limit_lines(plan, dataclasses.replace(state, bottleneck=tied), 0)]
+    assert "engines and links limit alike: to lift one alone gains nothing" in lines
+    assert not any("If " in line for line in lines)
+
+
+def test_what_memory_costs_is_said_where_it_costs(plan_of: PlanOf) -> None:
+    slow, free = (plan_of(network="vgg16-cifar", devices=15), plan_of(network="quick-cifar", devices=3))
+    assert 0 < slow.bound_ps < slow.timing.interval_ps
+    bound = number(1e12 / slow.bound_ps)
+    assert memory_line(slow, 0).text.endswith(f"; with all on chip: at most {bound} images/s")
+    assert free.bound_ps == free.timing.interval_ps
+    assert memory_line(free, 0).text == "memory: fits on chip"
+
+
+def test_more_boards_are_not_suggested_where_they_are_no_faster(plan_of: PlanOf) -> None:
+    """Whatever is suggested is faster, or another key where boards do not help."""
+    for cluster in ("vc709", "vc709-10g"):
+        plan = plan_of(network="quick-cifar", devices=200, cluster=cluster)
+        changes = next_changes(plan, steady_state(plan))
+        more = partition_with_memory(plan.network, plan.cluster, 384, None).balance
+        assert more is not None
+        assert more.server_ps >= plan.timing.interval_ps
+        assert "devices" not in changes
+        key, _, value = str(changes["what_if"]).partition("=")
+        config = plan.config.model_copy(update={"micro_batch": plan.config.batch})
+        faster = make_plan(config, 1, {key: float(value)})
+        assert faster.timing.interval_ps < plan.timing.interval_ps

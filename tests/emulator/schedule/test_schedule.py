@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.schedule import Kind, Schedule, Staleness, cut_samples, dry_run
+from emuchain.emulator.schedule import (
+    Action,
+    EpochShape,
+    Kind,
+    Schedule,
+    ScheduleKind,
+    Staleness,
+    cut_samples,
+    dry_run,
+    schedules,
+)
 
 from .chains import SMALL, actions_of, any_schedule, chain_staleness, fpdeep, staleness_of, sync
 
@@ -140,3 +152,83 @@ def test_balanced_parameters_under_a_continuous_schedule(micro_batch: int, plan_
 def test_mini_batches_that_are_too_short(plan_of) -> None:
     with pytest.raises(InputError, match=r"^mini-batches are too short for 30 devices .* larger `batch`"):
         plan_of(network="vgg19-cifar", devices=30, batch=8, memory="ignored")
+
+
+def any_staleness(batch: int) -> st.SearchStrategy[list[Staleness]]:
+    """Staleness of a chain in no order, such as no clocks would give; most such schedules do not work."""
+    late = st.integers(0, 3 * batch)
+    return st.lists(
+        st.builds(
+            lambda forward, backward: Staleness(
+                staleness_of(forward, 0, batch).forward, staleness_of(backward, 0, batch).forward
+            ),
+            late,
+            late,
+        ),
+        min_size=1,
+        max_size=6,
+    )
+
+
+def is_valid(kind: ScheduleKind, epoch: EpochShape) -> bool:
+    """Whether the dry run of a schedule finds nothing."""
+    try:
+        dry_run(kind.generate(epoch))
+    except InputError:
+        return False
+    return True
+
+
+@given(SMALL, SMALL, st.data())
+def test_few_mini_batches_show_what_many_would(batch: int, micro_batch: int, data: st.DataObject) -> None:
+    staleness = tuple(data.draw(any_staleness(batch)))
+    epoch = EpochShape(len(staleness), 0, batch, micro_batch, staleness)
+    kind = schedules()["fpdeep"]
+    few = kind.steps_to_check(epoch)
+    assert few < 6
+    valid = [is_valid(kind, dataclasses.replace(epoch, samples=steps * batch)) for steps in (few, 12)]
+    assert valid[0] == valid[1]
+
+
+def test_few_mini_batches_show_a_circle_of_waits() -> None:
+    """An update waits for B with the weights that it replaces, which waits for F with the weights that it makes."""
+    old, new = (1, 1), (0, 0)
+    kind = schedules()["fpdeep"]
+    for late, valid in ((Staleness(new, old), False), (Staleness(old, new), True)):
+        epoch = EpochShape(1, 0, 2, 2, (late,))
+        assert is_valid(kind, dataclasses.replace(epoch, samples=2 * kind.steps_to_check(epoch))) is valid
+
+
+def versions_by_step(schedule: Schedule, actions: list[Action]) -> dict[Kind, dict[int, list[int | None]]]:
+    """The versions that F, B and W of each mini-batch name, sample by sample, less its number."""
+    found: dict[Kind, dict[int, list[int | None]]] = {kind: {} for kind in Kind}
+    for action in actions:
+        if action.kind is not Kind.UPDATE:
+            micro_batch = schedule.micro_batches[action.index]
+            relative = None if action.version is None else action.version - micro_batch.step
+            samples = micro_batch.span_of(action).samples
+            found[action.kind].setdefault(micro_batch.step, []).extend([relative] * samples)
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name, kind in schedules().items() if kind.repeats])
+@given(SMALL, SMALL, st.data())
+def test_schedules_that_say_so_repeat(name: str, batch: int, micro_batch: int, data: st.DataObject) -> None:
+    staleness = tuple(data.draw(chain_staleness(batch)))
+    epoch = EpochShape(len(staleness), 12 * batch, batch, micro_batch, staleness)
+    kind = schedules()[name]
+    schedule = kind.generate(epoch)
+    for actions in actions_of(schedule):
+        for by_step in versions_by_step(schedule, actions).values():
+            for step in range(kind.steps_to_check(epoch), 12):
+                assert by_step.get(step) == by_step.get(step - 1)
+
+
+def test_other_schedules_and_balanced_parameters_are_checked_for_longer() -> None:
+    staleness = (staleness_of(0, 0, 2),) * 2
+    alone, balanced = (EpochShape(2, 0, 2, 2, staleness, stores) for stores in ((), ((1, 0),)))
+    fpdeep_kind = schedules()["fpdeep"]
+    assert fpdeep_kind.steps_to_check(alone) == 2
+    assert fpdeep_kind.steps_to_check(balanced) == 6
+    own = ScheduleKind("own", fpdeep_kind.generate, "", drains=False)
+    assert own.steps_to_check(alone) == 6
