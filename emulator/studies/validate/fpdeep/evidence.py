@@ -1,6 +1,6 @@
 """Evidence for measures, calculated once: the paper's networks on its cluster.
 
-All measures use one set of constants: the cluster `vc709` and its board (boardlist/vc709.toml), and the settings below.
+All measures use one set of constants: the cluster `vc709` and its board (boards/vc709.toml), and the settings below.
 """
 
 from __future__ import annotations
