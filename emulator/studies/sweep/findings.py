@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .result import SweepResult
-from .series import Series
+from .series import Series, is_on_chip
 
 
 def findings(result: SweepResult) -> list[str]:
@@ -50,11 +50,13 @@ def _boards(count: int) -> str:
 
 def _best(result: SweepResult, best: dict[str, Any]) -> str:
     line = f"best: {where(best, result.space.varied)}: {_rate(best)}; {best['bottleneck']} limits"
-    return line if best["fits"] else f"{line}; {_missing(best)} on chip"
+    return line if best["fits"] else f"{line}; memory ignored: {_lacking(best)}"
 
 
-def _missing(row: dict[str, Any]) -> str:
-    return f"{row['missing_mib']:.1f} MiB are missing"
+def _lacking(row: dict[str, Any]) -> str:
+    """Return what is not on chip, as text."""
+    off_chip = [f"{row['off_chip_mib']:.1f} MiB are off chip"] * bool(row["off_chip_mib"])
+    return ", ".join([*off_chip, *[f"{row['missing_mib']:.1f} MiB are missing"] * (not row["fits"])])
 
 
 def _knee(series: Series) -> str:
@@ -76,19 +78,16 @@ def _amount(row: dict[str, Any], along: str) -> str:
 
 
 def _memory(series: Series) -> str:
-    start, last = series.fits_from, series.rows[-1]
+    start, last = series.on_chip_from, series.rows[-1]
     if start == series.rows[0]["devices"]:
-        return f"memory: all parameters fit on chip from {_boards(start)} on, the fewest asked for"
-    fitting = [row["devices"] for row in series.rows if row["fits"]]
+        return f"memory: all is on chip from {_boards(start)} on, the fewest asked for"
+    whole = [row["devices"] for row in series.rows if is_on_chip(row)]
     if start is not None:
         before = series.rows[[row["devices"] for row in series.rows].index(start) - 1]
-        return (
-            f"memory: all parameters fit on chip from {_boards(start)} on; with {before['devices']}, {_missing(before)}"
-        )
-    if fitting:
-        alone = f"memory: all parameters fit on chip with {_ranges(fitting)} boards alone"
-        return f"{alone}; with {last['devices']}, {_missing(last)}"
-    return f"memory: parameters do not fit on chip; with {last['devices']} boards {_missing(last)}"
+        return f"memory: all is on chip from {_boards(start)} on; with {before['devices']}, {_lacking(before)}"
+    if whole:
+        return f"memory: all is on chip with {_ranges(whole)} boards alone; with {last['devices']}, {_lacking(last)}"
+    return f"memory: never all on chip; with {_boards(last['devices'])}, {_lacking(last)}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...common import InputError
 from ...config import settings_config
-from ...plan import Plan, make_plan
+from ...plan import Plan, make_plan, off_chip_bytes
 from ...run import SteadyState, steady_state
 from ...timing import Load
 from .space import Point
@@ -20,8 +20,9 @@ class Measured:
     """The figures of a point; where it fails, `error` is the reason and the others are None.
 
     `boards` are those of all replicas. `efficiency` is the rate over that of perfect balance, where all multipliers of
-    all boards are always busy. `images_per_j` is None where a board's power is unknown. `missing_mib` is the on-chip
-    memory that is missing. `second` would limit if the bottleneck were infinitely fast.
+    all boards are always busy. `images_per_j` is None where a board's power is unknown. `off_chip_mib` of a chain are
+    kept off chip; `missing_mib` have no place, which times ignore. `second` would limit if the bottleneck were
+    infinitely fast.
     """
 
     boards: int | None = None
@@ -31,6 +32,7 @@ class Measured:
     epoch_hours: float | None = None
     fits: bool | None = None
     missing_mib: float | None = None
+    off_chip_mib: float | None = None
     bottleneck: str | None = None
     bottleneck_kind: str | None = None
     second: str | None = None
@@ -69,6 +71,7 @@ def _figures(plan: Plan, state: SteadyState, epoch_images: int) -> Measured:
     powers = [board.power_w for board in boards if board.power_w is not None]
     known = len(powers) == len(boards)
     missing = plan.missing_bytes
+    off_chip = sum(off_chip_bytes(plan.timing, device, count) for device, count in enumerate(plan.steady.in_flight))
     slowest, behind = state.bottleneck.slowest, state.bottleneck.behind
     return Measured(
         boards=plan.nodes,
@@ -78,6 +81,7 @@ def _figures(plan: Plan, state: SteadyState, epoch_images: int) -> Measured:
         epoch_hours=state.epoch_hours(epoch_images),
         fits=not missing,
         missing_mib=missing / _MIB,
+        off_chip_mib=off_chip / _MIB,
         bottleneck=slowest.name,
         bottleneck_kind=kind_of(slowest),
         second=behind.name,

@@ -1,6 +1,6 @@
 """A sweep as a picture: the rate over the number of boards, with what limits it in shape and colour.
 
-A line for each combination of the other keys. Points that do not fit on chip are hollow; the knee has a ring.
+A line for each combination of the other keys. Points whose data have no place are hollow; the knee has a ring.
 """
 
 from __future__ import annotations
@@ -103,13 +103,13 @@ def _mark_knee(axes: Axes, series: Series) -> None:
 
 
 def _mark_memory(axes: Axes, series: Series) -> None:
-    """Mark the point from which on all fit on chip, if that is not the first."""
-    start = series.fits_from
+    """Mark the point from which on all is on chip, if that is not the first."""
+    start = series.on_chip_from
     if start is None or start == series.rows[0][series.along]:
         return
     [rate] = (row["images_per_s"] for row in series.rows if row[series.along] == start)
     axes.annotate(
-        f"fits on chip from {start:g}",
+        f"all on chip from {start:g}",
         (start, rate),
         textcoords="offset points",
         xytext=(10, 16),
@@ -163,7 +163,7 @@ def _add_legends(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, st
         for kind, (shape, colour) in marks.items()
     ]
     if any(row["fits"] is False for row in result.rows):
-        label = "hollow: does not fit on chip"
+        label = "hollow: does not fit, memory ignored"
         handles.append(Line2D([], [], linestyle="none", marker="o", color=_GREY, markerfacecolor="white", label=label))
     if len(result.series) > 1:
         handles += [

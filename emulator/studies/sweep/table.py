@@ -23,6 +23,8 @@ def table_of(result: SweepResult, rows: Sequence[dict[str, Any]]) -> tuple[list[
     columns["eff. %"] = lambda row: f"{100 * row['efficiency']:.1f}"
     if any(row["images_per_j"] is not None for row in rows):
         columns["images/J"] = lambda row: "-" if row["images_per_j"] is None else f"{row['images_per_j']:.3g}"
+    if any(row["off_chip_mib"] for row in rows):
+        columns["off chip\nMiB"] = lambda row: f"{row['off_chip_mib']:.1f}" if row["off_chip_mib"] else "-"
     if any(row["fits"] is False for row in rows):
         columns["missing\nMiB"] = lambda row: "-" if row["fits"] else f"{row['missing_mib']:.1f}"
     columns["limited by"] = lambda row: re.sub(r"\[\d+:\d+\]( [IO]CP)?| \(.*\)", "", row["bottleneck"])

@@ -1,6 +1,6 @@
 """Evidence for measures, calculated once: the paper's networks on its cluster.
 
-All measures use one set of constants: the cluster `vc709` and its board (boardlist/vc709.toml), and the settings below.
+All measures use one set of constants: the cluster `vc709` and its board (boards/vc709.toml), and the settings below.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def cluster(link_gbps: float = LINK_GBPS) -> Cluster:
 
 
 @functools.cache
-def mapping(name: str, devices: int = DEVICES) -> Mapping:
-    """Return the partition of a network; links do not affect it."""
-    return partition(network(name), cluster(), devices)
+def mapping(name: str, devices: int = DEVICES, link_gbps: float = LINK_GBPS) -> Mapping:
+    """Return the partition of a network, which heeds links."""
+    return partition(network(name), cluster(link_gbps), devices)
 
 
 def slices(name: str, devices: int = DEVICES) -> list[tuple[int, Slice]]:
@@ -63,7 +63,7 @@ def slices(name: str, devices: int = DEVICES) -> list[tuple[int, Slice]]:
 @functools.cache
 def timing(name: str, devices: int = DEVICES, link_gbps: float = LINK_GBPS) -> Timing:
     """Return the timing without balanced parameters."""
-    return Timing.of(mapping(name, devices), cluster(link_gbps))
+    return Timing.of(mapping(name, devices, link_gbps), cluster(link_gbps))
 
 
 @functools.cache

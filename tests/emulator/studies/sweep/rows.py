@@ -21,6 +21,7 @@ def row(devices: int, images_per_s: float | None, **keys: Any) -> dict[str, Any]
             efficiency=0.5,
             fits=True,
             missing_mib=0.0,
+            off_chip_mib=0.0,
             bottleneck="FP of conv1[0:4] ICP on device 0",
             bottleneck_kind="engine",
         )

@@ -17,7 +17,7 @@ def test_best_and_knee() -> None:
         "knee: 3 boards, 3,000 images/s; beyond, each board adds less than half as much;"
         " link 2 -> 3 (paths 1, 2) limits there"
     )
-    assert memory == "memory: all parameters fit on chip from 1 board on, the fewest asked for"
+    assert memory == "memory: all is on chip from 1 board on, the fewest asked for"
 
 
 def test_no_knee() -> None:
@@ -35,17 +35,24 @@ def test_replicas_are_counted_as_boards() -> None:
 
 
 def test_memory() -> None:
-    def told(fits: str) -> str:
-        rows = [row(n, 1.0 + n, fits=f == "y", missing_mib=0.0 if f == "y" else 9.25) for n, f in enumerate(fits, 1)]
+    figures = {
+        "y": {},
+        "o": {"off_chip_mib": 3.5},
+        "n": {"fits": False, "missing_mib": 9.25},
+        "b": {"fits": False, "missing_mib": 9.25, "off_chip_mib": 3.5},
+    }
+
+    def told(where: str) -> str:
+        rows = [row(n, 1.0 + n, **figures[letter]) for n, letter in enumerate(where, 1)]
         return next(found for found in findings(result(rows)) if found.startswith("memory: "))
 
-    assert told("nnyy") == "memory: all parameters fit on chip from 3 boards on; with 2, 9.2 MiB are missing"
-    assert told("nnnn") == "memory: parameters do not fit on chip; with 4 boards 9.2 MiB are missing"
-    assert told("yynyn") == "memory: all parameters fit on chip with 1-2, 4 boards alone; with 5, 9.2 MiB are missing"
+    assert told("noyy") == "memory: all is on chip from 3 boards on; with 2, 3.5 MiB are off chip"
+    assert told("ooob") == "memory: never all on chip; with 4 boards, 3.5 MiB are off chip, 9.2 MiB are missing"
+    assert told("yynyn") == "memory: all is on chip with 1-2, 4 boards alone; with 5, 9.2 MiB are missing"
 
 
 def test_a_best_point_that_does_not_fit_says_so() -> None:
-    assert findings(line([5.0], fits=False, missing_mib=3.0))[0].endswith("; 3.0 MiB are missing on chip")
+    assert findings(line([5.0], fits=False, missing_mib=3.0))[0].endswith("; memory ignored: 3.0 MiB are missing")
 
 
 def test_more_boards_that_are_slower() -> None:
@@ -65,12 +72,14 @@ def test_points_that_fail() -> None:
 
 def test_the_table() -> None:
     rows = [row(1, 1234.5, batch=8), row(2, None, batch=8), row(3, 0.12345, batch=8, fits=False, missing_mib=2.0)]
+    rows.append(row(4, 5.0, batch=8, off_chip_mib=1.5))
     heads, cells = table_of(result(rows, batch=(8, 16)), rows)
-    assert heads == ["boards", "batch", "images/s", "eff. %", "missing\nMiB", "limited by"]
+    assert heads == ["boards", "batch", "images/s", "eff. %", "off chip\nMiB", "missing\nMiB", "limited by"]
     assert cells == [
-        ["1", "8", "1,234", "50.0", "-", "FP of conv1 on device 0"],
-        ["2", "8", "-", "-", "-", "`devices`: too many"],
-        ["3", "8", "0.1235", "50.0", "2.0", "FP of conv1 on device 0"],
+        ["1", "8", "1,234", "50.0", "-", "-", "FP of conv1 on device 0"],
+        ["2", "8", "-", "-", "-", "-", "`devices`: too many"],
+        ["3", "8", "0.1235", "50.0", "-", "2.0", "FP of conv1 on device 0"],
+        ["4", "8", "5", "50.0", "1.5", "-", "FP of conv1 on device 0"],
     ]
 
 

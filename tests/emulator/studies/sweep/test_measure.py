@@ -40,6 +40,8 @@ def test_figures_are_those_of_the_plan(plan_of: Any, keys: dict[str, Any]) -> No
     assert found.images_per_s == state.images_per_s
     assert found.epoch_hours == pytest.approx(IMAGES / 3600 / state.images_per_s)
     assert (found.fits, found.missing_mib) == (plan.fits, plan.missing_bytes / 2**20)
+    off_chip = sum(device.off_chip_bytes for device in plan.layout().devices)
+    assert found.off_chip_mib == pytest.approx(off_chip / 2**20)
     assert found.bottleneck == state.bottleneck.slowest.name
     assert found.second == state.bottleneck.behind.name
     assert found.images_per_j == pytest.approx(state.images_per_s / (plan.nodes * 31.6))

@@ -76,7 +76,7 @@ def test_a_kind_that_is_new_has_a_shape_of_its_own(drawn: Any) -> None:
 
 def test_knee_and_memory_are_marked(drawn: Any) -> None:
     axes = drawn(result([row(n, 10.0 * min(n, 4), fits=n > 2) for n in range(1, 9)]))
-    assert {"knee: 4", "fits on chip from 3", "hollow: does not fit on chip"} <= {*texts(axes)}
+    assert {"knee: 4", "all on chip from 3", "hollow: does not fit, memory ignored"} <= {*texts(axes)}
     whole = drawn(line([10, 20, 30]))
     assert not any("knee" in text or "chip" in text for text in texts(whole))
 

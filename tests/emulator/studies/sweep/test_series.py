@@ -55,14 +55,17 @@ def test_series_in_which_all_fail_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("fits", "start"), [("nnyy", 3), ("nyny", 4), ("yyyy", 1), ("yyyn", None), ("nnnn", None), ("nnny", 4)]
 )
-def test_from_where_on_memory_fits(fits: str, start: int | None) -> None:
-    rows = [row(n, 1.0, fits=letter == "y") for n, letter in enumerate(fits, 1)]
-    assert result(rows).series[0].fits_from == start
+def test_from_where_on_all_is_on_chip(fits: str, start: int | None) -> None:
+    for less in ({"fits": False, "missing_mib": 1.0}, {"off_chip_mib": 1.0}):
+        rows = [row(n, 1.0, **({} if letter == "y" else less)) for n, letter in enumerate(fits, 1)]
+        assert result(rows).series[0].on_chip_from == start
 
 
 def test_falls() -> None:
     [series] = line([10, 20, 15, 20, 30, 29, 28]).series
     assert [(slower["devices"], better["devices"]) for slower, better in series.falls()] == [(3, 2), (6, 5), (7, 5)]
+    [level] = line([1000, 999.5, 1000, 998.5]).series
+    assert [slower["devices"] for slower, _ in level.falls()] == [4], "placements are found to a thousandth"
 
 
 def test_the_best_has_the_fewest_boards() -> None:

@@ -162,7 +162,7 @@ def test_beyond_the_linear_limit_links_are_the_bottleneck(name: str, link_gbps: 
     limit = scaling.linear_limit(name, link_gbps)
     assert 2 < limit < 40
     for devices in range(2, limit + 2):
-        mapping = partition(load_network(name), load_cluster("vc709"), devices)
+        mapping = partition(load_network(name), load_cluster("vc709", {"link.bandwidth_gbps": link_gbps}), devices)
         most = max(
             sum(stream.sample_bytes for stream in streams(mapping, link) if stream.path.is_forward is forward)
             for link in range(devices - 1)
