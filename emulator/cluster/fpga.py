@@ -15,7 +15,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Le
 
-from ..common import Megahertz, NotNegative, Positive, PositiveNumber, Share, Watts
+from ..common import GbytesPerSecond, Megahertz, NotNegative, Positive, PositiveNumber, Share, Watts
 from .board import Board, Engine, Resources, Work
 
 URAM_BANKS = 16
@@ -211,7 +211,7 @@ class FpgaDescription:
     transceivers: Positive | None = None
     transceiver_gbps: PositiveNumber | None = None
     off_chip_memory_gbytes: PositiveNumber | None = None
-    off_chip_gbytes_per_s: PositiveNumber | None = None
+    off_chip_gbytes_per_s: GbytesPerSecond | None = None
     off_chip_pj_per_bit: PositiveNumber | None = None
     source: str | None = None
     count: Annotated[int, Ge(1), Le(100_000)] = 1

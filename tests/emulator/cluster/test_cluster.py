@@ -85,6 +85,7 @@ BAD = {
     "clock is nan": (text({"clock_mhz": "nan"}), "`boards[0].clock_mhz` = nan"),
     "clock is a date": (text({"clock_mhz": "2020-01-01"}), "`boards[0].clock_mhz`"),
     "zero memory": (text({"on_chip_memory_kbit": "0"}), "`boards[0].on_chip_memory_kbit` = 0"),
+    "less than 1 MB/s": (text({"off_chip_gbytes_per_s": "4e-4"}), "`boards[0].off_chip_gbytes_per_s` = 0.0004"),
     "zero boards of a kind": (text({"count": "0"}), "`boards[0].count` = 0"),
     "count is no whole number": (text({"count": "1.0"}), "`boards[0].count` = 1.0"),
     "unknown key of a board": (text({"luts": "3"}), "`boards[0].luts` = 3; did you mean `lut`?"),
