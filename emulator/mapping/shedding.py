@@ -153,7 +153,7 @@ def _best_step(place: int, held: SliceNeeds, now: OffChip, wanted_banks: int, mo
         each = held.rows_weight_bytes if activations else held.weight_bytes
         if activations and not held.act_ram_banks:
             continue
-        others = held.banks_with(OffChip(held.channels, activations))
+        others = held.fixed_banks + (0 if activations else held.act_ram_banks)
         kept = held.weights.most_channels(held.channels, max(0, before - wanted_banks - others))
         can_move = max(0, most_bytes + moves - activations * held.act_ram_bytes)
         after = OffChip(min(held.channels - kept, can_move // each), activations)
