@@ -66,7 +66,7 @@ def test_the_answer_comes_first() -> None:
     assert lines[0].startswith("best: 3 boards, link.bandwidth_gbps = 100: ")
     assert lines[0].endswith(" limits")
     assert lines[1].startswith("knee: ")
-    assert lines[2].startswith("memory: all parameters fit on chip")
+    assert lines[2].startswith("memory: all is on chip from 1 board on")
     assert "quick-cifar on vc709" in lines[4]
     assert sum(line.split()[:1] in (["1"], ["2"], ["3"]) for line in lines) == 6
 
