@@ -15,7 +15,7 @@ from ..network import Network, load_network
 from ..schedule import EpochShape, Schedule, dry_run
 from ..timing import Bottleneck, ExchangeLoad, Timing, find_bottleneck
 from .by_rate import place_by_rate
-from .fit import missing_bytes
+from .fit import missing_bytes, off_chip_bytes
 from .layout import Layout, lay_out, lay_out_on_chip
 from .placement import place_on_chip
 from .replication import replicate
@@ -93,7 +93,7 @@ class Plan:
             ["rate", self._rate],
             ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample"],
             ["next", f"{found.behind.name}, {format_time_ps(found.behind.sample_ps)}"],
-            ["on chip", "fits" if self.fits else f"{format_bytes(self.missing_bytes)} are missing"],
+            ["memory", self._memory],
             ["pipeline full after", format_time_ps(self.steady.fill_ps)],
             ["schedule", f"{schedule.name}, batch {self.config.batch}"],
         ]
@@ -101,6 +101,14 @@ class Plan:
             stale = [late.stale_samples for late in self.steady.staleness]
             rows.append(["see old weights", f"{min(stale)} to {max(stale)} of {self.batch} samples"])
         return html_table(f"Plan: {self.network.name} on {describe_devices(self)}", rows)
+
+    @property
+    def _memory(self) -> str:
+        """Whether all data have a place, and how much of them is off chip."""
+        if not self.fits:
+            return f"{format_bytes(self.missing_bytes)} are missing"
+        off_chip = sum(off_chip_bytes(self.timing, device, count) for device, count in enumerate(self.steady.in_flight))
+        return f"fits, {format_bytes(off_chip)} off chip" if off_chip else "fits on chip"
 
     @property
     def _rate(self) -> str:

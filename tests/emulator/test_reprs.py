@@ -35,7 +35,7 @@ def test_plan(plan: emuchain.Plan) -> None:
     found = cells(plan._repr_html_())
     assert found["rate"] == ["9491.3 images/s"]
     assert found["limited by"][0].startswith("FP of conv2_1[0:9] ICP on device 1, ")
-    assert found["on chip"] == [f"{format_bytes(plan.missing_bytes)} are missing"]
+    assert found["memory"] == [f"{format_bytes(plan.missing_bytes)} are missing"]
     stale = [late.stale_samples for late in plan.steady.staleness]
     assert found["see old weights"] == [f"{min(stale)} to {max(stale)} of 64 samples"]
 
@@ -54,7 +54,8 @@ def test_plan_that_fits(plan: emuchain.Plan) -> None:
     small = emuchain.plan("quick-cifar", devices=2)
     assert "missing on chip" in repr(plan)
     assert "missing on chip" not in repr(small)
-    assert cells(small._repr_html_())["on chip"] == ["fits"]
+    assert cells(small._repr_html_())["memory"] == ["fits on chip"]
+    assert cells(emuchain.plan("vgg16-cifar", devices=15)._repr_html_())["memory"][0].endswith(" off chip")
 
 
 def test_simulation_and_steady_state(plan: emuchain.Plan) -> None:
