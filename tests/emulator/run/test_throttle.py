@@ -14,7 +14,7 @@ CLUSTER = """
 name = "slow"
 [[boards]]
 name = "any"
-clock_mhz = 200
+clock_mhz = 0.003  # so slow that the cut heeds engines rather than the link, which then carries much
 dsp = 3600
 on_chip_memory_kbit = 52920
 [links]
