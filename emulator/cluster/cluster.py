@@ -73,6 +73,10 @@ class Cluster:
         """The link with the lowest bandwidth; of these, the one with the highest latency."""
         return min((self.link, *self.own_links), key=lambda link: (link.bandwidth_mbps, -link.latency_ps))
 
+    def banks_for_buffers(self, board: Board) -> int:
+        """Return the banks that buffers may count on a board, of which the share `beta` is in block RAM."""
+        return int(board.banks / self.beta)
+
     def link_at(self, link: int) -> Link:
         """Return one direction of the link between devices `link` and `link + 1`."""
         return self.own_links[min(link, len(self.own_links) - 1)] if self.own_links else self.link

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..cluster import Link
 from ..network import Layer
 from .slices import Slice, cut_channels
-from .traffic import Stream, streams_between
+from .traffic import Stream, row_ps, streams_between
 
 Ends = list[tuple[int, int]]
 """Channels, or the boundaries before them, as intervals (first, last)."""
@@ -59,9 +59,7 @@ class Boundaries:
             found = self._times[link.bandwidth_mbps] = np.zeros(self._end + 1, np.int64)
             for where, rows in self._rows:
                 for direction, count in rows:
-                    bits = 8_000_000 * self._bytes[direction, where]
-                    row_ps = -(-bits // (link.bandwidth_mbps * count))
-                    found[where] = np.maximum(found[where], count * row_ps)
+                    found[where] = np.maximum(found[where], count * row_ps(link, self._bytes[direction, where], count))
         return found
 
     def within(self, link: Link, time_ps: int) -> Ends:

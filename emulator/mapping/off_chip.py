@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..network import Phase
-from .balancing import channel_bytes
+from .balancing import COPIES, channel_bytes
 from .slices import Slice
 from .traffic import VALUE_BYTES
 
@@ -72,3 +72,9 @@ def activation_bytes(part: Slice) -> int:
 def port_bytes(part: Slice, off_chip: OffChip) -> int:
     """Return the bytes that a slice moves over its board's memory port for a sample."""
     return sum(stream.sample_bytes for stream in memory_streams(part, off_chip))
+
+
+def stored_bytes(part: Slice, off_chip: OffChip, in_flight: int) -> int:
+    """Return the bytes of a slice in off-chip memory: weights, gradients, and activations of the samples in flight."""
+    weights = COPIES * off_chip.channels * channel_bytes(part)
+    return weights + off_chip.activations * in_flight * activation_bytes(part)

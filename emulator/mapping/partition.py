@@ -28,7 +28,7 @@ _BYTES_OF_A_PARAMETER = 2 * 4
 """The parameter in LPRAM and its gradient in LGB."""
 
 _LATER = 1000
-"""Where a cut for memory ports turns out to need longer, it gets a part in so many more."""
+"""A cut for memory ports that turns out to need longer gets a thousandth more time."""
 
 
 def partition(network: Network, cluster: Cluster, devices: int) -> Mapping:

@@ -36,11 +36,6 @@ class Placement:
         """Whether everything has a place."""
         return not any(self.missing_banks)
 
-    @property
-    def is_on_chip(self) -> bool:
-        """Whether everything has a place on chip, here or on another device."""
-        return self.fits and not any(any(held) for held in self.off_chip)
-
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
@@ -71,7 +66,7 @@ class Chain:
                 tuple(slice_needs(part, count) for part in slices)
                 for slices, count in zip(mapping.devices, in_flight, strict=True)
             ),
-            tuple(int(board.banks / cluster.beta) for board in boards),
+            tuple(map(cluster.banks_for_buffers, boards)),
             tuple(board.off_chip_mbytes_per_s for board in boards),
             tuple(busier),
             tuple(cluster.link_at(link).bandwidth_mbps for link in range(len(links))),

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .balancing import COPIES, channel_bytes
+from .balancing import COPIES
 from .memory import LUT_RAM_BITS, WORDS, memories, slice_memory, weight_memories
-from .off_chip import OffChip, activation_bytes
+from .off_chip import OffChip, port_bytes
 from .slices import Cut, Slice
 
 _MOST_BYTES = 1 << 62
@@ -45,7 +45,7 @@ class WeightBanks(NamedTuple):
         return cls(count, words, part.layer.operation.one_memory or part.cut is Cut.OCP)
 
     def of_channels(self, channels: int) -> int:
-        """Return the banks of so many channels."""
+        """Return the banks of a number of channels."""
         words = channels * self.words if self.deepens else self.words
         if words <= LUT_RAM_BITS:
             return 0
@@ -97,20 +97,19 @@ class SliceNeeds(NamedTuple):
 
 def slice_needs(part: Slice, in_flight: int) -> SliceNeeds:
     """Return what a slice needs with `in_flight` samples in flight."""
-    layer, view = part.layer, part.layer.engine_view
+    layer = part.layer
     memory = slice_memory(part, in_flight, part.channels)
     bias = memories(1, layer.parameters - layer.weights).banks if part.is_last else 0
-    each = channel_bytes(part)
-    backward = view.in_rows if layer.needs_errors else 0
+    act_ram_bytes = port_bytes(part, OffChip(activations=True))
     return SliceNeeds(
         part,
         part.channels,
         fixed_banks=memory.line_buffers.banks + memory.error_buffer.banks + memory.pab.banks + COPIES * bias,
         act_ram_banks=memory.act_ram.banks,
-        act_ram_bytes=2 * activation_bytes(part),
+        act_ram_bytes=act_ram_bytes,
         weights=WeightBanks.of(part),
-        weight_bytes=each * (3 + layer.needs_errors),
-        rows_weight_bytes=each * (3 * view.out_rows + backward),
+        weight_bytes=port_bytes(part, OffChip(channels=1)),
+        rows_weight_bytes=port_bytes(part, OffChip(channels=1, activations=True)) - act_ram_bytes,
     )
 
 

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..cluster import Link
 from ..network import Layer, Shape
 from .slices import Cut, Mapping, Slice
+
+Bytes = TypeVar("Bytes", int, NDArray[np.int64])
 
 VALUE_BYTES = 4
 """Bytes of an activation, an error or a parameter: all are single-precision floats (FPDeep, Table 6)."""
@@ -104,20 +109,23 @@ def streams_between(left: Layer, right: Slice) -> tuple[Stream, ...]:
 
 def path_row_ps(link: Link, stream: Stream, others: tuple[Stream, ...]) -> int:
     """Return the time in ps of a row on its stream, whose share of the link is its share of the direction's bytes."""
-    return _row_ps(link, stream, _direction_bytes(others, stream.path.is_forward))
+    return row_ps(link, _direction_bytes(others, stream.path.is_forward), stream.rows)
 
 
 def sample_ps(link: Link, all_streams: tuple[Stream, ...]) -> int:
     """Return the time in ps of a sample on the slowest stream of a link, in both directions; 0 if it has none."""
     direction = [_direction_bytes(all_streams, forward) for forward in (False, True)]
-    rows_ps = (stream.rows * _row_ps(link, stream, direction[stream.path.is_forward]) for stream in all_streams)
+    rows_ps = (stream.rows * row_ps(link, direction[stream.path.is_forward], stream.rows) for stream in all_streams)
     return max(rows_ps, default=0)
+
+
+def row_ps(link: Link, direction_bytes: Bytes, rows: int) -> Bytes:
+    """Return the time in ps of a row of a stream with `rows` rows, in a direction that carries `direction_bytes`.
+
+    A stream's share of the bandwidth is its share of the bytes, so its map takes as long as all bytes of a sample.
+    """
+    return -(-8_000_000 * direction_bytes // (link.bandwidth_mbps * rows))
 
 
 def _direction_bytes(all_streams: tuple[Stream, ...], forward: bool) -> int:
     return sum(stream.sample_bytes for stream in all_streams if stream.path.is_forward is forward)
-
-
-def _row_ps(link: Link, stream: Stream, direction_bytes: int) -> int:
-    bits = 8 * direction_bytes * stream.row_bytes
-    return -(-bits * 1_000_000 // (link.bandwidth_mbps * stream.sample_bytes))

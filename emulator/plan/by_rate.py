@@ -62,17 +62,19 @@ def settle(
     so this iterates, with no fewer samples in flight from turn to turn.
     """
     plain = timing = Timing.of(mapping, cluster)
-    steady = steady_of(timing)
-    in_flight = in_flight or steady.in_flight
+    steady = None if in_flight else steady_of(plain)
+    in_flight = in_flight if steady is None else steady.in_flight
     for _ in range(_MOST_TURNS):
         found = place(Chain.of(mapping, cluster, plain.links, in_flight), plain.interval_ps, balancing=balancing)
-        timing = plain
+        placed = plain
         if found.blocks or any(map(any, found.off_chip)):
-            timing = Timing.of(mapping, cluster, found.blocks, found.off_chip)
-        steady = steady_of(timing)
+            placed = Timing.of(mapping, cluster, found.blocks, found.off_chip)
+        if steady is None or placed is not timing:
+            timing, steady = placed, steady_of(placed)
         if all(now <= held for now, held in zip(steady.in_flight, in_flight, strict=True)):
             break
         in_flight = tuple(map(max, in_flight, steady.in_flight))
+    assert steady is not None
     return Settled(timing, steady, in_flight, bound_ps)
 
 

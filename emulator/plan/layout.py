@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from ..cluster import Board, Cluster, Resources
 from ..common import gbps, gops
 from ..mapping import (
-    COPIES,
     Balancing,
     Buffer,
     OffChip,
     Slice,
     SliceEngines,
     SliceMemory,
-    channel_bytes,
     parameter_memory,
     port_bytes,
     slice_memory,
+    stored_bytes,
 )
 from ..network import TRAINING_OPERATIONS_PER_MAC, Layer, Network
 from ..timing import EngineLoad, LinkLoad, Timing, engine_loads, find_bottleneck, link_loads
@@ -201,7 +200,8 @@ def lay_out(timing: Timing, in_flight: Sequence[int]) -> Layout:
     `in_flight` is the number of samples whose activations each device's Act-RAM holds at once.
     """
     missing = missing_bytes(timing, in_flight)
-    off_chip = timing.off_chip or tuple((OffChip(),) * len(slices) for slices in timing.mapping.devices)
+    devices = range(len(timing.mapping.devices))
+    off_chip = [[off for _, off in timing.slices_off_chip(device)] for device in devices]
     return _layout(timing, in_flight, off_chip, Balancing(timing.blocks, missing), missing)
 
 
@@ -268,9 +268,8 @@ def _device(
     for part, off, engines, taken in zip(timing.mapping.devices[device], off_chip, engines_of, built, strict=True):
         kept = part.channels - balancing.balanced_channels(part, device) - off.channels
         memory = slice_memory(part, in_flight, kept)
-        size = COPIES * off.channels * channel_bytes(part)
+        size = stored_bytes(part, off, in_flight)
         if off.activations:
-            size += memory.act_ram.bytes
             memory = dataclasses.replace(memory, act_ram=Buffer())
         resources = taken + buffer_resources(memory.total, beta)
         slices.append(SliceLayout(part, engines, memory, off, size, port_bytes(part, off), resources))

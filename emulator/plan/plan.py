@@ -64,6 +64,11 @@ class Plan:
         return sum(missing_bytes(self.timing, self.steady.in_flight))
 
     @property
+    def off_chip_bytes(self) -> tuple[int, ...]:
+        """Bytes in off-chip memory, by device."""
+        return tuple(off_chip_bytes(self.timing, device, count) for device, count in enumerate(self.steady.in_flight))
+
+    @property
     def fits(self) -> bool:
         """Whether all parameters, gradients and activations have a place, so that times ignore no memory."""
         return not self.missing_bytes
@@ -107,7 +112,7 @@ class Plan:
         """Whether all data have a place, and how much of them is off chip."""
         if not self.fits:
             return f"{format_bytes(self.missing_bytes)} are missing"
-        off_chip = sum(off_chip_bytes(self.timing, device, count) for device, count in enumerate(self.steady.in_flight))
+        off_chip = sum(self.off_chip_bytes)
         return f"fits, {format_bytes(off_chip)} off chip" if off_chip else "fits on chip"
 
     @property

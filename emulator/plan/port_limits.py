@@ -18,12 +18,12 @@ class PortLimits:
     """
 
     def __init__(self, network: Network, cluster: Cluster, timed: Mapping, in_flight: Sequence[int]) -> None:
-        self._layers, self._beta = network.layers, cluster.beta
+        self._layers, self._cluster = network.layers, cluster
         self._first = list(itertools.accumulate(map(cut_channels, network.layers), initial=0))
         firsts = (slices[0] for slices in timed.devices)
         self._begins = [self._first[part.layer.index] + part.begin for part in firsts]
-        # Nowhere more than further left, so that a part of a piece never needs more than the piece.
         self._known: dict[tuple[int, int, int, int], SliceNeeds] = {}
+        # Nowhere more than further left, so that a part of a piece never needs more than the piece.
         self._in_flight = list(itertools.accumulate(reversed(in_flight), max))[::-1]
 
     def is_within(self, begin: int, end: int, board: Board, time_ps: int) -> bool:
@@ -33,7 +33,7 @@ class PortLimits:
         """
         in_flight = self._in_flight_from(begin)
         needs = [self._needs(*where, in_flight) for where in self._slices(begin, end)]
-        excess = sum(held.banks for held in needs) - int(board.banks / self._beta)
+        excess = sum(held.banks for held in needs) - self._cluster.banks_for_buffers(board)
         if excess <= 0:
             return True
         excess = min(excess, sum(held.banks - held.fixed_banks for held in needs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from ..mapping import COPIES, DataPath, OffChip, StreamKey, blocks_of, channel_bytes, slice_memory
+from ..mapping import DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
 from ..network import Phase
 from ..timing import DeviceClock, Timing
 
@@ -151,18 +151,13 @@ def _link(
 
 
 def _memory(timing: Timing, device: int, in_flight: int) -> MemoryUsage:
-    slices = timing.mapping.devices[device]
-    off_chips = timing.off_chip[device] if timing.off_chip else (OffChip(),) * len(slices)
     lpram = lgb = act_ram = off_chip = 0
-    for part, off in zip(slices, off_chips, strict=True):
+    for part, off in timing.slices_off_chip(device):
         balanced = sum(block.part.channels for _, block in blocks_of(timing.blocks, part, device))
         memory = slice_memory(part, in_flight, part.channels - balanced - off.channels)
         lpram, lgb = lpram + memory.lpram.bytes, lgb + memory.lgb.bytes
-        off_chip += COPIES * off.channels * channel_bytes(part)
-        if off.activations:
-            off_chip += memory.act_ram.bytes
-        else:
-            act_ram += memory.act_ram.bytes
+        act_ram += 0 if off.activations else memory.act_ram.bytes
+        off_chip += stored_bytes(part, off, in_flight)
     stored = sum(block.parameter_bytes for block in timing.blocks if block.store_device == device)
     board = timing.cluster.board(device).on_chip_memory_bytes
     return MemoryUsage(lpram, lgb, act_ram, board, stored, stored, off_chip)

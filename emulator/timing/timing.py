@@ -18,6 +18,7 @@ from ..mapping import (
     Mapping,
     MemoryStream,
     OffChip,
+    Slice,
     SliceEngines,
     Stream,
     StreamKey,
@@ -82,14 +83,17 @@ class Timing:
 
     @functools.cached_property
     def _memory(self) -> tuple[tuple[tuple[MemoryStream, ...], ...], ...]:
-        if not self.off_chip:
-            return tuple(((),) * len(slices) for slices in self.mapping.devices)
-        held = zip(self.mapping.devices, self.off_chip, strict=True)
-        return tuple(tuple(map(memory_streams, slices, off_chip)) for slices, off_chip in held)
+        devices = range(len(self.mapping.devices))
+        return tuple(tuple(memory_streams(*held) for held in self.slices_off_chip(device)) for device in devices)
 
     @functools.cached_property
     def _port_bytes(self) -> tuple[int, ...]:
         return tuple(sum(stream.sample_bytes for part in held for stream in part) for held in self._memory)
+
+    def slices_off_chip(self, device: int) -> list[tuple[Slice, OffChip]]:
+        """Return each slice of a device, and what of it is off chip."""
+        slices = self.mapping.devices[device]
+        return list(zip(slices, self.off_chip[device] if self.off_chip else (OffChip(),) * len(slices), strict=True))
 
     def memory(self, device: int) -> tuple[tuple[MemoryStream, ...], ...]:
         """Return what each slice of a device moves over the board's memory port."""
