@@ -7,9 +7,8 @@ from typing import Any
 
 from ...common import InputError
 from ...config import settings_config
-from ...plan import Plan, make_plan, off_chip_bytes
+from ...plan import Plan, make_plan
 from ...run import SteadyState, steady_state
-from ...timing import Load
 from .space import Point
 
 _MIB = 2**20
@@ -46,7 +45,7 @@ INTERNAL = "internal error"
 
 
 def measure(task: tuple[Point, int]) -> Measured:
-    """Return the figures of a point, with the hours of an epoch of so many images.
+    """Return the figures of a point, with the hours of an epoch.
 
     Whatever goes wrong is the point's `error`, in one line.
     """
@@ -68,30 +67,21 @@ def measure(task: tuple[Point, int]) -> Measured:
 def _figures(plan: Plan, state: SteadyState, epoch_images: int) -> Measured:
     boards = [plan.cluster.board(device) for device in range(plan.devices)]
     macs = sum(use.macs for device in state.devices for use in device.engines)
-    powers = [board.power_w for board in boards if board.power_w is not None]
-    known = len(powers) == len(boards)
-    missing = plan.missing_bytes
-    off_chip = sum(off_chip_bytes(plan.timing, device, count) for device, count in enumerate(plan.steady.in_flight))
     slowest, behind = state.bottleneck.slowest, state.bottleneck.behind
     return Measured(
         boards=plan.nodes,
         images_per_s=state.images_per_s,
         efficiency=macs / (state.period_ps * sum(board.capacity for board in boards)),
-        images_per_j=state.images_per_s / (state.replicas * sum(powers)) if known else None,
+        images_per_j=None if state.joules_per_image is None else 1 / state.joules_per_image,
         epoch_hours=state.epoch_hours(epoch_images),
-        fits=not missing,
-        missing_mib=missing / _MIB,
-        off_chip_mib=off_chip / _MIB,
+        fits=state.fits,
+        missing_mib=state.missing_bytes / _MIB,
+        off_chip_mib=sum(plan.off_chip_bytes) / _MIB,
         bottleneck=slowest.name,
-        bottleneck_kind=kind_of(slowest),
+        bottleneck_kind=slowest.kind,
         second=behind.name,
-        second_kind=kind_of(behind),
+        second_kind=behind.kind,
     )
-
-
-def kind_of(load: Load) -> str:
-    """Return the kind of a load in a word: "engine" of an EngineLoad, and so on."""
-    return type(load).__name__.removesuffix("Load").lower()
 
 
 def row_of(point: Point, measured: Measured) -> dict[str, Any]:

@@ -44,7 +44,9 @@ def test_figures_are_those_of_the_plan(plan_of: Any, keys: dict[str, Any]) -> No
     assert found.off_chip_mib == pytest.approx(off_chip / 2**20)
     assert found.bottleneck == state.bottleneck.slowest.name
     assert found.second == state.bottleneck.behind.name
-    assert found.images_per_j == pytest.approx(state.images_per_s / (plan.nodes * 31.6))
+    moved = sum(device.port_bytes for device in plan.layout().devices)
+    off_chip_j = 8e-12 * moved * (plan.cluster.board(0).off_chip_pj_per_bit or 0)
+    assert found.images_per_j == pytest.approx(1 / (plan.nodes * 31.6 / state.images_per_s + off_chip_j))
     engines = [use for device in state.devices for use in device.engines]
     macs = sum(use.macs for use in engines)
     board = plan.cluster.board(0)
