@@ -95,7 +95,7 @@ def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flag
     return [
         rate_line(plan, layout.images_per_s, missing),
         epoch_line(EPOCH_IMAGES, EPOCH_IMAGES * layout.interval_ps, missing),
-        *limit_lines(plan, state, missing),
+        *limit_lines(plan, state),
         _verdict(plan, layout, missing, smallest),
         weights_line(plan),
         next_line(to_try),

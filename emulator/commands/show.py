@@ -6,16 +6,17 @@ import pathlib
 
 import numpy as np
 
-from ..common import format_bytes, format_time_ps
+from ..common import format_time_ps
 from ..config import Config
 from ..report import (
     Line,
     command_line,
     device_rows,
+    epoch_rows,
     exchange_rows,
     ignored,
     link_rows,
-    mebibytes,
+    memory_verdict,
     next_line,
     number,
     outcome_line,
@@ -72,19 +73,9 @@ def _answer(results: Results) -> list[Line]:
         outcome_line(results.epochs, history["train_loss"][last], results.test_accuracy),
         Line(f"time: {format_time_ps(results.virtual_time_ps)} on the cluster; {host_s:.1f} s on the host"),
         _busiest(usage),
-        _memory(usage, missing),
+        Line(memory_verdict(missing, [device.memory.off_chip for device in usage.devices])),
         *tail,
     ]
-
-
-def _memory(usage: Usage, missing: int) -> Line:
-    if missing:
-        return Line(f"memory: does not fit, {mebibytes(missing)} missing; times ignore this")
-    off_chip = [device.memory.off_chip for device in usage.devices]
-    if not any(off_chip):
-        return Line("memory: fits on chip")
-    where = f" on {sum(map(bool, off_chip))} of {len(off_chip)} boards" if len(off_chip) > 1 else ""
-    return Line(f"memory: fits, {format_bytes(sum(off_chip))} off chip{where}")
 
 
 def _busiest(usage: Usage) -> Line:
@@ -101,20 +92,7 @@ def _busiest(usage: Usage) -> Line:
 
 
 def _history(results: Results) -> None:
-    h = results.history
-    rows = [
-        [
-            str(h["epoch"][i]),
-            f"{h['learning_rate'][i]:g}",
-            f"{h['train_loss'][i]:.4f}",
-            percent(h["train_accuracy"][i]),
-            f"{h['test_loss'][i]:.4f}",
-            percent(h["test_accuracy"][i]),
-            format_time_ps(int(h["virtual_time_ps"][i])),
-            f"{h['host_time_s'][i]:.1f} s",
-        ]
-        for i in range(len(h["epoch"]))
-    ]
+    rows = epoch_rows(results.history)
     columns = ["epoch", "rate", "loss", "accuracy", "test loss", "test accuracy", "virtual time", "host time"]
     table("History" if rows else "History: no epoch was finished", columns, rows)
 

@@ -43,11 +43,10 @@ from .phases import phases
 
 
 class _Run(NamedTuple):
-    """A simulated run; its times ignore `missing_bytes` bytes of memory."""
+    """A simulated run, and its steady state."""
 
     simulation: Simulation
     steady: SteadyState
-    missing_bytes: int
 
 
 def run_simulation(
@@ -76,7 +75,7 @@ def run_simulation(
         check_picture(plot, "--plot")
     run = _run(config_file, flags, {}, traced)
     other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
-    rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
+    rows = compare_runs(run, other, epoch_images) if other else []
     if plot is not None:
         plan = run.simulation.plan
         draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", plot)
@@ -116,25 +115,25 @@ def _run(
             if trace is not None and recorder is not None:
                 trace.write(plan, samples, [recorder])
             show(f"steady state of {plan.nodes:,} devices")
-            return _Run(simulation, steady_state(plan), plan.missing_bytes)
+            return _Run(simulation, steady_state(plan))
 
 
 def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_try: str) -> list[Line]:
     """Return the first screen: of the run, and of the one with changes, if there is one."""
-    simulation, steady, missing = run
-    plan, rate = simulation.plan, simulation.images_per_s
+    simulation, steady = run
+    plan, rate, missing = simulation.plan, simulation.images_per_s, steady.missing_bytes
     lines = [rate_line(plan, rate, missing)]
     if other is not None:
         after = other.simulation.images_per_s
         ratio = f"{number(after / rate)} times as fast"
-        lines.append(Line(f"if {changes}: {number(after)} images/s{ignored(other.missing_bytes)}; {ratio}"))
+        lines.append(Line(f"if {changes}: {number(after)} images/s{ignored(other.steady.missing_bytes)}; {ratio}"))
     epoch_ps = simulation.virtual_time_ps // len(simulation.epoch_ends_ps)
     lines.append(epoch_line(simulation.samples, epoch_ps, missing))
     long_ps = round(epoch_images * steady.period_ps / steady.replicas)
     lines.append(epoch_line(epoch_images, long_ps, missing, optional=True))
     return [
         *lines,
-        *limit_lines(plan, steady, missing),
+        *limit_lines(plan, steady),
         memory_line(plan, missing),
         weights_line(plan),
         next_line(to_try),
@@ -144,7 +143,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
 def _to_try(run: _Run, config_file: str | None, flags: dict[str, Any]) -> str:
     """Return the command to try next: what holds the network, if it does not fit, or what lifts the limit."""
     plan = run.simulation.plan
-    if run.missing_bytes:
+    if not run.steady.fits:
         config = plan.config
         keys: dict[str, object] = {"network": config.network, "cluster": config.cluster, "batch": config.batch}
         kept = {key: value for key, value in keys.items() if key == "network" or key in config.model_fields_set}
@@ -161,7 +160,7 @@ def _print_tables(run: _Run, full: bool) -> None:
 
 
 def _print_details(run: _Run, epoch_images: int) -> None:
-    simulation, steady, missing = run
+    simulation, steady = run
     plan, samples, config = simulation.plan, simulation.samples, simulation.plan.config
     how = f"{config.schedule.name}, batch {config.batch}, {samples:,} images an epoch"
     say(f"{describe_devices(plan)}, {how}, timing only")
@@ -171,7 +170,7 @@ def _print_details(run: _Run, epoch_images: int) -> None:
     entry_ps = plan.timing.interval_ps if config.schedule.drains else round(steady.period_ps)
     where = "" if steady.replicas == 1 else " each replica"
     say(
-        f"a sample enters{where} every {format_time_ps(entry_ps)}{ignored(missing)};"
+        f"a sample enters{where} every {format_time_ps(entry_ps)}{ignored(steady.missing_bytes)};"
         f" {number(3600 * rate / samples)} epochs an hour of {samples:,} images, filling and draining included"
     )
     if simulation.exchange_ps:
@@ -182,7 +181,7 @@ def _print_details(run: _Run, epoch_images: int) -> None:
             ", ".join(map(str, stale)) if len(stale) <= 16 else f"{stale[0]} on the first to {stale[-1]} on the last"
         )
         say(f"samples that see old weights, of {plan.batch} in a mini-batch, by device: {shown}")
-    print_steady_state(steady, epoch_images, missing)
+    print_steady_state(steady, epoch_images)
 
 
 def _print_exchange(simulation: Simulation) -> None:
@@ -200,12 +199,12 @@ def _print_exchange(simulation: Simulation) -> None:
 def _print_comparison(changes: str, rows: Sequence[Compared], other: _Run) -> None:
     cells = [[row.figure, _number(row.before), _number(row.after), _number(row.ratio)] for row in rows]
     table(
-        f"What if {changes}{ignored(other.missing_bytes)}",
+        f"What if {changes}{ignored(other.steady.missing_bytes)}",
         ["figure", "as it is", "what if", "ratio"],
         cells,
         left=("figure",),
     )
-    for line in limit_lines(other.simulation.plan, other.steady, other.missing_bytes):
+    for line in limit_lines(other.simulation.plan, other.steady):
         say(line.text)
 
 
@@ -216,7 +215,7 @@ def _number(value: float | None) -> str:
 
 
 def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
-    simulation, steady, missing = run
+    simulation, steady = run
     plan, rate = simulation.plan, simulation.images_per_s
     return {
         "config": {**plan.config.model_dump(), "devices": plan.devices, "samples": simulation.samples},
@@ -226,8 +225,8 @@ def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
         "exchange_ps": simulation.exchange_ps,
         "images_per_s": rate,
         "epochs_per_hour": 3600 * rate / simulation.samples,
-        "fits": not missing,
-        "missing_bytes": missing,
+        "fits": steady.fits,
+        "missing_bytes": steady.missing_bytes,
         "stale_samples": [staleness.stale_samples for staleness in plan.steady.staleness],
         **usage_as_json(simulation.usage),
         "steady": steady_state_as_json(steady, epoch_images),

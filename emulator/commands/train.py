@@ -138,17 +138,17 @@ class _Shown:
     def answer(self) -> list[Line]:
         """Return the lines at the end: rate, accuracy, times, limit, memory and weights."""
         plan, history = self._plan, self._recorder.history
-        last, missing = history[-1], plan.missing_bytes
+        last, state = history[-1], steady_state(plan)
         images = self._data.n_train * len(history)
         per_image_ps = round(1e12 * last.host_time_s / images)
         return [
-            rate_line(plan, images / (last.virtual_time_ps * 1e-12), missing),
+            rate_line(plan, images / (last.virtual_time_ps * 1e-12), state.missing_bytes),
             outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
             Line(
                 f"time: {format_time_ps(last.virtual_time_ps)} on the cluster; {last.host_time_s:.1f} s here,"
                 f" {format_time_ps(per_image_ps)} an image"
             ),
-            *limit_lines(plan, steady_state(plan), missing),
-            memory_line(plan, missing),
+            *limit_lines(plan, state),
+            memory_line(plan, state.missing_bytes),
             weights_line(plan),
         ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..report import percent
-from .numbers import finite, time
+from ..report import epoch_rows
+from .numbers import finite, with_micro
 from .parts import Chart, Key, Section, Table
 from .source import Run
 
@@ -57,19 +57,6 @@ def _said(shown: Sequence[tuple[int, Run]]) -> str:
 
 
 def _history(run: Run, alone: bool) -> Table:
-    h = run.results.history
-    rows = [
-        [
-            str(h["epoch"][i]),
-            f"{h['learning_rate'][i]:g}",
-            f"{h['train_loss'][i]:.4f}",
-            percent(h["train_accuracy"][i]),
-            f"{h['test_loss'][i]:.4f}",
-            percent(h["test_accuracy"][i]),
-            time(int(h["virtual_time_ps"][i])),
-            f"{h['host_time_s'][i]:.1f} s",
-        ]
-        for i in range(len(h["epoch"]))
-    ]
+    rows = [[*row[:6], with_micro(row[6]), row[7]] for row in epoch_rows(run.results.history)]
     columns = ["epoch", "learning rate", "loss", "accuracy", "test loss", "test accuracy", "virtual time", "host time"]
     return Table("Every epoch" if alone else f"Every epoch of {run.name}", columns, rows)

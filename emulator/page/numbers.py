@@ -11,7 +11,12 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def time(ps: int) -> str:
     """Return a time in ps as text, with its unit."""
-    return format_time_ps(ps).replace(" us", " µs")
+    return with_micro(format_time_ps(ps))
+
+
+def with_micro(text: str) -> str:
+    """Return a time as text with its unit spelt as pages have it."""
+    return text.replace(" us", " µs")
 
 
 def power_of_two(exponent: int) -> str:

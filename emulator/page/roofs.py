@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..plan import Plan, exchange_times
+from ..plan import exchange_loads
 from ..report import percent
 from ..run import PHASES
-from ..timing import EngineLoad, ExchangeLoad, LinkLoad, Load, engine_loads, link_loads, memory_loads
+from ..timing import EngineLoad, LinkLoad, Load, loads_of
 from .numbers import rate, time
 from .parts import Chart, Key, Section, Table
 from .source import Run
@@ -20,7 +20,7 @@ def roofs(run: Run) -> Section | None:
     if run.plan is None or run.steady is None:
         return None
     found, replicas = run.steady.bottleneck, run.plan.data_parallel.replicas
-    every = [load for load in loads(run.plan) if load.sample_ps]
+    every = [load for load in loads_of(run.plan.timing, exchange_loads(run.plan)) if load.sample_ps]
     points = [
         {
             "name": load.name,
@@ -65,16 +65,9 @@ def roofs(run: Run) -> Section | None:
     return Section("What limits the rate", f"{said}.", (chart,), (slowest,))
 
 
-def loads(plan: Plan) -> tuple[Load, ...]:
-    """Return all loads of a plan's chain."""
-    exchanges = exchange_times(plan.timing, plan.data_parallel)
-    of_exchange = (ExchangeLoad(device, -(-ps // plan.batch)) for device, ps in enumerate(exchanges))
-    return (*engine_loads(plan.timing), *link_loads(plan.timing), *memory_loads(plan.timing), *of_exchange)
-
-
 def kind_of(load: Load) -> str:
     """Return the kind of a load: an engine's phase, `link`, `memory`, `exchange`."""
-    return load.phase.value if isinstance(load, EngineLoad) else type(load).__name__.removesuffix("Load").lower()
+    return load.phase.value if isinstance(load, EngineLoad) else load.kind
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:

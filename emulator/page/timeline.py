@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Served
 from ..plan import Plan
 from ..run import simulate
-from ..timing import engine_loads
+from ..timeline import Course, LaneKind, SpanRecorder, Window, timeline_of
+from ..timeline import Timeline as Recorded
 from .numbers import plural, time
 from .parts import Chart, Key, Section
 from .roofs import in_order
@@ -26,7 +25,7 @@ _POINTS = 1000
 _FURTHER_SAMPLES = 6
 """Samples that enter within the window once the pipeline is full."""
 
-_OTHER = re.compile(r"(\w+) of device (\d+)")
+_KINDS = (LaneKind.FP, LaneKind.EB, LaneKind.PG, LaneKind.MEMORY)
 
 
 class Lane(NamedTuple):
@@ -86,52 +85,35 @@ def excerpt(plan: Plan, samples: int) -> Timeline:
         entering += plan.batch
     window_ps = entering * plan.timing.interval_ps
     whole = -(-entering // plan.batch) * plan.config.batch
-    recorder = _Recorder(plan, window_ps)
     once = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": 1}))
+    course = Course.of(once, min(samples, whole))
+    window = Window(0, course.run_samples - 1)
+    recorder = SpanRecorder(course, window)
     simulate(once, min(samples, whole), recorder)
-    return recorder.timeline()
+    return _within(timeline_of(course, window, [recorder]), window_ps)
 
 
-class _Recorder:
-    """Keeps what the resources of devices serve within a window."""
-
-    def __init__(self, plan: Plan, window_ps: int) -> None:
-        self._window_ps, self._gap_ps = window_ps, window_ps // _POINTS
-        self._lanes: dict[str, Lane] = {}
-        self._samples: dict[str, int] = {}
-        self._bars: dict[str, list[NDArray[np.int64]]] = {}
-        for load in engine_loads(plan.timing):
-            self._add(load.name, load.device, load.phase.value, str(load.part))
-
-    def _add(self, name: str, device: int, kind: str, title: str) -> None:
-        alike = sum(lane.device == device and lane.kind == kind for lane in self._lanes.values())
-        self._lanes[name] = Lane(device, kind, alike, title)
-        self._samples[name], self._bars[name] = 0, []
-
-    def __call__(self, served: Served) -> None:
-        """Keep the rows that a device's resource has served, as bars."""
-        name = served.resource
-        if name not in self._lanes:
-            other = _OTHER.match(name)
-            if other is None:
-                return
-            self._add(name, int(other[2]), other[1], name)
-        samples, rows = served.left_ps.shape
-        first = self._samples[name]
-        self._samples[name] += samples
-        end = served.left_ps.ravel()
-        start, sample = end - served.row_ps, np.repeat(np.arange(first, first + samples), rows)
-        within = start < self._window_ps
-        self._bars[name].append(_joined(sample[within], start[within], end[within], self._gap_ps))
-
-    def timeline(self) -> Timeline:
-        """Return what was kept."""
-        lanes = {name: lane for name, lane in self._lanes.items() if self._bars[name]}
-        by_lane = [np.concatenate(self._bars[name]) for name in lanes]
-        if sum(map(len, by_lane)) > MOST_BARS:
-            by_lane = [_joined(np.full(len(bars), -1), bars[:, 1], bars[:, 2], self._gap_ps) for bars in by_lane]
-        bars = [np.column_stack([np.full(len(bars), lane), bars]) for lane, bars in enumerate(by_lane)]
-        return Timeline(self._window_ps, tuple(lanes.values()), np.concatenate(bars).clip(max=self._window_ps))
+def _within(recorded: Recorded, window_ps: int) -> Timeline:
+    """Return what the resources of devices serve within a time."""
+    gap_ps = window_ps // _POINTS
+    lanes: list[Lane] = []
+    by_lane: list[NDArray[np.int64]] = []
+    for lane in recorded.lanes:
+        spans = recorded.spans[lane.resource]
+        if lane.kind not in _KINDS or not spans:
+            continue
+        kind = lane.kind.value
+        alike = sum((other.device, other.kind) == (lane.device, kind) for other in lanes)
+        lanes.append(Lane(lane.device, kind, alike, lane.title.removeprefix(f"{kind} of ").removeprefix(f"{kind}, ")))
+        end = np.concatenate([span.left_ps for span in spans])
+        start = end - np.repeat([span.row_ps for span in spans], [len(span.left_ps) for span in spans])
+        sample = np.repeat([span.number for span in spans], [len(span.left_ps) for span in spans])
+        within = start < window_ps
+        by_lane.append(_joined(sample[within], start[within], end[within], gap_ps))
+    if sum(map(len, by_lane)) > MOST_BARS:
+        by_lane = [_joined(np.full(len(bars), -1), bars[:, 1], bars[:, 2], gap_ps) for bars in by_lane]
+    bars = [np.column_stack([np.full(len(bars), lane), bars]) for lane, bars in enumerate(by_lane)]
+    return Timeline(window_ps, tuple(lanes), np.concatenate(bars).clip(max=window_ps))
 
 
 def _joined(

@@ -5,6 +5,7 @@ from .answer import (
     epoch_line,
     limit_lines,
     memory_line,
+    memory_verdict,
     next_line,
     outcome_line,
     print_answer,
@@ -23,7 +24,7 @@ from .progress import EpochRow, Progress, make_progress
 from .steady_picture import draw_steady_state
 from .steady_state import print_steady_state, print_steady_tables, steady_state_as_json
 from .table import table
-from .tables import device_rows, exchange_rows, layer_rows, link_rows, slice_names
+from .tables import device_rows, epoch_rows, exchange_rows, layer_rows, link_rows, slice_names
 from .terminal import terminal_width
 from .text import ignored, mebibytes, number, percent, say, time_and_ps
 from .timeline_picture import draw_timeline
@@ -39,6 +40,7 @@ __all__ = [
     "draw_steady_state",
     "draw_timeline",
     "epoch_line",
+    "epoch_rows",
     "exchange_rows",
     "ignored",
     "layer_rows",
@@ -49,6 +51,7 @@ __all__ = [
     "make_progress",
     "mebibytes",
     "memory_line",
+    "memory_verdict",
     "most_loaded",
     "new_figure",
     "next_changes",

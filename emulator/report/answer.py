@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..common import format_bytes, format_time_ps
 from ..mapping import COPIES
-from ..plan import Plan, off_chip_bytes
+from ..plan import Plan
 from ..run import SteadyState
 from ..timing import ExchangeLoad, LinkLoad
 from .terminal import screen_width
@@ -81,11 +81,11 @@ def outcome_line(epochs: int, train_loss: float, test_accuracy: float | None) ->
     return Line(f"{tested}train loss {train_loss:.4f} after {epochs:,} epoch{'s' * (epochs != 1)}")
 
 
-def limit_lines(plan: Plan, state: SteadyState, missing_bytes: int) -> list[Line]:
+def limit_lines(plan: Plan, state: SteadyState) -> list[Line]:
     """Return what limits the rate, and the rates that lifting it would give."""
     enough = enough_gbps(plan, state)
     lifted = f"; {enough:g} Gb/s would do" if enough else ""
-    slowest, note, share = _slowest(state) + lifted, ignored(missing_bytes), draining_share(plan, state)
+    slowest, note, share = _slowest(state) + lifted, ignored(state.missing_bytes), draining_share(plan, state)
     if share > 0:
         full = number(state.replicas * 1e12 / plan.timing.interval_ps)
         exchange = " and exchanges" if state.replicas > 1 else ""
@@ -181,15 +181,21 @@ def kinds_of(state: SteadyState) -> dict[str, int]:
 
 def memory_line(plan: Plan, missing_bytes: int) -> Line:
     """Return the verdict whether all has a place in memory."""
+    balanced = COPIES * sum(block.parameter_bytes for block in plan.timing.blocks)
+    costs = _memory_costs(plan) if balanced or any(plan.off_chip_bytes) else ""
+    return Line(memory_verdict(missing_bytes, plan.off_chip_bytes, balanced) + ("" if missing_bytes else costs))
+
+
+def memory_verdict(missing_bytes: int, off_chip_bytes: Sequence[int], balanced_bytes: int = 0) -> str:
+    """Return whether all has a place, and what is off chip on which of the boards, and on other boards."""
     if missing_bytes:
-        return Line(f"memory: does not fit, {mebibytes(missing_bytes)} missing; times ignore this")
-    balanced = sum(block.parameter_bytes for block in plan.timing.blocks)
-    off_chip = [off_chip_bytes(plan.timing, device, count) for device, count in enumerate(plan.steady.in_flight)]
-    said = [f"{format_bytes(COPIES * balanced)} of it on other boards"] if balanced else []
-    if any(off_chip):
-        where = f" on {sum(map(bool, off_chip))} of {plan.devices} boards" if plan.devices > 1 else ""
-        said.append(f"{format_bytes(sum(off_chip))} off chip{where}")
-    return Line("memory: fits, " + ", ".join(said) + _memory_costs(plan) if said else "memory: fits on chip")
+        return f"memory: does not fit, {mebibytes(missing_bytes)} missing; times ignore this"
+    said = [f"{format_bytes(balanced_bytes)} of it on other boards"] if balanced_bytes else []
+    if any(off_chip_bytes):
+        boards = len(off_chip_bytes)
+        where = f" on {sum(map(bool, off_chip_bytes))} of {boards} boards" if boards > 1 else ""
+        said.append(f"{format_bytes(sum(off_chip_bytes))} off chip{where}")
+    return "memory: fits, " + ", ".join(said) if said else "memory: fits on chip"
 
 
 def _memory_costs(plan: Plan) -> str:

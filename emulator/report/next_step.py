@@ -51,7 +51,7 @@ def _more_devices(plan: Plan) -> dict[str, object]:
 
 
 def _least_ps(plan: Plan, devices: int, cluster: Cluster) -> float:
-    """Return the least time in ps of a sample on so many boards, whatever their memory; infinite if none is known."""
+    """Return the least time in ps of a sample on some boards, whatever their memory; infinite if none is known."""
     try:
         balance = partition_with_memory(plan.network, cluster, devices, None).balance
     except InputError:

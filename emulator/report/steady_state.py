@@ -54,9 +54,9 @@ def _idle_shares(device: DeviceUse) -> dict[str, dict[str, float]]:
     return found
 
 
-def print_steady_state(state: SteadyState, epoch_images: int, missing_bytes: int = 0) -> None:
-    """Print the steady state in a few lines; its rates ignore `missing_bytes` bytes of memory."""
-    hours, note = state.epoch_hours(epoch_images), ignored(missing_bytes)
+def print_steady_state(state: SteadyState, epoch_images: int) -> None:
+    """Print the steady state in a few lines."""
+    hours, note = state.epoch_hours(epoch_images), ignored(state.missing_bytes)
     say(
         f"steady state: {number(state.images_per_s)} images/s{note}; {epoch_images:,} images take {number(hours)} h, "
         f"so {number(1 / hours)} epochs an hour"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common import format_bytes
+from ..common import format_bytes, format_time_ps
 from ..mapping import DataPath
 from ..network import Network, Phase, operator_graph
 from ..run import PHASES, DeviceUsage, Usage
@@ -89,6 +89,23 @@ def link_rows(usage: Usage, full: bool = False) -> None:
     ]
     names = [f"{path.value} {path.name.lower().replace('_', ' ')}" for path in used]
     table(title, ["link", *names, "utilisation"], rows)
+
+
+def epoch_rows(history: Mapping[str, Any]) -> list[list[str]]:
+    """Return each epoch's learning rate, losses, accuracies and times."""
+    return [
+        [
+            str(history["epoch"][i]),
+            f"{history['learning_rate'][i]:g}",
+            f"{history['train_loss'][i]:.4f}",
+            percent(history["train_accuracy"][i]),
+            f"{history['test_loss'][i]:.4f}",
+            percent(history["test_accuracy"][i]),
+            format_time_ps(int(history["virtual_time_ps"][i])),
+            f"{history['host_time_s'][i]:.1f} s",
+        ]
+        for i in range(len(history["epoch"]))
+    ]
 
 
 def exchange_rows(exchange: Mapping[str, Any], virtual_time_ps: Any) -> None:

@@ -11,6 +11,7 @@ from .bottleneck import (
     exchange_name,
     find_bottleneck,
     link_loads,
+    loads_of,
     memory_loads,
 )
 from .device_clock import DeviceClock
@@ -34,5 +35,6 @@ __all__ = [
     "find_bottleneck",
     "free_run",
     "link_loads",
+    "loads_of",
     "memory_loads",
 ]

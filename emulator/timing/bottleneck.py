@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from ..cluster import Engine
 from ..mapping import Slice, Stream, sample_ps
@@ -23,6 +23,7 @@ from .timing import Timing
 class EngineLoad:
     """The load of a sample on FP, EB or PG of a slice."""
 
+    kind: ClassVar[str] = "engine"
     device: int
     part: Slice
     phase: Phase
@@ -48,6 +49,7 @@ class EngineLoad:
 class LinkLoad:
     """The load of a sample on one direction of a link, with the streams that share it."""
 
+    kind: ClassVar[str] = "link"
     sender: int
     receiver: int
     streams: tuple[Stream, ...]
@@ -80,6 +82,7 @@ def exchange_name(device: int) -> str:
 class MemoryLoad:
     """The load of a sample on a device's memory port: all that engines read and write off chip."""
 
+    kind: ClassVar[str] = "memory"
     device: int
     sample_bytes: int
     sample_ps: int
@@ -94,6 +97,7 @@ class MemoryLoad:
 class ExchangeLoad:
     """The load of a sample on a device's exchange of gradients with other replicas, averaged over a mini-batch."""
 
+    kind: ClassVar[str] = "exchange"
     device: int
     sample_ps: int
 
@@ -136,6 +140,11 @@ def memory_loads(timing: Timing) -> tuple[MemoryLoad, ...]:
     return tuple(load for load in loads if load.sample_bytes)
 
 
+def loads_of(timing: Timing, exchanges: Sequence[ExchangeLoad] = ()) -> tuple[Load, ...]:
+    """Return all loads: of engines, links and memory ports, in the order of the chain, and the given exchanges."""
+    return (*engine_loads(timing), *link_loads(timing), *memory_loads(timing), *exchanges)
+
+
 @dataclasses.dataclass(frozen=True)
 class Bottleneck:
     """The slowest load of a chain and the next slowest.
@@ -158,16 +167,14 @@ def find_bottleneck(timing: Timing, exchanges: Sequence[ExchangeLoad] = ()) -> B
 
     Equally slow ones are in the order of the chain, engines before links before memory ports.
     """
-    engines, links, memory = engine_loads(timing), link_loads(timing), memory_loads(timing)
-    loads: list[Load] = [*engines, *links, *memory, *exchanges]
-    loads.sort(key=lambda load: -load.sample_ps)
+    loads = sorted(loads_of(timing, exchanges), key=lambda load: -load.sample_ps)
     slowest, behind = loads[:2]  # each slice has FP and PG
+    slowest_ps: dict[str, int] = {}
+    for load in loads:
+        slowest_ps.setdefault(load.kind, load.sample_ps)
     return Bottleneck(
         slowest,
         behind,
         sum(load.sample_ps == slowest.sample_ps for load in loads) - 1,
-        max(load.sample_ps for load in engines),
-        max((load.sample_ps for load in links), default=0),
-        max((load.sample_ps for load in exchanges), default=0),
-        max((load.sample_ps for load in memory), default=0),
+        *(slowest_ps.get(kind, 0) for kind in ("engine", "link", "exchange", "memory")),
     )

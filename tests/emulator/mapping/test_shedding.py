@@ -78,7 +78,7 @@ def test_what_is_freed_and_what_moves(parts: list[Slice], in_flight: int, excess
 
 
 def least_bytes(needs: list[SliceNeeds], excess: int) -> int:
-    """The fewest bytes that free so many banks, by trying all that can be off chip."""
+    """The fewest bytes that free `excess` banks, by trying every set of slices."""
     choices = [
         [
             (held.banks - held.banks_with(off), held.moved_bytes(off))

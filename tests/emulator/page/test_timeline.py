@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from emuchain.comm import Served
 from emuchain.emulator.page import timeline
 from emuchain.emulator.page.timeline import excerpt
 from emuchain.emulator.plan import Plan
@@ -47,13 +47,30 @@ def test_too_many_bars_are_joined(plan_of: PlanOf, monkeypatch: pytest.MonkeyPat
     assert joined.bars[:, 3].max() == apart.bars[:, 3].max()
 
 
-def test_other_resources_of_devices_have_lanes(plan_of: PlanOf) -> None:
-    recorder = timeline._Recorder(plan_of(devices=2), 1_000_000)
-    left_ps = np.array([[100, 200], [300, 900]]) * 1000
-    recorder(Served("memory of device 1, FP of fc1[0:64] ICP", left_ps, left_ps, 50_000))
-    recorder(Served("link 0 -> 1, path 1 #0", left_ps, left_ps, 50_000))
-    found = recorder.timeline()
-    assert [(lane.kind, lane.device) for lane in found.lanes] == [("memory", 1)]
-    assert found.bars[:, 1:].tolist() == [
-        [0, 50_000, 100_000], [0, 150_000, 200_000], [1, 250_000, 300_000], [1, 850_000, 900_000],
-    ]  # fmt: skip
+def test_memory_ports_have_lanes(plan_of: PlanOf, tmp_path: Path) -> None:
+    """Beside engines; links have none. A port begins before its engine."""
+    cluster = tmp_path / "small.toml"
+    cluster.write_text(
+        'name = "small"\nboards = [{ type = "vc709", on_chip_memory_kbit = 4000 }]\n'
+        "links = { bandwidth_gbps = 150, latency_ns = 100 }\n"
+    )
+    plan = plan_of(devices=2, cluster=str(cluster))
+    found = excerpt(plan, 64)
+    ports = {(lane.device, lane.name) for lane in found.lanes if lane.kind == "memory"}
+    expected = {
+        (device, f"{stream.phase.value} of {part}")
+        for device, parts in enumerate(plan.mapping.devices)
+        for part, streams in zip(parts, plan.timing.memory(device), strict=True)
+        for stream in streams
+    }
+    assert ports == expected
+    assert ports
+    assert {lane.kind for lane in found.lanes} == {"FP", "EB", "PG", "memory"}
+    lane, sample, start, _ = found.bars.T
+    first_ps = {
+        (of.device, of.kind, of.name): start[(lane == number) & (sample == 0)].min()
+        for number, of in enumerate(found.lanes)
+    }
+    for device, name in ports:
+        phase, _, part = name.partition(" of ")
+        assert first_ps[device, "memory", name] < first_ps[device, phase, part]

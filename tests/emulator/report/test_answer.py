@@ -73,7 +73,7 @@ def test_rates_without_a_kind_are_those_of_the_others(plan_of: PlanOf) -> None:
 def test_the_larger_gain_stands_first(plan_of: PlanOf) -> None:
     for cluster, text in (("vc709-10g", "If links were free"), ("vc709", "If engines were free")):
         plan = plan_of(network="quick-cifar", devices=3, cluster=cluster)
-        _, line = limit_lines(plan, steady_state(plan), 0)
+        _, line = limit_lines(plan, steady_state(plan))
         assert line.text.startswith(text)
 
 
@@ -128,7 +128,7 @@ def test_several_kinds_that_limit_alike_are_named(plan_of: PlanOf) -> None:
     slowest = state.bottleneck.slowest.sample_ps
     tied = dataclasses.replace(state.bottleneck, engines_ps=slowest, links_ps=slowest, memory_ps=slowest - 1)
     plan = plan_of(network="vgg16-cifar", devices=15)
-    lines = [line.text for line in limit_lines(plan, dataclasses.replace(state, bottleneck=tied), 0)]
+    lines = [line.text for line in limit_lines(plan, dataclasses.replace(state, bottleneck=tied))]
     assert "engines and links limit alike: to lift one alone gains nothing" in lines
     assert not any("If " in line for line in lines)
 
