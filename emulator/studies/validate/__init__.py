@@ -1,11 +1,13 @@
 """Validation against papers: each claim is measured with the emulator's own functions, and judged."""
 
-from .claim import Claim, load_claims, papers
+from . import tables
+from .claim import Claim, Class, load_claims, papers
 from .judge import Verdict, judge
 from .run import Result, draw_pictures, select, validate
 
 __all__ = [
     "Claim",
+    "Class",
     "Result",
     "Verdict",
     "draw_pictures",
@@ -13,5 +15,6 @@ __all__ = [
     "load_claims",
     "papers",
     "select",
+    "tables",
     "validate",
 ]

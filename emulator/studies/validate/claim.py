@@ -4,16 +4,20 @@
 id = "fpdeep-t6-vgg16-gops"
 where = "Table 6"
 kind = "value"
+class = "fitted"                           # what its verdict is worth: see `Class`
 quantity = "performance per FPGA"
 value = 1197                               # as published
 unit = "GOPS"
 setting = "FPDeep, VGG-16, 15 FPGAs"
 expect = { near = 1197, tolerance = 0.05 } # of the measure; or `not_run`: why there is none
+null = 1200                                # what a guess without the model gives, where one is known
+same_as = "fpdeep-..."                     # the row that says the same; only one of them is counted
 explanation = "..."                        # why our value differs, if it does
 """
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections import Counter
 from typing import Annotated, Any, Literal
@@ -56,18 +60,40 @@ class Expect(Model):
         return {key: value for key, value in self if key not in ("tolerance", "points") and value is not None}
 
 
+class Class(enum.Enum):
+    """What a row's verdict is worth: whether it could have come out otherwise, and what it rests on."""
+
+    PREDICTION = "prediction"
+    """Could have come out otherwise; no constant in it was set by it or by its like."""
+    FITTED = "fitted"
+    """Hangs on a constant that was set by it or by its like."""
+    IDENTITY = "identity"
+    """Follows from a formula alone."""
+    ECHO = "echo"
+    """A setting or a quotation that is read back."""
+    STRUCTURE = "structure"
+    """The emulator was built so."""
+
+
 class Claim(Model):
-    """One statement of a paper, with the expected value of its measure, or the reason why it has none."""
+    """One statement of a paper, with the expected value of its measure, or the reason why it has none.
+
+    `null` is what a guess gives that knows nothing of the model: where it is good, too, the verdict shows nothing.
+    `same_as` names the row that makes the same claim.
+    """
 
     id: str
     where: str
     kind: Literal["value", "inequality", "ordering", "trend", "structure", "formula"]
+    row_class: Annotated[Class, pydantic.Field(alias="class", strict=False)]
     quantity: str
     value: Value
     unit: str = ""
     setting: str = ""
     expect: Expect | None = None
     not_run: str | None = None
+    null: Value = None
+    same_as: str | None = None
     explanation: str | None = None
 
     @pydantic.model_validator(mode="after")
@@ -86,6 +112,9 @@ class _Claims(Model):
         for name, count in counts.items():
             if count > 1:
                 raise ValueError(f"{name}: the id of {count} claims")
+        for claim in self.claim:
+            if claim.same_as is not None and claim.same_as not in counts.keys() - {claim.id}:
+                raise ValueError(f"{claim.id}: `same_as` = {claim.same_as!r} is no other claim's id")
         return self
 
 

@@ -22,18 +22,32 @@ MEASURES: Mapping[str, Mapping[str, Measure]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A claim, its measured value, how (or why not), the deviation as a share (for values only), and the verdict."""
+    """A claim, its measured value, how (or why not), the deviation as a share (for values only), and the verdict.
+
+    `guess_is_good` says whether the claim's `null` would be confirmed, too; None without one.
+    """
 
     claim: Claim
     ours: Value
     how: str
     deviation: float | None
     verdict: Verdict
+    guess_is_good: bool | None = None
 
     @property
     def is_run(self) -> bool:
         """Whether the claim was measured."""
         return self.verdict is not Verdict.NOT_RUN
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether summaries count the row: it was measured, and is no other row's claim once more."""
+        return self.is_run and self.claim.same_as is None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the measure is good, and a guess would not be."""
+        return self.verdict.is_good and not self.guess_is_good
 
 
 def select(paper: str, prefix: str = "") -> list[Claim]:
@@ -74,4 +88,5 @@ def validate(paper: str, claims: Iterable[Claim]) -> Iterator[Result]:
             yield Result(claim, None, str(error), None, Verdict.NOT_RUN)
             continue
         verdict, deviation = judge(claim.expect, measured.ours)
-        yield Result(claim, measured.ours, measured.how, deviation, verdict)
+        guess = None if claim.null is None else judge(claim.expect, claim.null)[0].is_good
+        yield Result(claim, measured.ours, measured.how, deviation, verdict, guess)

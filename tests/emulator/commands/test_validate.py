@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,10 +29,13 @@ def printed(*arguments: str) -> str:
 
 
 def test_tables() -> None:
-    text = printed("--only", "alexnet")
+    text = printed("--only", "t6-alexnet")
     words = " ".join(text.split())
-    assert "fpdeep-alexnet-no-balancing AlexNet no; no, yes, yes holds VGG-16 and VGG-19 yes" in words
-    assert words.startswith("2 claims: 2 holds")
+    assert re.search(r"fpdeep-t6-alexnet-hours 0.17 h 0.1\d+ -\d.\d % within prediction", words)
+    assert words.startswith(
+        "predictions: 1 of 1 confirmed (1 of 1 figures are within tolerance, 0 of 0 statements hold)"
+    )
+    assert "not counted as such: fitted 2 of 2; 0 not run" in words
 
 
 def test_deviations_are_explained_and_claims_not_run_have_a_reason() -> None:
@@ -47,6 +51,11 @@ def test_json() -> None:
     assert (found["value"], found["unit"], found["expect"]) == (1197, "GOPS", {"near": 1197, "tolerance": 0.05})
     assert found["ours"] == pytest.approx(1197 * (1 + found["deviation"]))
     assert found["verdict"] == ("within" if abs(found["deviation"]) <= 0.05 else "off")
+    assert (found["class"], found["guess_is_good"], found["confirmed"]) == (
+        "fitted",
+        None,
+        found["verdict"] == "within",
+    )
     assert {"where", "kind", "quantity", "setting", "not_run", "explanation", "how"} <= found.keys()
     [idle] = json.loads(printed("--only", "symbols", "--json"))
     assert (idle["verdict"], idle["ours"], idle["expect"]) == ("not run", None, None)
@@ -54,8 +63,8 @@ def test_json() -> None:
 
 def test_markdown() -> None:
     lines = printed("--only", "eq", "--markdown").splitlines()
-    assert lines[0] == "| claim | published | ours | deviation | verdict | how |"
-    assert all(line.count(" | ") == 5 for line in lines[2 : lines.index("")])
+    assert lines[0] == "| claim | published | ours | deviation | verdict | class | how |"
+    assert all(line.count(" | ") == 6 for line in lines[2 : lines.index("")])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import load_cluster
-from emuchain.emulator.commands.validate import markdown_tables
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import DataPath, Mapping, partition, streams
 from emuchain.emulator.network import load_network
@@ -32,6 +31,7 @@ from emuchain.emulator.studies.validate.fpdeep import (
     scaling,
 )
 from emuchain.emulator.studies.validate.run import MEASURES
+from emuchain.emulator.studies.validate.tables import markdown_tables
 from emuchain.kernels import conv
 from emuchain.kernels.layers import sgd
 
@@ -56,7 +56,7 @@ def test_every_claim_has_a_measure_or_a_reason() -> None:
     assert len(CLAIMS) == 221
 
 
-ONE: dict[str, Any] = {"id": "x", "where": "here", "kind": "value", "quantity": "q", "value": 1}
+ONE: dict[str, Any] = {"id": "x", "where": "here", "kind": "value", "class": "prediction", "quantity": "q", "value": 1}
 
 
 def test_a_claim_is_either_run_or_not() -> None:
