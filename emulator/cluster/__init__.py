@@ -1,7 +1,7 @@
 """Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
 
 from .board import BANK_BYTES, Board, Engine, Resources, Work
-from .cluster import Cluster, Link
+from .cluster import Cluster, Link, LinkShare
 from .fpga import Fpga, lut_multipliers
 from .load import board_keys, board_types, changeable_keys, clusters, load_cluster
 
@@ -12,6 +12,7 @@ __all__ = [
     "Engine",
     "Fpga",
     "Link",
+    "LinkShare",
     "Resources",
     "Work",
     "board_keys",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import itertools
 from typing import Literal
 
@@ -17,12 +18,22 @@ _ENGINE_MBPS = 10_000
 """Bandwidth in Mb/s for one INCEPTIONN engine of 256 bits a cycle (section VI-A); a faster link has several."""
 
 
+class LinkShare(enum.Enum):
+    """How the streams of a link's direction share its bandwidth, in fixed parts."""
+
+    BYTES = "bytes"
+    """Each stream's part of the bandwidth is its part of the bytes. Slices send outputs as their engines make them."""
+    PATHS = "paths"
+    """Each data path has as large a part. Slices with complete outputs (OCP) pool before they send."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Link:
     """One direction of the link between two neighbours."""
 
     bandwidth_mbps: int
     latency_ps: int
+    share: LinkShare = LinkShare.BYTES
 
     @property
     def bandwidth_gbps(self) -> float:
@@ -50,7 +61,7 @@ class Cluster:
     `alpha` is the share of engines built of DSPs and `beta` that of buffers built of block RAM; the rest is built of
     LUTs. With the aim "storage", parameters are moved until the fullest device holds as little as possible; with
     "throughput", only those that do not fit are moved (FPDeep, section 3.4.2). `text` is its description. Where links
-    differ, `own_links` has them in the order of the chain, and the last one is repeated.
+    differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
     """
 
     name: str

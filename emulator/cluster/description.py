@@ -12,6 +12,7 @@ on_chip_memory_kbit = 16000
 [links]                       # all links; or [[links]], in the order of the chain, the last one repeated
 bandwidth_gbps = 150          # of each direction of each link
 latency_ns = 1000
+share = "bytes"               # optional: of a stream, its part of the bytes; or "paths": each data path has as much
 [resources]                   # optional: what engines and buffers are built of
 alpha = 1.0
 beta = 1.0
@@ -30,7 +31,7 @@ import pydantic
 from ...comm import Interconnect, NicEngines
 from ..common import Gbps, GbytesPerSecond, Megahertz, Microseconds, Nanoseconds, Share
 from ..inputs import DESCRIBED, Model
-from .cluster import Link
+from .cluster import Link, LinkShare
 from .fpga import FpgaDescription
 
 
@@ -39,12 +40,13 @@ class LinksDescription(Model):
 
     bandwidth_gbps: Gbps
     latency_ns: Nanoseconds
+    share: Literal["bytes", "paths"] = "bytes"
     count: Annotated[int, pydantic.Field(ge=1, le=100_000)] = 1
 
     @property
     def link(self) -> Link:
         """One direction of a link."""
-        return Link(_mbps(self.bandwidth_gbps), round(self.latency_ns * 1000))
+        return Link(_mbps(self.bandwidth_gbps), round(self.latency_ns * 1000), LinkShare(self.share))
 
 
 class ResourcesDescription(Model):
@@ -128,6 +130,13 @@ class WithLinkTables(ClusterDescription):
     """A cluster with tables `[[links]]`."""
 
     links: Annotated[tuple[LinksDescription, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+
+    @pydantic.field_validator("links")
+    @classmethod
+    def _share_alike(cls, links: tuple[LinksDescription, ...]) -> tuple[LinksDescription, ...]:
+        if len({table.share for table in links}) > 1:
+            raise ValueError("must have the same `share` in all tables: it also says what slices do before they send")
+        return links
 
     @property
     def all_links(self) -> tuple[Link, ...]:

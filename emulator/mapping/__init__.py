@@ -19,6 +19,7 @@ from .off_chip import MemoryStream, OffChip, memory_streams, port_bytes, stored_
 from .partition import partition, partition_with_memory
 from .placement import Chain, Placement, place
 from .row import PieceMemory
+from .sending import steps_before_sending
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance
 from .traffic import VALUE_BYTES, DataPath, Stream, StreamKey, path_row_ps, sample_ps, streams
@@ -75,6 +76,7 @@ __all__ = [
     "slice_memory",
     "slice_needs",
     "slice_works",
+    "steps_before_sending",
     "stored_bytes",
     "streams",
     "with_errors",

@@ -1,7 +1,7 @@
 """Boundaries: which of them a link can serve in a given time.
 
 What crosses a link depends on its boundary alone, so the time of a sample on a link is a function of the boundary.
-Within a layer the bytes of each direction are a linear function of it.
+Within a layer the bytes of each path are a linear function of it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cluster import Link
+from ..cluster import Link, LinkShare
 from ..network import Layer
 from .slices import Slice, cut_channels
-from .traffic import Stream, row_ps, streams_between
+from .traffic import Stream, carried_bytes, row_ps, streams_between
 
 Ends = list[tuple[int, int]]
 """Channels, or the boundaries before them, as intervals (first, last)."""
@@ -23,43 +23,41 @@ Ends = list[tuple[int, int]]
 class Boundaries:
     """The time of a sample on a link at each boundary of the row of all layers' channels."""
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
+    def __init__(self, layers: Sequence[Layer], share: LinkShare = LinkShare.BYTES) -> None:
+        """Take the layers, and how streams share links."""
         self._end = sum(map(cut_channels, layers))
-        self._bytes = np.zeros((2, self._end + 1), np.int64)
-        """To the right and to the left."""
-        self._rows: list[tuple[slice, tuple[tuple[int, int], ...]]] = []
-        """Boundaries with the (direction, rows) of their streams."""
+        self._share = share
+        self._carried: list[tuple[slice, int, NDArray[np.int64]]] = []
+        """Boundaries, the rows of a stream, and the bytes that the link would carry in the time of its map."""
         first = 0
         for before, layer in zip((None, *layers), layers, strict=False):
             channels = cut_channels(layer)
             if before is not None:
-                self._add(slice(first, first + 1), [streams_between(before, Slice(layer, 0, channels))])
+                whole = streams_between(before, Slice(layer, 0, channels), share)
+                self._add(slice(first, first + 1), [whole])
             if channels > 1:
-                ends = [streams_between(layer, Slice(layer, begin, channels)) for begin in sorted({1, channels - 1})]
+                begins = sorted({1, channels - 1})
+                ends = [streams_between(layer, Slice(layer, begin, channels), share) for begin in begins]
                 self._add(slice(first + 1, first + channels), ends)
             first += channels
         self._times: dict[int, NDArray[np.int64]] = {}
 
     def _add(self, where: slice, ends: list[tuple[Stream, ...]]) -> None:
+        """Add boundaries from the streams at the first and the last of them."""
+        paths = [carried_bytes(self._share, found) for found in ends]
+        lanes = {(stream.rows, *(carried[stream.path] for carried in paths)) for stream in ends[0]}
         count = where.stop - where.start
-        for direction in (0, 1):
-            carried = [sum(s.sample_bytes for s in found if s.path.is_forward is (direction == 0)) for found in ends]
-            if len(carried) == 1:
-                self._bytes[direction, where] = carried[0]
-            else:
-                step = (carried[1] - carried[0]) // (count - 1)
-                self._bytes[direction, where] = carried[0] + step * np.arange(count)
-        rows = {(0 if stream.path.is_forward else 1, stream.rows) for found in ends for stream in found}
-        self._rows.append((where, tuple(sorted(rows))))
+        for rows, first, *last in sorted(lanes):
+            step = (last[0] - first) // (count - 1) if last else 0
+            self._carried.append((where, rows, first + step * np.arange(count)))
 
     def sample_ps(self, link: Link) -> NDArray[np.int64]:
         """Return the time in ps of a sample on a link at each boundary."""
         found = self._times.get(link.bandwidth_mbps)
         if found is None:
             found = self._times[link.bandwidth_mbps] = np.zeros(self._end + 1, np.int64)
-            for where, rows in self._rows:
-                for direction, count in rows:
-                    found[where] = np.maximum(found[where], count * row_ps(link, self._bytes[direction, where], count))
+            for where, rows, carried in self._carried:
+                found[where] = np.maximum(found[where], rows * row_ps(link, carried, rows))
         return found
 
     def within(self, link: Link, time_ps: int) -> Ends:

@@ -81,7 +81,9 @@ def _cut(
     """Cut the network so that the first `on_chip` layers share no board with the others."""
     layers, devices = network.layers, len(boards)
     row = Row([cut_channels(layer) for layer in layers], [channel_works(layer) for layer in layers], on_chip, memory)
-    servers = Servers(row, boards, [cluster.link_at(link) for link in range(devices - 1)], Boundaries(layers))
+    servers = Servers(
+        row, boards, [cluster.link_at(link) for link in range(devices - 1)], Boundaries(layers, cluster.link.share)
+    )
     server_ps = fastest(servers, at_least_ps)
     if server_ps is None:
         raise InputError(_too_small(network, cluster, devices))

@@ -12,12 +12,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from ..cluster import Cluster
+from ..cluster import Cluster, LinkShare
 from .balancing import BalancedParameters, channel_bytes
 from .off_chip import OffChip
 from .shedding import SliceNeeds, shed, slice_needs
 from .slices import Mapping
-from .traffic import Stream
+from .traffic import Stream, carried_bytes, paths_of_direction
 
 _EXCESS = 1e-3
 """The time found exceeds the least one by less than this share."""
@@ -42,7 +42,8 @@ class Chain:
     """A mapping on its boards: what each device needs, what it has, and what ports and links can carry.
 
     `rooms` are banks; `port_mbytes_per_s` is 0 where there is no off-chip memory, or its bandwidth is unknown.
-    `link_bytes` are the bytes of a sample in the busier direction, `link_mbps` the bandwidths.
+    `link_bytes` are the bytes of a sample that the busier direction carries, or, where `lanes` data paths have fixed
+    parts of it, the fullest path; `link_mbps` are the bandwidths.
     """
 
     needs: tuple[tuple[SliceNeeds, ...], ...]
@@ -50,6 +51,7 @@ class Chain:
     port_mbytes_per_s: tuple[int, ...]
     link_bytes: tuple[int, ...]
     link_mbps: tuple[int, ...]
+    lanes: int = 1
 
     @classmethod
     def of(
@@ -57,10 +59,11 @@ class Chain:
     ) -> Chain:
         """Return the needs of a mapping's devices with `in_flight` samples in flight, and of its `links`."""
         boards = [cluster.board(device) for device in range(len(mapping.devices))]
-        busier = [
-            max(sum(s.sample_bytes for s in streams if s.path.is_forward is way) for way in (True, False))
-            for streams in links
-        ]
+        share = cluster.link.share
+        fixed = share is LinkShare.PATHS
+        lanes = paths_of_direction(balanced=True) if fixed else 1
+        alone = paths_of_direction(balanced=False) if fixed else 1
+        busier = [max(carried_bytes(share, streams).values(), default=0) // alone for streams in links]
         return cls(
             tuple(
                 tuple(slice_needs(part, count) for part in slices)
@@ -70,6 +73,7 @@ class Chain:
             tuple(board.off_chip_mbytes_per_s for board in boards),
             tuple(busier),
             tuple(cluster.link_at(link).bandwidth_mbps for link in range(len(links))),
+            lanes,
         )
 
     def port_bytes(self, device: int, time_ps: int) -> int:
@@ -77,8 +81,13 @@ class Chain:
         return self.port_mbytes_per_s[device] * time_ps // 1_000_000
 
     def spare_bytes(self, link: int, time_ps: int) -> int:
-        """Return the bytes that each direction of a link can carry in a time beside its streams."""
-        return self.link_mbps[link] * time_ps // 8_000_000 - self.link_bytes[link]
+        """Return the bytes of parameters that each direction of a link can carry in a time beside its streams.
+
+        Below zero if it cannot carry these in the time, once parameters have a part of the link.
+        """
+        carried = self.link_mbps[link] * time_ps // (self.lanes * 8_000_000)
+        left = carried - self.link_bytes[link]
+        return left if self.lanes == 1 or left < 0 else carried
 
 
 def place(chain: Chain, at_least_ps: int, *, balancing: bool) -> Placement:
@@ -126,7 +135,7 @@ def _long_ps(chain: Chain) -> int:
     weights = sum(channel_bytes(held.part) * held.part.channels for needs in chain.needs for held in needs)
     return max(
         (
-            8_000_000 * (count + weights) // mbps + 1
+            8_000_000 * chain.lanes * (count + weights) // mbps + 1
             for count, mbps in zip(chain.link_bytes, chain.link_mbps, strict=True)
         ),
         default=1,

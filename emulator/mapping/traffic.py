@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cluster import Link
+from ..cluster import Link, LinkShare
 from ..network import Layer, Shape
+from .sending import sent_shape
 from .slices import Cut, Mapping, Slice
 
 Bytes = TypeVar("Bytes", int, NDArray[np.int64])
@@ -40,6 +43,11 @@ class DataPath(enum.IntEnum):
     def is_forward(self) -> bool:
         """Whether it runs to the right; 1, 2 and 5 serve FP, and 3, 4 and 6 the backward pass."""
         return self in (DataPath.ACTIVATIONS, DataPath.PARTIAL_ACTIVATIONS, DataPath.PARAMETERS)
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether it carries balanced parameters, or their gradients."""
+        return self in (DataPath.PARAMETERS, DataPath.PARAMETER_GRADIENTS)
 
 
 class StreamKey(NamedTuple):
@@ -82,12 +90,12 @@ class Stream:
         return self.row_bytes * self.rows
 
 
-def streams(mapping: Mapping, link: int) -> tuple[Stream, ...]:
+def streams(mapping: Mapping, link: int, share: LinkShare = LinkShare.BYTES) -> tuple[Stream, ...]:
     """Return the streams on the link between devices `link` and `link + 1`, both directions, without paths 5 and 6."""
-    return streams_between(mapping.devices[link][-1].layer, mapping.devices[link + 1][0])
+    return streams_between(mapping.devices[link][-1].layer, mapping.devices[link + 1][0], share)
 
 
-def streams_between(left: Layer, right: Slice) -> tuple[Stream, ...]:
+def streams_between(left: Layer, right: Slice, share: LinkShare = LinkShare.BYTES) -> tuple[Stream, ...]:
     """Return the streams between a device that ends in layer `left` and one that begins with slice `right`."""
     layer = right.layer
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
@@ -95,7 +103,7 @@ def streams_between(left: Layer, right: Slice) -> tuple[Stream, ...]:
     if left.index == layer.index:
         _, rows, columns = layer.input
         begun = layer.channels if right.cut is Cut.ICP else right.begin
-        partial = begun, layer.output[1], layer.output[2]
+        partial = begun, *sent_shape(layer, share)[1:]
         if right.cut is Cut.ICP and not layer.reads_again:
             carried[layer.reads.number] = layer.input[0] - right.begin, rows, columns
     found = [Stream(DataPath.ACTIVATIONS, tensor, *shape) for tensor, shape in carried.items()]
@@ -107,25 +115,45 @@ def streams_between(left: Layer, right: Slice) -> tuple[Stream, ...]:
     return tuple(found)
 
 
+def carried_bytes(share: LinkShare, all_streams: Iterable[Stream]) -> dict[DataPath, int]:
+    """Return for each path the bytes that the whole link would carry in the time that the path's map takes.
+
+    By bytes, these are all bytes of the path's direction, so that all its maps take the same time. By paths, they are
+    the path's own times the paths of the direction: two, or three where it carries balanced parameters.
+    """
+    own: Counter[DataPath] = Counter()
+    for stream in all_streams:
+        own[stream.path] += stream.sample_bytes
+    found = {}
+    for path, count in own.items():
+        beside = [other for other in own if other.is_forward is path.is_forward]
+        if share is LinkShare.BYTES:
+            found[path] = sum(own[other] for other in beside)
+        else:
+            found[path] = count * paths_of_direction(balanced=any(other.is_balanced for other in beside))
+    return found
+
+
+def paths_of_direction(*, balanced: bool) -> int:
+    """Return the number of data paths of a direction of a link, by whether it carries balanced parameters."""
+    return sum(path.is_forward and (balanced or not path.is_balanced) for path in DataPath)
+
+
 def path_row_ps(link: Link, stream: Stream, others: tuple[Stream, ...]) -> int:
-    """Return the time in ps of a row on its stream, whose share of the link is its share of the direction's bytes."""
-    return row_ps(link, _direction_bytes(others, stream.path.is_forward), stream.rows)
+    """Return the time in ps of a row on its stream, which has a fixed share of a link that carries `others`."""
+    return row_ps(link, carried_bytes(link.share, others)[stream.path], stream.rows)
 
 
 def sample_ps(link: Link, all_streams: tuple[Stream, ...]) -> int:
     """Return the time in ps of a sample on the slowest stream of a link, in both directions; 0 if it has none."""
-    direction = [_direction_bytes(all_streams, forward) for forward in (False, True)]
-    rows_ps = (stream.rows * row_ps(link, direction[stream.path.is_forward], stream.rows) for stream in all_streams)
+    carried = carried_bytes(link.share, all_streams)
+    rows_ps = (stream.rows * row_ps(link, carried[stream.path], stream.rows) for stream in all_streams)
     return max(rows_ps, default=0)
 
 
-def row_ps(link: Link, direction_bytes: Bytes, rows: int) -> Bytes:
-    """Return the time in ps of a row of a stream with `rows` rows, in a direction that carries `direction_bytes`.
+def row_ps(link: Link, carried: Bytes, rows: int) -> Bytes:
+    """Return the time in ps of one of `rows` rows of a stream whose map takes as long as `carried` bytes on the link.
 
-    A stream's share of the bandwidth is its share of the bytes, so its map takes as long as all bytes of a sample.
+    Several streams of a path share its part of the bandwidth by their bytes, so their maps take the same time.
     """
-    return -(-8_000_000 * direction_bytes // (link.bandwidth_mbps * rows))
-
-
-def _direction_bytes(all_streams: tuple[Stream, ...], forward: bool) -> int:
-    return sum(stream.sample_bytes for stream in all_streams if stream.path.is_forward is forward)
+    return -(-8_000_000 * carried // (link.bandwidth_mbps * rows))

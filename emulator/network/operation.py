@@ -51,6 +51,9 @@ class Operation(abc.ABC):
 class SfuOperation(Operation):
     """An operation on complete outputs, done by a layer's special function unit (FPDeep, section 5.3)."""
 
+    by_channel: ClassVar[bool] = False
+    """Whether each channel of the result follows from the same channel of one input."""
+
     @property
     def he_gain(self) -> float:
         """Factor on the variance of the initial weights before it (He et al., 2015)."""

@@ -96,7 +96,7 @@ class DeviceClock:
                 ready = np.maximum(ready, arrived[StreamKey(DataPath.PARAMETERS, number)])
             rows = clock.forward(x, partial, ready)
             if part.is_last:
-                held[layer.makes.number] = rows
+                held[clock.outputs] = rows
                 clock.activate(held)
                 held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
             else:
@@ -124,11 +124,12 @@ class DeviceClock:
             layer = part.layer
             if part.is_last:
                 clock.deactivate(errors)
-                dy = errors.pop(layer.makes.number)
+                sent_errors = errors.pop(clock.outputs)
             else:
-                dy = arrived[StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number)]
+                sent_errors = arrived[StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number)]
             if not part.is_first:
-                self._send(sent, DataPath.OUTPUT_ERRORS, {layer.makes.number: dy})
+                self._send(sent, DataPath.OUTPUT_ERRORS, {layer.makes.number: sent_errors})
+            dy = clock.output_errors(sent_errors)
             reads = layer.reads.number
             errors[reads] = clock.error(dy, errors.get(reads), not_before_ps)
             output_errors.append(dy)

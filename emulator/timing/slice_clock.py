@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from ...comm import FifoResource, Times
 from ..cluster import Board, Engine
 from ..mapping import Slice, SliceEngines
-from ..network import Phase
+from ..network import Phase, SfuStep
 
 
 def engine_name(phase: Phase, part: Slice, device: int | None = None) -> str:
@@ -29,6 +29,7 @@ class SliceClock:
     """The engines of one slice, and their shares of the memory port, if some of the slice's data are off chip.
 
     An engine starts a row when the port has moved what the row needs; the port starts on it when its inputs are there.
+    The slice carries out the SFU's steps `before_sending` on its own outputs, and undoes them on their errors.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class SliceClock:
         engines: SliceEngines,
         board: Board,
         ports: Mapping[Phase, FifoResource] = MappingProxyType({}),
+        before_sending: Sequence[SfuStep] = (),
     ) -> None:
         def resource(phase: Phase, engine: Engine) -> FifoResource:
             return FifoResource(engine_name(phase, part, device), engine.row_ps)
@@ -51,8 +53,12 @@ class SliceClock:
         self.eb_start_ps: Times = np.zeros(0, np.int64)
         self.pg_end_ps: Times = np.zeros(0, np.int64)
         self._rows = part.layer.rows
+        self.outputs = before_sending[-1].makes.number if before_sending else part.layer.makes.number
+        """Number of the tensor whose rows leave the slice."""
+        self._pooled = [step.rows for step in before_sending if step.rows is not None]
         self._sfu = [
-            (tuple(tensor.number for tensor in step.reads), step.makes.number, step.rows) for step in part.layer.sfu
+            (tuple(tensor.number for tensor in step.reads), step.makes.number, step.rows)
+            for step in part.layer.sfu[len(before_sending) :]
         ]
         self._update_ps = board.update_ps(len(part.out_channels))
 
@@ -76,7 +82,15 @@ class SliceClock:
         """Return when complete or partial output rows leave, given when input rows `x` and `partial` rows arrive."""
         ready = np.maximum(x, not_before_ps)[:, self._rows.fp]
         left, self.fp_start_ps = self._serve(Phase.FP, self.fp, ready)
+        for rows in self._pooled:
+            left = left[:, rows.forward]
         return left if partial is None else np.maximum(left, partial)
+
+    def output_errors(self, errors: Times) -> Times:
+        """Return when rows of output errors are there, given when those of what the slice sends arrive."""
+        for rows in reversed(self._pooled):
+            errors = errors[:, rows.backward]
+        return errors
 
     def activate(self, times: dict[int, Times]) -> None:
         """Add the times of the SFU's results to `times`, which has those of its inputs."""

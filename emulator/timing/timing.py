@@ -1,8 +1,8 @@
 """All constants of a chain's virtual time: the time of a row on each engine and each stream.
 
-Data paths share a link's direction, and engines their board's memory port, in proportion to the bytes that they move
-for each sample. Samples enter the chain at the rate of its slowest resource, so no queue grows. These are pure
-functions of network, mapping, cluster and placement.
+Data paths share a link's direction in fixed parts, and engines their board's memory port in proportion to the bytes
+that they move for each sample. Samples enter the chain at the rate of its slowest resource, so no queue grows. These
+are pure functions of network, mapping, cluster and placement.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ..mapping import (
     memory_streams,
     path_row_ps,
     sample_ps,
+    steps_before_sending,
     streams,
 )
 from ..network import Phase
@@ -74,7 +75,8 @@ class Timing:
         """
         devices = range(len(mapping.devices))
         engines = tuple(allocate(mapping, device, cluster.board(device)) for device in devices)
-        links = tuple((*streams(mapping, link), *balanced_streams(blocks, link)) for link in devices[:-1])
+        share = cluster.link.share
+        links = tuple((*streams(mapping, link, share), *balanced_streams(blocks, link)) for link in devices[:-1])
         found = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
         times = [engine.sample_ps for held in engines for of_slice in held for engine in of_slice.built]
         times += [sample_ps(cluster.link_at(link), carried) for link, carried in enumerate(links)]
@@ -140,7 +142,7 @@ class Timing:
 
     def clock(self, device: int) -> DeviceClock:
         """Return the clock of a device at time zero."""
-        board = self.cluster.board(device)
+        board, share = self.cluster.board(device), self.cluster.link.share
         held = zip(self.mapping.devices[device], self.engines[device], self.ports(device), strict=True)
         sends: dict[StreamKey, FifoResource] = {}
         for link, forward in ((device, True), (device - 1, False)):
@@ -151,7 +153,10 @@ class Timing:
         stored = (block.part for block in self.blocks if block.store_device == device)
         return DeviceClock(
             self.streams(device),
-            [SliceClock(device, part, engines, board, ports) for part, engines, ports in held],
+            [
+                SliceClock(device, part, engines, board, ports, steps_before_sending(part.layer, share))
+                for part, engines, ports in held
+            ],
             sends,
             self.interval_ps,
             [board.update_ps(len(part.out_channels)) for part in stored],

@@ -28,6 +28,7 @@ class BatchNorm(SfuOperation):
     epsilon: PositiveFinite = 1e-5
     momentum: Annotated[float, FINITE, Gt(0), Le(1)] = 0.1
 
+    by_channel = True
     type = "batch-norm"
     onnx = ("BatchNormalization",)
 

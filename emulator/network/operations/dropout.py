@@ -20,6 +20,7 @@ class Dropout(SfuOperation):
 
     rate: Rate
 
+    by_channel = True
     type = "dropout"
     onnx = ("Dropout",)
 

@@ -20,6 +20,7 @@ class LeakyRelu(SfuOperation):
 
     slope: Rate = 0.01
 
+    by_channel = True
     type = "leaky-relu"
     onnx = ("LeakyRelu",)
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class _Pool(SfuOperation):
     """The base of pooling operations; without a stride, windows are adjacent."""
 
+    by_channel = True
+
     kernel: PositivePair
     stride: PositivePair | None = None
     pad: NotNegativePair = (0, 0)
@@ -103,6 +105,7 @@ class AveragePool(_Pool):
 class GlobalAveragePool(SfuOperation):
     """The average of each whole map."""
 
+    by_channel = True
     type = "global-average-pool"
     onnx = ("GlobalAveragePool", "ReduceMean")
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class Relu(SfuOperation):
     """max(0, x)."""
 
+    by_channel = True
     type = "relu"
     onnx = ("Relu",)
 

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.emulator.cluster import Cluster, Fpga, Link
+from emuchain.emulator.cluster import Cluster, Fpga, Link, LinkShare
 from emuchain.emulator.config import Config, settings_config
 from emuchain.emulator.mapping import cut_channels, partition
 from emuchain.emulator.network import Network, load_network
@@ -51,7 +51,8 @@ def plans(draw: st.DrawFn, schedule: str | None = None) -> Plan:
         Fpga("b", draw(st.integers(1, 20)) * 500, draw(st.integers(60, 1500)), 1000)
         for _ in range(draw(st.integers(1, 3)))
     )
-    cluster = Cluster("c", boards, Link(draw(st.sampled_from([5, 300, 10_000, 150_000])), draw(st.integers(0, 10**7))))
+    mbps, latency_ps = draw(st.sampled_from([5, 300, 10_000, 150_000])), draw(st.integers(0, 10**7))
+    cluster = Cluster("c", boards, Link(mbps, latency_ps, draw(st.sampled_from(LinkShare))))
     mapping = partition(network, cluster, draw(st.integers(1, min(4, sum(map(cut_channels, network.layers))))))
     config = Config(
         batch=draw(st.integers(1, 6)),
@@ -90,7 +91,7 @@ def test_a_simulation_is_an_epoch_of_the_chain_and_a_pure_function(trace_epoch: 
 def test_bytes_on_links_follow_from_the_mapping(plan: Plan, samples: int) -> None:
     """Where a link cuts a layer by input channels, those beyond it cross it as activations, and as errors on the way
     back; its outputs cross it as partial sums, and as errors on the way back. By output channels, all inputs cross it
-    and the outputs so far. Between two layers, what the one feeds to the other."""
+    and the outputs so far, pooled where paths have fixed parts. Between two layers, what the one feeds to the other."""
     links = simulate(plan, samples).usage.links
     total = samples * plan.config.epochs
     devices = plan.mapping.devices
@@ -107,6 +108,8 @@ def test_bytes_on_links_follow_from_the_mapping(plan: Plan, samples: int) -> Non
             expected = {1: ins * rows * columns, 4: ins * rows * columns}
         else:
             by_outputs = ins < 16 and outs > ins
+            if by_outputs and plan.cluster.link.share is LinkShare.PATHS:
+                out_rows, out_columns = layer.feeds[1:]
             inputs = (ins if by_outputs else ins - right.begin) * rows * columns
             outputs = (right.begin if by_outputs else outs) * out_rows * out_columns
             expected = {1: inputs, 2: outputs, 3: outputs, 4: inputs}

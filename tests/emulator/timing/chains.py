@@ -93,8 +93,13 @@ def clusters(draw: st.DrawFn) -> Cluster:
         }
         for number in range(draw(st.integers(1, 3)))
     ]
+    share = draw(st.sampled_from(["bytes", "paths"]))
     links = [
-        {"bandwidth_gbps": draw(st.sampled_from([0.05, 0.3, 1, 7, 100])), "latency_ns": draw(st.integers(0, 3000))}
+        {
+            "bandwidth_gbps": draw(st.sampled_from([0.05, 0.3, 1, 7, 100])),
+            "latency_ns": draw(st.integers(0, 3000)),
+            "share": share,
+        }
         for _ in range(draw(st.integers(1, 3)))
     ]
     return load_cluster({"name": "c", "boards": boards, "links": links})

@@ -74,6 +74,7 @@ class Reference:
 
     def __init__(self, timing: Timing) -> None:
         self.devices, self.cluster = timing.mapping.devices, timing.cluster
+        self.has_fixed_paths = self.cluster.link.share.value == "paths"
         self.blocks = dict(enumerate(timing.blocks))
         self.resources: dict[str, Fifo] = {}
         sample_ps = [1]
@@ -133,6 +134,9 @@ class Reference:
         whole = {tensor: (1, 4) for tensor in (layer.hands_on if part.is_last else layer.bypass)}
         for tensor, paths in {**cut, **whole}.items():
             channels, rows, columns = tensor.shape
+            if tensor is layer.makes and tensor not in whole:
+                steps = self._before_sending(layer)
+                _, rows, columns = steps[-1].output if steps else tensor.shape
             if tensor not in whole:
                 if tensor is layer.makes:
                     channels = channels if part.cut is Cut.ICP else part.end
@@ -148,8 +152,12 @@ class Reference:
 
     def _path(self, link: int, of: Carried, carried: Sequence[Carried]) -> Fifo:
         wire, to_right = self.cluster.link_at(link), of.path in RIGHT
-        direction = sum(other.bytes for other in carried if (other.path in RIGHT) == to_right)
-        fifo = Fifo(up(8 * 10**6 * direction, wire.bandwidth_mbps * of.rows), wire.latency_ps)
+        beside = [other for other in carried if (other.path in RIGHT) == to_right]
+        as_long_as = sum(other.bytes for other in beside)
+        if self.has_fixed_paths:
+            parts = 3 if any(other.path in (5, 6) for other in beside) else 2
+            as_long_as = parts * sum(other.bytes for other in beside if other.path == of.path)
+        fifo = Fifo(up(8 * 10**6 * as_long_as, wire.bandwidth_mbps * of.rows), wire.latency_ps)
         sender, receiver = (link, link + 1) if to_right else (link + 1, link)
         self.resources[f"link {sender} -> {receiver}, path {of.path} #{of.number}"] = fifo
         return fifo
@@ -204,9 +212,14 @@ class Reference:
                 inputs = maps[layer.reads.number]
                 last = needed(layer) if layer.convolves else [len(inputs) - 1]
                 done = engine.serve([max(inputs[row], weights[device][0], *parameters) for row in last])
+                steps = self._before_sending(layer)
+                for step in filter(pools, steps):
+                    done = [done[row] for row in needed(step)]
                 maps[layer.makes.number] = done if part.is_first else later(done, maps[layer.makes.number])
                 if part.is_last:
-                    self._sfu(layer, maps)
+                    if steps:
+                        maps[steps[-1].makes.number] = maps[layer.makes.number]
+                    self._sfu(layer.sfu[len(steps) :], maps)
             self.starts_ps[device][0] = start_ps = self.engines[device][slices[0]]["FP"].start_ps()
             stored |= {n: [start_ps] for n, block in self.blocks.items() if block.store_device == device}
             self._send(device, {1: maps, 2: maps, 5: stored})
@@ -219,9 +232,14 @@ class Reference:
             cycle_ps = self.cluster.board(device).period_ps
             for part in reversed(self.devices[device]):
                 layer, engines = part.layer, self.engines[device][part]
+                steps = self._before_sending(layer)
                 if part.is_last:
-                    self._sfu_errors(layer, errors)
+                    self._sfu_errors(layer.sfu[len(steps) :], errors)
+                    if steps:
+                        errors[layer.makes.number] = errors[steps[-1].makes.number]
                 outputs = errors[layer.makes.number]
+                for step in filter(pools, reversed(steps)):
+                    outputs = [outputs[row] for row in reaching(step)]
                 last = reaching(layer) if layer.convolves else [0]
                 begun_ps = outputs[last[0]]
                 if "EB" in engines:
@@ -249,13 +267,25 @@ class Reference:
                 if path in paths:
                     paths[path][number] = fifo.serve(paths[path][number])
 
-    def _sfu(self, layer: Layer, maps: Maps) -> None:
-        for step in layer.sfu:
+    def _before_sending(self, layer: Layer) -> Sequence[SfuStep]:
+        """The first steps of the SFU that each slice carries out on its own outputs, before it sends them."""
+        steps: list[SfuStep] = []
+        if self.has_fixed_paths and layer.input[0] < min(16, layer.channels):
+            made = layer.makes
+            for step in layer.sfu:
+                users = [other for other in layer.sfu if made in other.reads]
+                if users != [step] or made in layer.hands_on or step.operation.type in ("lrn", "add", "concat"):
+                    break
+                steps, made = [*steps, step], step.makes
+        return steps
+
+    def _sfu(self, steps: Sequence[SfuStep], maps: Maps) -> None:
+        for step in steps:
             made = [max(rows) for rows in zip(*(maps[tensor.number] for tensor in step.reads), strict=True)]
             maps[step.makes.number] = [made[row] for row in needed(step)] if pools(step) else made
 
-    def _sfu_errors(self, layer: Layer, errors: Maps) -> None:
-        for step in reversed(layer.sfu):
+    def _sfu_errors(self, steps: Sequence[SfuStep], errors: Maps) -> None:
+        for step in reversed(steps):
             made = errors[step.makes.number]
             for tensor in step.reads:
                 add(errors, tensor, [made[row] for row in reaching(step)] if pools(step) else made)
