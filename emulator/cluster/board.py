@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 BANK_BYTES = 512 * 4
@@ -18,13 +19,23 @@ BANK_BYTES = 512 * 4
 class Work:
     """The work of FP, EB or PG of a slice for one sample.
 
-    There are `rows` rows of `convolutions` K×K convolutions each, with `tile` = K·K multiply-accumulates in a
-    convolution.
+    There are `rows` rows of `columns` pixels, each with a K×K convolution for each pair of its input and output
+    channels: `tile` = K·K multiply-accumulates. More channels of the slice are more outputs with `by_outputs`, else
+    more inputs. Fully connected layers have no maps to read at once, so their tiles take turns (`takes_turns`).
     """
 
     rows: int
-    convolutions: int
+    columns: int
+    inputs: int
+    outputs: int
     tile: int
+    by_outputs: bool = False
+    takes_turns: bool = False
+
+    @functools.cached_property
+    def convolutions(self) -> int:
+        """Number of K×K convolutions of a row."""
+        return self.columns * self.inputs * self.outputs
 
     @property
     def macs(self) -> int:
@@ -33,7 +44,9 @@ class Work:
 
     def of_channels(self, channels: int) -> Work:
         """Return the work of `channels` channels, where this is the work of one."""
-        return Work(self.rows, self.convolutions * channels, self.tile)
+        if self.by_outputs:
+            return dataclasses.replace(self, outputs=self.outputs * channels)
+        return dataclasses.replace(self, inputs=self.inputs * channels)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +154,11 @@ class Board(abc.ABC):
     @abc.abstractmethod
     def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
         """Return the resources of each slice's engines, given each slice's multipliers."""
+
+    @property
+    def smallest_engine(self) -> str:
+        """The least that each engine is built of, as a phrase for messages."""
+        return "one tile of kernel size for each engine"
 
     @abc.abstractmethod
     def said(self) -> str:

@@ -32,7 +32,7 @@ from ...comm import Interconnect, NicEngines
 from ..common import Gbps, GbytesPerSecond, Megahertz, Microseconds, Nanoseconds, Share
 from ..inputs import DESCRIBED, Model
 from .cluster import Link, LinkShare
-from .fpga import FpgaDescription
+from .fpga_description import FpgaDescription
 
 
 class LinksDescription(Model):

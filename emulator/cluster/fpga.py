@@ -11,12 +11,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
-from annotated_types import Ge, Le
-
-from ..common import GbytesPerSecond, Megahertz, NotNegative, Positive, PositiveNumber, Share, Watts
 from .board import Board, Engine, Resources, Work
+
+_LONG_CYCLES = 1 << 60
+"""More cycles than a sample takes on any engine."""
 
 URAM_BANKS = 16
 """Banks in an UltraRAM of 4,096 words of 72 bits (Xilinx UG573)."""
@@ -88,7 +87,15 @@ class Fpga(Board):
 
     def fewest_multipliers(self, works: Sequence[Work]) -> int:
         """Return the multipliers of one tile for each engine."""
-        return sum(work.tile for work in works)
+        return sum(self.multipliers_within(work, _LONG_CYCLES) for work in works)
+
+    def multipliers_within(self, work: Work, cycles: int) -> int:
+        """Return the fewest multipliers, in whole tiles, for a sample in `cycles`, at least one cycle a row."""
+        return -(-work.convolutions // (cycles // work.rows)) * work.tile
+
+    def row_cycles(self, work: Work, multipliers: int) -> int:
+        """Return the cycles of a row on a number of multipliers that `multipliers_within` returned."""
+        return -(-work.convolutions // (multipliers // work.tile))
 
     def most_channels(self, works: Sequence[Work], available: int, left: int, time_ps: int) -> tuple[int, int]:
         """See `Board`."""
@@ -116,14 +123,14 @@ class Fpga(Board):
 
     def build(self, works: Sequence[Work], no_faster_than_ps: int) -> list[Engine]:
         """See `Board`; engines that are as slow as allowed get one more step of multipliers while any are left."""
-        cycles = max(fewest_cycles(works, self.multipliers), no_faster_than_ps // self.period_ps)
-        left = self.multipliers - sum(_multipliers(work, cycles) for work in works)
+        cycles = max(self._fewest_cycles(works), no_faster_than_ps // self.period_ps)
+        left = self.multipliers - sum(self.multipliers_within(work, cycles) for work in works)
         engines = []
         for work in works:
-            multipliers = _multipliers(work, cycles)
+            multipliers = self.multipliers_within(work, cycles)
             engine = self._engine(work, multipliers)
             if engine.sample_ps == cycles * self.period_ps and engine.row_ps > self.period_ps:
-                more = _multipliers(work, cycles - 1) - multipliers
+                more = self.multipliers_within(work, cycles - 1) - multipliers
                 if more <= left:
                     left -= more
                     engine = self._engine(work, multipliers + more)
@@ -135,8 +142,19 @@ class Fpga(Board):
         return self._engine(work, min(self.multipliers // work.tile, work.convolutions) * work.tile)
 
     def _engine(self, work: Work, multipliers: int) -> Engine:
-        row_cycles = -(-work.convolutions // (multipliers // work.tile))
-        return Engine(multipliers, work.rows, row_cycles * self.period_ps)
+        return Engine(multipliers, work.rows, self.row_cycles(work, multipliers) * self.period_ps)
+
+    def _fewest_cycles(self, works: Sequence[Work]) -> int:
+        """Return the cycles of a sample on the slowest engine for the best sharing of the multipliers."""
+        low = max(max(work.rows for work in works), -(-sum(work.macs for work in works) // self.multipliers)) - 1
+        high = max(work.rows * work.convolutions for work in works)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if sum(self.multipliers_within(work, middle) for work in works) <= self.multipliers:
+                high = middle
+            else:
+                low = middle
+        return high
 
     def update_ps(self, out_channels: int) -> int:
         """See `Board`: a bank of LPRAM holds OC parameters, updated one a cycle; all banks at once (section 5.2.2)."""
@@ -156,24 +174,6 @@ class Fpga(Board):
         return f"`dsp` = {self.dsp}, which gives its engines {self.multipliers} multipliers"
 
 
-def _multipliers(work: Work, cycles: int) -> int:
-    """Return the fewest multipliers, in whole tiles, for a sample in `cycles` (at least one cycle a row)."""
-    return -(-work.convolutions // (cycles // work.rows)) * work.tile
-
-
-def fewest_cycles(works: Sequence[Work], multipliers: int) -> int:
-    """Return the cycles of a sample on the slowest engine for the best sharing of multipliers; each needs a tile."""
-    low = max(max(work.rows for work in works), -(-sum(work.macs for work in works) // multipliers)) - 1
-    high = max(work.rows * work.convolutions for work in works)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if sum(_multipliers(work, middle) for work in works) <= multipliers:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
 def engine_resources(dsp_multipliers: int, lut_multipliers: int) -> Resources:
     """Return the resources of engines; one DSP counts as one multiplier, even in single precision."""
     return Resources(
@@ -190,51 +190,3 @@ def lut_multipliers(board: Fpga, alpha: float) -> int:
     wanted = math.floor(board.dsp_multipliers * (1 - alpha) / alpha)
     room = (LUT_SHARE * board.lut - LUT_PER_DSP * board.dsp_multipliers) // LUT_PER_LUT_MULTIPLIER
     return max(0, min(wanted, int(room)))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FpgaDescription:
-    """A `[[boards]]` table, with the keys of its `type` filled in."""
-
-    type: str | None = None
-    name: str
-    clock_mhz: Megahertz
-    dsp: Positive
-    dsp_share: Share = 1.0
-    on_chip_memory_kbit: Positive
-    power_w: Watts | None = None
-    lut: Positive | None = None
-    ff: Positive | None = None
-    bram: Positive | None = None
-    bram_kbit: Annotated[int, Ge(18), Le(1000)] = 36
-    uram: NotNegative = 0
-    transceivers: Positive | None = None
-    transceiver_gbps: PositiveNumber | None = None
-    off_chip_memory_gbytes: PositiveNumber | None = None
-    off_chip_gbytes_per_s: GbytesPerSecond | None = None
-    off_chip_pj_per_bit: PositiveNumber | None = None
-    source: str | None = None
-    count: Annotated[int, Ge(1), Le(100_000)] = 1
-
-    def board(self, alpha: float) -> Fpga:
-        """Return the board, with multipliers built of LUTs if `alpha` is below 1."""
-        off_chip = self.off_chip_memory_gbytes
-        board = Fpga(
-            name=self.name,
-            period_ps=max(1, round(1e6 / self.clock_mhz)),
-            dsp=self.dsp,
-            on_chip_memory_bytes=self.on_chip_memory_kbit * 1000 // 8,
-            power_w=self.power_w,
-            dsp_share=self.dsp_share,
-            lut=self.lut,
-            ff=self.ff,
-            bram=self.bram,
-            bram_kbit=self.bram_kbit,
-            uram=self.uram,
-            transceivers=self.transceivers,
-            transceiver_gbps=self.transceiver_gbps,
-            off_chip_memory_bytes=None if off_chip is None else round(off_chip * 1e9),
-            off_chip_gbytes_per_s=self.off_chip_gbytes_per_s,
-            off_chip_pj_per_bit=self.off_chip_pj_per_bit,
-        )
-        return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))

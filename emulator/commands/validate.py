@@ -90,11 +90,15 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
             ),
         ]
     )
-    rows = [[claim, *map(_cut, others)] for claim, *others in map(tables.cells, ran)]
-    if rows:
+    if ran:
         table("verdicts by class", tables.CLASS_COLUMNS, tables.class_rows(results), names=("class",))
-        words = ("published", "ours", "verdict", "class")
-        table(f"{paper}: published figures, and ours", tables.COLUMNS, rows, left=words, names=("claim",))
+    *columns, _ = tables.COLUMNS
+    for each in Class:
+        of_class = [tables.cells(result)[:-1] for result in ran if result.claim.row_class is each]
+        if of_class:
+            rows = [[claim, *map(_cut, others)] for claim, *others in of_class]
+            words = ("published", "ours", "verdict")
+            table(f"{paper}, {each.value}: published, and ours", columns, rows, left=words, names=("claim",))
     print()
     for why, of in tables.by_explanation(results, confirmed=False).items():
         measured = [f"{each.claim.id}{f' ({each.how})' if each.how else ''}" for each in of]

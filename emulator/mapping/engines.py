@@ -37,10 +37,11 @@ class SliceEngines:
 
 def channel_works(layer: Layer) -> tuple[Work, ...]:
     """Return the work of FP, EB (unless it takes images) and PG of one of the channels along which a layer is cut."""
-    view = layer.engine_view
-    across = view.values * (layer.channels if cut_of(layer) is Cut.ICP else layer.input[0])
-    outwards = Work(view.out_rows, across * view.out_columns, view.tile)
-    inwards = Work(view.in_rows, across * view.in_columns, view.tile)
+    view, by_outputs = layer.engine_view, cut_of(layer) is Cut.OCP
+    inputs, outputs = (layer.input[0], 1) if by_outputs else (1, layer.channels)
+    pairs = view.values * inputs, outputs, view.tile, by_outputs, layer.operation.one_memory
+    outwards = Work(view.out_rows, view.out_columns, *pairs)
+    inwards = Work(view.in_rows, view.in_columns, *pairs)
     return (outwards, inwards, outwards) if layer.needs_errors else (outwards, outwards)
 
 
@@ -63,8 +64,8 @@ def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines,
     needed = board.fewest_multipliers(works)
     if needed > board.multipliers:
         raise InputError(
-            f"board {board.name}: {board.said()}: device {device} needs at least {needed}, one tile of kernel size for"
-            f" each engine of {', '.join(map(str, slices))}"
+            f"board {board.name}: {board.said()}: device {device} needs at least {needed},"
+            f" {board.smallest_engine}, for {', '.join(map(str, slices))}"
         )
     is_held_back = device not in mapping.off_chip_devices
     built = iter(board.build(works, mapping.balance.slowest_ps if mapping.balance and is_held_back else 0))
@@ -84,8 +85,8 @@ def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
         needed = board.fewest_multipliers([work])
         if needed > board.multipliers:
             raise InputError(
-                f"board {board.name}: {board.said()}: {part.layer.name} needs at least {needed}, one tile of kernel"
-                " size"
+                f"board {board.name}: {board.said()}: {part.layer.name} needs at least {needed},"
+                f" {board.smallest_engine}"
             )
         built.append(board.build_alone(work))
     return SliceEngines(built[0], built[1] if part.layer.needs_errors else None, built[-1])

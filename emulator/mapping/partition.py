@@ -135,7 +135,7 @@ def _slices(layers: Sequence[Layer], row: Row, begin: int, end: int) -> tuple[Sl
 
 
 def _too_small(network: Network, cluster: Cluster, devices: int) -> str:
-    """Return a message that says why there are too few multipliers for a tile for each engine."""
+    """Return a message that says why there are too few multipliers for the smallest engines."""
     boards = [cluster.board(device) for device in range(devices)]
     largest = max(boards, key=lambda board: board.multipliers)
     needed = [largest.fewest_multipliers(channel_works(layer)) for layer in network.layers]
@@ -143,10 +143,11 @@ def _too_small(network: Network, cluster: Cluster, devices: int) -> str:
     if needed[worst] > largest.multipliers:
         return (
             f"board {largest.name}: {largest.said()}: {network.layers[worst].name} of {network.name} needs at least"
-            f" {needed[worst]}, one tile of kernel size for each engine"
+            f" {needed[worst]}, {largest.smallest_engine}"
         )
     have = ", ".join(f"{board.name} {board.multipliers}" for board in dict.fromkeys(boards))
+    works = [work.of_channels(cut_channels(layer)) for layer in network.layers for work in channel_works(layer)]
     return (
-        f"`devices` = {devices}: {network.name} needs at least {sum(needed)} multipliers, one tile of kernel size for"
-        f" each engine, and no cut fits them on these boards: {have} ({largest.said()})"
+        f"`devices` = {devices}: {network.name} needs at least {largest.fewest_multipliers(works)} multipliers,"
+        f" {largest.smallest_engine}, and no cut fits them on these boards: {have} ({largest.said()})"
     )

@@ -28,7 +28,8 @@ def headline(results: Sequence[Result]) -> str:
 def others(results: Sequence[Result]) -> str:
     """Return what was confirmed of the other classes, which could hardly fail, and what was not run, as a line."""
     found = by_class(results)
-    said = [f"{each.value} {of.confirmed} of {of.run}" for each, of in found.items() if each is not Class.PREDICTION]
+    counts = [(each.value, of) for each, of in found.items() if each is not Class.PREDICTION and of.run]
+    said = [f"{name} {of.confirmed} of {of.run}" for name, of in counts]
     left_out = sum(not result.is_run for result in results)
     return f"not counted as such: {', '.join(said) or 'no others'}; {left_out} not run"
 

@@ -31,7 +31,8 @@ def printed(*arguments: str) -> str:
 def test_tables() -> None:
     text = printed("--only", "t6-alexnet")
     words = " ".join(text.split())
-    assert re.search(r"fpdeep-t6-alexnet-gops 1157 GOPS 1\d+ [+-]\d+.\d % within fitted", words)
+    assert re.search(r"fpdeep-t6-alexnet-gops 1157 GOPS 1\d+ [+-]\d+.\d % within", words)
+    assert "fpdeep, fitted: published, and ours" in words
     assert words.startswith("predictions: ")
     assert re.search(r"not counted as such: .*fitted \d of \d; 0 not run", words)
 

@@ -17,6 +17,7 @@ from . import (
     scaling,
     throughput,
     topologies,
+    whole_engines,
 )
 
 MEASURES: Mapping[str, Measure] = {
@@ -32,6 +33,7 @@ MEASURES: Mapping[str, Measure] = {
         pipeline,
         datapaths,
         engines,
+        whole_engines,
         arithmetic,
     )
     for name, measure in topic.MEASURES.items()

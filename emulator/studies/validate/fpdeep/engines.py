@@ -57,14 +57,6 @@ def _cycles(phase: str) -> Measured:
     return Measured([sum(ratios) / len(ratios), max(ratios)], "over OC / P with P = tiles / S: mean, most")
 
 
-def _whole_engines() -> Measured:
-    """Measure the share of FP engines that are a whole number of CEs of S tiles."""
-    found = [engine.multipliers / _tile(part.layer) / len(part.in_channels) for part, engine in _engines("fp")]
-    return Measured(
-        sum(each.is_integer() for each in found) / len(found), f"share of {len(found)} FP engines with whole P"
-    )
-
-
 def _pg_operations() -> Measured:
     """Measure PG's multiplier-cycles for a pair of channels over K x K x W x W."""
     ratios = []
@@ -108,7 +100,6 @@ MEASURES: dict[str, Measure] = {
     "fpdeep-fp-macs-per-tile": _macs_per_tile,
     "fpdeep-fp-cycles-pixel": partial(_cycles, "fp"),
     "fpdeep-eb-cycles": partial(_cycles, "eb"),
-    "fpdeep-fp-num-ce": _whole_engines,
     "fpdeep-pg-ops-same": _pg_operations,
     "fpdeep-pg-filter-size": _pg_filters,
     "fpdeep-pg-ce-like": _pg_like,

@@ -1,0 +1,62 @@
+"""The description of an FPGA board, as in a cluster's `[[boards]]`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
+
+from ..common import GbytesPerSecond, Megahertz, NotNegative, Positive, PositiveNumber, Share, Watts
+from .fpga import Fpga, lut_multipliers
+from .whole_engines import WholeEnginesFpga
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FpgaDescription:
+    """A `[[boards]]` table, with the keys of its `type` filled in."""
+
+    type: str | None = None
+    name: str
+    clock_mhz: Megahertz
+    dsp: Positive
+    dsp_share: Share = 1.0
+    on_chip_memory_kbit: Positive
+    power_w: Watts | None = None
+    lut: Positive | None = None
+    ff: Positive | None = None
+    bram: Positive | None = None
+    bram_kbit: Annotated[int, Ge(18), Le(1000)] = 36
+    uram: NotNegative = 0
+    transceivers: Positive | None = None
+    transceiver_gbps: PositiveNumber | None = None
+    off_chip_memory_gbytes: PositiveNumber | None = None
+    off_chip_gbytes_per_s: GbytesPerSecond | None = None
+    off_chip_pj_per_bit: PositiveNumber | None = None
+    convolution_engines: Literal["tiles", "whole"] = "tiles"
+    source: str | None = None
+    count: Annotated[int, Ge(1), Le(100_000)] = 1
+
+    def board(self, alpha: float) -> Fpga:
+        """Return the board, with multipliers built of LUTs if `alpha` is below 1."""
+        off_chip = self.off_chip_memory_gbytes
+        kind = WholeEnginesFpga if self.convolution_engines == "whole" else Fpga
+        board = kind(
+            name=self.name,
+            period_ps=max(1, round(1e6 / self.clock_mhz)),
+            dsp=self.dsp,
+            on_chip_memory_bytes=self.on_chip_memory_kbit * 1000 // 8,
+            power_w=self.power_w,
+            dsp_share=self.dsp_share,
+            lut=self.lut,
+            ff=self.ff,
+            bram=self.bram,
+            bram_kbit=self.bram_kbit,
+            uram=self.uram,
+            transceivers=self.transceivers,
+            transceiver_gbps=self.transceiver_gbps,
+            off_chip_memory_bytes=None if off_chip is None else round(off_chip * 1e9),
+            off_chip_gbytes_per_s=self.off_chip_gbytes_per_s,
+            off_chip_pj_per_bit=self.off_chip_pj_per_bit,
+        )
+        return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))
