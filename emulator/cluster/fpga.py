@@ -40,7 +40,8 @@ class Fpga(Board):
 
     Engines may take the share `dsp_share` of its DSPs; `lut_multipliers` are built of LUTs in addition. Block RAMs are
     `bram` blocks of `bram_kbit` (36 at Xilinx, 20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power
-    under load; bits on the memory port take `off_chip_pj_per_bit` in addition.
+    under load; bits on the memory port take `off_chip_pj_per_bit` in addition. `lut_per_dsp` are an engine's LUTs for
+    each DSP.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Fpga(Board):
     dsp_share: float = 1.0
     lut_multipliers: int = 0
     lut: int | None = None
+    lut_per_dsp: int = LUT_PER_DSP
     ff: int | None = None
     bram: int | None = None
     bram_kbit: int = 36
@@ -166,7 +168,7 @@ class Fpga(Board):
         for count in multipliers:
             of_dsp = min(left, count)
             left -= of_dsp
-            found.append(engine_resources(of_dsp, count - of_dsp))
+            found.append(engine_resources(of_dsp, count - of_dsp, self.lut_per_dsp))
         return found
 
     def said(self) -> str:
@@ -174,10 +176,10 @@ class Fpga(Board):
         return f"`dsp` = {self.dsp}, which gives its engines {self.multipliers} multipliers"
 
 
-def engine_resources(dsp_multipliers: int, lut_multipliers: int) -> Resources:
+def engine_resources(dsp_multipliers: int, lut_multipliers: int, lut_per_dsp: int = LUT_PER_DSP) -> Resources:
     """Return the resources of engines; one DSP counts as one multiplier, even in single precision."""
     return Resources(
-        lut=LUT_PER_DSP * dsp_multipliers + LUT_PER_LUT_MULTIPLIER * lut_multipliers,
+        lut=lut_per_dsp * dsp_multipliers + LUT_PER_LUT_MULTIPLIER * lut_multipliers,
         ff=FF_PER_DSP * dsp_multipliers + FF_PER_LUT_MULTIPLIER * lut_multipliers,
         dsp=dsp_multipliers,
     )
@@ -187,6 +189,6 @@ def lut_multipliers(board: Fpga, alpha: float) -> int:
     """Return the number of multipliers built of LUTs that makes DSPs the share `alpha`, as far as the LUTs suffice."""
     if alpha >= 1 or board.lut is None:
         return 0
-    wanted = math.floor(board.dsp_multipliers * (1 - alpha) / alpha)
-    room = (LUT_SHARE * board.lut - LUT_PER_DSP * board.dsp_multipliers) // LUT_PER_LUT_MULTIPLIER
-    return max(0, min(wanted, int(room)))
+    wanted = board.dsp_multipliers * (1 - alpha) / alpha
+    room = (LUT_SHARE * board.lut - board.lut_per_dsp * board.dsp_multipliers) // LUT_PER_LUT_MULTIPLIER
+    return max(0, math.floor(min(wanted, room)))

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le
 
 from ..common import GbytesPerSecond, Megahertz, NotNegative, Positive, PositiveNumber, Share, Watts
-from .fpga import Fpga, lut_multipliers
+from .fpga import LUT_PER_DSP, Fpga, lut_multipliers
 from .whole_engines import WholeEnginesFpga
 
 
@@ -24,6 +24,7 @@ class FpgaDescription:
     on_chip_memory_kbit: Positive
     power_w: Watts | None = None
     lut: Positive | None = None
+    lut_per_dsp: Positive = LUT_PER_DSP
     ff: Positive | None = None
     bram: Positive | None = None
     bram_kbit: Annotated[int, Ge(18), Le(1000)] = 36
@@ -49,6 +50,7 @@ class FpgaDescription:
             power_w=self.power_w,
             dsp_share=self.dsp_share,
             lut=self.lut,
+            lut_per_dsp=self.lut_per_dsp,
             ff=self.ff,
             bram=self.bram,
             bram_kbit=self.bram_kbit,

@@ -114,11 +114,11 @@ def _changed(described: dict[str, Any], changes: Mapping[str, object]) -> dict[s
         return {key.removeprefix(table): value for key, value in changes.items() if key.startswith(table)}
 
     boards = [{**board, **of("board.")} for board in described["boards"]]
-    resources = {**described.get("resources", {}), **of("resources.")}
     tables = described["links"]
     links = [{**t, **of("link.")} for t in tables] if isinstance(tables, list) else {**tables, **of("link.")}
-    network = {**described.get("network", {}), **of("network.")}
-    return {**described, "boards": boards, "links": links, "resources": resources, "network": network}
+    optional = {table: {**described.get(table, {}), **of(f"{table}.")} for table in ("resources", "network")}
+    more = {table: keys for table, keys in optional.items() if keys or table in described}
+    return {**described, "boards": boards, "links": links, **more}
 
 
 def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:

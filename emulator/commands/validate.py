@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import sys
@@ -33,8 +34,17 @@ _MOST_NAMED = 3
     metavar="DIR",
     help="Results files (RUN.h5) for fpdeep's picture of convergence.",
 )
+@click.option(
+    "--sensitivity", is_flag=True, help="Which verdicts turn within the plausible ranges of constants; takes minutes."
+)
 def validate(
-    paper: str, only: str, as_json: bool, markdown: bool, pictures: pathlib.Path | None, runs: pathlib.Path | None
+    paper: str,
+    only: str,
+    as_json: bool,
+    markdown: bool,
+    pictures: pathlib.Path | None,
+    runs: pathlib.Path | None,
+    sensitivity: bool,
 ) -> None:
     """Run a paper's claims: published, ours, deviation, verdict. PAPER is fpdeep or inceptionn.
 
@@ -47,6 +57,9 @@ def validate(
     if pictures is not None:
         for path in draw_pictures(paper, pictures, runs):
             print(f"drawn: {path}", file=sys.stderr)
+    if sensitivity:
+        _print_sensitivity(paper, claims, as_json, markdown)
+        return
     results = _run(paper, claims)
     if as_json:
         print(json.dumps([tables.as_json(result) for result in results], indent=2))
@@ -70,6 +83,39 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
         claims, label="measuring", file=sys.stderr, item_show_func=named, hidden=not sys.stderr.isatty()
     ) as shown:
         return list(run(paper, shown))
+
+
+def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markdown: bool) -> None:
+    from ..report import next_line, point_progress, print_answer, table
+    from ..studies.validate import blind_predictions, sensitivities
+    from ..studies.validate import sensitivity_tables as tables
+
+    found = sensitivities(paper, claims, functools.partial(point_progress, "measuring"))
+    blind = list(blind_predictions()) if paper == "fpdeep" else []
+    by_id = {claim.id: claim for claim in claims}
+    if as_json:
+        print(json.dumps(tables.sensitivity_as_json(found, blind), indent=2))
+        return
+    if markdown:
+        print("\n".join(tables.sensitivity_markdown(found, by_id, blind)))
+        return
+    turning = tables.turning_rows(found, by_id)
+    most = max(found, key=lambda each: len(each.hanging)).constant.name
+    print_answer(
+        [
+            tables.headline(found),
+            f"most rows hang on {most}",
+            *([tables.blind_headline(blind)] if blind else []),
+            next_line(f"emuchain validate {paper}"),
+        ]
+    )
+    table("constants", tables.CONSTANT_COLUMNS, tables.constant_rows(found), left=("fitted to",), names=("constant",))
+    if turning:
+        claim, *words = tables.TURNING_COLUMNS
+        table("verdicts that turn", tables.TURNING_COLUMNS, turning, left=words, names=[claim])
+    if blind:
+        words = ["fitted to", "predicted"]
+        table("blind predictions", tables.BLIND_COLUMNS, tables.blind_rows(blind), names=words)
 
 
 def _print_tables(paper: str, results: Sequence[Result]) -> None:

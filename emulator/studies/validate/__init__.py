@@ -1,20 +1,27 @@
 """Validation against papers: each claim is measured with the emulator's own functions, and judged."""
 
-from . import tables
+from . import sensitivity_tables, tables
 from .claim import Claim, Class, load_claims, papers
+from .fpdeep.blind import Blind, blind_predictions
 from .judge import Verdict, judge
 from .run import Result, draw_pictures, select, validate
+from .sensitivity import Sensitivity, sensitivities
 
 __all__ = [
+    "Blind",
     "Claim",
     "Class",
     "Result",
+    "Sensitivity",
     "Verdict",
+    "blind_predictions",
     "draw_pictures",
     "judge",
     "load_claims",
     "papers",
     "select",
+    "sensitivities",
+    "sensitivity_tables",
     "tables",
     "validate",
 ]

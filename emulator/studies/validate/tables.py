@@ -90,8 +90,8 @@ def _shown(value: Any) -> str:
 
 def markdown_tables(results: Sequence[Result]) -> list[str]:
     """Return lines of Markdown: the claims that were run, explanations, and the reasons for claims not run."""
-    lines = _markdown([*COLUMNS, "how"], [[*cells(result), result.how] for result in results if result.is_run])
-    lines += ["", *_markdown(CLASS_COLUMNS, class_rows(results)), "", headline(results)]
+    lines = markdown([*COLUMNS, "how"], [[*cells(result), result.how] for result in results if result.is_run])
+    lines += ["", *markdown(CLASS_COLUMNS, class_rows(results)), "", headline(results)]
     groups = {
         "not confirmed": by_explanation(results, confirmed=False),
         "confirmed, but": by_explanation(results, confirmed=True),
@@ -104,7 +104,8 @@ def markdown_tables(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     return lines + [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
 

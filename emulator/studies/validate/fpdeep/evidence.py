@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ....cluster import Cluster, load_cluster
+from ....cluster import Cluster
 from ....config import Config
 from ....mapping import Mapping, Slice, idle_share, partition
 from ....network import Network, load_network
@@ -16,6 +16,7 @@ from ....plan import Layout, Plan, lay_out_on_chip, make_plan
 from ....run import SteadyState, Throughput, steady_state
 from ....timing import Bottleneck, Timing, find_bottleneck
 from ...parallelism import Comparison, Workload, compare
+from ..constants import changed, cluster_of, kept
 
 NETWORKS = ("alexnet", "vgg16", "vgg19")
 """The paper's names of its networks."""
@@ -42,13 +43,13 @@ def network(name: str) -> Network:
     return load_network(ZOO.get(name, name))
 
 
-@functools.cache
+@kept
 def cluster(link_gbps: float = LINK_GBPS) -> Cluster:
     """Return the cluster of VC709 boards."""
-    return load_cluster("vc709", {"link.bandwidth_gbps": link_gbps})
+    return cluster_of("vc709", link__bandwidth_gbps=link_gbps)
 
 
-@functools.cache
+@kept
 def mapping(name: str, devices: int = DEVICES, link_gbps: float = LINK_GBPS) -> Mapping:
     """Return the partition of a network, which heeds links."""
     return partition(network(name), cluster(link_gbps), devices)
@@ -60,27 +61,27 @@ def slices(name: str, devices: int = DEVICES) -> list[tuple[int, Slice]]:
     return [(device, part) for device, parts in held for part in parts if part.layer.convolves]
 
 
-@functools.cache
+@kept
 def timing(name: str, devices: int = DEVICES, link_gbps: float = LINK_GBPS) -> Timing:
     """Return the timing without balanced parameters."""
     return Timing.of(mapping(name, devices, link_gbps), cluster(link_gbps))
 
 
-@functools.cache
+@kept
 def bottleneck(name: str, devices: int, link_gbps: float = LINK_GBPS) -> Bottleneck:
     """Return the slowest engine and the slowest link."""
     return find_bottleneck(timing(name, devices, link_gbps))
 
 
-@functools.cache
+@kept
 def idle_percent(name: str, devices: int) -> float:
     """Return the idle stages in percent, the mean over the devices that hold convolutions."""
     return 100 * idle_share(mapping(name, devices), cluster())
 
 
-@functools.cache
+@kept
 def plan(
-    name: str, devices: int = DEVICES, batch: int = 64, schedule: str = "fpdeep", latency_ns: float = 1000
+    name: str, devices: int = DEVICES, batch: int = 64, schedule: str = "fpdeep", latency_ns: float | None = None
 ) -> Plan:
     """Return the plan, as `emuchain simulate` makes it."""
     settings: dict[str, Any] = {
@@ -90,10 +91,10 @@ def plan(
         "schedule": schedule,
         "memory": "ignored",
     }
-    return make_plan(Config(**settings), 1, {"link.latency_ns": latency_ns})
+    return make_plan(Config(**settings), 1, changed() if latency_ns is None else changed(link__latency_ns=latency_ns))
 
 
-@functools.cache
+@kept
 def report(name: str, devices: int = DEVICES) -> SteadyState:
     """Return the steady state, as `emuchain simulate` reports it."""
     return steady_state(plan(name, devices))
@@ -106,14 +107,14 @@ def convolutions(name: str) -> Throughput:
     return found
 
 
-@functools.cache
+@kept
 def layout(name: str, devices: int = DEVICES) -> Layout:
     """Return the layout, as `emuchain plan` makes it."""
     planned = plan(name, devices)
     return lay_out_on_chip(planned.timing, planned.steady.in_flight)
 
 
-@functools.cache
+@kept
 def comparison() -> Comparison:
     """Return the comparison of the four methods, as `emuchain compare vgg16` makes it."""
     return compare(Workload(network("vgg16"), cluster(), COMPARED_BATCH), COMPARED_DEVICES)

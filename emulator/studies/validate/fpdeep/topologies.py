@@ -7,6 +7,7 @@ import functools
 from ....mapping import partition
 from ... import section
 from ...topology import Ports, Topology, chain_topology, direct_topology
+from ..constants import kept
 from ..measure import Measure, Measured
 from .evidence import DEVICES, cluster, mapping, network
 
@@ -16,7 +17,7 @@ DEVICES_OF_FIG_9 = 8
 SIZES_OF_FIG_10 = tuple(range(2, 17))
 
 
-@functools.cache
+@kept
 def pair(devices: int) -> tuple[Topology, Topology]:
     """Return the 1D and the 2D topology."""
     found = partition(section(network("vgg16"), "conv3_1", "conv5_3"), cluster(), devices)

@@ -9,10 +9,10 @@ import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ....cluster import load_cluster
 from ....common import InputError
 from ....mapping import idle_share, partition
 from ....timing import Timing
+from ..constants import cluster_of, kept
 from ..measure import Measure, Measured
 from .evidence import DEVICES, NETWORKS, network
 
@@ -33,9 +33,9 @@ class _Engine(NamedTuple):
         return -int(-self.outputs // self.pixel_cycles)
 
 
-@functools.cache
+@kept
 def _timing(name: str, devices: int) -> Timing:
-    cluster = load_cluster("vc709", {"board.convolution_engines": "whole"})
+    cluster = cluster_of("vc709", board__convolution_engines="whole")
     return Timing.of(partition(network(name), cluster, devices), cluster)
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from .....comm import Interconnect
 from .....comm.exchange import VALUE_BYTES, aggregator_ps, bytes_at_ratio, ring_messages, ring_ps
-from ....cluster import load_cluster
 from ....network import Network, load_network
+from ..constants import cluster_of, kept
 
 NETWORKS = ("alexnet", "hdc", "resnet50", "vgg16")
 """The paper's networks; the zoo has the same names."""
@@ -69,10 +69,10 @@ def network(name: str) -> Network:
     return load_network(name)
 
 
-@functools.cache
+@kept
 def cluster_network() -> Interconnect:
     """Return the cluster's 10 Gb Ethernet."""
-    return load_cluster("titan-xp-10gbe").interconnect
+    return cluster_of("titan-xp-10gbe").interconnect
 
 
 def values(name: str) -> int:
@@ -104,7 +104,7 @@ class Times:
         return self.node + self.gradient_sum + self.communicate
 
 
-@functools.cache
+@kept
 def times(name: str, exchange: Exchange, workers: int = WORKERS, ratio: float | None = None) -> Times:
     """Return a network's training time; the gradient sum is the time by which it prolongs the exchange."""
     ratio = RATIOS[name] if ratio is None else ratio
