@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
@@ -121,17 +120,15 @@ def carried_bytes(share: LinkShare, all_streams: Iterable[Stream]) -> dict[DataP
     By bytes, these are all bytes of the path's direction, so that all its maps take the same time. By paths, they are
     the path's own times the paths of the direction: two, or three where it carries balanced parameters.
     """
-    own: Counter[DataPath] = Counter()
+    own: dict[DataPath, int] = {}
     for stream in all_streams:
-        own[stream.path] += stream.sample_bytes
-    found = {}
-    for path, count in own.items():
-        beside = [other for other in own if other.is_forward is path.is_forward]
-        if share is LinkShare.BYTES:
-            found[path] = sum(own[other] for other in beside)
-        else:
-            found[path] = count * paths_of_direction(balanced=any(other.is_balanced for other in beside))
-    return found
+        own[stream.path] = own.get(stream.path, 0) + stream.sample_bytes
+    if share is LinkShare.BYTES:
+        right = sum(count for path, count in own.items() if path.is_forward)
+        left = sum(own.values()) - right
+        return {path: right if path.is_forward else left for path in own}
+    balanced = {path.is_forward for path in own if path.is_balanced}
+    return {path: count * paths_of_direction(balanced=path.is_forward in balanced) for path, count in own.items()}
 
 
 def paths_of_direction(*, balanced: bool) -> int:
