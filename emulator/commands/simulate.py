@@ -31,12 +31,12 @@ from ..report import (
     print_steady_tables,
     rate_line,
     say,
-    steady_state_as_json,
+    simulation_as_json,
     table,
     time_and_ps,
     weights_line,
 )
-from ..run import Simulation, SteadyState, Usage, simulate, steady_state
+from ..run import Simulation, SteadyState, simulate, steady_state
 from ..studies import Compared, compare_runs, parse_what_if
 from ..timeline import TraceRequest
 from .phases import phases
@@ -80,11 +80,11 @@ def run_simulation(
         plan = run.simulation.plan
         draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", plot)
     if as_json:
-        found = _as_json(run, epoch_images)
+        found = simulation_as_json(*run, epoch_images)
         if other is not None:
             changes = {**asked.cluster, **asked.config}
             figures = {row.figure: {"before": row.before, "after": row.after, "ratio": row.ratio} for row in rows}
-            found["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, epoch_images)}
+            found["what_if"] = {"changes": changes, "figures": figures, "run": simulation_as_json(*other, epoch_images)}
         print(json.dumps(found, indent=2))
         return
     print_answer(_answer(run, other, str(asked), epoch_images, _to_try(run, config_file, flags)))
@@ -212,37 +212,3 @@ def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else number(value)
-
-
-def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
-    simulation, steady = run
-    plan, rate = simulation.plan, simulation.images_per_s
-    return {
-        "config": {**plan.config.model_dump(), "devices": plan.devices, "samples": simulation.samples},
-        "virtual_time_ps": simulation.virtual_time_ps,
-        "epoch_ends_ps": list(simulation.epoch_ends_ps),
-        "interval_ps": plan.timing.interval_ps,
-        "exchange_ps": simulation.exchange_ps,
-        "images_per_s": rate,
-        "epochs_per_hour": 3600 * rate / simulation.samples,
-        "fits": steady.fits,
-        "missing_bytes": steady.missing_bytes,
-        "stale_samples": [staleness.stale_samples for staleness in plan.steady.staleness],
-        **usage_as_json(simulation.usage),
-        "steady": steady_state_as_json(steady, epoch_images),
-    }
-
-
-def usage_as_json(usage: Usage) -> dict[str, Any]:
-    """Return devices and links as JSON; data paths by number."""
-    devices = [dataclasses.asdict(device) for device in usage.devices]
-    links = [
-        {
-            "sender": link.sender,
-            "receiver": link.receiver,
-            "path_bytes": {str(path.value): count for path, count in link.path_bytes.items()},
-            "utilisation": link.utilisation,
-        }
-        for link in usage.links
-    ]
-    return {"devices": devices, "links": links}

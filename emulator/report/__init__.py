@@ -21,6 +21,7 @@ from .next_step import command_line, next_changes
 from .picture import check_picture, log_ticks, new_figure, save_figure, whole_ticks
 from .point_progress import point_progress
 from .progress import EpochRow, Progress, make_progress
+from .simulation_json import simulation_as_json
 from .steady_picture import draw_steady_state
 from .steady_state import print_steady_state, print_steady_tables, steady_state_as_json
 from .table import table
@@ -67,6 +68,7 @@ __all__ = [
     "rate_line",
     "save_figure",
     "say",
+    "simulation_as_json",
     "slice_names",
     "steady_state_as_json",
     "table",

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..cluster import Board
 from ..plan import DeviceLayout, Layout, SliceLayout
+from .mapping_json import block_as_json, engines_by_phase, off_chip_as_json, slice_as_json
 
 
 def layout_as_json(layout: Layout, smallest: int | None) -> dict[str, Any]:
@@ -27,17 +28,7 @@ def layout_as_json(layout: Layout, smallest: int | None) -> dict[str, Any]:
             }
             for link in layout.links
         ],
-        "balanced_parameters": [
-            {
-                "layer": block.layer.name,
-                "begin_channel": block.begin,
-                "end_channel": block.end,
-                "user_device": block.user_device,
-                "store_device": block.store_device,
-                "parameter_bytes": block.parameter_bytes,
-            }
-            for block in balancing.blocks
-        ],
+        "balanced_parameters": [block_as_json(block) for block in balancing.blocks],
         "interval_ps": layout.interval_ps,
         "images_per_s": layout.images_per_s,
         "gops_per_fpga": layout.gops_per_fpga,
@@ -75,16 +66,10 @@ def _device_json(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
 
 
 def _slice_json(held: SliceLayout, board: Board) -> dict[str, Any]:
-    by_phase = {"fp": held.engines.fp, "eb": held.engines.eb, "pg": held.engines.pg}
-    engines = {phase: engine for phase, engine in by_phase.items() if engine is not None}
-    memory, tile = held.memory, held.part.layer.engine_view.tile
+    engines = engines_by_phase(held.engines)
+    memory = held.memory
     return {
-        "layer": held.part.layer.name,
-        "cut": held.part.cut.value,
-        "begin_channel": held.part.begin,
-        "end_channel": held.part.end,
-        "tile_multipliers": tile,
-        "tiles": {phase: engine.multipliers // tile for phase, engine in engines.items()},
+        **slice_as_json(held.part, held.engines),
         "multipliers": {phase: engine.multipliers for phase, engine in engines.items()},
         "cycles_per_sample": {
             phase: engine.sample_ps // board.period_ps for phase, engine in engines.items() if engine
@@ -99,7 +84,6 @@ def _slice_json(held: SliceLayout, board: Board) -> dict[str, Any]:
         "line_buffers_bytes": memory.line_buffers.bytes,
         "error_buffer_bytes": memory.error_buffer.bytes,
         "pab_bytes": memory.pab.bytes,
-        "off_chip_channels": held.off_chip.channels,
-        "off_chip_activations": held.off_chip.activations,
+        **off_chip_as_json(held.off_chip),
         "off_chip_bytes": held.off_chip_bytes,
     }
