@@ -1,0 +1,188 @@
+"""Random cases as plain dictionaries, with the keys of files: a network, a cluster, and the keys of a run."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+Table = dict[str, Any]
+
+CHANNELS = st.one_of(st.integers(1, 5), st.integers(16, 20))
+"""Few input channels, which are cut by output channels, or enough to be cut themselves."""
+PORTS = st.sampled_from([{}, *({"off_chip_gbytes_per_s": rate} for rate in (0.011, 0.1, 0.7, 5))])
+
+
+class Case(NamedTuple):
+    """What a run is given."""
+
+    network: Table
+    cluster: Table
+    keys: Table
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Table:
+    """Layers with units of the SFU behind them; maps of one shape, whichever they are, may be joined later on."""
+    shape = [draw(CHANNELS), draw(st.integers(3, 9)), draw(st.integers(3, 9))]
+    operations: list[Table] = []
+    maps = {"images": shape}
+
+    def add(kind: str, source: str | list[str], made: list[int], **more: Any) -> str:
+        name = f"{kind}{len(operations)}"
+        operations.append({"type": kind, "name": name, "from": source, **more})
+        maps[name] = made
+        return name
+
+    last = "images"
+    for _ in range(draw(st.integers(1, 4))):
+        shape = maps[last]
+        window = draw(windows(shape[1:], 2))
+        last = add("conv", last, [draw(CHANNELS), *shrunk(shape[1:], **window)], **window)
+        operations[-1]["channels"] = maps[last][0]
+        for _ in range(draw(st.integers(0, 2))):
+            last = draw(units(last, maps, add))
+        if draw(st.integers(0, 3)) == 0:  # a side branch from any map that there is
+            side = draw(st.sampled_from(sorted(maps)))
+            if pooled := min(maps[side][1:]) > 1 and draw(st.booleans()):
+                window = draw(windows(maps[side][1:], 1))
+                side = add("max-pool", side, [maps[side][0], *shrunk(maps[side][1:], **window)], **window)
+            window = draw(windows(maps[side][1:], 2))
+            made = [maps[last][0], *shrunk(maps[side][1:], **window)]
+            if made[1:] != maps[last][1:] and pooled:
+                del maps[operations.pop()["name"]]
+            elif made[1:] == maps[last][1:]:
+                other = add("conv", side, made, channels=made[0], **window)
+                last = add(draw(st.sampled_from(["add", "concat"])), [last, other], made)
+                if operations[-1]["type"] == "concat":
+                    maps[last] = [2 * made[0], *made[1:]]
+    for _ in range(draw(st.integers(1, 2))):
+        last = add("fc", last, [draw(CHANNELS), 1, 1])
+        operations[-1]["features"] = maps[last][0]
+        if draw(st.booleans()):
+            last = draw(units(last, maps, add))
+    used = {name for each in operations for name in ([each["from"]] if isinstance(each["from"], str) else each["from"])}
+    assert set(maps) - used - {"images"} == {last}
+    return {"name": "drawn", "input": maps["images"], "layers": [*operations, {"type": "softmax"}]}
+
+
+@st.composite
+def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> str:
+    """A unit of the SFU on the last map; joins take others, too: shortcuts past any number of layers."""
+    shape = maps[last]
+    alike = sorted(name for name in maps if maps[name] == shape and name != last)
+    wide = sorted(name for name in maps if maps[name][1:] == shape[1:] and name != last)
+    kinds = ["relu", "batch-norm", "lrn", *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else [])]
+    kinds += 3 * (["add"] if alike else []) + (["concat"] if wide else [])
+    kind = draw(st.sampled_from([*kinds, "global-average-pool"] if draw(st.integers(0, 5)) == 0 else kinds))
+    if kind == "add":
+        return add(kind, [last, draw(st.sampled_from(alike))], shape)
+    if kind == "concat":
+        others = draw(st.lists(st.sampled_from(wide), min_size=1, max_size=2, unique=True))
+        return add(kind, [*others, last], [sum(maps[name][0] for name in [*others, last]), *shape[1:]])
+    if kind == "global-average-pool":
+        return add(kind, last, [shape[0], 1, 1])
+    if kind.endswith("pool"):
+        window = draw(windows(shape[1:], 1))
+        return add(kind, last, [shape[0], *shrunk(shape[1:], **window)], **window)
+    return add(kind, last, shape)
+
+
+@st.composite
+def windows(draw: st.DrawFn, size: list[int], most_pad: int) -> dict[str, list[int]]:
+    """A kernel that fits a map, with stride and padding; windows may overlap, leave gaps, and leave out the end."""
+    if draw(st.booleans()):
+        same = [3 if min(size) >= 2 else 1] * 2  # keeps the map's size, so that others can join it
+        return {"kernel": same, "stride": [1, 1], "pad": [side // 2 for side in same]}
+    kernel = [draw(st.integers(1, min(3, side))) for side in size]
+    pad = [draw(st.integers(0, min(most_pad, side - 1))) for side in kernel]
+    return {"kernel": kernel, "stride": [draw(st.integers(1, 3)) for _ in size], "pad": pad}
+
+
+def shrunk(size: list[int], kernel: list[int], stride: list[int], pad: list[int]) -> list[int]:
+    """The rows and columns of what a window makes."""
+    return [(s + 2 * p - k) // t + 1 for s, k, t, p in zip(size, kernel, stride, pad, strict=True)]
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Table:
+    """Unlike boards and links; little or much on-chip memory, with or without a memory port that is known."""
+    uphill = draw(st.booleans())  # room on the left, slow memory ports behind it, and fast links: balanced parameters
+    boards = [
+        {
+            "name": f"b{number}",
+            "clock_mhz": draw(st.integers(50, 300)),
+            "dsp": draw(st.integers(40, 800)),
+            "on_chip_memory_kbit": draw(st.sampled_from([8, 40, 200, 400, 800, 4000])),
+            **draw(PORTS),
+        }
+        for number in range(draw(st.integers(1, 3)))
+    ]
+    if uphill:
+        boards = [
+            {**board, "on_chip_memory_kbit": 4000 if number == 0 else 40, "off_chip_gbytes_per_s": 0.02}
+            for number, board in enumerate([*boards, *boards])
+        ]
+    links = [
+        {
+            "bandwidth_gbps": draw(st.sampled_from([20, 100] if uphill else [0.05, 0.3, 1, 7, 100])),
+            "latency_ns": draw(st.sampled_from([0, 0.5, 40, 800, 3000])),
+            "count": draw(st.integers(1, 2)),
+        }
+        for _ in range(draw(st.integers(1, 3)))
+    ]
+    return {"name": "drawn", "boards": boards, "links": links}
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Case:
+    """A run of one chain; the last mini-batch may be short."""
+    keys = {
+        "devices": draw(st.integers(1, 6)),
+        "samples": draw(st.integers(1, 12)),
+        "batch": draw(st.integers(1, 5)),
+        "epochs": draw(st.integers(1, 2)),
+        "schedule": draw(st.sampled_from(["sync", "gpipe", "fpdeep", "fpdeep"])),
+    }
+    return Case(draw(networks()), draw(clusters()), keys)
+
+
+@st.composite
+def replicas(draw: st.DrawFn) -> Case:
+    """Replicas, each a chain or a device, and how they exchange gradients."""
+    count = draw(st.integers(2, 5))
+    keys = {
+        "samples": draw(st.integers(1, 12)),
+        "batch": count * draw(st.integers(1, 4)),
+        "epochs": draw(st.integers(1, 2)),
+    }
+    kind = draw(st.sampled_from(["ring", "aggregator"]))
+    if draw(st.integers(0, 2)) == 0:
+        keys |= {"schedule": f"data-parallel-{kind}", "devices": count}
+    else:
+        keys |= {"schedule": draw(st.sampled_from(["sync", "fpdeep", "fpdeep"])), "devices": draw(st.integers(1, 4))}
+        keys |= {"replicas": count, "exchange": kind}
+    if draw(st.booleans()):  # no mini-batch with fewer samples than replicas
+        keys["samples"] = max(keys["samples"] // keys["batch"], 1) * keys["batch"] + draw(st.integers(count, 2 * count))
+    else:
+        keys["samples"] = keys["batch"] * draw(st.integers(1, 3))
+    cluster = draw(clusters())
+    if draw(st.booleans()):
+        cluster["network"] = draw(interconnects())
+    return Case(draw(networks()), cluster, keys)
+
+
+@st.composite
+def interconnects(draw: st.DrawFn) -> Table:
+    """Any of the keys of `[network]` that say how long an uncompressed message takes."""
+    every = {
+        "topology": draw(st.sampled_from(["chain", "switch"])),
+        "bandwidth_gbps": draw(st.sampled_from([0.1, 1, 10])),
+        "latency_us": draw(st.sampled_from([0, 0.3, 20])),
+        "packet_bytes": draw(st.sampled_from([64, 100, 4096])),
+        "packet_overhead_bytes": draw(st.sampled_from([0, 78])),
+        "packet_stack_ns": draw(st.sampled_from([0, 1.5, 900])),
+        "blocking": draw(st.booleans()),
+        "sum_gbytes_per_s": draw(st.sampled_from([0.01, 0.7, 30])),
+    }
+    return {key: value for key, value in every.items() if draw(st.booleans())}

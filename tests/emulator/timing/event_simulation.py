@@ -1,0 +1,281 @@
+"""A discrete-event simulation of docs/time-model.md and docs/exchange.md: a heap of events, and servers of rows.
+
+It imports nothing of emuchain. It reads plain dictionaries: a network and a cluster with the keys of their files, and
+what `emuchain simulate --json` prints of a run's configuration and mapping: channels, tiles, what is off chip, balanced
+parameters. It takes no time and no staleness from there.
+
+A mark (events.py) is something that happens once: a row is done or has arrived, a sample has entered, weights are new.
+Each engine, memory port and stream on a link is a *server*, a process that takes its rows in turn and makes a mark of
+each: ("fp", device, layer, sample, row) or ("fp port", ...), and (path, link, what moves, sample, row), where link d is
+the one between devices d and d + 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from .described import VALUE_BYTES, Slice, Table, numbered, read_maps, up
+from .events import Clock, Mark, Marks, Process
+from .exchange_events import Exchange, Wires
+from .staleness_events import MOST_MINI_BATCHES, Staleness, find_staleness
+
+Needs = Callable[[int, int], list[Mark]]  # of a sample and a row: the marks that the row waits for
+Server = tuple[Mark, int, int, int, Needs]  # name, rows of a sample, time of a row, latency
+Stream = tuple[Mark, int, int, Needs]  # name, rows and bytes of a sample
+
+
+class Chain(Marks):
+    """A chain of devices; `version` is that of the weights which FP or EB of a sample uses on a device."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        described: tuple[Table, Table, Table],
+        mini_batches: list[int],
+        version: Callable[[str, int, int], int],
+    ) -> None:
+        super().__init__(clock)
+        network, self.cluster, mapping = described
+        self.maps, self.blocks, self.version = read_maps(network), mapping["balanced_parameters"], version
+        self.mini_batches = mini_batches
+        self.layers: dict[str, int] = {}
+        self.devices = [
+            [
+                Slice(s, d["device"], self.layers.setdefault(s["layer"], len(self.layers)), self.maps)
+                for s in d["slices"]
+            ]
+            for d in mapping["devices"]
+        ]
+        self.ends_on = {-1: 0, **{part.layer: part.device for slices in self.devices for part in slices}}
+        self.boards = [numbered(self.cluster["boards"], device) for device in range(len(self.devices))]
+        self.period_ps = [round(1e6 / board["clock_mhz"]) for board in self.boards]
+        self.exchanges: dict[int, Callable[[int], None]] = {}  # by device, to be told of a mini-batch that is ready
+        self.servers = [*self.engines(), *self.links()]
+        self.interval_ps = max(rows * row_ps for _, rows, row_ps, _, _ in self.servers)
+
+    def launch(self) -> None:
+        """Start all processes."""
+        for server in self.servers:
+            self.start(self.serve(*server))
+        for device in range(len(self.devices)):
+            self.happen(("weights", device, 0))
+            self.start(self.update(device))
+        self.start(self.enter())
+
+    # Processes
+
+    def serve(self, name: Mark, rows: int, row_ps: int, latency_ps: int, needs: Needs) -> Process:
+        at, slices = str(name[0])[:2], self.devices[name[1]]
+        begins = (at, name[2]) in (("fp", slices[0].layer), ("eb", slices[-1].layer))
+        for sample, row in itertools.product(range(sum(self.mini_batches)), range(rows)):
+            yield needs(sample, row)
+            begin = (f"{at} begins", name[1], sample, 0)
+            if begins and begin not in self.at_ps:
+                self.happen(begin)
+            yield row_ps
+            self.happen((*name, sample, row), latency_ps)
+
+    def enter(self) -> Process:
+        for sample in range(sum(self.mini_batches)):
+            if sample:
+                yield self.interval_ps
+                yield [("weights", 0, self.version("fp", 0, sample - 1))]
+            self.happen(("entered", sample))
+
+    def update(self, device: int) -> Process:
+        for number, end in enumerate(itertools.accumulate(self.mini_batches)):
+            cycles = {part.ended(end - 1): part.made for part in self.devices[device]}
+            for block_number, block in enumerate(self.blocks):
+                if block["store_device"] == device:
+                    user = self.held(self.layers[block["layer"]], block["user_device"])
+                    made = user.made if user.icp else block["end_channel"] - block["begin_channel"]
+                    cycles[6, device, block_number, end - 1, 0] = made
+            yield list(cycles)
+            begin_ps = self.at_ps
+            if self.exchanges:
+                self.exchanges[device](number)
+                yield [("total", device, number)]
+                begin_ps = dict.fromkeys(cycles, self.clock.now_ps)
+            end_ps = max(begin_ps[mark] + count * self.period_ps[device] for mark, count in cycles.items())
+            self.happen(("weights", device, number + 1), end_ps - self.clock.now_ps)
+
+    # What rows wait for
+
+    def held(self, layer: int, device: int) -> Any:
+        """The slice of a layer on a device, or None."""
+        slices = self.devices[device] if 0 <= device < len(self.devices) else []
+        return next((part for part in slices if part.layer == layer), None)
+
+    def there(self, name: str, device: int, sample: int, row: int) -> list[Mark]:
+        """After which marks a row of a map is on a device."""
+        made = self.maps[name]
+        if self.ends_on[made.layer] < device:
+            return [(1, device - 1, name, sample, row)]
+        if name == "images":
+            return [("entered", sample)]
+        if made.opens:
+            return self.outputs(self.held(made.layer, device), sample, row)
+        return [mark for of in made.sources for mark in self.there(of, device, sample, made.window.last_input(row))]
+
+    def outputs(self, part: Slice, sample: int, row: int) -> list[Mark]:
+        """After which an output row leaves a slice: it is computed, and the slice before has sent the row."""
+        found: list[Mark] = [("fp", part.device, part.layer, sample, row)]
+        if self.held(part.layer, part.device - 1):
+            found.append((2, part.device - 1, part.layer, sample, row))
+        return found
+
+    def errors(self, name: str, device: int, sample: int, row: int) -> list[Mark]:
+        """After which a row of a map's errors is on a device: of all there that take the map, and of those behind."""
+        found: list[Mark] = [(4, device, name, sample, row)] if self.passes(name, device) else []
+        for part in self.devices[device]:
+            if part.source == name:
+                found.append(("eb", device, part.layer, sample, min(row, part.rows["eb"] - 1)))
+        for other, made in self.maps.items():
+            if name in made.sources and not made.opens and self.ends_on[made.layer] == device:
+                if made.operation["type"] == "softmax":
+                    return self.there(name, device, sample, row)
+                found += self.errors(other, device, sample, made.window.last_error(row))
+        return found
+
+    def output_errors(self, part: Slice, sample: int, row: int) -> list[Mark]:
+        if self.held(part.layer, part.device + 1):
+            return [(3, part.device, part.layer, sample, row)]
+        return self.errors(part.name, part.device, sample, row)
+
+    def engine_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
+        if at == "pg":
+            return self.output_errors(part, sample, row)
+        device, window = part.device, part.outputs.window
+        weights: Mark = ("weights", device, self.version(at, device, sample))
+        if at == "eb":
+            return [weights, *self.output_errors(part, sample, window.last_error(row))]
+        balanced: list[Mark] = [
+            (5, device - 1, number, sample, 0)
+            for number, block in enumerate(self.blocks)
+            if block["user_device"] == device and self.layers[block["layer"]] == part.layer
+        ]
+        return [weights, *balanced, *self.there(part.source, device, sample, window.last_input(row))]
+
+    # Servers
+
+    def engines(self) -> Iterator[Server]:
+        for device, slices in enumerate(self.devices):
+            mbytes_per_s = round(1000 * self.boards[device].get("off_chip_gbytes_per_s", 0))
+            device_bytes = sum(sum(part.port_bytes.values()) for part in slices)
+            for part in slices:
+                for at, cycles in part.cycles.items():
+                    rows, needs = part.rows[at], partial(self.engine_needs, part, at)
+                    if mbytes_per_s and part.port_bytes[at]:
+                        port: Mark = (f"{at} port", device, part.layer)
+                        yield port, rows, up(10**6 * device_bytes, mbytes_per_s * rows), 0, needs
+                        needs = partial(same, port)
+                    yield (at, device, part.layer), rows, cycles * self.period_ps[device], 0, needs
+
+    def links(self) -> Iterator[Server]:
+        for link in range(len(self.devices) - 1):
+            table = numbered(self.cluster["links"], link)
+            mbits_per_s, latency_ps = round(1000 * table["bandwidth_gbps"]), round(1000 * table["latency_ns"])
+            for streams in (list(self.to_the_right(link)), list(self.to_the_left(link))):
+                direction_bytes = sum(of_stream for _, _, of_stream, _ in streams)
+                for name, rows, _, needs in streams:
+                    yield name, rows, up(8 * 10**6 * direction_bytes, mbits_per_s * rows), latency_ps, needs
+
+    def to_the_right(self, link: int) -> Iterator[Stream]:
+        for name, made in self.maps.items():
+            if channels := self.passes(name, link):
+                yield (1, link, name), made.rows, made.bytes(channels), partial(self.there, name, link)
+        for part in self.devices[link]:
+            if self.held(part.layer, link + 1):
+                yield (2, link, part.layer), part.outputs.rows, part.across_bytes, partial(self.outputs, part)
+        for number, block in enumerate(self.blocks):
+            if block["store_device"] <= link < block["user_device"]:
+                before = ("fp begins", link) if block["store_device"] == link else (5, link - 1, number)
+                yield (5, link, number), 1, block["parameter_bytes"], partial(same, before)
+
+    def to_the_left(self, link: int) -> Iterator[Stream]:
+        for name, made in self.maps.items():
+            if name != "images" and (channels := self.passes(name, link)):
+                yield (4, link, name), made.rows, made.bytes(channels), partial(self.errors, name, link + 1)
+        for part in self.devices[link]:
+            if behind := self.held(part.layer, link + 1):
+                yield (3, link, part.layer), part.outputs.rows, part.across_bytes, partial(self.output_errors, behind)
+        for number, block in enumerate(self.blocks):
+            if block["store_device"] <= link < block["user_device"]:
+                needs = partial(same, (6, link + 1, number))
+                if block["user_device"] == link + 1:
+                    user = self.held(self.layers[block["layer"]], link + 1)
+                    needs = partial(lambda user, sample, row: [user.ended(sample)], user)
+                yield (6, link, number), 1, block["parameter_bytes"], needs
+
+    def passes(self, name: str, link: int) -> int:
+        """The channels of a map that cross a link on path 1, and whose errors cross it on path 4."""
+        channels, found = self.maps[name].channels, 0
+        for made in self.maps.values():
+            if name in made.sources and self.ends_on[self.maps[name].layer] <= link < self.ends_on[made.layer]:
+                part = self.held(made.layer, link) if made.opens else None
+                found = max(found, channels - part.end if part and part.icp else channels)
+        return found
+
+    def values(self, device: int) -> int:
+        """The values of the row of gradients that a device exchanges."""
+        of_maps = 0
+        for made in self.maps.values():
+            if made.layer >= 0 and self.ends_on[made.layer] == device:
+                of_maps += made.opens * made.operation.get("bias", True) * made.channels
+                of_maps += (made.operation["type"] == "batch-norm") * 2 * made.channels
+        stored = sum(
+            block["parameter_bytes"] * ((block["store_device"] == device) - (block["user_device"] == device))
+            for block in self.blocks
+        )
+        return of_maps + sum(part.weights for part in self.devices[device]) + stored // VALUE_BYTES
+
+
+def same(name: Mark, sample: int, row: int) -> list[Mark]:
+    """The mark of the same row of another server."""
+    return [(*name, sample, row)]
+
+
+def connect(chains: list[Chain], wires: Wires, kind: str) -> None:
+    """Let the devices of one number of all replicas exchange their gradients."""
+
+    def tell(device: int, replica: int, number: int) -> None:
+        chains[replica].happen(("total", device, number))
+
+    count = len(chains[0].mini_batches)
+    for device in range(len(chains[0].devices)):
+        values = chains[0].values(device)
+        exchange = Exchange(chains[0].clock, wires, kind, values, count, partial(tell, device))
+        for replica, chain in enumerate(chains):
+            chain.exchanges[device] = partial(exchange.is_ready, replica)
+
+
+def run(simulated: Table, network: Table, cluster: Table) -> int:
+    """Return the virtual time of a run in ps; `simulated` is what `emuchain simulate --json` prints."""
+    config, replicas, described = simulated["config"], simulated["replicas"], (network, cluster, simulated["mapping"])
+    batch, samples, schedule, wires = config["batch"], config["samples"], config["schedule"], Wires(cluster, replicas)
+    kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
+    staleness: Staleness = []
+    if schedule == "fpdeep":
+        free = Chain(Clock(), described, [batch // replicas] * MOST_MINI_BATCHES, lambda at, device, sample: 0)
+        staleness = find_staleness(free, wires, kind)
+    epoch = [min(batch, samples - begin) for begin in range(0, samples, batch)]
+    clock, chains = Clock(), list[Chain]()
+    for replica in range(replicas):
+        sizes = [n * (replica + 1) // replicas - n * replica // replicas for n in epoch * config["epochs"]]
+        places = [(number, place) for number, size in enumerate(sizes) for place in range(size)]
+
+        def version(at: str, device: int, sample: int, places: list[tuple[int, int]] = places) -> int:
+            number, place = places[sample]
+            return number - min(number % len(epoch), staleness[device][at][place] if staleness else 0)
+
+        chains.append(Chain(clock, described, sizes, version))
+    if replicas > 1:
+        connect(chains, wires, kind)
+    for chain in chains:
+        chain.launch()
+    clock.run()
+    last = len(epoch) * config["epochs"]
+    return max(chain.at_ps["weights", device, last] for chain in chains for device in range(len(chain.devices)))

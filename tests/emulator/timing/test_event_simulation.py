@@ -1,0 +1,187 @@
+"""The emulator against a discrete-event simulation that shares no code with it: the same picoseconds.
+
+The simulation (event_simulation.py) is given what `emuchain simulate --json` prints, and the descriptions of network
+and cluster; of the JSON it uses no times.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from typing import Any, NamedTuple
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+import emuchain
+from emuchain.comm import FifoResource
+from emuchain.emulator.common import InputError
+from emuchain.emulator.mapping import BalancedParameters, Stream
+from emuchain.emulator.plan import Plan, find_steady
+from emuchain.emulator.report import simulation_as_json
+from emuchain.emulator.run import steady_state
+from emuchain.emulator.schedule import dry_run
+from emuchain.emulator.timing import Timing
+
+from .chains import scattered
+from .drawn import Case, Table, chains, replicas
+from .event_simulation import run
+
+LEAST_OF_A_KIND = 20
+
+
+class Drawn(NamedTuple):
+    """A case with its plan."""
+
+    case: Case
+    plan: Plan
+
+
+def printed(plan: Plan) -> Table:
+    """Return what `emuchain simulate --json` prints of a plan's run."""
+    simulation = emuchain.simulate(plan)
+    found: Table = json.loads(json.dumps(simulation_as_json(simulation, steady_state(plan), epoch_images=1000)))
+    return found
+
+
+@st.composite
+def planned(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Drawn:
+    """A case, its data placed by the plan, or anywhere; those that cannot be planned are left out."""
+    case = draw(cases)
+    try:
+        plan = emuchain.plan(case.network, case.cluster, **case.keys)
+        if plan.data_parallel.replicas == 1 and draw(st.booleans()):
+            plan = draw(scattered(plan))
+            dry_run(plan.schedule(case.keys["samples"]), plan.timing.stores)
+    except InputError:
+        hypothesis.assume(False)
+    return Drawn(case, plan)
+
+
+@hypothesis.given(planned(st.one_of(*[chains()] * 4, replicas())))
+@hypothesis.settings(max_examples=40)
+def test_same_picoseconds(drawn: Drawn) -> None:
+    found = printed(drawn.plan)
+    assert run(found, drawn.case.network, drawn.case.cluster) == found["virtual_time_ps"]
+
+
+@pytest.mark.slow
+def test_same_picoseconds_in_hundreds_of_cases() -> None:
+    """At least 500 different cases, the same in every run, and enough of each kind; the counts are printed (`-s`)."""
+    seen: set[str] = set()
+    kinds: Counter[str] = Counter()
+    differing: list[tuple[Case, int, int]] = []
+
+    @hypothesis.given(planned(st.one_of(chains(), chains(), replicas())))
+    @hypothesis.settings(max_examples=900, derandomize=True, database=None, phases=[hypothesis.Phase.generate])
+    def compare(drawn: Drawn) -> None:
+        found = printed(drawn.plan)
+        key = repr((drawn.case, found["mapping"]))
+        if key in seen:
+            return
+        seen.add(key)
+        kinds.update(kinds_of(drawn.case, found))
+        time_ps = run(found, drawn.case.network, drawn.case.cluster)
+        if time_ps != found["virtual_time_ps"]:
+            differing.append((drawn.case, time_ps, found["virtual_time_ps"]))
+
+    compare()
+    print(f"\n{len(seen)} different cases, {len(differing)} differ:", dict(kinds.most_common()))
+    assert not differing, min(differing, key=lambda each: len(repr(each)))
+    assert len(seen) >= 500
+    assert set(kinds) == ALL_KINDS and min(kinds.values()) >= LEAST_OF_A_KIND, kinds
+
+
+SCHEDULES = ["sync", "gpipe", "fpdeep", "data-parallel-ring", "data-parallel-aggregator"]
+ALL_KINDS = {
+    *SCHEDULES,
+    *("add", "concat", "pool", "several devices", "short mini-batch", "several epochs", "old weights"),
+    *("balanced parameters", "off chip", "unequal boards", "unequal links"),
+    *("replicas", "chains side by side", "fpdeep with replicas", "ring", "aggregator", "[network]", "blocking"),
+}
+
+
+def kinds_of(case: Case, found: Table) -> set[str]:
+    """Return what occurs in a case."""
+    config, devices = found["config"], found["mapping"]["devices"]
+    operations = {operation["type"].rpartition("-")[2] for operation in case.network["layers"]}
+    links = [link for link in case.cluster["links"] for _ in range(link["count"])][: len(devices) - 1]
+    alike = [{key: value for key, value in link.items() if key != "count"} for link in links]
+    replicas, exchanges = found["replicas"] > 1, set[str]()
+    if replicas:
+        kind = config["schedule"] if len(devices) == 1 else config["exchange"]
+        network = case.cluster.get("network", {})
+        exchanges = {
+            "ring" if "ring" in (kind, config["schedule"].rpartition("-")[2]) else "aggregator",
+            *(["chains side by side"] if len(devices) > 1 else []),
+            *(["fpdeep with replicas"] if config["schedule"] == "fpdeep" else []),
+            *(["[network]"] if network else []),
+            *(["blocking"] if network.get("blocking") else []),
+        }
+    occurs = {
+        "several devices": len(devices) > 1,
+        "short mini-batch": config["samples"] % config["batch"] and config["samples"] > config["batch"],
+        "several epochs": config["epochs"] > 1,
+        "old weights": any(found["stale_samples"]) and config["schedule"] == "fpdeep",
+        "balanced parameters": found["mapping"]["balanced_parameters"],
+        "off chip": any(device["port_bytes"] for device in found["devices"]),
+        "unequal boards": len({device["board"] for device in devices}) > 1,
+        "unequal links": any(link != alike[0] for link in alike),
+        "replicas": replicas,
+    }
+    named = operations & {"add", "concat", "pool"}
+    return {config["schedule"], *named, *exchanges, *(kind for kind, is_there in occurs.items() if is_there)}
+
+
+# With four devices the second convolution is cut by input channels, and each path matters for the time.
+CHAIN: Table = {
+    "name": "chain",
+    "input": [3, 6, 6],
+    "layers": [
+        {"type": "conv", "name": "first", "channels": 16, "kernel": 3, "pad": 1},
+        {"type": "conv", "name": "second", "channels": 8, "kernel": 3, "pad": 1},
+        {"type": "fc", "name": "third", "features": 4},
+        {"type": "softmax"},
+    ],
+}
+BOARDS: Table = {
+    "name": "boards",
+    "boards": [{"name": "board", "clock_mhz": 100, "dsp": 58, "on_chip_memory_kbit": 4000}],
+    "links": {"bandwidth_gbps": 10, "latency_ns": 1000},
+}
+
+
+def chain_plan(is_balanced: bool) -> Plan:
+    """Four devices; if balanced, the first one stores weights of a slice on the last one."""
+    plan = emuchain.plan(CHAIN, BOARDS, devices=4, samples=4, batch=2, schedule="sync")
+    if not is_balanced:
+        return plan
+    part = plan.mapping.devices[3][0]
+    size = 4 * part.layer.channels * 9  # of one input channel
+    block = BalancedParameters(part.layer, part.begin, part.begin + 1, 3, 0, size)
+    timing = Timing.of(plan.mapping, plan.cluster, (block,))
+    return dataclasses.replace(plan, timing=timing, steady=find_steady(timing, plan.batch))
+
+
+@pytest.mark.parametrize("path", range(1, 7))
+def test_a_forgotten_latency_is_noticed(path: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emulator with a fault planted in it: rows on one data path arrive as soon as they have left."""
+    plan = chain_plan(is_balanced=path >= 5)
+    found = printed(plan)
+    assert any(link["path_bytes"].get(str(path)) for link in found["links"])
+    assert run(found, CHAIN, BOARDS) == found["virtual_time_ps"]
+
+    right = Timing.path
+
+    def forgetful(timing: Timing, link: int, stream: Stream) -> FifoResource:
+        fifo = right(timing, link, stream)
+        if stream.path.value == path:
+            fifo.latency_ps = 0
+        return fifo
+
+    monkeypatch.setattr(Timing, "path", forgetful)
+    wrong: dict[str, Any] = printed(plan)
+    assert wrong["mapping"] == found["mapping"] and wrong["virtual_time_ps"] < found["virtual_time_ps"]
+    assert run(wrong, CHAIN, BOARDS) != wrong["virtual_time_ps"]
