@@ -1,0 +1,168 @@
+"""Links and rings beside SimGrid, where the two models mean the same; and how far they differ where they do not.
+
+docs/time-model.md, "Beside SimGrid", has the numbers; `pytest -s` prints them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emuchain
+from emuchain.comm import Interconnect, Served
+from emuchain.comm.exchange import block_sizes, ring_places, ring_ps, ring_steps, sent_block
+
+pytest.importorskip("simgrid", exc_type=ImportError)
+
+Scenario = dict[str, Any]
+US = 1e6
+"""Picoseconds of a microsecond."""
+
+NETWORK = {
+    "name": "three",
+    "input": [3, 12, 12],
+    "layers": [
+        {"type": "conv", "channels": 16, "kernel": 3, "pad": 1},
+        {"type": "conv", "channels": 16, "kernel": 3, "pad": 1},
+        {"type": "conv", "channels": 16, "kernel": 3, "pad": 1},
+        {"type": "fc", "features": 4},
+        {"type": "softmax"},
+    ],
+}
+
+
+def on_simgrid(scenario: Scenario) -> dict[str, list[float]]:
+    """Return when each step of each actor ended, in us."""
+    script = Path(__file__).with_name("on_simgrid.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], input=json.dumps(scenario), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[float]] = json.loads(done.stdout)
+    return found
+
+
+def streams_of(devices: int, dsp: int, gbps: float, latency_ns: int) -> dict[str, tuple[Any, Any, float]]:
+    """Run a chain; return for each stream on a link when rows were ready and arrived, in us, and the bytes of a row."""
+    cluster = {
+        "name": "boards",
+        "boards": [{"name": "board", "clock_mhz": 100, "dsp": dsp, "on_chip_memory_kbit": 9000}],
+        "links": {"bandwidth_gbps": gbps, "latency_ns": latency_ns},
+    }
+    served: dict[str, list[Served]] = {}
+
+    def observe(rows: Served) -> None:
+        if rows.resource.startswith("link"):
+            served.setdefault(rows.resource, []).append(rows)
+
+    plan = emuchain.plan(NETWORK, cluster, devices=devices, samples=6, batch=3, schedule="fpdeep")
+    emuchain.simulate(plan, observer=observe)
+    found = {}
+    for link, streams in enumerate(plan.timing.links):
+        for stream in streams:
+            name = plan.timing.path(link, stream).name
+            ready, left = (
+                np.concatenate([getattr(each, of) for each in served[name]]) for of in ("ready_ps", "left_ps")
+            )
+            found[name] = ready / US, (left + 1000 * latency_ns) / US, stream.sample_bytes // ready.shape[1]
+    return found
+
+
+def on_links(streams: dict[str, tuple[Any, Any, float]], gbps: float, latency_ns: int) -> dict[str, Any]:
+    """Send the rows of all streams, those of one after the other; return when they arrive, in us."""
+    scenario: Scenario = {"links": {}, "routes": [], "actors": {}}
+    routes = {}
+    for name, (ready, _, row_bytes) in streams.items():
+        sender, receiver = name.split(",")[0].removeprefix("link ").split(" -> ")
+        link, direction = ("-".join(sorted([sender, receiver])), "UP" if sender < receiver else "DOWN")
+        port, far = f"{sender}>{receiver} port", f"{sender}>{receiver} far end"
+        scenario["links"] |= {link: [gbps * 1000 / 8, 0], f"{link} wire": [1e12, latency_ns / 1000]}
+        routes[sender, port], routes[port, far] = [[link, direction]], [[f"{link} wire", direction]]
+        rows = np.ravel(ready).tolist()
+        send = [step for at in rows for step in (["until", at], ["put", f"{name} out", row_bytes])]
+        on_wire = [step for _ in rows for step in (["get", f"{name} out"], ["send", f"{name} in", 1])]
+        scenario["actors"] |= {
+            f"{name} receiver": [far, [["get", f"{name} in"]] * len(rows)],
+            f"{name} wire": [port, on_wire],
+            f"{name} sender": [sender, send],
+        }
+    scenario["routes"] = [[*ends, way] for ends, way in routes.items()]
+    times = on_simgrid(scenario)
+    return {name: np.reshape(times[f"{name} receiver"], ready.shape) for name, (ready, _, _) in streams.items()}
+
+
+def test_rows_on_the_links_of_a_chain() -> None:
+    """A stream in each direction of each link, both directions at once: every row arrives when it does here."""
+    streams = streams_of(devices=6, dsp=120, gbps=0.4, latency_ns=3000)
+    directions = Counter(name.split(",")[0] for name in streams)
+    alone = {name: stream for name, stream in streams.items() if directions[name.split(",")[0]] == 1}
+    assert {"link 3 -> 4", "link 4 -> 3", "link 4 -> 5", "link 5 -> 4"} <= {name.split(",")[0] for name in alone}
+    others = on_links(alone, 0.4, 3000)
+    apart = max(np.abs(others[name] - arrived).max() / arrived.max() for name, (_, arrived, _) in alone.items())
+    rows = sum(np.size(ready) for ready, _, _ in alone.values())
+    print(f"\n{rows} rows of {len(alone)} streams on links: at most {apart:.1e} of the run apart")
+    assert apart < 0.01
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 7, 8])
+@pytest.mark.parametrize("topology", ["switch", "chain"])
+def test_ring(workers: int, topology: Any) -> None:
+    """All workers have the sum when they do here: each with a link of its own to a switch, or folded in a chain."""
+    values, mbps, latency_us, sum_us_per_kbyte = 250_003, 10_000, 5, 0.05
+    network = Interconnect(mbps, 5 * 10**6, topology=topology, sum_ps_per_kbyte=int(sum_us_per_kbyte * US))
+    ready_us = [0.0] * workers
+    ours_us = ring_ps(network, np.zeros(workers, np.int64), values) / US
+    places = ring_places(workers).tolist() if topology == "chain" else list(range(workers))
+    scenario: Scenario = {"links": {}, "routes": [], "actors": {}}
+    blocks = (4 * block_sizes(values, workers)).tolist()
+    for worker in range(workers):
+        right = (worker + 1) % workers
+        first, last = places[worker], places[right]
+        if topology == "chain":
+            low, high = sorted([first, last])
+            way = [[f"link {at}", "UP" if first < last else "DOWN"] for at in range(low, high)]
+            scenario["links"] |= {name: [mbps / 8, latency_us] for name, _ in way}
+        else:
+            way = [[f"link {first}", "UP"], [f"link {last}", "DOWN"]]
+            scenario["links"] |= {name: [mbps / 8, latency_us / 2] for name, _ in way}
+        scenario["routes"].append([f"host {worker}", f"host {right}", way])
+        steps: list[list[Any]] = [["until", ready_us[worker]]]
+        for step in ring_steps(workers):
+            received = blocks[sent_block((worker - 1) % workers, step, workers)]
+            steps.append(["send", f"to {right}", blocks[sent_block(worker, step, workers)]])
+            steps.append(["get", f"to {worker}"])
+            if step < workers:
+                steps.append(["sleep", received * sum_us_per_kbyte / 1000])
+        scenario["actors"][f"worker {worker}"] = [f"host {worker}", steps]
+    times = on_simgrid(scenario)
+    theirs_us = np.array([times[f"worker {worker}"][-1] for worker in range(workers)])
+    apart = np.abs(theirs_us - ours_us).max() / ours_us.max()
+    print(f"\nring of {workers}, {topology}: {ours_us.max():.1f} us here, {theirs_us.max():.1f} us there, {apart:.2e}")
+    assert apart < 0.01
+
+
+def test_shares() -> None:
+    """Where streams share a direction, SimGrid gives each as much as others, and idle bandwidth to those that wait.
+
+    Here shares are fixed, by bytes. So the smaller stream, path 1, is through sooner there, at the cost of single rows
+    of the larger one, path 2; a sample's last row is only little sooner.
+    """
+    streams = streams_of(devices=6, dsp=120, gbps=0.4, latency_ns=3000)
+    for link in range(3):
+        names = [name for name in streams if name.startswith(f"link {link} -> {link + 1}")]
+        theirs, sooner = on_links({name: streams[name] for name in names}, 0.4, 3000), []
+        for name in names:
+            ready, arrived, _ = streams[name]
+            here_us, there_us = ((each[:, -1] - ready[:, 0]).mean() for each in (arrived, theirs[name]))
+            sooner.append(1 - there_us / here_us)
+            print(f"\n{name}: {here_us:.1f} us for a sample here, {there_us:.1f} us there, {sooner[-1]:.1%} less")
+        smaller, larger = sooner
+        assert 0.1 < smaller < 0.4 and 0 < larger < 0.04
+        assert (theirs[names[1]] - streams[names[1]][1]).max() > 1  # us, of a row
