@@ -112,7 +112,6 @@ class Slice:
         fp, eb, pg = (passes[at] * weights for at in ("fp", "eb", "pg"))
         moved = {"fp": fp + activations, "eb": eb, "pg": 2 * pg + activations}
         self.port_bytes = {at: moved[at] for at in self.cycles}
-        self.across_bytes = self.outputs.bytes(self.made if self.icp else self.end)  # on paths 2 and 3, to the next one
 
     def ended(self, sample: int) -> Mark:
         """The mark of the end of a sample's PG."""

@@ -123,8 +123,10 @@ def clusters(draw: st.DrawFn) -> Table:
             {**board, "on_chip_memory_kbit": 4000 if number == 0 else 40, "off_chip_gbytes_per_s": 0.02}
             for number, board in enumerate([*boards, *boards])
         ]
+    share = draw(st.sampled_from(["bytes", "paths"]))
     links = [
         {
+            "share": share,
             "bandwidth_gbps": draw(st.sampled_from([20, 100] if uphill else [0.05, 0.3, 1, 7, 100])),
             "latency_ns": draw(st.sampled_from([0, 0.5, 40, 800, 3000])),
             "count": draw(st.integers(1, 2)),
@@ -182,7 +184,7 @@ def interconnects(draw: st.DrawFn) -> Table:
         "packet_bytes": draw(st.sampled_from([64, 100, 4096])),
         "packet_overhead_bytes": draw(st.sampled_from([0, 78])),
         "packet_stack_ns": draw(st.sampled_from([0, 1.5, 900])),
-        "blocking": draw(st.booleans()),
+        "blocking": draw(st.sampled_from([True, False, True])),
         "sum_gbytes_per_s": draw(st.sampled_from([0.01, 0.7, 30])),
     }
-    return {key: value for key, value in every.items() if draw(st.booleans())}
+    return {key: value for key, value in every.items() if key == "blocking" or draw(st.booleans())}

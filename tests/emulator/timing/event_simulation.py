@@ -49,6 +49,7 @@ class Chain(Marks):
             ]
             for d in mapping["devices"]
         ]
+        self.paths = numbered(self.cluster["links"], 0).get("share") == "paths"
         self.ends_on = {-1: 0, **{part.layer: part.device for slices in self.devices for part in slices}}
         self.boards = [numbered(self.cluster["boards"], device) for device in range(len(self.devices))]
         self.period_ps = [round(1e6 / board["clock_mhz"]) for board in self.boards]
@@ -104,6 +105,21 @@ class Chain(Marks):
 
     # What rows wait for
 
+    def before_sending(self, part: Slice) -> list[str]:
+        """The results of the SFU's first steps, which a slice carries out on its own channels before it sends."""
+        found, at = list[str](), part.name
+        while self.paths and not part.icp:
+            takers = [name for name, made in self.maps.items() for source in made.sources if source == at]
+            step = self.maps[takers[0]]
+            if len(takers) > 1 or step.opens or step.operation["type"] in ("lrn", "add", "concat", "softmax"):
+                break
+            found, at = [*found, takers[0]], takers[0]
+        return found
+
+    def sent(self, part: Slice) -> str:
+        """The map of which a slice sends its channels on path 2, and gets the errors on path 3."""
+        return [part.name, *self.before_sending(part)][-1]
+
     def held(self, layer: int, device: int) -> Any:
         """The slice of a layer on a device, or None."""
         slices = self.devices[device] if 0 <= device < len(self.devices) else []
@@ -116,13 +132,17 @@ class Chain(Marks):
             return [(1, device - 1, name, sample, row)]
         if name == "images":
             return [("entered", sample)]
-        if made.opens:
-            return self.outputs(self.held(made.layer, device), sample, row)
+        part = self.held(made.layer, device)
+        if name == self.sent(part):
+            return self.outputs(part, sample, row)
         return [mark for of in made.sources for mark in self.there(of, device, sample, made.window.last_input(row))]
 
     def outputs(self, part: Slice, sample: int, row: int) -> list[Mark]:
-        """After which an output row leaves a slice: it is computed, and the slice before has sent the row."""
-        found: list[Mark] = [("fp", part.device, part.layer, sample, row)]
+        """After which a row leaves a slice: it is computed, and the slice before has sent the row."""
+        computed = row
+        for name in reversed(self.before_sending(part)):
+            computed = self.maps[name].window.last_input(computed)
+        found: list[Mark] = [("fp", part.device, part.layer, sample, computed)]
         if self.held(part.layer, part.device - 1):
             found.append((2, part.device - 1, part.layer, sample, row))
         return found
@@ -140,10 +160,16 @@ class Chain(Marks):
                 found += self.errors(other, device, sample, made.window.last_error(row))
         return found
 
-    def output_errors(self, part: Slice, sample: int, row: int) -> list[Mark]:
+    def sent_errors(self, part: Slice, sample: int, row: int) -> list[Mark]:
+        """After which errors are on a device of a row that the slice sends."""
         if self.held(part.layer, part.device + 1):
             return [(3, part.device, part.layer, sample, row)]
-        return self.errors(part.name, part.device, sample, row)
+        return self.errors(self.sent(part), part.device, sample, row)
+
+    def output_errors(self, part: Slice, sample: int, row: int) -> list[Mark]:
+        for name in self.before_sending(part):
+            row = self.maps[name].window.last_error(row)
+        return self.sent_errors(part, sample, row)
 
     def engine_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
         if at == "pg":
@@ -179,9 +205,11 @@ class Chain(Marks):
             table = numbered(self.cluster["links"], link)
             mbits_per_s, latency_ps = round(1000 * table["bandwidth_gbps"]), round(1000 * table["latency_ns"])
             for streams in (list(self.to_the_right(link)), list(self.to_the_left(link))):
-                direction_bytes = sum(of_stream for _, _, of_stream, _ in streams)
+                parts = 3 if any(name[0] in (5, 6) for name, _, _, _ in streams) else 2
                 for name, rows, _, needs in streams:
-                    yield name, rows, up(8 * 10**6 * direction_bytes, mbits_per_s * rows), latency_ps, needs
+                    as_long_as = sum(of for other, _, of, _ in streams if not self.paths or other[0] == name[0])
+                    as_long_as *= parts if self.paths else 1
+                    yield name, rows, up(8 * 10**6 * as_long_as, mbits_per_s * rows), latency_ps, needs
 
     def to_the_right(self, link: int) -> Iterator[Stream]:
         for name, made in self.maps.items():
@@ -189,7 +217,7 @@ class Chain(Marks):
                 yield (1, link, name), made.rows, made.bytes(channels), partial(self.there, name, link)
         for part in self.devices[link]:
             if self.held(part.layer, link + 1):
-                yield (2, link, part.layer), part.outputs.rows, part.across_bytes, partial(self.outputs, part)
+                yield (2, link, part.layer), *self.across(part), partial(self.outputs, part)
         for number, block in enumerate(self.blocks):
             if block["store_device"] <= link < block["user_device"]:
                 before = ("fp begins", link) if block["store_device"] == link else (5, link - 1, number)
@@ -201,7 +229,7 @@ class Chain(Marks):
                 yield (4, link, name), made.rows, made.bytes(channels), partial(self.errors, name, link + 1)
         for part in self.devices[link]:
             if behind := self.held(part.layer, link + 1):
-                yield (3, link, part.layer), part.outputs.rows, part.across_bytes, partial(self.output_errors, behind)
+                yield (3, link, part.layer), *self.across(part), partial(self.sent_errors, behind)
         for number, block in enumerate(self.blocks):
             if block["store_device"] <= link < block["user_device"]:
                 needs = partial(same, (6, link + 1, number))
@@ -209,6 +237,11 @@ class Chain(Marks):
                     user = self.held(self.layers[block["layer"]], link + 1)
                     needs = partial(lambda user, sample, row: [user.ended(sample)], user)
                 yield (6, link, number), 1, block["parameter_bytes"], needs
+
+    def across(self, part: Slice) -> tuple[int, int]:
+        """Rows and bytes of what a slice sends to the next one of its layer, and of the errors that come back."""
+        made = self.maps[self.sent(part)]
+        return made.rows, made.bytes(part.made if part.icp else part.end)
 
     def passes(self, name: str, link: int) -> int:
         """The channels of a map that cross a link on path 1, and whose errors cross it on path 4."""
