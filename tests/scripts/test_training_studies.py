@@ -1,13 +1,20 @@
 """`scripts/convergence`, `scripts/gradients` and `scripts/evidence`: small runs, and what they print of them."""
 
 import argparse
+import dataclasses
 import json
+import re
+import statistics
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 import pytest
 
+import emuchain
+from emuchain.emulator.run import results_of, write_results
+from emuchain.emulator.studies.validate.fpdeep.runs import read_runs
 from emuchain.emulator.studies.validate.inceptionn.runs import Runs
 
 
@@ -100,7 +107,40 @@ def test_convergence_over_seeds(mpiexec: Any, run_script: Any, small_cifar: Path
         [path] = (tmp_path / "runs").glob(f"quick-cifar-sync-*-seed{seed}.h5")
         with h5py.File(path) as file:
             accuracies.append(100 * file["history/test_accuracy"][0])
-    shown = f"{sum(accuracies) / 3:.2f} % ({min(accuracies):.2f}-{max(accuracies):.2f})"
-    assert "quick-cifar, mean of 3 seeds (range)" in printed
+    shown = f"{statistics.mean(accuracies):.2f} ± {statistics.stdev(accuracies) / 3**0.5:4.2f} %"
+    assert "quick-cifar, mean of 3 seeds ± standard error" in printed
     assert shown in printed
+    assert re.search(r"difference at the end: \d+\.\d\d ± \d+\.\d\d points, (more than both|within the)", printed)
+
+    made = run_script("evidence", "--fpdeep", tmp_path / "runs", cwd=tmp_path).stdout
+    (tmp_path / "runs.json").write_text(made, encoding="utf-8")
+    runs = read_runs(tmp_path / "runs.json")
+    assert [(run.schedule, run.seed) for run in runs] == [(s, n) for s in ("sync", "fpdeep") for n in (1, 2, 3)]
+    assert [100 * run.test_accuracy[0] for run in runs[:3]] == pytest.approx(accuracies)
+    assert all(run.old_weights == 0 for run in runs[:3])
+    assert all(run.old_weights > 0 for run in runs[3:])
+    table = run_script("evidence", "--tables", cwd=tmp_path, text=made).stdout
+    assert f"| {shown} |".replace("±  ", "± ") in table
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def write_run(path: Path, seed: int, epochs: int, schedule: str = "fpdeep") -> None:
+    """Write the results of a run of two epochs, of which `epochs` are finished."""
+    planned = emuchain.plan(devices=3, batch=20, schedule=schedule, seed=seed, epochs=2)
+    empty = results_of(planned, samples=60, history=[], weights={}, versions={"emuchain": "0"})
+    history = {name: np.full(epochs, 0.25 + seed / 100) for name in empty.history} | {"epoch": np.arange(1, epochs + 1)}
+    write_results(path, dataclasses.replace(empty, history=history))
+
+
+def test_evidence_of_convergence(run_script: Any, tmp_path: Path) -> None:
+    for seed, epochs in ((1, 2), (2, 2), (3, 1)):
+        write_run(tmp_path / f"run{seed}.h5", seed, epochs)
+    made = run_script("evidence", "--fpdeep", tmp_path, cwd=tmp_path).stdout
+    (tmp_path / "runs.json").write_text(made, encoding="utf-8")
+    runs = read_runs(tmp_path / "runs.json")
+    assert [run.seed for run in runs] == [1, 2], "the third is not finished"
+    assert runs[1].test_accuracy == [0.27, 0.27]
+    stale = max(of.stale_samples for of in emuchain.plan(devices=3, batch=20).steady.staleness)
+    assert [run.old_weights for run in runs] == [stale, stale]
+    rows = run_script("evidence", "--tables", cwd=tmp_path, text=made).stdout.splitlines()
+    assert rows[2] == f"| quick-cifar | 0/2 | {stale} of 20 | 1 |  |  | 0.2650 ± 0.0050 | 26.50 ± 0.50 % |"

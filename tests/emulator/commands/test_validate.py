@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ def printed(*arguments: str) -> str:
 def test_tables() -> None:
     text = printed("--only", "t6-alexnet")
     words = " ".join(text.split())
-    assert re.search(r"fpdeep-t6-alexnet-gops 1157 GOPS 1\d+ [+-]\d+.\d % within", words)
+    assert re.search(r"fpdeep-t6-alexnet-hours 0.17 h 0.1\d+ [+-]\d+.\d % off", words)
+    assert re.search(r"fpdeep-t6-alexnet-gops 1157 GOPS 1\d+ [+-]\d+.\d % within, as a guess", words)
     assert "fpdeep, fitted: published, and ours" in words
     assert words.startswith("predictions: ")
     assert re.search(r"not counted as such: .*fitted \d of \d; 0 not run", words)
@@ -50,11 +52,7 @@ def test_json() -> None:
     assert (found["value"], found["unit"], found["expect"]) == (1197, "GOPS", {"near": 1197, "tolerance": 0.05})
     assert found["ours"] == pytest.approx(1197 * (1 + found["deviation"]))
     assert found["verdict"] == ("within" if abs(found["deviation"]) <= 0.05 else "off")
-    assert (found["class"], found["guess_is_good"], found["confirmed"]) == (
-        "fitted",
-        None,
-        found["verdict"] == "within",
-    )
+    assert (found["class"], found["null"], found["guess_is_good"], found["confirmed"]) == ("fitted", 1191, True, False)
     assert {"where", "kind", "quantity", "setting", "not_run", "explanation", "how"} <= found.keys()
     [idle] = json.loads(printed("--only", "symbols", "--json"))
     assert (idle["verdict"], idle["ours"], idle["expect"]) == ("not run", None, None)
@@ -98,13 +96,25 @@ def write_run(path: Path, plan: Plan) -> None:
     write_results(path, dataclasses.replace(empty, history=history))
 
 
-def test_convergence_is_drawn_from_runs(plan_of: Callable[..., Plan], tmp_path: Path) -> None:
+def test_convergence_is_drawn_from_runs(
+    plan_of: Callable[..., Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(InputError, match="has no results files"):
         pictures.draw_convergence(tmp_path, tmp_path / "fig16.png")
     for network in ("vgg16-cifar", "alexnet-cifar"):
         for schedule in ("sync", "fpdeep"):
-            write_run(tmp_path / f"{network}-{schedule}.h5", plan_of(network=network, devices=4, schedule=schedule))
+            for seed in (1, 2):
+                planned = plan_of(network=network, devices=4, schedule=schedule, seed=seed, epochs=2)
+                write_run(tmp_path / f"{network}-{schedule}-{seed}.h5", planned)
+    write_run(tmp_path / "unfinished.h5", plan_of(network="quick-cifar", devices=4, epochs=3))
+    figures: list[Any] = []
+    monkeypatch.setattr(pictures, "save_figure", lambda figure, *_: figures.append(figure))
+    pictures.draw_convergence(tmp_path, tmp_path / "fig16.png")
+    monkeypatch.undo()
+    assert [axes.get_title() for axes in figures[0].axes] == ["alexnet-cifar", "vgg16-cifar"]
+    labels = [text.get_text() for text in figures[0].axes[0].get_legend().get_texts()]
+    assert labels == ["fpdeep, 4 FPGAs, 2 seeds", "sync, 4 FPGAs, 2 seeds"]
     pictures.draw_convergence(tmp_path, tmp_path / "fig16.png")
     assert (tmp_path / "fig16.png").read_bytes().startswith(b"\x89PNG")
 

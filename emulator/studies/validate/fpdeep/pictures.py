@@ -6,6 +6,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ....common import InputError
 from ....report import draw_layout as draw_layout
 from ....report import new_figure, save_figure, whole_ticks
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZES = tuple(range(5, 101, 5))
+_SAME = ("schedule", "devices", "batch", "samples", "test_samples", "epochs", "learning_rate", "memory")
+"""What runs that differ by seed have in common."""
 
 
 def draw_all(folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
@@ -74,14 +78,17 @@ def draw_scaling(path: pathlib.Path) -> None:
 
 
 def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
-    """Draw Fig. 16: test accuracy over epochs, a panel for each network, a curve for each of its results files.
+    """Draw Fig. 16: test accuracy over epochs, a panel for each network, a curve for runs that differ by seed alone.
+
+    Of several seeds, the mean with bars of one standard error; of runs that are not finished, nothing.
 
     Raises:
         InputError: `runs` has no results, matplotlib is not installed, or the file cannot be written.
     """
     records = [read_results(file) for file in sorted(runs.glob("*.h5"))]
+    records = [record for record in records if record.epochs >= record.config["epochs"]]
     if not records:
-        raise InputError(f"`--runs` {runs}: has no results files (RUN.h5)")
+        raise InputError(f"`--runs` {runs}: has no results files of finished runs (RUN.h5)")
     names = list(dict.fromkeys(str(record.config["network"]) for record in records))
     figure = new_figure(4 * len(names), 3.6, "--pictures")
     panels = figure.subplots(1, len(names), squeeze=False)[0]
@@ -91,9 +98,22 @@ def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def _draw_runs(axes: Axes, name: str, records: Sequence[Results]) -> None:
+    curves: dict[tuple[object, ...], list[Results]] = {}
     for record in records:
-        label = f"{record.config['schedule']}, {record.config['devices']} FPGAs"
-        axes.plot(record.history["epoch"], 100 * record.history["test_accuracy"], "o-", markersize=3, label=label)
+        curves.setdefault(tuple(str(record.config[key]) for key in _SAME), []).append(record)
+    for (schedule, devices, *_), seeds in curves.items():
+        accuracies = 100 * np.array([record.history["test_accuracy"] for record in seeds])
+        bars = accuracies.std(axis=0, ddof=1) / len(seeds) ** 0.5 if len(seeds) > 1 else None
+        label = f"{schedule}, {devices} FPGAs" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
+        axes.errorbar(
+            seeds[0].history["epoch"],
+            accuracies.mean(axis=0),
+            bars,
+            fmt="o-",
+            markersize=3,
+            capsize=3,
+            label=label,
+        )
     axes.set(xlabel="epoch", ylabel="test accuracy / %", title=name)
     whole_ticks(axes.xaxis)
     axes.legend()

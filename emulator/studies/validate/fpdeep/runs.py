@@ -1,0 +1,130 @@
+"""Outcomes of training runs that take too long for a measure: claims/fpdeep-runs.json.
+
+{"runs": [{
+  "network": "vgg16-cifar", "schedule": "fpdeep",          `sync` gives the weights of centralised SGD
+  "seed": 1, "devices": 8, "batch": 128, "samples": 16000, "epochs": 4, "learning_rate": 0.02, "memory": "ignored",
+  "old_weights": 16,                                       samples of a mini-batch that see weights an update late
+  "test_accuracy": [0.15, 0.29, 0.35, 0.39],               by epoch, 0 to 1
+  "train_loss": [2.24, 1.95, 1.78, 1.58],
+  "virtual_time_ps": [1157320167250, ...]                  at each epoch's end
+}]}
+
+`scripts/convergence` makes such runs, `scripts/evidence --fpdeep` collects them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import pathlib
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal
+
+import pydantic
+
+from ....common import InputError
+from ....inputs import Model
+from ....inputs import validate as checked
+from ..measure import NoEvidence
+
+FILE = pathlib.Path(__file__).parents[1] / "claims" / "fpdeep-runs.json"
+SCHEDULES = ("sync", "fpdeep")
+
+Share = Annotated[float, pydantic.Field(ge=0, le=1)]
+Count = Annotated[int, pydantic.Field(ge=1)]
+Some = pydantic.Field(min_length=1)
+
+
+class Run(Model):
+    """A training run."""
+
+    network: str
+    schedule: Literal["sync", "fpdeep"]
+    seed: int
+    devices: Count
+    batch: Count
+    samples: Count
+    epochs: Count
+    learning_rate: Annotated[float, pydantic.Field(gt=0)]
+    memory: Literal["modelled", "ignored"]
+    old_weights: Annotated[int, pydantic.Field(ge=0)]
+    test_accuracy: Annotated[list[Share], Some]
+    train_loss: Annotated[list[float], Some]
+    virtual_time_ps: Annotated[list[int], Some]
+
+    @pydantic.model_validator(mode="after")
+    def _complete(self) -> Run:
+        if not len(self.test_accuracy) == len(self.train_loss) == len(self.virtual_time_ps) == self.epochs:
+            raise ValueError(f"must have figures of {self.epochs} epochs")
+        return self
+
+
+class _Runs(Model):
+    runs: list[Run]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mean:
+    """The mean of runs that differ by their seeds, and its standard error; NaN with a single run."""
+
+    of: float
+    error: float
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> Mean:
+        """Return that of these values."""
+        error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+        return cls(statistics.mean(values), error)
+
+    def differs(self, other: Mean) -> bool:
+        """Return whether the difference exceeds both standard errors."""
+        return abs(self.of - other.of) > max(self.error, other.error)
+
+    def __str__(self) -> str:
+        return f"{self.of:.2f} ± {self.error:.2f}"
+
+
+def read_runs(path: pathlib.Path) -> list[Run]:
+    """Return the runs of a file.
+
+    Raises:
+        InputError: the file cannot be read, or has another form.
+    """
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a file of runs: {error}") from None
+    if not isinstance(said, dict):
+        raise InputError(f"{path}: not a file of runs: must be an object with `runs`")
+    return checked(_Runs, said, str(path)).runs
+
+
+@functools.cache
+def all_runs() -> list[Run]:
+    """Return the runs that come with emuchain; none if the file does not exist."""
+    return read_runs(FILE) if FILE.exists() else []
+
+
+def final_accuracies(runs: Iterable[Run]) -> dict[str, dict[str, Mean]]:
+    """Return, by network and schedule, the accuracy in percent after the last epoch over the seeds.
+
+    Networks have both schedules, each with the same seeds, and two of them at least.
+
+    Raises:
+        NoEvidence: there is no such network.
+    """
+    seeds: dict[str, dict[str, dict[int, float]]] = {}
+    for run in runs:
+        of = seeds.setdefault(run.network, {schedule: {} for schedule in SCHEDULES})
+        of[run.schedule][run.seed] = 100 * run.test_accuracy[-1]
+    found = {}
+    for network, by_schedule in seeds.items():
+        both = sorted(set.intersection(*(set(of) for of in by_schedule.values())))
+        if len(both) > 1:
+            found[network] = {name: Mean.over([of[seed] for seed in both]) for name, of in by_schedule.items()}
+    if not found:
+        raise NoEvidence(f"No network was trained with two seeds on both schedules ({FILE.name}).")
+    return found
