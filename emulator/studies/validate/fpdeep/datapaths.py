@@ -78,7 +78,6 @@ def _knobs() -> Measured:
 
 MEASURES: dict[str, Measure] = {
     "fpdeep-six-datapaths": _number,
-    "fpdeep-interconnect-modules": _number,
     "fpdeep-interconnect-pairs": _pairs,
     "fpdeep-datapath-1": partial(_against, DataPath.ACTIVATIONS, _beyond),
     "fpdeep-datapath-2": partial(_against, DataPath.PARTIAL_ACTIVATIONS, _outputs),

@@ -9,7 +9,7 @@ from ....cluster import Engine, board_keys, board_types
 from ....mapping import Slice, channel_works, cut_channels
 from ....network import Layer
 from ..measure import Measure, Measured
-from .evidence import NETWORKS, cluster, network, timing
+from .evidence import NETWORKS, cluster, layout, network, timing
 
 _PHASES = ("fp", "eb", "pg")
 
@@ -85,7 +85,25 @@ def _pg_like() -> Measured:
 
 
 def _modules() -> Measured:
-    return Measured([phase.upper() for phase in _PHASES if any(True for _ in _engines(phase))], "kinds of engines")
+    """List the modules that every device with convolutions has, and count the devices that lack one."""
+    lacking = dict.fromkeys((*(phase.upper() for phase in _PHASES), "memory", "interconnect"), 0)
+    count = 0
+    for name in NETWORKS:
+        found = timing(name)
+        for device, held in enumerate(layout(name).devices):
+            parts = [number for number, part in enumerate(held.slices) if part.part.layer.convolves]
+            if not parts:
+                continue
+            count += 1
+            for phase in _PHASES:
+                engines = (getattr(found.engines[device][number], phase) for number in parts)
+                lacking[phase.upper()] += not any(engine is not None and engine.multipliers for engine in engines)
+            memories = (held.slices[number].memory for number in parts)
+            lacking["memory"] += not all(m.act_ram.bytes and m.lpram.bytes and m.lgb.bytes for m in memories)
+            lacking["interconnect"] += not any(found.links[max(0, device - 1) : device + 1])
+    said = ", ".join(f"{module} on {many}" for module, many in lacking.items() if many)
+    how = f"{count} FPGAs with convolutions, three networks on 15; lacking: {said or 'none'}"
+    return Measured([module for module, many in lacking.items() if not many], how)
 
 
 def _transceivers() -> Measured:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....cluster import Cluster
 from ....config import Config
-from ....mapping import Mapping, Slice, idle_share, partition
+from ....mapping import Mapping, Slice, channel_works, idle_share, partition
 from ....network import Network, load_network
 from ....plan import Layout, Plan, lay_out_on_chip, make_plan
 from ....run import SteadyState, Throughput, steady_state
@@ -55,6 +55,15 @@ def mapping(name: str, devices: int = DEVICES, link_gbps: float = LINK_GBPS) -> 
     return partition(network(name), cluster(link_gbps), devices)
 
 
+def operations(found: Mapping) -> dict[int, int]:
+    """Return the multiply-accumulates of FP, EB and PG of each device that holds convolutions."""
+    return {
+        device: sum(part.macs * len(channel_works(part.layer)) for part in held)
+        for device, held in enumerate(found.devices)
+        if device not in found.off_chip_devices
+    }
+
+
 def slices(name: str, devices: int = DEVICES) -> list[tuple[int, Slice]]:
     """Return all slices of convolutions with their devices, in the order of the chain."""
     held = enumerate(mapping(name, devices).devices)
@@ -74,9 +83,23 @@ def bottleneck(name: str, devices: int, link_gbps: float = LINK_GBPS) -> Bottlen
 
 
 @kept
-def idle_percent(name: str, devices: int) -> float:
-    """Return the idle stages in percent, the mean over the devices that hold convolutions."""
+def built_idle_percent(name: str, devices: int) -> float:
+    """Return the idle time of multipliers that engines took, in percent: the mean over devices with convolutions."""
     return 100 * idle_share(mapping(name, devices), cluster())
+
+
+@kept
+def idle_percent(name: str, devices: int) -> float:
+    """Return the idle time of all multipliers that engines may take, in percent: the mean over the same devices.
+
+    No engine is built faster than the slowest one, so that a device with little work leaves multipliers unused.
+    """
+    slowest_ps = bottleneck(name, devices).engines_ps
+    found = [
+        1 - macs * cluster().board(device).period_ps / (cluster().board(device).multipliers * slowest_ps)
+        for device, macs in operations(mapping(name, devices)).items()
+    ]
+    return 100 * sum(found) / len(found)
 
 
 @kept

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from functools import partial
 
-from ....mapping import streams
+from ....mapping import VALUE_BYTES, streams
 from ...parallelism import Method, whole_layers
 from ..measure import Measure, Measured
 from .evidence import NETWORKS, comparison, layout, network
@@ -88,14 +89,20 @@ def _rises(what: str) -> Measured:
 
 
 def _coarse_pipeline() -> Measured:
-    """Measure activations that wait for PG under data parallelism, layer by layer, over those in FPDeep's Act-RAMs."""
-    workload = comparison().workload
+    """Measure activations that wait for PG in a pipeline of whole maps (Fig. 11(B)), over those in FPDeep's Act-RAMs.
+
+    There each layer works on another sample: after FP of layer l of L, its inputs wait for the L - l layers behind it
+    and the way back, with 2 (L - l) + 1 samples in all.
+    """
     found = []
     for name in NETWORKS:
         held = sum(s.memory.act_ram.bytes for device in layout(name).devices for s in device.slices)
-        one = sum(4 * layer.input[0] * layer.input[1] * layer.input[2] for layer in network(name).layers)
-        found.append(workload.batch * one / held)
-    return Measured(found, f"mini-batch of {workload.batch} on 15 FPGAs: AlexNet, VGG-16, VGG-19")
+        layers = network(name).layers
+        waiting = sum(
+            (2 * behind + 1) * VALUE_BYTES * math.prod(layer.input) for behind, layer in enumerate(reversed(layers))
+        )
+        found.append(waiting / held)
+    return Measured(found, "on 15 FPGAs: AlexNet, VGG-16, VGG-19")
 
 
 def _ranked() -> dict[str, Measure]:

@@ -9,30 +9,21 @@ import time
 from functools import partial
 
 from ....cluster import Cluster, Fpga
-from ....mapping import Cut, Mapping, Slice, channel_works, partition
+from ....mapping import Cut, Slice, partition
 from ....timing import engine_loads
 from ... import section
 from ..measure import Measure, Measured
-from .evidence import DEVICES, NETWORKS, cluster, mapping, network, slices, timing
+from .evidence import DEVICES, NETWORKS, cluster, mapping, network, operations, slices, timing
 
 _LINK_GBPS = 10_000
 """For cuts by the work of engines alone."""
-
-
-def operations(found: Mapping) -> list[int]:
-    """Return the multiply-accumulates of FP, EB and PG of each device that holds convolutions."""
-    return [
-        sum(part.macs * len(channel_works(part.layer)) for part in held)
-        for device, held in enumerate(found.devices)
-        if device not in found.off_chip_devices
-    ]
 
 
 def _equation_5() -> Measured:
     """Measure V from the devices' operations over the V that the partition states."""
     ratios = []
     for name in NETWORKS:
-        found, counts = mapping(name), operations(mapping(name))
+        found, counts = mapping(name), [*operations(mapping(name)).values()]
         assert found.balance is not None, "partition states it"
         ratios.append(sum((count - min(counts)) / min(counts) for count in counts) / found.balance.fine)
     return Measured(ratios, "AlexNet, VGG-16, VGG-19")
@@ -58,7 +49,7 @@ def _equation_7() -> Measured:
 
 
 def _mean_work() -> Measured:
-    counts = operations(mapping("vgg16"))
+    counts = operations(mapping("vgg16")).values()
     mean = sum(counts) / len(counts)
     return Measured([min(counts) / mean, max(counts) / mean], f"VGG-16: least and most of {len(counts)} FPGAs")
 
@@ -69,7 +60,7 @@ def _proportional() -> Measured:
     assert isinstance(large, Fpga), "the paper's is one"
     small = dataclasses.replace(large, dsp=large.dsp // 2)
     mixed = Cluster("mixed", (*[large] * 7, *[small] * 8), cluster().link)
-    counts = operations(partition(network("vgg16"), mixed, DEVICES))
+    counts = [*operations(partition(network("vgg16"), mixed, DEVICES)).values()]
     return Measured(
         (sum(counts[:7]) / 7) / (sum(counts[7:]) / len(counts[7:])), "VGG-16, 7 boards and 8 of half the DSPs"
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ....mapping import VALUE_BYTES
 from ....plan import Plan, find_steady
 from ....run import simulate, steady_period_ps
 from ....schedule import Kind
 from ....timing import engine_loads
 from ...parallelism import Method
 from ..measure import Measure, Measured
-from .evidence import DEVICES, NETWORKS, cluster, comparison, plan, report, timing
+from .evidence import BALANCED, DEVICES, NETWORKS, cluster, comparison, layout, network, plan, report, timing
 
 _NETWORK = "vgg16-cifar"
 _MINI_BATCH, _FPGAS = 1000, 100
@@ -36,12 +37,16 @@ def _batch() -> Measured:
 
 
 def _stages() -> Measured:
-    tiles = sum(
-        load.engine.multipliers // (load.part.layer.kernel[0] * load.part.layer.kernel[1])
-        for load in engine_loads(timing("vgg16"))
-        if load.part.layer.convolves
-    )
-    return Measured(tiles, "tiles that convolve at the same time, VGG-16 on 15 FPGAs")
+    """Count the tiles that convolve at the same time."""
+    tiles = [
+        sum(
+            load.engine.multipliers // (load.part.layer.kernel[0] * load.part.layer.kernel[1])
+            for load in engine_loads(timing(name))
+            if load.part.layer.convolves
+        )
+        for name in NETWORKS
+    ]
+    return Measured(tiles, "tiles that convolve at the same time on 15 FPGAs: AlexNet, VGG-16, VGG-19")
 
 
 def _old_weights() -> Measured:
@@ -59,8 +64,13 @@ def _flush() -> Measured:
 
 
 def _local() -> Measured:
-    paths = {stream.path.value for link in plan("alexnet").timing.links for stream in link}
-    return Measured(sorted(paths), "data paths in use, AlexNet on 15 FPGAs; parameters and gradients have 5 and 6")
+    """Measure the share of parameters that are updated on another device than the one that makes their gradients."""
+    shares = []
+    for name, devices in (*((name, DEVICES) for name in NETWORKS), BALANCED):
+        away = sum(block.parameter_bytes for block in layout(name, devices).balancing.blocks)
+        shares.append(away / (VALUE_BYTES * network(name).parameters))
+    how = f"share updated elsewhere: three networks on {DEVICES} FPGAs; {BALANCED[0]} on {BALANCED[1]}"
+    return Measured(shares, how)
 
 
 def _updates() -> Measured:

@@ -6,17 +6,34 @@ before a link is slower than all engines for the first time.
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable
 from functools import partial
 
 from ....common import gbps
+from ....mapping import VALUE_BYTES
 from ....plan import transceivers_used
 from ....timing import LinkLoad, link_loads
+from ...topology import chain_topology
 from ..measure import Measure, Measured
-from .evidence import DEVICES, LINK_GBPS, NETWORKS, SIZES, WIDE_LINK_GBPS, bottleneck, idle_percent, report, timing
+from .evidence import (
+    DEVICES,
+    LINK_GBPS,
+    NETWORKS,
+    SIZES,
+    WIDE_LINK_GBPS,
+    bottleneck,
+    built_idle_percent,
+    cluster,
+    idle_percent,
+    mapping,
+    report,
+    timing,
+)
+from .topologies import PORTS
 
 _MANY = 30
 _MOST = 160
+_IDLE_PERCENT = 5
 _TRANSCEIVER_GBPS = 28
 """FPDeep, section 6.3.3."""
 
@@ -30,6 +47,11 @@ def linear_limit(name: str, link_gbps: float = LINK_GBPS) -> int:
     return _MOST
 
 
+def roofs_meet(name: str) -> float:
+    """Return the number of devices at which the rate with 15, scaled, is the rate that no more devices can raise."""
+    return images_per_s(name, _MOST) / (images_per_s(name, DEVICES) / DEVICES)
+
+
 def images_per_s(name: str, devices: int, link_gbps: float = LINK_GBPS) -> float:
     """Return the lower roof in images a second."""
     return 1e12 / bottleneck(name, devices, link_gbps).slowest.sample_ps
@@ -38,7 +60,8 @@ def images_per_s(name: str, devices: int, link_gbps: float = LINK_GBPS) -> float
 def _limit(name: str) -> Measured:
     limit = linear_limit(name)
     link = max(_links(name, limit + 1), key=lambda load: load.sample_ps)
-    return Measured(limit, f"then {link.name}, {link.sample_bytes // 4} values a sample")
+    how = f"then {link.name}, {link.sample_bytes // VALUE_BYTES} values a sample; roofs meet at {roofs_meet(name):.1f}"
+    return Measured(limit, how)
 
 
 def _links(name: str, devices: int) -> list[LinkLoad]:
@@ -85,29 +108,45 @@ def _epochs() -> Measured:
 
 
 def _most_idle() -> Measured:
-    found = {(name, devices): idle_percent(name, devices) for name in NETWORKS for devices in SIZES}
-    worst = max(found, key=lambda each: found[each])
-    return Measured(found[worst], f"{worst[0]} on {worst[1]}")
+    """Measure the most idle stages of each network on any number of devices."""
+    most, said = [], []
+    for name in NETWORKS:
+        idle = [idle_percent(name, devices) for devices in SIZES]
+        built = max(built_idle_percent(name, devices) for devices in SIZES)
+        sizes = [devices for devices, each in zip(SIZES, idle, strict=True) if each >= _IDLE_PERCENT]
+        over = f"{_IDLE_PERCENT} and more with {', '.join(map(str, sizes))}" if sizes else f"all below {_IDLE_PERCENT}"
+        said.append(f"{name} mean {sum(idle) / len(idle):.1f}, {over} (of multipliers in engines: most {built:.1f})")
+        most.append(max(idle))
+    return Measured(most, "; ".join(said))
 
 
 def _idle_of_many() -> Measured:
-    found = {name: [idle_percent(name, devices) for devices in SIZES if devices > _MANY] for name in NETWORKS}
-    ranges = "; ".join(f"{name} {min(idle):.2f} to {max(idle):.2f}" for name, idle in found.items())
-    every = list(itertools.chain(*found.values()))
-    return Measured([min(every), max(every)], ranges)
+    """Measure the least and the most idle stages on many devices."""
+    sizes, said, every = [devices for devices in SIZES if devices > _MANY], [], []
+    for name in NETWORKS:
+        idle = [idle_percent(name, devices) for devices in sizes]
+        built = [built_idle_percent(name, devices) for devices in sizes]
+        said.append(f"{name} {min(idle):.2f} to {max(idle):.2f} (in engines {min(built):.2f} to {max(built):.2f})")
+        every += idle
+    return Measured([min(every), max(every)], "; ".join(said))
 
 
 def _idle_trend() -> Measured:
-    found = []
-    for name in NETWORKS:
-        few = [idle_percent(name, devices) for devices in SIZES if devices <= _MANY]
-        many = [idle_percent(name, devices) for devices in SIZES if devices > _MANY]
-        found.append((sum(many) / len(many)) / (sum(few) / len(few)))
-    return Measured(found, f"mean above {_MANY} FPGAs over mean up to {_MANY}: AlexNet, VGG-16, VGG-19")
+    found, built = ([_many_over_few(of, name) for name in NETWORKS] for of in (idle_percent, built_idle_percent))
+    how = f"mean above {_MANY} FPGAs over mean up to {_MANY}: AlexNet, VGG-16, VGG-19"
+    return Measured(found, f"{how}; of multipliers in engines {', '.join(f'{each:.2f}' for each in built)}")
+
+
+def _many_over_few(percent: Callable[[str, int], float], name: str) -> float:
+    few, many = ([percent(name, n) for n in SIZES if (n > _MANY) is is_many] for is_many in (False, True))
+    return (sum(many) / len(many)) / (sum(few) / len(few))
 
 
 def _transceivers() -> Measured:
-    return Measured(transceivers_used(LINK_GBPS, _TRANSCEIVER_GBPS), "for a link, both directions")
+    """Count the transceivers of the FPGA with most links; each sends and receives."""
+    each = transceivers_used(LINK_GBPS, _TRANSCEIVER_GBPS)
+    links = max(map(chain_topology(mapping("vgg16"), cluster(), PORTS).degree, range(DEVICES)))
+    return Measured(links * each, f"{each} for each of {links} links, both directions")
 
 
 MEASURES: dict[str, Measure] = {

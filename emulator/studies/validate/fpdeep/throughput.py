@@ -66,8 +66,7 @@ def _titan_x_gain() -> Measured:
 
 
 def _k80_gain() -> Measured:
-    gains = _k80_gains()
-    return Measured(sum(gains) / len(gains), f"AlexNet {gains[0]:.2f}, VGG-16 {gains[1]:.2f}")
+    return Measured(_k80_gains(), "AlexNet, VGG-16")
 
 
 def _range_of_gains() -> Measured:

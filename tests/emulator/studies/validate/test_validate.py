@@ -31,7 +31,7 @@ from emuchain.emulator.studies.validate.fpdeep import (
     scaling,
 )
 from emuchain.emulator.studies.validate.run import MEASURES
-from emuchain.emulator.studies.validate.tables import markdown_tables
+from emuchain.emulator.studies.validate.tables import class_rows, headline, markdown_tables
 from emuchain.kernels import conv
 from emuchain.kernels.layers import sgd
 
@@ -144,7 +144,10 @@ def test_all_measures_are_explained_and_in_the_document() -> None:
     assert [r.claim.id for r in found if r.claim.expect and not (r.verdict.is_good or r.claim.explanation)] == []
     text = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
     rows = markdown_tables([result for result in found if result.claim.id not in rounding])
-    assert [row for row in rows if row not in text.splitlines() and " claims: " not in row] == []
+    claims, reasons = rows[: rows.index("")], rows[rows.index("", rows.index("") + 1) + 2 :]
+    counts = [f"| {' | '.join(row)} |" for row in class_rows(found)]
+    assert [row for row in [*claims, *counts, headline(found), *reasons] if row not in text.splitlines()] == []
+    assert text.index(headline(found)) < text.index("\n## "), "the answer comes first"
 
 
 def test_claims_are_selected_by_prefix() -> None:
