@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from ...cluster import Cluster, load_cluster
 
@@ -61,16 +61,20 @@ def cluster_of(name: str, **more: object) -> Cluster:
     return load_cluster(name, changed(**more))
 
 
-def kept(function: Callable[Parameters, Found]) -> Callable[Parameters, Found]:
-    """Keep a function's results by its arguments and the changes in force."""
+class kept(Generic[Parameters, Found]):  # a decorator
+    """A function whose results are kept by its arguments and the changes in force."""
 
-    results: dict[object, Found] = {}
+    def __init__(self, function: Callable[Parameters, Found]) -> None:
+        self._function = function
+        self._results: dict[object, Found] = {}
+        functools.update_wrapper(self, function)
 
-    @functools.wraps(function)
-    def found(*args: Parameters.args, **keys: Parameters.kwargs) -> Found:
+    def __call__(self, *args: Parameters.args, **keys: Parameters.kwargs) -> Found:
         place = _IN_FORCE.get(), args, tuple(sorted(keys.items()))
-        if place not in results:
-            results[place] = function(*args, **keys)
-        return results[place]
+        if place not in self._results:
+            self._results[place] = self._function(*args, **keys)
+        return self._results[place]
 
-    return found
+    def forget(self) -> None:
+        """Calculate anew from now on."""
+        self._results.clear()

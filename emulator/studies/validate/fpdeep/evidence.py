@@ -5,7 +5,6 @@ All measures use one set of constants: the cluster `vc709` and its board (boards
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from ....cluster import Cluster
@@ -37,7 +36,7 @@ BALANCED = ("vgg16-cifar", 24)
 """A network and a number of devices on which parameters fit only when balanced."""
 
 
-@functools.cache
+@kept
 def network(name: str) -> Network:
     """Return a network of the paper, or another of the zoo."""
     return load_network(ZOO.get(name, name))

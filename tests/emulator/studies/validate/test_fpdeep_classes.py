@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.studies.parallelism import model_parallel, workload
-from emuchain.emulator.studies.validate import Class, Result, load_claims, validate
+from emuchain.emulator.studies.validate import Class, Result, constants, load_claims, validate
 from emuchain.emulator.studies.validate.fpdeep import convergence, evidence, scaling, topologies
 from emuchain.emulator.studies.validate.fpdeep.runs import FILE, read_runs
 
@@ -22,11 +22,11 @@ def changed(**keys: float) -> Fault:
     changes = {key.replace("_", ".", 1): value for key, value in keys.items()}
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        load, make = evidence.load_cluster, evidence.make_plan
-        patch.setattr(evidence, "load_cluster", lambda name, said=None: load(name, {**(said or {}), **changes}))
-        patch.setattr(
-            evidence, "make_plan", lambda config, ranks, said=None: make(config, ranks, {**(said or {}), **changes})
-        )
+        def all_changes(**more: object) -> dict[str, object]:
+            return {**constants.changed(**more), **changes}
+
+        patch.setattr(evidence, "changed", all_changes)
+        patch.setattr(evidence, "cluster_of", lambda name, **more: load_cluster(name, all_changes(**more)))
 
     return plant
 
@@ -112,8 +112,8 @@ def measured(names: list[str]) -> dict[str, Result]:
 def forget() -> None:
     for module in (evidence, topologies):
         for function in vars(module).values():
-            if isinstance(function, functools._lru_cache_wrapper):
-                function.cache_clear()
+            if isinstance(function, constants.kept):
+                function.forget()
 
 
 @pytest.fixture(autouse=True)
@@ -157,13 +157,11 @@ CONSTANTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("constants", CONSTANTS)
-def test_predictions_do_not_hang_on_fitted_constants(
-    constants: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("fitted", CONSTANTS)
+def test_predictions_do_not_hang_on_fitted_constants(fitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     names = run_rows(Class.PREDICTION)
     before = measured(names)
-    changed(**constants)(monkeypatch)
+    changed(**fitted)(monkeypatch)
     after = measured(names)
     assert [name for name in names if before[name].verdict is not after[name].verdict] == []
 

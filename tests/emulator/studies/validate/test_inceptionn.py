@@ -93,7 +93,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 def with_interconnect(**changes: Any) -> Patch:
     def change(patch: pytest.MonkeyPatch) -> None:
         interconnect = dataclasses.replace(evidence.cluster_network(), **changes)
-        evidence.times.cache_clear()
+        evidence.times.forget()
         for module in (evidence, times):
             patch.setattr(module, "cluster_network", lambda: interconnect)
 
@@ -127,7 +127,7 @@ def overlapping(patch: pytest.MonkeyPatch) -> None:
 def forget() -> Any:
     """Drops times that were computed with another interconnect."""
     yield
-    evidence.times.cache_clear()
+    evidence.times.forget()
 
 
 @pytest.mark.parametrize(
