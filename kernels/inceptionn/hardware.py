@@ -11,7 +11,7 @@ eight vectors from 16 bits of tags; eight Decompression Blocks.
 Cycles are those in which an engine takes or gives a burst, at most one of each. The paper does not give the depth of
 the pipelines; their delay is to be added for each message. It also lets the Burst Buffer hold two bursts, 512 bits, and
 read when less than one is left. A burst of eight values may take 272 bits though; so if 256 or 264 are left of one that
-is longer, this one reads too, and has to hold up to 520.
+is longer, this one reads too, and has to hold up to 520. `decompress` takes the buffer's size as a parameter.
 """
 
 from __future__ import annotations
@@ -128,11 +128,13 @@ def alignment_unit(vectors: Sequence[Vector]) -> Iterator[int | None]:
             yield None
 
 
-def decompress(buffer: bytes, count: int) -> tuple[NDArray[np.float32], int]:
+def decompress(buffer: bytes, count: int, burst_buffer_bits: int | None = None) -> tuple[NDArray[np.float32], int]:
     """Return the decompression engine's values for `buffer`, and its cycles.
 
+    The Burst Buffer reads a burst only if it has room for it; None: it always has.
+
     Raises:
-        CodecError: the bytes end early.
+        CodecError: the bytes end early, or the Burst Buffer is too small for eight values.
     """
     size = BUS_BITS // 8
     waiting = [
@@ -150,7 +152,11 @@ def decompress(buffer: bytes, count: int) -> tuple[NDArray[np.float32], int]:
         elif not waiting:
             raise CodecError(f"the bytes end after {len(words)} of {count} values")
         if waiting and (held.length < BUS_BITS or _is_short(held)):
-            held = joined(held, waiting.pop())
+            has_room = burst_buffer_bits is None or held.length + waiting[-1].length <= burst_buffer_bits
+            if has_room:
+                held = joined(held, waiting.pop())
+            elif held.length < TAG_BITS or _is_short(held):
+                raise CodecError(f"a Burst Buffer of {burst_buffer_bits} bits is too small: it holds {held.length}")
     return np.array(words[:count], np.uint32).view(np.float32), cycles
 
 

@@ -66,6 +66,20 @@ def test_hardware_refuses_bytes_that_are_cut() -> None:
         hardware.decompress(wire[:-1], 8)
 
 
+def test_a_burst_buffer_of_two_bursts_is_too_small_for_eight_values_of_272_bits() -> None:
+    """After 24 and 14 times 272 bits a burst has 8 bits left: with the next one 264 are there, and 272 are needed."""
+    x = np.concatenate([[0.25], np.zeros(7), np.ones(8 * 20)]).astype(np.float32)
+    wire, _ = hardware.compress(x, -10)
+    free, _ = hardware.decompress(wire, x.size)
+    for bits in (None, 520):
+        assert hardware.decompress(wire, x.size, bits)[0].tobytes() == free.tobytes()
+    with pytest.raises(CodecError, match="Burst Buffer of 512 bits is too small: it holds 264"):
+        hardware.decompress(wire, x.size, 512)
+    below_one = np.full(80, 0.75 + 2.0**-9, np.float32)
+    wire, _ = hardware.compress(below_one, -10)
+    assert hardware.decompress(wire, 80, 512)[0].tolist() == hardware.decompress(wire, 80)[0].tolist()
+
+
 def test_shifters_join() -> None:
     assert hardware.joined(hardware.Vector(0b101, 3), hardware.Vector(0b11, 2)) == hardware.Vector(0b11101, 5)
     bytes_ = [hardware.Vector(place, 8 * (place % 3)) for place in range(8)]
