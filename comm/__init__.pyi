@@ -4,17 +4,15 @@ from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
 from .launch import LaunchError, join, launcher_rank
 from .message import Format, Message, join_messages, split
 from .mpi import Receiver, Sender
-from .packet_flow import Burst, Flow, Stage, egress, header, ingress, payload_of
+from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_header, payload_of
 from .pool import WorkerLost, in_parallel, usable_cores
 from .ranks import Dismissed, MpiRanks, RankFailed, Ranks, SingleProcess, Stopped
 from .throttle import Gate
 
 __all__ = [
     "COMPRESSIBLE_TOS",
-    "Burst",
     "Dismissed",
     "FifoResource",
-    "Flow",
     "Format",
     "Gate",
     "Interconnect",
@@ -22,7 +20,10 @@ __all__ = [
     "Mailbox",
     "Message",
     "MpiRanks",
+    "NicBurst",
     "NicEngines",
+    "NicFlow",
+    "NicStage",
     "Observer",
     "Pump",
     "RankFailed",
@@ -31,18 +32,17 @@ __all__ = [
     "Sender",
     "Served",
     "SingleProcess",
-    "Stage",
     "StalledError",
     "Stopped",
     "Times",
     "WorkerLost",
     "egress",
-    "header",
     "in_parallel",
     "ingress",
     "join",
     "join_messages",
     "launcher_rank",
+    "packet_header",
     "payload_of",
     "run",
     "split",

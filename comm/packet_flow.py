@@ -28,7 +28,7 @@ TOS_PLACE = 15
 """The ToS is the second byte of the IP header, which follows 14 bytes of Ethernet's."""
 
 
-class Stage(enum.Enum):
+class NicStage(enum.Enum):
     """A stage of the NIC."""
 
     DMA = "packet DMA"
@@ -38,54 +38,54 @@ class Stage(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Burst:
+class NicBurst:
     """Up to 256 bits, and the cycle in which they leave a stage."""
 
     cycle: int
     data: bytes
 
 
-Flow = dict[Stage, list[Burst]]
+NicFlow = dict[NicStage, list[NicBurst]]
 """The bursts that leave each stage, in the order in which they pass the stages."""
 
 
-def header(tos: int, size_bytes: int = 64) -> bytes:
+def packet_header(tos: int, size_bytes: int = 64) -> bytes:
     """Return a packet's header that is zero but for its ToS."""
     return bytes(tos if place == TOS_PLACE else 0 for place in range(size_bytes))
 
 
-def egress(head: bytes, payload: bytes, error_bound_exponent: int, rule: Rule = "bound") -> Flow:
+def egress(head: bytes, payload: bytes, error_bound_exponent: int, rule: Rule = "bound") -> NicFlow:
     """Return the flow of a packet from the host to the wire."""
-    first = [Burst(cycle, data) for cycle, data in enumerate(_cut(head) + _cut(payload))]
+    first = [NicBurst(cycle, data) for cycle, data in enumerate(_cut(head) + _cut(payload))]
     heads = len(_cut(head))
-    flow = {Stage.DMA: first}
-    flow[Stage.ENGINE] = (
+    flow = {NicStage.DMA: first}
+    flow[NicStage.ENGINE] = (
         [*_later(first[:heads]), *_compressed(first[heads:], error_bound_exponent, rule)]
         if _is_compressible(first)
         else _later(first)
     )
-    flow[Stage.FIFO] = _later(flow[Stage.ENGINE])
-    flow[Stage.MAC] = _later(flow[Stage.FIFO])
+    flow[NicStage.FIFO] = _later(flow[NicStage.ENGINE])
+    flow[NicStage.MAC] = _later(flow[NicStage.FIFO])
     return flow
 
 
-def ingress(sent: Sequence[Burst], head_bytes: int, count: int) -> Flow:
+def ingress(sent: Sequence[NicBurst], head_bytes: int, count: int) -> NicFlow:
     """Return the flow of a packet of `count` values that arrives as these bursts, from the wire to the host.
 
     Raises:
         CodecError: the bytes end early.
     """
     heads = -(-head_bytes // BURST_BYTES)
-    flow = {Stage.MAC: _later(sent)}
-    flow[Stage.FIFO] = held = _whole(_later(flow[Stage.MAC]))
-    flow[Stage.ENGINE] = (
+    flow = {NicStage.MAC: _later(sent)}
+    flow[NicStage.FIFO] = held = _whole(_later(flow[NicStage.MAC]))
+    flow[NicStage.ENGINE] = (
         [*_later(held[:heads]), *_decompressed(held[heads:], count)] if _is_compressible(held) else _later(held)
     )
-    flow[Stage.DMA] = _later(flow[Stage.ENGINE])
+    flow[NicStage.DMA] = _later(flow[NicStage.ENGINE])
     return flow
 
 
-def payload_of(bursts: Sequence[Burst], head_bytes: int) -> bytes:
+def payload_of(bursts: Sequence[NicBurst], head_bytes: int) -> bytes:
     """Return the bytes behind the header."""
     return b"".join(burst.data for burst in bursts[-(-head_bytes // BURST_BYTES) :])
 
@@ -94,21 +94,21 @@ def _cut(data: bytes) -> list[bytes]:
     return [data[first : first + BURST_BYTES] for first in range(0, len(data), BURST_BYTES)]
 
 
-def _is_compressible(bursts: Sequence[Burst]) -> bool:
+def _is_compressible(bursts: Sequence[NicBurst]) -> bool:
     return bursts[0].data[TOS_PLACE] == COMPRESSIBLE_TOS
 
 
-def _later(bursts: Sequence[Burst]) -> list[Burst]:
+def _later(bursts: Sequence[NicBurst]) -> list[NicBurst]:
     """Return bursts that leave a cycle after they came."""
     return [dataclasses.replace(burst, cycle=burst.cycle + 1) for burst in bursts]
 
 
-def _whole(bursts: Sequence[Burst]) -> list[Burst]:
+def _whole(bursts: Sequence[NicBurst]) -> list[NicBurst]:
     """Return bursts that leave a FIFO one a cycle, once the last of them is in it."""
-    return [Burst(bursts[-1].cycle + place, burst.data) for place, burst in enumerate(bursts)]
+    return [NicBurst(bursts[-1].cycle + place, burst.data) for place, burst in enumerate(bursts)]
 
 
-def _compressed(bursts: Sequence[Burst], error_bound_exponent: int, rule: Rule) -> list[Burst]:
+def _compressed(bursts: Sequence[NicBurst], error_bound_exponent: int, rule: Rule) -> list[NicBurst]:
     """Return what the Compression Engine makes of a payload: a burst whenever the Alignment Unit has 256 bits."""
     units = [
         hardware.compression_unit(np.frombuffer(burst.data, np.uint32).tolist(), error_bound_exponent, rule)
@@ -118,7 +118,7 @@ def _compressed(bursts: Sequence[Burst], error_bound_exponent: int, rule: Rule) 
     made, begin = [], bursts[0].cycle + 1 if bursts else 0
     for cycle, bits in enumerate(hardware.alignment_unit(units), begin):
         if bits is not None:
-            made.append(Burst(cycle, bits.to_bytes(BURST_BYTES, "little")))
+            made.append(NicBurst(cycle, bits.to_bytes(BURST_BYTES, "little")))
     ends = itertools.accumulate(len(burst.data) for burst in made)
     return [
         dataclasses.replace(burst, data=burst.data[: BURST_BYTES - max(0, end - size)])
@@ -126,9 +126,9 @@ def _compressed(bursts: Sequence[Burst], error_bound_exponent: int, rule: Rule) 
     ]
 
 
-def _decompressed(bursts: Sequence[Burst], count: int) -> list[Burst]:
+def _decompressed(bursts: Sequence[NicBurst], count: int) -> list[NicBurst]:
     """Return what the Decompression Engine makes of a payload; its last burst leaves when its work ends."""
     values, cycles = hardware.decompress(b"".join(burst.data for burst in bursts), count)
     made = _cut(values.tobytes())
     begin = bursts[0].cycle + 1 + cycles - len(made) if bursts else 0
-    return [Burst(begin + place, data) for place, data in enumerate(made)]
+    return [NicBurst(begin + place, data) for place, data in enumerate(made)]

@@ -20,10 +20,9 @@ from emuchain.emulator.studies.validate.inceptionn.runs import Runs
 
 def test_which_runs_a_seed_makes(load: Any) -> None:
     gradients = load("gradients")
-    every = gradients.variants(1, 1, False)
+    every = gradients.variants(False)
     assert len(every) == len(set(every)) == 1 + 6 + 9
-    assert gradients.variants(2, 1, False) == [gradients.Variant(), gradients.Variant("inceptionn:-10")]
-    widths = gradients.variants(1, 1, True)
+    widths = gradients.variants(True)
     assert {variant.gradients for variant in widths} == {"none", *gradients.INCEPTIONN}
     assert {variant.weights for variant in widths} == {"none"}
 
@@ -46,12 +45,13 @@ def test_gradients_and_evidence(run_script: Any, small_cifar: Path, tmp_path: Pa
     words += ["--batch", 20, "--learning-rate", 0.01, "--seeds", "1,2", "--widths", "--runs", tmp_path / "runs"]
     printed = run_script("gradients", *words, cwd=tmp_path).stdout
     files = sorted((tmp_path / "runs").glob("*.h5"))
-    assert len(files) == 7 + 2
+    assert len(files) == 7 + 7
     rows = printed[printed.index("quick-cifar, 4 workers, 3 epochs\n") :].splitlines()[2:]
     assert len(rows) == len(files)
     with h5py.File(tmp_path / "runs" / "quick-cifar-g-inceptionn-10-w-none-40x3-seed2.h5") as file:
         accuracy = file["history/test_accuracy"][()] * 100
-    assert rows[-1].endswith(" ".join(f"{value:6.2f}" for value in accuracy[2:]))
+    [row] = (row for row in rows if row.split()[:2] == ["2", "inceptionn:-10"])
+    assert row.endswith(" ".join(f"{value:6.2f}" for value in accuracy[2:]))
     assert len(accuracy) == 3 + 2
 
     before = {path: path.stat().st_mtime_ns for path in files}
@@ -66,9 +66,30 @@ def test_gradients_and_evidence(run_script: Any, small_cifar: Path, tmp_path: Pa
     assert all(run.epochs == 3 for run in runs)
     assert len(json.loads(made)["runs"][0]["histograms"]) == 3
     tables = run_script("evidence", "--tables", cwd=tmp_path, text=made).stdout
-    none, *_ = (line for line in tables.splitlines() if line.startswith("| quick-cifar | none | none |"))
-    shown = [f"{100 * run.test_accuracy[2]:.2f}" for run in runs if run.gradients == "none"]
-    assert ", ".join(shown) in none
+    [none] = (line for line in tables.splitlines() if line.startswith("| quick-cifar | none | none |"))
+    first, second = (100 * run.test_accuracy[2] for run in runs if run.gradients == "none")
+    assert none.split(" | ")[4] == "2"
+    assert none.split(" | ")[5].startswith(f"{(first + second) / 2:.2f}")
+
+
+def test_means_have_standard_errors(load: Any) -> None:
+    evidence = load("evidence")
+    assert evidence.mean([0.5]) == "50.00"
+    assert evidence.mean([0.1, 0.2, 0.3]) == f"20.00 ± {10 / 3**0.5:.2f}"
+    run = {"epochs": 2, "test_accuracy": [0.1, 0.6, 0.7]}
+    assert [evidence.at(run, later) for later in (0, 1, 2)] == [0.6, 0.7, evidence.CHANCE]
+
+
+def test_runs_are_added_to_those_that_are_known(load: Any) -> None:
+    evidence = load("evidence")
+    base = {"network": "hdc", "gradients": "none", "weights": "none", "epochs": 1}
+    known = [{**base, "seed": seed, "test_accuracy": [0.5]} for seed in (1, 2)]
+    found = [{**base, "seed": seed, "test_accuracy": [0.6]} for seed in (3, 2)]
+    assert [(run["seed"], run["test_accuracy"][0]) for run in evidence.merged(known, found)] == [
+        (1, 0.5),
+        (2, 0.6),
+        (3, 0.6),
+    ]
 
 
 @pytest.mark.slow

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .....kernels import inceptionn
+from .....kernels import CodecError, inceptionn
 from .....kernels.inceptionn import hardware
 from ..measure import Measure, Measured
 from .codec import EXPONENT, numbers
@@ -59,10 +61,37 @@ def _refill() -> Measured:
     return Measured([wrong, round(cycles / bursts, 2)], "wrong values; cycles over bursts, taken or given")
 
 
+def _burst_buffer() -> Measured:
+    """Find the least Burst Buffer, in bits, that decompresses random values and the worst case."""
+    worst = np.concatenate([[0.25], np.zeros(hardware.VALUES - 1), np.ones(20 * hardware.VALUES)]).astype(np.float32)
+    gradients = numbers()[np.abs(numbers()) < 1][:_VALUES]
+    needed = {
+        "random": _least_buffer(numbers()[:_VALUES]),
+        "the worst case": _least_buffer(worst),
+        "gradients below 1": _least_buffer(gradients),
+    }
+    return Measured(max(needed.values()), f"bits needed: {', '.join(f'{of} {bits}' for of, bits in needed.items())}")
+
+
+def _least_buffer(values: NDArray[np.float32]) -> int:
+    made = inceptionn.compress(values, EXPONENT).tobytes()
+
+    def is_enough(bits: int) -> bool:
+        try:
+            hardware.decompress(made, values.size, bits)
+        except CodecError:
+            return False
+        return True
+
+    sizes = range(hardware.BUS_BITS, 4 * hardware.BUS_BITS, 8)
+    return sizes[bisect.bisect_left(sizes, True, key=is_enough)]
+
+
 MEASURES: dict[str, Measure] = {
     "inceptionn-cb-count": _blocks_in,
     "inceptionn-db-count": _blocks_out,
     "inceptionn-shifter": _shifter,
     "inceptionn-alignment": _same_bytes,
     "inceptionn-bb-refill": _refill,
+    "inceptionn-burst-buffer": _burst_buffer,
 }

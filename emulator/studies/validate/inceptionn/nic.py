@@ -1,16 +1,71 @@
-"""The NIC of sections VI and VII-C: times of its engines and packets on the cluster `titan-xp-10gbe`."""
+"""The NIC of sections VI and VII-C: a packet's way through it; times on the cluster `titan-xp-10gbe`."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 
-from .....comm import COMPRESSIBLE_TOS
+import numpy as np
+
+from .....comm import COMPRESSIBLE_TOS, NicFlow, NicStage, egress, ingress, packet_header, payload_of
+from .....comm.exchange import ORDINARY_TOS, Gradient, Nic
+from .....kernels.codec import Inceptionn
 from ....cluster import load_cluster
 from ..measure import Measure, Measured
+from .codec import EXPONENT, Floats
 from .evidence import cluster_network
 
 _MANY = 3200
 """Bytes of a message of many bursts."""
+
+
+_HEADER_BYTES = 64
+
+
+@functools.cache
+def _values() -> Floats:
+    """Return the values of a packet of 1,448 bytes."""
+    return (0.02 * np.random.default_rng(1).standard_normal(362)).astype(np.float32)
+
+
+def _way_out(tos: int) -> NicFlow:
+    return egress(packet_header(tos, _HEADER_BYTES), _values().tobytes(), EXPONENT)
+
+
+def _way_in(tos: int) -> NicFlow:
+    return ingress(_way_out(tos)[NicStage.MAC], _HEADER_BYTES, _values().size)
+
+
+def _order(flow: NicFlow) -> list[str]:
+    """Return the stages in the order of the cycles in which the first burst leaves them."""
+    return [stage.value for stage in sorted(flow, key=lambda stage: flow[stage][0].cycle)]
+
+
+def _flow_out() -> Measured:
+    """Find the order of the stages; check that only packets with the ToS are changed on their way."""
+    sent = [payload_of(_way_out(tos)[NicStage.MAC], _HEADER_BYTES) for tos in (ORDINARY_TOS, COMPRESSIBLE_TOS)]
+    bypassed = sent[0] == _values().tobytes() != sent[1]
+    how = f"a packet of {_values().nbytes} bytes, {len(sent[1])} compressed; of another ToS it bypasses the engine"
+    return Measured([*_order(_way_out(COMPRESSIBLE_TOS)), bypassed], how)
+
+
+def _flow_in() -> Measured:
+    """Find the order of the stages; check that the engine begins when the whole packet is there."""
+    flow = _way_in(COMPRESSIBLE_TOS)
+    first, last = flow[NicStage.ENGINE][0].cycle, flow[NicStage.MAC][-1].cycle
+    how = f"the engine's first burst leaves in cycle {first}, the MAC's last one in cycle {last}"
+    return Measured([*_order(flow), first > last], how)
+
+
+def _marked() -> Measured:
+    """Check that a gradient is sent as it is by default, and compressed where its message is marked."""
+    gradient = Gradient(_values().size, _values())
+    plain, marked = (
+        Nic(cluster_network(), Inceptionn(EXPONENT)).pack(gradient, tos) for tos in (ORDINARY_TOS, COMPRESSIBLE_TOS)
+    )
+    sizes = [0 if message.payload is None else message.payload.nbytes for message in (plain, marked)]
+    made = len(Inceptionn(EXPONENT).compress(_values()))
+    return Measured([sizes[0] == _values().nbytes, sizes[1] == made], f"{sizes[0]} bytes unmarked, {sizes[1]} marked")
 
 
 def _board() -> Measured:
@@ -58,6 +113,9 @@ def _tos() -> Measured:
 
 MEASURES: dict[str, Measure] = {
     "inceptionn-nic-board": _board,
+    "inceptionn-nic-flow-out": _flow_out,
+    "inceptionn-nic-flow-in": _flow_in,
+    "inceptionn-mpi-comp-api": _marked,
     "inceptionn-burst-width": _burst,
     "inceptionn-burst-floats": _floats,
     "inceptionn-header-bypass": _headers,

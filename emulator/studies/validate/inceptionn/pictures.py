@@ -1,7 +1,11 @@
-"""The figures of INCEPTIONN in the paper's form: 12, 13 and 15; 4, 5 and 14 if there are runs to draw."""
+"""The figures of INCEPTIONN in the paper's form: 12, 13 and 15; 4, 5 and 14 if there are runs to draw.
+
+Bars of training are means over seeds, with their standard errors where there are several seeds.
+"""
 
 from __future__ import annotations
 
+import math
 import pathlib
 from collections.abc import Callable, Sequence
 
@@ -11,6 +15,7 @@ from ....report import new_figure, save_figure, whole_ticks
 from ..measure import NoEvidence
 from . import training
 from .evidence import EXCHANGES, NETWORKS, times
+from .seeds import Mean, accuracy
 from .times import EXTRA_EPOCHS, SCALED, exchange_seconds, speedup
 
 Draw = Callable[[pathlib.Path], None]
@@ -43,13 +48,14 @@ def draw_all(folder: pathlib.Path) -> list[pathlib.Path]:
     return drawn
 
 
-def _bars(path: pathlib.Path, groups: Sequence[str], bars: dict[str, list[float]], label: str) -> None:
-    """Draw a bar of each kind, side by side, for each group."""
+def _bars(path: pathlib.Path, groups: Sequence[str], bars: dict[str, list[Mean]], label: str) -> None:
+    """Draw a bar of each kind, side by side, for each group; with its standard error, if that is known."""
     figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
     axes = figure.subplots()
-    for place, (name, heights) in enumerate(bars.items()):
+    for place, (name, means) in enumerate(bars.items()):
         left = [group + (place - len(bars) / 2 + 0.5) * 0.8 / len(bars) for group in range(len(groups))]
-        axes.bar(left, heights, 0.8 / len(bars), label=name)
+        errors = [each.error if 0 < each.error < math.inf else math.nan for each in means]
+        axes.bar(left, [each.value for each in means], 0.8 / len(bars), yerr=errors, capsize=2, label=name)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_ylabel(label)
     axes.margins(y=0.25)
@@ -75,12 +81,22 @@ def draw_times(path: pathlib.Path) -> None:
 
 
 def draw_speedups(path: pathlib.Path) -> None:
-    """Draw Fig. 13: speed-up of INC+C with the same number of epochs, and with more."""
+    """Draw Fig. 13: speed-up of INC+C with the same number of epochs, and with more; accuracies of the stand-ins."""
     bars = {
-        "same epochs": [speedup(name) for name in NETWORKS],
-        f"{EXTRA_EPOCHS} more epochs": [speedup(name, EXTRA_EPOCHS) for name in NETWORKS],
+        "same epochs": [Mean(speedup(name), 0) for name in NETWORKS],
+        f"{EXTRA_EPOCHS} more epochs": [Mean(speedup(name, EXTRA_EPOCHS), 0) for name in NETWORKS],
     }
-    _bars(path, NETWORKS, bars, "speed-up of INC+C over WA")
+    _bars(path, [f"{name}\n{_accuracies(name)}" for name in NETWORKS], bars, "speed-up of INC+C over WA")
+
+
+def _accuracies(name: str) -> str:
+    """Return a stand-in's accuracies without a codec, and with a bound of 2^-10 after more epochs."""
+    network = training.STAND_INS[name]
+    try:
+        lossy = accuracy(network, "inceptionn:-10", later=training.MORE_EPOCHS)
+        return f"{network}: {accuracy(network)} %,\nwith a bound of 2^-10 {lossy} %"
+    except NoEvidence:
+        return ""
 
 
 def draw_scaling(path: pathlib.Path) -> None:
@@ -104,7 +120,7 @@ def draw_truncation(path: pathlib.Path) -> None:
     groups = [f"{training.STAND_INS[name]}\n{bits} bits" for name in ("alexnet", "hdc") for bits in training.TRUNCATED]
     pairs = {"weights": ("none", "{}"), "gradients": ("{}", "none"), "both": ("{}", "{}")}
     bars = {
-        what: [training.accuracy(name, g.format(c), w.format(c)) for name in ("alexnet", "hdc") for c in cut]
+        what: [accuracy(training.STAND_INS[name], g.format(c), w.format(c)) for name in ("alexnet", "hdc") for c in cut]
         for what, (g, w) in pairs.items()
     }
     _bars(path, groups, bars, "test accuracy / %")
@@ -126,15 +142,20 @@ def draw_gradients(path: pathlib.Path) -> None:
 
 def draw_codecs(path: pathlib.Path) -> None:
     """Draw Fig. 14 (b): accuracy after the same number of epochs."""
-    bars = {codec: [training.accuracy(name, codec) for name in training.CUT] for codec in _CODECS}
-    _bars(path, [training.STAND_INS[name] for name in training.CUT], bars, "test accuracy / %")
+    networks = [training.STAND_INS[name] for name in training.CUT]
+    _bars(
+        path, networks, {codec: [accuracy(name, codec) for name in networks] for codec in _CODECS}, "test accuracy / %"
+    )
 
 
 def draw_ratios(path: pathlib.Path) -> None:
-    """Draw Fig. 14 (a): compression ratios."""
-    cut = {f"truncate:{bits}": [32 / (32 - bits)] * len(NETWORKS) for bits in training.TRUNCATED}
-    found = {f"2^{e}": [training.ratio(name, e) for name in NETWORKS] for e in training.EXPONENTS}
-    _bars(path, [training.STAND_INS[name] for name in NETWORKS], {**cut, **found}, "compression ratio")
+    """Draw Fig. 14 (a): compression ratios of the networks that learn with each bound."""
+    rows, missing = training.by_network(lambda name: [training.ratio_over_seeds(name, e) for e in training.EXPONENTS])
+    if not rows:
+        raise NoEvidence(" ".join(missing))
+    cut = {f"truncate:{bits}": [Mean(32 / (32 - bits), 0)] * len(rows) for bits in training.TRUNCATED}
+    found = {f"2^{e}": [row[place] for row in rows.values()] for place, e in enumerate(training.EXPONENTS)}
+    _bars(path, list(rows), {**cut, **found}, "compression ratio")
 
 
 _FIGURES: dict[str, Draw] = {

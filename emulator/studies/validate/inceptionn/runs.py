@@ -53,6 +53,11 @@ class Run(Model):
         """Test accuracy at the schedule's end, 0 to 1."""
         return self.test_accuracy[self.epochs - 1] if len(self.test_accuracy) >= self.epochs else CHANCE
 
+    @property
+    def learns(self) -> bool:
+        """Whether the test accuracy is beyond twice that of chance in the end."""
+        return len(self.test_accuracy) >= self.epochs and self.test_accuracy[-1] > 2 * CHANCE
+
 
 class Runs(Model):
     """The runs of a file."""
@@ -94,4 +99,16 @@ def runs_of(network: str, gradients: str = "none", weights: str = "none") -> lis
     found = [run for run in all_runs() if (run.network, run.gradients, run.weights) == wanted]
     if not found:
         raise NoEvidence(f"No runs of {network} (emulator/studies/validate/claims/{FILE.name}).")
+    return found
+
+
+def learning_runs_of(network: str, gradients: str = "none") -> list[Run]:
+    """Return the runs of a network with this codec of gradients that learn: their gradients are those of training.
+
+    Raises:
+        NoEvidence: there are none.
+    """
+    found = [run for run in runs_of(network, gradients) if run.learns]
+    if not found:
+        raise NoEvidence(f"{network} did not learn with {gradients}: no run ends above {200 * CHANCE:g} %.")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import re
@@ -21,6 +22,8 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.studies.validate import Result, Verdict, judge, load_claims, validate
 from emuchain.emulator.studies.validate.claim import Expect
 from emuchain.emulator.studies.validate.inceptionn import codec, evidence, hardware, ring, runs, times, training
+from emuchain.emulator.studies.validate.inceptionn.seeds import Loss, Mean, decide, mean_of
+from emuchain.emulator.studies.validate.measure import NoEvidence
 from emuchain.emulator.studies.validate.run import MEASURES
 from emuchain.emulator.studies.validate.tables import markdown_tables
 from emuchain.kernels.inceptionn import compress, width_counts
@@ -81,10 +84,10 @@ def test_a_ring_that_blocks_takes_three_sevenths() -> None:
         assert less == pytest.approx(100 * 4 / 7, abs=0.2)
 
 
-def test_the_published_totals_are_met_within_eight_points() -> None:
-    published = {"alexnet": 52, "hdc": 38, "resnet50": 49, "vgg16": 31}
-    for name, less in published.items():
-        assert abs(result_of(f"fig12-{name}-total").ours - less) <= 8
+def test_totals_are_judged_as_all_figures_are() -> None:
+    """10 % of the published reduction, as that of communication."""
+    found = {name: result_of(f"fig12-{name}-total").verdict for name in evidence.NETWORKS}
+    assert [name for name, verdict in found.items() if verdict.is_good] == ["resnet50"]
 
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -166,21 +169,21 @@ def test_the_ratio_does_not_matter_where_the_stack_is_slower() -> None:
     assert evidence.exchange_ps(interconnect, "INC+C", 10**6, ratio=1.5) > at_5
 
 
-def runs_by_hand() -> list[dict[str, Any]]:
-    """Runs of all networks: exact without codec, lossy otherwise."""
+def runs_by_hand(seeds: int = 2) -> list[dict[str, Any]]:
+    """Runs of all networks: exact without codec, lossy otherwise; each seed is 0.2 points better than the last one."""
     made = []
-    for name in training.STAND_INS.values():
-        base = {"network": name, "seed": 1, "epochs": 2}
+    for name, seed in itertools.product(training.STAND_INS.values(), range(seeds)):
+        base, more = {"network": name, "seed": seed, "epochs": 2}, 0.002 * seed
         histograms = [[[0] * (BINS - 1) + [0], [1] * (BINS - 1) + [0]]] * 3
-        made.append({**base, "test_accuracy": [0.5, 0.9], "histograms": histograms})
+        made.append({**base, "test_accuracy": [0.5, 0.9 + more], "histograms": histograms})
         for exponent, zeros in ((-10, 0.90), (-8, 0.94), (-6, 0.98)):
             widths = [[zeros, 1 - zeros, 0.0, 0.0]] * 2
             for rule in ("inceptionn", "inceptionn-range"):
                 of = {**base, "gradients": f"{rule}:{exponent}", "widths": widths}
-                made.append({**of, "test_accuracy": [0.5, 0.888, 0.896]})
+                made.append({**of, "test_accuracy": [0.5, 0.888 + more, 0.896 + more, 0.898 + more]})
         for bits in training.TRUNCATED:
             lost = 0.0 if name == "hdc" else 0.2
-            made.append({**base, "gradients": f"truncate:{bits}", "test_accuracy": [0.5, 0.9 - lost]})
+            made.append({**base, "gradients": f"truncate:{bits}", "test_accuracy": [0.5, 0.9 - lost + more]})
             made.append({**base, "weights": f"truncate:{bits}", "test_accuracy": [0.2]})
     return made
 
@@ -195,18 +198,67 @@ def some_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("some_runs")
 def test_measures_of_runs_by_hand() -> None:
-    assert training.loss("alexnet", "inceptionn:-10") == pytest.approx(1.2)
+    found = training.loss("alexnet", "inceptionn:-10")
+    assert (found.points, found.error) == (pytest.approx(1.2), pytest.approx(0.1))
+    assert training.ratio_over_seeds("hdc", -10) == Mean(pytest.approx(training.ratio("hdc", -10)), 0)
     assert training.extra_epochs("hdc") == 1
     assert training.ratio("hdc", -10) == pytest.approx(32 / (0.9 * 2 + 0.1 * 10))
     assert training.plain_widths("hdc", -10) == pytest.approx([3100 / 41, 500 / 41, 500 / 41, 0])
     assert training.plain_widths("hdc", -7) == pytest.approx([3400 / 41, 400 / 41, 300 / 41, 0])
-    assert training.loss("hdc", weights="truncate:24") == pytest.approx(80)  # it diverged: chance is left
+    assert training.loss("hdc", weights="truncate:24").points == pytest.approx(80.1)  # it diverged: chance is left
     assert result_of("fig14-trunc-hdc-only").ours == ["hdc"]
     assert result_of("fig5-range").ours == [0, 0, 0]
     assert result_of("fig14-ratio-bound").verdict is Verdict.HOLDS
     assert result_of("t3-hdc-eb8").verdict is Verdict.WITHIN
     assert result_of("t3-alexnet-eb10").verdict is Verdict.OFF
+    assert result_of("fig14-resnet-drop").ours == pytest.approx(20)
     assert all(result_of(name.removeprefix("inceptionn-")).is_run for name in training.MEASURES)
+
+
+def test_standard_errors_by_hand() -> None:
+    assert mean_of([1.0, 2.0, 3.0]) == Mean(2.0, pytest.approx(1 / 3**0.5))
+    assert mean_of([2.0]) == Mean(2.0, math.inf)
+    assert Loss(1.0, 0.9).counts
+    assert not Loss(1.0, 1.1).counts
+    assert [Loss(points, 0.5).is_surely(2) for points in (1.4, 1.6, 2.4, 2.6)] == [True, None, None, False]
+    assert Loss(-9.0, math.inf).is_surely(2) is None
+    assert (str(Loss(-0.01, 0.5)), str(Loss(1.0, math.inf))) == ("0.0 ± 0.5", "1.0 (one seed)")
+
+
+def test_noise_decides_nothing() -> None:
+    sure, open_, wrong = Loss(1.0, 0.5), Loss(1.8, 0.5), Loss(3.0, 0.5)
+    decide({"a": sure}, 2)
+    decide({"a": sure, "b": wrong, "c": open_}, 2, ["d is missing"])  # one that loses more is enough
+    with pytest.raises(NoEvidence, match="within the seeds' standard errors"):
+        decide({"a": sure, "b": open_}, 2)
+    with pytest.raises(NoEvidence, match="d is missing"):
+        decide({"a": sure}, 2, ["d is missing"])
+
+
+OF_ACCURACY = ("fig4-trunc-g-vs-w", "fig4-w-complex", "acc-extra-epochs", "acc-drop-without", "fig14-acc-2-6")
+
+
+@pytest.mark.parametrize("name", [*OF_ACCURACY, "fig14-trunc-hdc-only"])
+def test_one_seed_is_no_evidence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [runs.Run.model_validate(run) for run in runs_by_hand(seeds=1)]
+    monkeypatch.setattr(runs, "all_runs", lambda: found)
+    assert result_of(name).verdict is Verdict.NOT_RUN
+    assert "one seed" in result_of(name).how
+
+
+def test_runs_that_do_not_learn_are_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice chance is not enough, nor is an epoch on the way there."""
+    made = [runs.Run.model_validate(run) for run in runs_by_hand()]
+    idle = [
+        run.model_copy(update={"test_accuracy": [0.9, 0.9, 0.9, 0.2]}) if run.network == "vgg11-cifar" else run
+        for run in made
+    ]
+    monkeypatch.setattr(runs, "all_runs", lambda: idle)
+    assert result_of("t3-vgg16-eb6").how.startswith("vgg11-cifar did not learn with inceptionn-range:-6")
+    largest = result_of("fig14-inc-max")
+    assert largest.is_run
+    assert "vgg11-cifar did not learn" in largest.how
+    assert result_of("t3-hdc-eb6").is_run
 
 
 @pytest.mark.parametrize(("third", "more"), [(0.93, 0), (0.92, 1), (0.90, 2), (0.87, 3)])
@@ -265,7 +317,7 @@ def test_bad_runs(
 
 def test_the_command() -> None:
     printed = CliRunner().invoke(command, ["inceptionn", "--only", "fig12-alexnet", "--json"])
-    assert [row["verdict"] for row in json.loads(printed.output)] == ["within", "within"]
+    assert [row["verdict"] for row in json.loads(printed.output)] == ["off", "within"]
     printed = CliRunner().invoke(command, ["inceptionn", "--only", "t1-lr-hdc"])
     assert "not run: inceptionn-t1-lr-hdc" in printed.output
 
