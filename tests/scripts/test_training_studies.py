@@ -15,7 +15,7 @@ import pytest
 import emuchain
 from emuchain.emulator.run import results_of, write_results
 from emuchain.emulator.studies.validate.fpdeep.runs import read_runs
-from emuchain.emulator.studies.validate.inceptionn.runs import Runs
+from emuchain.emulator.studies.validate.inceptionn.runs import FILE, Runs
 
 
 def test_which_runs_a_seed_makes(load: Any) -> None:
@@ -90,6 +90,17 @@ def test_runs_are_added_to_those_that_are_known(load: Any) -> None:
         (2, 0.6),
         (3, 0.6),
     ]
+
+
+def test_the_documents_tables_are_of_the_runs_that_come_with_emuchain(
+    load: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evidence, found = load("evidence"), json.loads(FILE.read_text(encoding="utf-8"))["runs"]
+    evidence.accuracies(found)
+    evidence.stages(found)
+    document = Path(__file__).resolve().parents[2] / "docs" / "validation-inceptionn.md"
+    lines = document.read_text(encoding="utf-8").splitlines()
+    assert [row for row in capsys.readouterr().out.splitlines() if row not in lines] == []
 
 
 @pytest.mark.slow

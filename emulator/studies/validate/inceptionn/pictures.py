@@ -94,7 +94,7 @@ def _accuracies(name: str) -> str:
     network = training.STAND_INS[name]
     try:
         lossy = accuracy(network, "inceptionn:-10", later=training.MORE_EPOCHS)
-        return f"{network}: {accuracy(network)} %,\nwith a bound of 2^-10 {lossy} %"
+        return f"{network}: {accuracy(network)} %\nINC+C: {lossy} %"
     except NoEvidence:
         return ""
 

@@ -19,7 +19,7 @@ from emuchain.comm import Interconnect, NicEngines
 from emuchain.comm.exchange import BINS, histogram
 from emuchain.emulator.commands.validate import validate as command
 from emuchain.emulator.common import InputError
-from emuchain.emulator.studies.validate import Result, Verdict, judge, load_claims, validate
+from emuchain.emulator.studies.validate import Result, Verdict, judge, load_claims, tables, validate
 from emuchain.emulator.studies.validate.claim import Expect
 from emuchain.emulator.studies.validate.inceptionn import codec, evidence, hardware, ring, runs, times, training
 from emuchain.emulator.studies.validate.inceptionn.seeds import Loss, Mean, decide, mean_of
@@ -59,6 +59,8 @@ def test_the_document_has_current_values(results: list[Result]) -> None:
     rounding = {"inceptionn-eq-sgd", "inceptionn-alg1-update", "inceptionn-eq-dist-sgd", "inceptionn-ring-bitwise"}
     rows = [row for row in markdown_tables(results) if not row.startswith(tuple(f"| {name} |" for name in rounding))]
     assert [row for row in rows if row not in lines] == []
+    answer = lines[lines.index("```text") :][1:3]
+    assert answer == [tables.headline(results), tables.others(results)], "the document begins with the headline"
 
 
 def test_points_are_in_the_unit_of_the_value() -> None:

@@ -126,14 +126,17 @@ def test_a_fitted_row_hangs_on_a_fitted_constant() -> None:
     """Without one of them it moves by more than 1 %, or to another verdict; predictions do not."""
     names = [claim.id for claim in CLAIMS.values() if claim.row_class is Class.FITTED and claim.expect]
     before = measured(names, lambda patch: None)
-    moved = set()
-    for constant in ("latency_ps", "packet_stack_ps", "sum_ps_per_kbyte"):
+    moved, counts = set(), {}
+    for constant in ("packet_stack_ps", "latency_ps", "sum_ps_per_kbyte"):
         without = measured(names, with_interconnect(**{constant: 0}))
-        moved |= {
+        of_this = {
             name
             for name in names
             if differs(without[name].ours, before[name].ours) or without[name].verdict is not before[name].verdict
         }
+        moved |= of_this
+        counts[constant] = len(of_this)
+    assert list(counts.values()) == [8, 9, 26], "as docs/validation-inceptionn.md says"
     both_times_move = {
         "inceptionn-ratio-not-time"
     }  # and not their ratio, as the engines are nearly as slow as the stack
