@@ -65,6 +65,11 @@ def test_gradients_and_evidence(run_script: Any, small_cifar: Path, tmp_path: Pa
     assert all(abs(sum(shares) - 1) < 1e-4 for run in runs for shares in run.widths)
     assert all(run.epochs == 3 for run in runs)
     assert len(json.loads(made)["runs"][0]["histograms"]) == 3
+    other = json.dumps({**json.loads(made)["runs"][0], "network": "hdc"})
+    (tmp_path / "known.json").write_text(f'{{"runs": [{other}]}}')
+    more = run_script("evidence", tmp_path / "runs", "--add-to", tmp_path / "known.json", cwd=tmp_path).stdout
+    assert json.loads(more)["runs"] == [json.loads(other), *json.loads(made)["runs"]]
+
     tables = run_script("evidence", "--tables", cwd=tmp_path, text=made).stdout
     [none] = (line for line in tables.splitlines() if line.startswith("| quick-cifar | none | none |"))
     first, second = (100 * run.test_accuracy[2] for run in runs if run.gradients == "none")

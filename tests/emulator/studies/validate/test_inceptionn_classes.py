@@ -85,7 +85,13 @@ def other_runs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(runs, "all_runs", lambda: found)
 
 
-FAULTS: list[Fault] = [less_bandwidth, whole_gradients, one_more_round, other_rule, other_runs]
+def weights_for_gradients(patch: pytest.MonkeyPatch) -> None:
+    """Truncated weights and truncated gradients are taken for each other."""
+    found = [run.model_copy(update={"gradients": run.weights, "weights": run.gradients}) for run in runs.all_runs()]
+    patch.setattr(runs, "all_runs", lambda: found)
+
+
+FAULTS: list[Fault] = [less_bandwidth, whole_gradients, one_more_round, other_rule, other_runs, weights_for_gradients]
 
 
 def differs(ours: Any, theirs: Any) -> bool:
