@@ -79,8 +79,8 @@ def test_gradients_and_evidence(run_script: Any, small_cifar: Path, tmp_path: Pa
 
 def test_means_have_standard_errors(load: Any) -> None:
     evidence = load("evidence")
-    assert evidence.mean([0.5]) == "50.00"
-    assert evidence.mean([0.1, 0.2, 0.3]) == f"20.00 ± {10 / 3**0.5:.2f}"
+    assert evidence.mean([50.0]) == "50.00"
+    assert evidence.mean([10.0, 20.0, 30.0]) == f"20.00 ± {10 / 3**0.5:.2f}"
     run = {"epochs": 2, "test_accuracy": [0.1, 0.6, 0.7]}
     assert [evidence.at(run, later) for later in (0, 1, 2)] == [0.6, 0.7, evidence.CHANCE]
 

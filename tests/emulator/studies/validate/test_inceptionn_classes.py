@@ -28,7 +28,7 @@ Fault = Callable[[pytest.MonkeyPatch], None]
 def forget() -> Iterator[None]:
     """Drops times that were computed with a fault."""
     yield
-    evidence.times.cache_clear()
+    evidence.times.forget()
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +102,11 @@ def differs(ours: Any, theirs: Any) -> bool:
 
 
 def measured(names: Iterable[str], fault: Fault) -> dict[str, Result]:
-    evidence.times.cache_clear()
+    evidence.times.forget()
     with pytest.MonkeyPatch.context() as patch:
         fault(patch)
         found = {result.claim.id: result for result in validate("inceptionn", [CLAIMS[name] for name in names])}
-    evidence.times.cache_clear()
+    evidence.times.forget()
     return found
 
 
