@@ -19,12 +19,13 @@ from emuchain.comm import Interconnect, NicEngines
 from emuchain.comm.exchange import BINS, histogram
 from emuchain.emulator.commands.validate import validate as command
 from emuchain.emulator.common import InputError
-from emuchain.emulator.studies.validate import Result, Verdict, judge, load_claims, tables, validate
+from emuchain.emulator.studies.validate import Class, Result, Verdict, judge, load_claims, tables, validate
 from emuchain.emulator.studies.validate.claim import Expect
 from emuchain.emulator.studies.validate.inceptionn import codec, evidence, hardware, ring, runs, times, training
 from emuchain.emulator.studies.validate.inceptionn.seeds import Loss, Mean, decide, mean_of
 from emuchain.emulator.studies.validate.measure import NoEvidence
 from emuchain.emulator.studies.validate.run import MEASURES
+from emuchain.emulator.studies.validate.summary import by_class
 from emuchain.emulator.studies.validate.tables import markdown_tables
 from emuchain.kernels.inceptionn import compress, width_counts
 
@@ -63,6 +64,9 @@ def test_the_document_has_current_values(results: list[Result]) -> None:
         line.strip() for line in lines[lines.index("```text") + 1 : lines.index("## What is not reproduced")]
     )
     assert answer.startswith(f"{tables.headline(results)} {tables.others(results)} ```"), "the headline comes first"
+    found = by_class(results)[Class.PREDICTION]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"of INCEPTIONN's {found.confirmed} of {found.run} (" in readme
 
 
 def test_points_are_in_the_unit_of_the_value() -> None:

@@ -18,7 +18,7 @@ from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import DataPath, Mapping, partition, streams
 from emuchain.emulator.network import load_network
-from emuchain.emulator.studies.validate import Claim, Result, Verdict, judge, load_claims, select, validate
+from emuchain.emulator.studies.validate import Claim, Class, Result, Verdict, judge, load_claims, select, validate
 from emuchain.emulator.studies.validate.claim import Expect
 from emuchain.emulator.studies.validate.fpdeep import (
     arithmetic,
@@ -31,6 +31,7 @@ from emuchain.emulator.studies.validate.fpdeep import (
     scaling,
 )
 from emuchain.emulator.studies.validate.run import MEASURES
+from emuchain.emulator.studies.validate.summary import by_class
 from emuchain.emulator.studies.validate.tables import class_rows, headline, markdown_tables
 from emuchain.kernels import conv
 from emuchain.kernels.layers import sgd
@@ -148,6 +149,9 @@ def test_all_measures_are_explained_and_in_the_document() -> None:
     counts = [f"| {' | '.join(row)} |" for row in class_rows(found)]
     assert [row for row in [*claims, *counts, headline(found), *reasons] if row not in text.splitlines()] == []
     assert text.index(headline(found)) < text.index("\n## "), "the answer comes first"
+    counted = by_class(found)[Class.PREDICTION]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"of FPDeep's predictions {counted.confirmed} of {counted.run} are confirmed" in readme
 
 
 def test_claims_are_selected_by_prefix() -> None:
