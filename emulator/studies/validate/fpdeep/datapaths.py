@@ -73,7 +73,9 @@ def _extra_modules() -> Measured:
 
 
 def _knobs() -> Measured:
-    return Measured([key for key in changeable_keys() if key.startswith("link.")], "keys of --what-if")
+    named = ("bandwidth", "latency")
+    found = [key for key in changeable_keys() if key.startswith(tuple(f"link.{knob}" for knob in named))]
+    return Measured(found, "keys of --what-if")
 
 
 MEASURES: dict[str, Measure] = {
