@@ -13,7 +13,8 @@ def _unaligned() -> Measured:
         sync, fpdeep = means["sync"], means["fpdeep"]
         seeds = sum(run.network == network and run.schedule == "fpdeep" for run in runs)
         differing += fpdeep.differs(sync)
-        said.append(f"{network} {fpdeep} % against {sync} % ({fpdeep.of - sync.of:+.2f} points, {seeds} seeds)")
+        apart = f"{fpdeep.value - sync.value:+.2f} points, {seeds} seeds"
+        said.append(f"{network} {fpdeep.shown(2)} % against {sync.shown(2)} % ({apart})")
     return Measured(differing, f"networks that differ by more than both standard errors: {'; '.join(said)}")
 
 

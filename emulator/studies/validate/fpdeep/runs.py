@@ -14,23 +14,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import json
-import math
 import pathlib
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import pydantic
 
-from ....common import InputError
 from ....inputs import Model
-from ....inputs import validate as checked
+from ..mean import Mean
 from ..measure import NoEvidence
+from ..run_file import CLAIMS, read_run_file
 
-FILE = pathlib.Path(__file__).parents[1] / "claims" / "fpdeep-runs.json"
+FILE = CLAIMS / "fpdeep-runs.json"
 SCHEDULES = ("sync", "fpdeep")
 
 Share = Annotated[float, pydantic.Field(ge=0, le=1)]
@@ -66,40 +62,13 @@ class _Runs(Model):
     runs: list[Run]
 
 
-@dataclasses.dataclass(frozen=True)
-class Mean:
-    """The mean of runs that differ by their seeds, and its standard error; NaN with a single run."""
-
-    of: float
-    error: float
-
-    @classmethod
-    def over(cls, values: Sequence[float]) -> Mean:
-        """Return that of these values."""
-        error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-        return cls(statistics.mean(values), error)
-
-    def differs(self, other: Mean) -> bool:
-        """Return whether the difference exceeds both standard errors."""
-        return abs(self.of - other.of) > max(self.error, other.error)
-
-    def __str__(self) -> str:
-        return f"{self.of:.2f} ± {self.error:.2f}"
-
-
 def read_runs(path: pathlib.Path) -> list[Run]:
     """Return the runs of a file.
 
     Raises:
         InputError: the file cannot be read, or has another form.
     """
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a file of runs: {error}") from None
-    if not isinstance(said, dict):
-        raise InputError(f"{path}: not a file of runs: must be an object with `runs`")
-    return checked(_Runs, said, str(path)).runs
+    return read_run_file(path, _Runs).runs
 
 
 @functools.cache

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from .....comm.exchange import BINS, LEAST_EXPONENT
 from ....common import InputError
 from ....report import new_figure, save_figure, whole_ticks
+from ..mean import Mean
 from ..measure import NoEvidence
 from . import training
 from .evidence import EXCHANGES, NETWORKS, times
-from .seeds import Mean, accuracy
+from .seeds import accuracy
 from .times import EXTRA_EPOCHS, SCALED, exchange_seconds, speedup
 
 Draw = Callable[[pathlib.Path], None]

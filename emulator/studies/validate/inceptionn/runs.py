@@ -15,16 +15,14 @@
 from __future__ import annotations
 
 import functools
-import json
 import pathlib
 from typing import Annotated
 
 import pydantic
 
-from ....common import InputError
 from ....inputs import Model
-from ....inputs import validate as checked
 from ..measure import NoEvidence
+from ..run_file import CLAIMS, read_run_file
 
 Share = Annotated[float, pydantic.Field(ge=0, le=1)]
 Widths = Annotated[list[Share], pydantic.Field(min_length=4, max_length=4)]
@@ -65,7 +63,7 @@ class Runs(Model):
     runs: list[Run]
 
 
-FILE = pathlib.Path(__file__).parents[1] / "claims" / "inceptionn-runs.json"
+FILE = CLAIMS / "inceptionn-runs.json"
 
 
 def read_runs(path: pathlib.Path) -> list[Run]:
@@ -74,13 +72,7 @@ def read_runs(path: pathlib.Path) -> list[Run]:
     Raises:
         InputError: the file cannot be read, or has another form.
     """
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a file of runs: {error}") from None
-    if not isinstance(said, dict):
-        raise InputError(f"{path}: not a file of runs: must be an object with `runs`")
-    return checked(Runs, said, str(path)).runs
+    return read_run_file(path, Runs).runs
 
 
 @functools.cache

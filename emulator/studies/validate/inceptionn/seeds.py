@@ -7,23 +7,11 @@ and taken as infinite: nothing counts.
 from __future__ import annotations
 
 import dataclasses
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 
+from ..mean import Mean
 from ..measure import NoEvidence
 from .runs import CHANCE, Run, runs_of
-
-
-@dataclasses.dataclass(frozen=True)
-class Mean:
-    """A mean over seeds, and its standard error."""
-
-    value: float
-    error: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.1f} ± {self.error:.1f}" if self.error < math.inf else f"{self.value:.1f} (one seed)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,19 +34,13 @@ class Loss:
         return str(Mean(round(self.points, 1) + 0.0, self.error))  # no -0.0
 
 
-def mean_of(values: Sequence[float]) -> Mean:
-    """Return the mean of values, one for each seed."""
-    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return Mean(statistics.mean(values), error)
-
-
 def accuracy(network: str, gradients: str = "none", weights: str = "none", later: int = 0) -> Mean:
     """Return the test accuracy in percent, `later` epochs after the schedule's end.
 
     Raises:
         NoEvidence: there are no such runs.
     """
-    return mean_of([_percent(run, later) for run in runs_of(network, gradients, weights)])
+    return Mean.over([_percent(run, later) for run in runs_of(network, gradients, weights)])
 
 
 def lost(network: str, plain: Sequence[Run], lossy: Sequence[Run], later: int = 0) -> Loss:
@@ -71,8 +53,8 @@ def lost(network: str, plain: Sequence[Run], lossy: Sequence[Run], later: int = 
     seeds = of_plain.keys() & of_lossy.keys()
     if not seeds:
         raise NoEvidence(f"No seed of {network} was run with and without a codec.")
-    before = mean_of([_percent(of_plain[seed]) for seed in sorted(seeds)])
-    after = mean_of([_percent(of_lossy[seed], later) for seed in sorted(seeds)])
+    before = Mean.over([_percent(of_plain[seed]) for seed in sorted(seeds)])
+    after = Mean.over([_percent(of_lossy[seed], later) for seed in sorted(seeds)])
     return Loss(before.value - after.value, max(before.error, after.error))
 
 

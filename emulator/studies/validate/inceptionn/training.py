@@ -14,10 +14,11 @@ from functools import partial
 from typing import TypeVar
 
 from .....comm.exchange import BINS, LEAST_EXPONENT
+from ..mean import Mean
 from ..measure import Measure, Measured, NoEvidence
 from .evidence import NETWORKS
 from .runs import learning_runs_of, runs_of
-from .seeds import Loss, Mean, accuracy, decide, lost, mean_of, shown
+from .seeds import Loss, accuracy, decide, lost, shown
 
 STAND_INS = {"alexnet": "quick-cifar", "hdc": "hdc", "resnet50": "resnet8-cifar", "vgg16": "vgg11-cifar"}
 CUT = ("alexnet", "hdc", "resnet50")
@@ -93,7 +94,7 @@ def ratio_over_seeds(name: str, exponent: int, codec: str = "inceptionn-range") 
     """Return the mean of the seeds' compression ratios, each over all epochs."""
     found = learning_runs_of(STAND_INS[name], f"{codec}:{exponent}")
     seeds = [[100 * statistics.mean(shares) for shares in zip(*run.widths, strict=True)] for run in found]
-    return mean_of([_ratio_of(shares) for shares in seeds])
+    return Mean.over([_ratio_of(shares) for shares in seeds])
 
 
 def _ratio_of(percent: list[float]) -> float:

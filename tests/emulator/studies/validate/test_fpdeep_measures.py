@@ -13,7 +13,8 @@ import pytest
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import channel_works, imbalance
 from emuchain.emulator.studies.validate.fpdeep import convergence, evidence, phases
-from emuchain.emulator.studies.validate.fpdeep.runs import FILE, Mean, Run, all_runs, final_accuracies, read_runs
+from emuchain.emulator.studies.validate.fpdeep.runs import FILE, Run, all_runs, final_accuracies, read_runs
+from emuchain.emulator.studies.validate.mean import Mean
 from emuchain.emulator.studies.validate.measure import NoEvidence
 from emuchain.emulator.timing import engine_loads
 
@@ -39,8 +40,8 @@ def run(schedule: str, seed: int, accuracy: float, network: str = "vgg16-cifar")
 
 def test_mean_and_standard_error_by_hand() -> None:
     found = Mean.over([70.0, 71.0, 75.0])
-    assert (found.of, found.error) == (72.0, pytest.approx(math.sqrt(7 / 3)))
-    assert math.isnan(Mean.over([70.0]).error)
+    assert (found.value, found.error) == (72.0, pytest.approx(math.sqrt(7 / 3)))
+    assert Mean.over([70.0]).error == math.inf
     assert Mean(70, 1).differs(Mean(73, 2))
     assert not Mean(70, 1).differs(Mean(71.9, 2))
     assert not Mean(70, 2).differs(Mean(71.9, 1)), "it must exceed both"
@@ -57,7 +58,7 @@ def test_networks_that_differ_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_seeds_of_one_schedule_are_left_out() -> None:
     found = final_accuracies([run("sync", 1, 0.5), run("sync", 2, 0.7), run("fpdeep", 1, 0.5), run("fpdeep", 2, 0.5)])
-    assert found["vgg16-cifar"]["sync"].of == pytest.approx(60)
+    assert found["vgg16-cifar"]["sync"].value == pytest.approx(60)
     for runs in ([], [run("sync", 1, 0.5), run("fpdeep", 2, 0.5)], [run("sync", 1, 0.5), run("fpdeep", 1, 0.5)]):
         with pytest.raises(NoEvidence, match="two seeds on both schedules"):
             final_accuracies(runs)

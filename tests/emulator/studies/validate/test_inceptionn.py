@@ -22,7 +22,8 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.studies.validate import Class, Result, Verdict, judge, load_claims, tables, validate
 from emuchain.emulator.studies.validate.claim import Expect
 from emuchain.emulator.studies.validate.inceptionn import codec, evidence, hardware, ring, runs, times, training
-from emuchain.emulator.studies.validate.inceptionn.seeds import Loss, Mean, decide, mean_of
+from emuchain.emulator.studies.validate.inceptionn.seeds import Loss, decide
+from emuchain.emulator.studies.validate.mean import Mean
 from emuchain.emulator.studies.validate.measure import NoEvidence
 from emuchain.emulator.studies.validate.run import MEASURES
 from emuchain.emulator.studies.validate.summary import by_class
@@ -224,8 +225,8 @@ def test_measures_of_runs_by_hand() -> None:
 
 
 def test_standard_errors_by_hand() -> None:
-    assert mean_of([1.0, 2.0, 3.0]) == Mean(2.0, pytest.approx(1 / 3**0.5))
-    assert mean_of([2.0]) == Mean(2.0, math.inf)
+    assert Mean.over([1.0, 2.0, 3.0]) == Mean(2.0, pytest.approx(1 / 3**0.5))
+    assert Mean.over([2.0]) == Mean(2.0, math.inf)
     assert Loss(1.0, 0.9).counts
     assert not Loss(1.0, 1.1).counts
     assert [Loss(points, 0.5).is_surely(2) for points in (1.4, 1.6, 2.4, 2.6)] == [True, None, None, False]
