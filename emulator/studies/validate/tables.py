@@ -19,10 +19,13 @@ def headline(results: Sequence[Result]) -> str:
     found = by_class(results).get(Class.PREDICTION)
     if found is None or not found.run:
         return "predictions: none of these rows"
-    figures = f"{found.verdicts[Verdict.WITHIN]} of {found.figures} figures are within tolerance"
-    holding = f"{found.verdicts[Verdict.HOLDS]} of {found.run - found.figures} statements hold"
+    said = []
+    if found.figures:
+        said.append(f"{found.verdicts[Verdict.WITHIN]} of {found.figures} figures are within tolerance")
+    if found.run > found.figures:
+        said.append(f"{found.verdicts[Verdict.HOLDS]} of {found.run - found.figures} statements hold")
     guessed = f"; {found.guessed} of them as a guess would be" if found.guessed else ""
-    return f"predictions: {found.confirmed} of {found.run} confirmed ({figures}, {holding}{guessed})"
+    return f"predictions: {found.confirmed} of {found.run} confirmed ({', '.join(said)}{guessed})"
 
 
 def others(results: Sequence[Result]) -> str:
