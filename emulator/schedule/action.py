@@ -3,7 +3,8 @@
 Written `0F3v1`: device 0 does the forward propagation (F) of micro-batch 3 with version 1 of its weights. B is error
 back-propagation (EB), W the parameter gradients (PG), U the update that makes the next version of the weights, after
 all W of a mini-batch: `0W3`, `0U1`. F and B may do a micro-batch in spans of samples, with different weights:
-`0F3[0:5]v0` and `0F3[5:16]v1` are its first 5 samples and the others.
+`0F3[0:5]v0` and `0F3[5:16]v1` are its first 5 samples and the others. Where a device holds several stages (interleaved
+schedules), `0F3c1v1` is the forward propagation of its chunk 1; chunk 0 is not written.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ class Action:
     """One action; `index` is a micro-batch for F, B and W, and the version made for U.
 
     `version` names the weights that F and B use. `span` is (begin, end) of the samples of the micro-batch, if these are
-    not all.
+    not all. `chunk` is the number of the stage among those of the device.
     """
 
     kind: Kind
     index: int
     version: int | None = None
     span: tuple[int, int] | None = None
+    chunk: int = 0
 
     def __str__(self) -> str:
         span = "" if self.span is None else f"[{self.span[0]}:{self.span[1]}]"
-        return f"{self.kind.value}{self.index}{span}" + ("" if self.version is None else f"v{self.version}")
+        chunk = f"c{self.chunk}" if self.chunk else ""
+        return f"{self.kind.value}{self.index}{chunk}{span}" + ("" if self.version is None else f"v{self.version}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -125,6 +125,8 @@ class _Device:
             return False
         action = self.current.action
         kind = action.kind
+        if action.chunk:
+            self._fail(action, f"is of chunk {action.chunk}, but the chain has one stage on each device")
         if kind is Kind.UPDATE:
             if self._late_stores() or self._late_users():
                 return False

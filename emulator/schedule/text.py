@@ -17,7 +17,11 @@ from .action import Action, Kind, MicroBatch, Schedule
 
 _HEAD = re.compile(r"schedule (\S+), ([1-9]\d{0,8}) devices?")
 _ACTION = re.compile(
-    r"(\d{1,9})(?:([FB])(\d{1,9})(?:\[(\d{1,9}):(\d{1,9})\])?v(\d{1,9})|(W)(\d{1,9})(?:v(\d{1,9}))?|(U)(\d{1,9}))"
+    r"(?P<device>\d{1,9})"
+    r"(?:(?P<pass>[FB])(?P<passed>\d{1,9})(?:c(?P<chunk>[1-9]\d{0,8}))?(?:\[(?P<begin>\d{1,9}):(?P<end>\d{1,9})\])?"
+    r"v(?P<version>\d{1,9})"
+    r"|W(?P<gradient>\d{1,9})(?:c(?P<of_chunk>[1-9]\d{0,8}))?(?:v(?P<at_version>\d{1,9}))?"
+    r"|U(?P<made>\d{1,9}))"
 )
 
 
@@ -65,16 +69,9 @@ def _micro_batches(spans: str, source: str) -> Iterator[MicroBatch]:
 def _actions(line: str, device: int, micro_batches: list[MicroBatch], source: str) -> Iterator[Action]:
     for word in line.split():
         match = _ACTION.fullmatch(word)
-        if match is None or int(match[1]) != device:
+        if match is None or int(match["device"]) != device:
             raise InputError(f"{source}: device {device}: {word!r} is not an action such as {device}F0v0, {device}W0")
-        _, letter, index, begin, end, version, gradient, of_gradient, at_version, update, made = match.groups()
-        if update is not None:
-            action = Action(Kind(update), int(made))
-        elif gradient is not None:
-            action = Action(Kind(gradient), int(of_gradient), None if at_version is None else int(at_version))
-        else:
-            span = None if begin is None else (int(begin), int(end))
-            action = Action(Kind(letter), int(index), int(version), span)
+        action = _action(match.groupdict())
         if action.kind is not Kind.UPDATE:
             if action.index >= len(micro_batches):
                 raise InputError(
@@ -84,3 +81,14 @@ def _actions(line: str, device: int, micro_batches: list[MicroBatch], source: st
             if action.span is not None and not 0 <= action.span[0] < action.span[1] <= samples:
                 raise InputError(f"{source}: device {device}: {word!r}: the span must lie in 0:{samples}")
         yield action
+
+
+def _action(parts: dict[str, str | None]) -> Action:
+    """Return the action of the named parts of a word; those that it does not have are None."""
+    number = {name: int(text) for name, text in parts.items() if text is not None and name != "pass"}
+    if "made" in number:
+        return Action(Kind.UPDATE, number["made"])
+    if "gradient" in number:
+        return Action(Kind.GRADIENT, number["gradient"], number.get("at_version"), chunk=number.get("of_chunk", 0))
+    span = (number["begin"], number["end"]) if "begin" in number else None
+    return Action(Kind(parts["pass"]), number["passed"], number["version"], span, number.get("chunk", 0))
