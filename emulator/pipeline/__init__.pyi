@@ -1,0 +1,29 @@
+from .costs import StageCosts
+from .engine import Timed, run_timeline
+from .machine import Backward, Engines, Machine, Transport
+from .program import Step
+from .result import PipelineResult, time_pipeline
+from .search import least_time_ps, smallest_warm_ups
+from .shape import ClosedForm, PipelineKind, Shape, pipeline_kind, pipeline_kinds
+from .warm_ups import warm_ups
+
+__all__ = [
+    "Backward",
+    "ClosedForm",
+    "Engines",
+    "Machine",
+    "PipelineKind",
+    "PipelineResult",
+    "Shape",
+    "StageCosts",
+    "Step",
+    "Timed",
+    "Transport",
+    "least_time_ps",
+    "pipeline_kind",
+    "pipeline_kinds",
+    "run_timeline",
+    "smallest_warm_ups",
+    "time_pipeline",
+    "warm_ups",
+]

@@ -1,0 +1,72 @@
+"""What a stage takes for one micro-batch: times, messages, memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..common import InputError
+
+_PS_OF_BYTE_AT_GBPS = 8000
+
+
+@dataclasses.dataclass(frozen=True)
+class StageCosts:
+    """The costs of a stage for one micro-batch.
+
+    `backward_ps` is all of B, EB and PG; `pg_ps` is the part of it that PG takes, None if it is not known.
+    `transfer_ps` is the time of one message between this stage and the next, features as well as errors, which
+    `sent_bytes` at a bandwidth give (`over`). `feature_bytes` are kept from F to B, `parameter_bytes` are the weights.
+
+    Raises:
+        InputError: a time or a size is negative, or F and B take no time.
+    """
+
+    forward_ps: int
+    backward_ps: int
+    pg_ps: int | None = None
+    transfer_ps: int = 0
+    sent_bytes: int = 0
+    feature_bytes: int = 0
+    parameter_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None and value < 0:
+                raise InputError(f"`{field.name}` = {value}: must not be negative")
+        if self.forward_ps + self.backward_ps == 0:
+            raise InputError("`forward_ps` = `backward_ps` = 0: a stage must take time")
+        if self.pg_ps is not None and self.pg_ps > self.backward_ps:
+            raise InputError(f"`pg_ps` = {self.pg_ps}: is part of `backward_ps` = {self.backward_ps}")
+
+    @property
+    def work_ps(self) -> int:
+        """Time of F and B, of which each has all of the device."""
+        return self.forward_ps + self.backward_ps
+
+    @property
+    def eb_ps(self) -> int:
+        """The part of B that EB takes.
+
+        Raises:
+            InputError: it is not known.
+        """
+        return self.backward_ps - self.known_pg_ps
+
+    @property
+    def known_pg_ps(self) -> int:
+        """The part of B that PG takes.
+
+        Raises:
+            InputError: it is not known.
+        """
+        if self.pg_ps is None:
+            raise InputError("`pg_ps` = None: a split backward needs the part of B that PG takes")
+        return self.pg_ps
+
+    def over(self, bandwidth_gbps: float) -> StageCosts:
+        """Return these costs with the time that `sent_bytes` take at a bandwidth in Gb/s, to the nearest ps."""
+        if bandwidth_gbps <= 0:
+            raise InputError(f"`bandwidth_gbps` = {bandwidth_gbps}: must be positive")
+        transfer_ps = round(self.sent_bytes * _PS_OF_BYTE_AT_GBPS / bandwidth_gbps)
+        return dataclasses.replace(self, transfer_ps=transfer_ps)

@@ -1,0 +1,105 @@
+"""Closed forms of the time of a mini-batch on equal stages, and where they are exact.
+
+N devices, M micro-batches, F and B a stage's times, SR that of a message. BaPipe, Tables I and II, with its B that
+includes the parameter gradients. Which form applies follows from warm-ups and machine, not from a schedule's name.
+"""
+
+from __future__ import annotations
+
+from .costs import StageCosts
+from .machine import Backward, Engines, Machine, Transport
+from .shape import ClosedForm, Shape
+
+
+def one_by_one(shape: Shape) -> ClosedForm | None:
+    """Return the form for warm-up forwards and then B and F by turns."""
+    costs, forwards = shape.uniform, shape.warm_ups
+    if costs is None or forwards is None or not _is_plain(shape.machine):
+        return None
+    least = tuple(range(shape.devices, 0, -1))
+    double = tuple(2 * each for each in least)
+    less = tuple(2 * each - 1 for each in least)
+    if shape.machine.engines is Engines.TURNS and shape.machine.transport is Transport.STORED:
+        if forwards == least:
+            return _not_overlapped(shape, costs)
+        if forwards == double:
+            limit = min(costs.forward_ps, costs.backward_ps)
+            return _overlapped(shape, costs, "SR <= min(F, B)", costs.transfer_ps <= limit)
+        if forwards == less:
+            return _overlapped(shape, costs, "SR <= (F + B) / 2", 2 * costs.transfer_ps <= costs.work_ps)
+        return None
+    if shape.machine.transport is Transport.STORED and costs.transfer_ps:
+        return None
+    exact = costs.transfer_ps <= min(costs.forward_ps, costs.backward_ps)
+    valid = "SR <= min(F, B)"
+    if shape.machine.engines is Engines.TURNS and forwards == least:
+        return ClosedForm(_drained(shape, costs), valid, exact)
+    if shape.machine.engines is Engines.SHARED and forwards == double:
+        return ClosedForm(_drained(shape, costs), valid, exact)
+    if shape.machine.engines is Engines.SPLIT and forwards == double:
+        slots = shape.micro_batches + 2 * shape.devices - 1
+        return ClosedForm(slots * costs.work_ps, "SR <= F + B", costs.transfer_ps <= costs.work_ps)
+    return None
+
+
+def all_forward_first(shape: Shape) -> ClosedForm | None:
+    """Return the form for GPipe."""
+    costs = shape.uniform
+    if costs is None or not _is_plain(shape.machine) or shape.machine.engines is not Engines.TURNS:
+        return None
+    if shape.machine.transport is Transport.HIDDEN:
+        exact = costs.transfer_ps <= min(costs.forward_ps, costs.backward_ps)
+        return ClosedForm(_drained(shape, costs), "SR <= min(F, B)", exact)
+    limit = min(costs.forward_ps, costs.backward_ps)
+    return _overlapped(shape, costs, "SR <= min(F, B)", costs.transfer_ps <= limit)
+
+
+def full_overlap(shape: Shape) -> ClosedForm | None:
+    """Return the form for warm-ups that hide all messages but those that fill and drain the pipeline."""
+    costs = shape.uniform
+    if costs is None or shape.machine != Machine():
+        return one_by_one(shape)
+    return _overlapped(shape, costs, "SR <= (F + B) / 2", 2 * costs.transfer_ps <= costs.work_ps)
+
+
+def interleaved_form(shape: Shape) -> ClosedForm | None:
+    """Return the form for interleaved 1F1B."""
+    costs, machine = shape.uniform, shape.machine
+    if costs is None or machine.engines is not Engines.TURNS or not _is_plain(machine) or costs.transfer_ps:
+        return None
+    slots = shape.micro_batches * shape.chunks + shape.devices - 1
+    exact = shape.micro_batches % shape.devices == 0
+    return ClosedForm(slots * costs.work_ps, "M a multiple of N", exact)
+
+
+def zero_bubble_form(shape: Shape) -> ClosedForm | None:
+    """Return the form for zero-bubble H1 where EB and PG take as long as F."""
+    costs, machine = shape.uniform, shape.machine
+    if costs is None or costs.transfer_ps or machine.latency_ps or machine.engines is not Engines.TURNS:
+        return None
+    if machine.backward is Backward.FUSED:
+        return None
+    work = costs.work_ps
+    time = shape.micro_batches * work + (shape.devices - 1) * (work - 2 * costs.known_pg_ps)
+    exact = costs.forward_ps == costs.eb_ps == costs.known_pg_ps and shape.micro_batches >= shape.devices
+    return ClosedForm(time, "F = EB = PG, M >= N", exact)
+
+
+def _is_plain(machine: Machine) -> bool:
+    """Whether a machine is one of the tables': B includes PG, links have no latency."""
+    return machine.backward is Backward.FUSED and not machine.latency_ps
+
+
+def _drained(shape: Shape, costs: StageCosts) -> int:
+    return (shape.micro_batches + shape.devices - 1) * costs.work_ps
+
+
+def _overlapped(shape: Shape, costs: StageCosts, valid: str, exact: bool) -> ClosedForm:
+    return ClosedForm(_drained(shape, costs) + (shape.devices - 1) * 2 * costs.transfer_ps, valid, exact)
+
+
+def _not_overlapped(shape: Shape, costs: StageCosts) -> ClosedForm:
+    count, devices = shape.micro_batches, shape.devices
+    messages = devices + count - 2 - -(-(count - 1) // devices)
+    exact = costs.transfer_ps <= costs.work_ps
+    return ClosedForm(_drained(shape, costs) + messages * 2 * costs.transfer_ps, "SR <= F + B", exact)

@@ -1,0 +1,126 @@
+"""A schedule's actions as the engine takes them: whom each waits for, and what it costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..common import InputError
+from ..schedule import Action, Kind, Schedule
+from .costs import StageCosts
+from .machine import Backward, Engines, Machine
+
+
+class Step(NamedTuple):
+    """F, B or W of a micro-batch on a stage."""
+
+    kind: Kind
+    index: int
+    stage: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A step of a device's program.
+
+    `work_ps` is its time with all of the device. `before` are steps of the same device that must be done; `message` is
+    the step of a neighbouring stage whose message it needs.
+    """
+
+    step: Step
+    device: int
+    work_ps: int
+    before: tuple[Step, ...]
+    message: Step | None
+
+    @property
+    def name(self) -> str:
+        """Its name in the schedule's words, without the version of the weights."""
+        return f"{self.step.kind.value}{self.step.index}"
+
+
+def tasks_of(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> list[list[Task]]:
+    """Return each device's tasks in order; W is part of B where the machine fuses both.
+
+    Raises:
+        InputError: an action is done twice or left out, or the costs do not fit the schedule.
+    """
+    devices = schedule.devices
+    if not costs or len(costs) % devices:
+        raise InputError(
+            f"schedule {schedule.name}: costs of {len(costs)} stages for {devices} devices; must be one for each"
+            " device, or for each chunk of each device"
+        )
+    chunks = len(costs) // devices
+    programs = schedule.programs(range(devices))
+    return [
+        _device_tasks(schedule, device, [a for a in programs[device] if a.kind is not Kind.UPDATE], chunks, costs, machine)
+        for device in range(devices)
+    ]
+
+
+def _device_tasks(
+    schedule: Schedule,
+    device: int,
+    program: Sequence[Action],
+    chunks: int,
+    costs: Sequence[StageCosts],
+    machine: Machine,
+) -> list[Task]:
+    where = f"schedule {schedule.name}: device {device}"
+    kinds = (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT)
+    wanted = {(k, m.index, c) for k in kinds for m in schedule.micro_batches for c in range(chunks)}
+    found: list[Task] = []
+    freeing: list[Step] = []
+    last = Kind.BACKWARD if machine.backward is Backward.FUSED else Kind.GRADIENT
+    for action in program:
+        if action.span is not None:
+            raise InputError(f"{where}: {action}: must be a whole micro-batch, not a span of it")
+        if (action.kind, action.index, action.chunk) not in wanted:
+            why = f"there are {chunks} chunks" if action.chunk >= chunks else "is done twice"
+            raise InputError(f"{where}: {action}: {why}")
+        wanted.remove((action.kind, action.index, action.chunk))
+        if action.kind is Kind.GRADIENT and machine.backward is Backward.FUSED:
+            continue
+        step = Step(action.kind, action.index, action.chunk * schedule.devices + device)
+        before = _before(step)
+        if action.kind is Kind.FORWARD and machine.engines is not Engines.TURNS:
+            before += tuple(freeing)  # F waits for the room of the features that are freed ahead of it
+            freeing.clear()
+        elif action.kind is last:
+            freeing.append(step)
+        work = _work_ps(costs[step.stage], step.kind, machine)
+        found.append(Task(step, device, work, before, _message(step, len(costs))))
+    if wanted:
+        kind, index, chunk = min(wanted, key=lambda each: (each[1], each[2], kinds.index(each[0])))
+        raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")
+    return found
+
+
+def _before(step: Step) -> tuple[Step, ...]:
+    """Return the steps of the same stage that a step needs."""
+    if step.kind is Kind.BACKWARD:
+        return (step._replace(kind=Kind.FORWARD),)
+    if step.kind is Kind.GRADIENT:
+        return (step._replace(kind=Kind.BACKWARD),)
+    return ()
+
+
+def _message(step: Step, stages: int) -> Step | None:
+    """Return the step of a neighbouring stage that sends what a step needs."""
+    if step.kind is Kind.FORWARD and step.stage > 0:
+        return step._replace(stage=step.stage - 1)
+    if step.kind is Kind.BACKWARD and step.stage + 1 < stages:
+        return step._replace(stage=step.stage + 1)
+    return None
+
+
+def _work_ps(costs: StageCosts, kind: Kind, machine: Machine) -> int:
+    fused = machine.backward is Backward.FUSED
+    work: Mapping[Kind, int] = {Kind.FORWARD: costs.forward_ps, Kind.BACKWARD: costs.backward_ps}
+    if machine.engines is Engines.SPLIT:
+        return costs.work_ps
+    if not fused:
+        work = {**work, Kind.BACKWARD: costs.eb_ps, Kind.GRADIENT: costs.known_pg_ps}
+    return work[kind]

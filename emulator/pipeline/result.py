@@ -1,0 +1,111 @@
+"""What a timeline says: time, bubble, memory, messages, the critical path."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from fractions import Fraction
+
+from ..schedule import Kind, Schedule, with_versions
+from .costs import StageCosts
+from .engine import Timed, run_timeline
+from .machine import Backward, Machine
+from .program import Step
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineResult:
+    """A mini-batch in time.
+
+    `bubble` is the idle share of the device with the most work. By device: `features` is the most micro-batches whose
+    features are kept (a chunk's share of them where a device has several), `weight_copies` the most versions of the
+    weights, without their gradients, `busy_ps` the work. `send_peak` is the rate at which a device must send to hide
+    communication once its pipeline is full, in micro-batches' features per ps. `critical_path` are the actions that
+    released one another, from the first to the last.
+    """
+
+    timed: Sequence[Timed]
+    makespan_ps: int
+    bubble: Fraction
+    features: tuple[Fraction, ...]
+    weight_copies: tuple[int, ...]
+    busy_ps: tuple[int, ...]
+    send_peak: Fraction
+    critical_path: tuple[Timed, ...]
+
+
+def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> PipelineResult:
+    """Time a schedule, as `run_timeline` does, and return what follows.
+
+    Raises:
+        InputError: the schedule is incomplete or deadlocks, or the costs do not fit it.
+    """
+    timed = run_timeline(schedule, costs, machine)
+    devices, count = schedule.devices, len(schedule.micro_batches)
+    makespan = max(each.end_ps for each in timed)
+    by_device: list[list[Timed]] = [[] for _ in range(devices)]
+    for each in timed:
+        by_device[each.device].append(each)
+    busy = tuple(sum(each.work_ps for each in costs[device::devices]) * count for device in range(devices))
+    chunks = len(costs) // devices
+    last = Kind.BACKWARD if machine.backward is Backward.FUSED else Kind.GRADIENT
+    return PipelineResult(
+        timed=timed,
+        makespan_ps=makespan,
+        bubble=Fraction(makespan - max(busy), makespan),
+        features=tuple(Fraction(_kept(each, last), chunks) for each in by_device),
+        weight_copies=tuple(_weight_copies(schedule, device) for device in range(devices)),
+        busy_ps=busy,
+        send_peak=max(_send_peak(each, len(costs)) for each in by_device),
+        critical_path=_critical_path(timed),
+    )
+
+
+def _peak(changes: list[tuple[int, Fraction]]) -> Fraction:
+    """Return the largest sum of changes in order of time; those of one moment are taken with the losses first."""
+    now = peak = Fraction(0)
+    for _, change in sorted(changes):
+        now += change
+        peak = max(peak, now)
+    return peak
+
+
+def _kept(timed: Sequence[Timed], last: Kind) -> Fraction:
+    """Return the most micro-batches between the start of F and the end of the action that needs its features last."""
+    changes = [(each.start_ps, Fraction(1)) for each in timed if each.step.kind is Kind.FORWARD]
+    return _peak(changes + [(each.end_ps, Fraction(-1)) for each in timed if each.step.kind is last])
+
+
+def _weight_copies(schedule: Schedule, device: int) -> int:
+    """Return the most versions of its weights that a device keeps at a time."""
+    kept = peak = 1
+    [program] = schedule.programs([device]).values()
+    for each in with_versions(program):
+        kept += each.keeps
+        peak = max(peak, kept)
+        kept -= len(each.frees)
+    return peak
+
+
+def _send_peak(timed: Sequence[Timed], stages: int) -> Fraction:
+    """Return the rate that hides a device's messages from its first B to its last F, each sent while computed."""
+    full = min(each.start_ps for each in timed if each.step.kind is Kind.BACKWARD)
+    drains = max(each.end_ps for each in timed if each.step.kind is Kind.FORWARD)
+    changes = []
+    for each in timed:
+        onwards = {Kind.FORWARD: 1, Kind.BACKWARD: -1}.get(each.step.kind, 0)
+        sends = onwards and 0 <= each.step.stage + onwards < stages
+        if sends and each.end_ps > each.start_ps and each.end_ps > full and each.start_ps < drains:
+            rate = Fraction(1, each.end_ps - each.start_ps)
+            changes += [(each.start_ps, rate), (each.end_ps, -rate)]
+    return _peak(changes)
+
+
+def _critical_path(timed: Sequence[Timed]) -> tuple[Timed, ...]:
+    by_step: dict[Step, Timed] = {each.step: each for each in timed}
+    at: Timed | None = max(timed, key=lambda each: (each.end_ps, -each.device))
+    path: list[Timed] = []
+    while at is not None:
+        path.append(at)
+        at = by_step[at.released_by] if at.released_by is not None else None
+    return tuple(reversed(path))
