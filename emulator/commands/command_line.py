@@ -16,6 +16,7 @@ from .device_range import is_range, sweep_devices
 from .exchange import exchange
 from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
+from .pipeline import pipeline
 from .ranges import CountOrRange
 from .session import Session
 from .sweep import sweep
@@ -279,6 +280,7 @@ commands.add_command(bench)
 commands.add_command(compare)
 commands.add_command(data)
 commands.add_command(exchange)
+commands.add_command(pipeline)
 commands.add_command(sweep)
 commands.add_command(topology)
 commands.add_command(validate)

@@ -1,4 +1,5 @@
 from .costs import StageCosts
+from .drawing import LEGEND, draw
 from .engine import Timed, run_timeline
 from .machine import Backward, Engines, Machine, Transport
 from .program import Step
@@ -8,6 +9,7 @@ from .shape import ClosedForm, PipelineKind, Shape, pipeline_kind, pipeline_kind
 from .warm_ups import warm_ups
 
 __all__ = [
+    "LEGEND",
     "Backward",
     "ClosedForm",
     "Engines",
@@ -19,6 +21,7 @@ __all__ = [
     "Step",
     "Timed",
     "Transport",
+    "draw",
     "least_time_ps",
     "pipeline_kind",
     "pipeline_kinds",

@@ -102,7 +102,7 @@ class _Run:
         if late is None and task.message is not None:
             late = task.message
         assert late is not None
-        return f"{late.kind.value}{late.index} of stage {late.stage}"
+        return f"{late.kind.value}{late.micro_batch} of stage {late.stage}"
 
     def _start_all(self, number: int, now: int) -> None:
         device = self.devices[number]

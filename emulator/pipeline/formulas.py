@@ -32,7 +32,7 @@ def one_by_one(shape: Shape) -> ClosedForm | None:
         return None
     exact = costs.transfer_ps <= min(costs.forward_ps, costs.backward_ps)
     valid = "SR <= min(F, B)"
-    if shape.machine.engines is Engines.TURNS and forwards == least:
+    if shape.machine.engines is Engines.TURNS and forwards in (least, less, double):
         return ClosedForm(_drained(shape, costs), valid, exact)
     if shape.machine.engines is Engines.SHARED and forwards == double:
         return ClosedForm(_drained(shape, costs), valid, exact)
@@ -68,12 +68,12 @@ def interleaved_form(shape: Shape) -> ClosedForm | None:
     if costs is None or machine.engines is not Engines.TURNS or not _is_plain(machine) or costs.transfer_ps:
         return None
     slots = shape.micro_batches * shape.chunks + shape.devices - 1
-    exact = shape.micro_batches % shape.devices == 0
-    return ClosedForm(slots * costs.work_ps, "M a multiple of N", exact)
+    exact = shape.micro_batches >= shape.devices or shape.chunks == 1
+    return ClosedForm(slots * costs.work_ps, "M >= N", exact)
 
 
 def zero_bubble_form(shape: Shape) -> ClosedForm | None:
-    """Return the form for zero-bubble H1 where EB and PG take as long as F."""
+    """Return the form for zero-bubble H1: M (F + EB + PG) + (N - 1) (F + EB - PG)."""
     costs, machine = shape.uniform, shape.machine
     if costs is None or costs.transfer_ps or machine.latency_ps or machine.engines is not Engines.TURNS:
         return None
@@ -81,8 +81,8 @@ def zero_bubble_form(shape: Shape) -> ClosedForm | None:
         return None
     work = costs.work_ps
     time = shape.micro_batches * work + (shape.devices - 1) * (work - 2 * costs.known_pg_ps)
-    exact = costs.forward_ps == costs.eb_ps == costs.known_pg_ps and shape.micro_batches >= shape.devices
-    return ClosedForm(time, "F = EB = PG, M >= N", exact)
+    exact = costs.known_pg_ps <= min(costs.forward_ps, costs.eb_ps) and shape.micro_batches >= shape.devices
+    return ClosedForm(time, "PG <= min(F, EB), M >= N", exact or shape.devices == 1)
 
 
 def _is_plain(machine: Machine) -> bool:

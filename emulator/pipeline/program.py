@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..common import InputError
@@ -16,7 +16,7 @@ class Step(NamedTuple):
     """F, B or W of a micro-batch on a stage."""
 
     kind: Kind
-    index: int
+    micro_batch: int
     stage: int
 
 
@@ -24,8 +24,8 @@ class Step(NamedTuple):
 class Task:
     """A step of a device's program.
 
-    `work_ps` is its time with all of the device. `before` are steps of the same device that must be done; `message` is
-    the step of a neighbouring stage whose message it needs.
+    `work_ps` is its time when nothing runs beside it. `before` are steps of the same device that must be done;
+    `message` is the step of a neighbouring stage whose message it needs.
     """
 
     step: Step
@@ -37,7 +37,7 @@ class Task:
     @property
     def name(self) -> str:
         """Its name in the schedule's words, without the version of the weights."""
-        return f"{self.step.kind.value}{self.step.index}"
+        return f"{self.step.kind.value}{self.step.micro_batch}"
 
 
 def tasks_of(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> list[list[Task]]:
@@ -54,10 +54,11 @@ def tasks_of(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) 
         )
     chunks = len(costs) // devices
     programs = schedule.programs(range(devices))
-    return [
-        _device_tasks(schedule, device, [a for a in programs[device] if a.kind is not Kind.UPDATE], chunks, costs, machine)
-        for device in range(devices)
-    ]
+    found = []
+    for device in range(devices):
+        program = [action for action in programs[device] if action.kind is not Kind.UPDATE]
+        found.append(_device_tasks(schedule, device, program, chunks, costs, machine))
+    return found
 
 
 def _device_tasks(
@@ -90,7 +91,7 @@ def _device_tasks(
             freeing.clear()
         elif action.kind is last:
             freeing.append(step)
-        work = _work_ps(costs[step.stage], step.kind, machine)
+        work = work_ps(costs[step.stage], step.kind, machine)
         found.append(Task(step, device, work, before, _message(step, len(costs))))
     if wanted:
         kind, index, chunk = min(wanted, key=lambda each: (each[1], each[2], kinds.index(each[0])))
@@ -116,11 +117,16 @@ def _message(step: Step, stages: int) -> Step | None:
     return None
 
 
-def _work_ps(costs: StageCosts, kind: Kind, machine: Machine) -> int:
-    fused = machine.backward is Backward.FUSED
-    work: Mapping[Kind, int] = {Kind.FORWARD: costs.forward_ps, Kind.BACKWARD: costs.backward_ps}
+def work_ps(costs: StageCosts, kind: Kind, machine: Machine) -> int:
+    """Return the time in ps that F, B or W takes on its own.
+
+    Raises:
+        InputError: B is split, and the costs do not say how.
+    """
     if machine.engines is Engines.SPLIT:
         return costs.work_ps
-    if not fused:
-        work = {**work, Kind.BACKWARD: costs.eb_ps, Kind.GRADIENT: costs.known_pg_ps}
-    return work[kind]
+    if kind is Kind.FORWARD:
+        return costs.forward_ps
+    if machine.backward is Backward.FUSED:
+        return costs.backward_ps
+    return costs.eb_ps if kind is Kind.BACKWARD else costs.known_pg_ps

@@ -9,8 +9,8 @@ from fractions import Fraction
 from ..schedule import Kind, Schedule, with_versions
 from .costs import StageCosts
 from .engine import Timed, run_timeline
-from .machine import Backward, Machine
-from .program import Step
+from .machine import Backward, Engines, Machine
+from .program import Step, work_ps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class PipelineResult:
     `bubble` is the idle share of the device with the most work. By device: `features` is the most micro-batches whose
     features are kept (a chunk's share of them where a device has several), `weight_copies` the most versions of the
     weights, without their gradients, `busy_ps` the work. `send_peak` is the rate at which a device must send to hide
-    communication once its pipeline is full, in micro-batches' features per ps. `critical_path` are the actions that
+    communication, in micro-batches' features (or errors) per ps. `critical_path` are the actions that
     released one another, from the first to the last.
     """
 
@@ -56,7 +56,7 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
         features=tuple(Fraction(_kept(each, last), chunks) for each in by_device),
         weight_copies=tuple(_weight_copies(schedule, device) for device in range(devices)),
         busy_ps=busy,
-        send_peak=max(_send_peak(each, len(costs)) for each in by_device),
+        send_peak=max(_send_peak(costs, device, devices, machine) for device in range(devices)),
         critical_path=_critical_path(timed),
     )
 
@@ -87,18 +87,20 @@ def _weight_copies(schedule: Schedule, device: int) -> int:
     return peak
 
 
-def _send_peak(timed: Sequence[Timed], stages: int) -> Fraction:
-    """Return the rate that hides a device's messages from its first B to its last F, each sent while computed."""
-    full = min(each.start_ps for each in timed if each.step.kind is Kind.BACKWARD)
-    drains = max(each.end_ps for each in timed if each.step.kind is Kind.FORWARD)
-    changes = []
-    for each in timed:
-        onwards = {Kind.FORWARD: 1, Kind.BACKWARD: -1}.get(each.step.kind, 0)
-        sends = onwards and 0 <= each.step.stage + onwards < stages
-        if sends and each.end_ps > each.start_ps and each.end_ps > full and each.start_ps < drains:
-            rate = Fraction(1, each.end_ps - each.start_ps)
-            changes += [(each.start_ps, rate), (each.end_ps, -rate)]
-    return _peak(changes)
+def _send_peak(costs: Sequence[StageCosts], device: int, devices: int, machine: Machine) -> Fraction:
+    """Return the rate at which a device must send what it computes while it computes it, in messages per ps.
+
+    Of actions that take turns, each hides its own message. Where F and B run side by side, both hide both.
+    """
+    peak, messages, work = Fraction(0), 0, 0
+    for stage in range(device, len(costs), devices):
+        work += costs[stage].work_ps
+        for kind, to in ((Kind.FORWARD, stage + 1), (Kind.BACKWARD, stage - 1)):
+            if 0 <= to < len(costs) and to % devices != device:
+                messages += 1
+                alone = work_ps(costs[stage], kind, machine)
+                peak = max(peak, Fraction(1, alone)) if alone else peak
+    return peak if machine.engines is Engines.TURNS else Fraction(messages, work)
 
 
 def _critical_path(timed: Sequence[Timed]) -> tuple[Timed, ...]:

@@ -54,7 +54,6 @@ def _value(node: ast.expr, names: dict[str, int]) -> int:
             return -_value(operand, names)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
             return _OPERATIONS[type(op)](_value(left, names), _value(right, names))
-        case ast.Call(func=ast.Name(id=name), args=[_, *_] as args, keywords=[]) if name in _FUNCTIONS:
-            values = [_value(each, names) for each in args]
-            return _FUNCTIONS[name](*values, values[0])
+        case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as args, keywords=[]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*(_value(each, names) for each in args))
     raise ValueError

@@ -13,4 +13,11 @@ def _warm_ups(shape: Shape) -> tuple[int, ...]:
     return warm_ups("N-i+1", shape.devices, shape.micro_batches)
 
 
-AS_1F1B = PipelineKind("1f1b-as", "one forward, one backward, communication hidden", Machine(transport=Transport.HIDDEN), by_turns("1f1b-as"), one_by_one, _warm_ups)
+AS_1F1B = PipelineKind(
+    "1f1b-as",
+    "one forward, one backward, communication hidden",
+    Machine(transport=Transport.HIDDEN),
+    by_turns("1f1b-as"),
+    one_by_one,
+    _warm_ups,
+)

@@ -13,4 +13,11 @@ def _warm_ups(shape: Shape) -> tuple[int, ...]:
     return warm_ups("2(N-i+1)", shape.devices, shape.micro_batches)
 
 
-FBP_AS = PipelineKind("fbp-as", "forward and backward side by side, communication hidden", Machine(Engines.SHARED, Transport.HIDDEN), by_turns("fbp-as"), one_by_one, _warm_ups)
+FBP_AS = PipelineKind(
+    "fbp-as",
+    "forward and backward side by side, communication hidden",
+    Machine(Engines.SHARED, Transport.HIDDEN),
+    by_turns("fbp-as"),
+    one_by_one,
+    _warm_ups,
+)

@@ -13,4 +13,11 @@ def _warm_ups(shape: Shape) -> tuple[int, ...]:
     return warm_ups("N-i+1", shape.devices, shape.micro_batches)
 
 
-SNO_1F1B = PipelineKind("1f1b-sno", "one forward, one backward, communication not overlapped", Machine(), by_turns("1f1b-sno"), one_by_one, _warm_ups)
+SNO_1F1B = PipelineKind(
+    "1f1b-sno",
+    "one forward, one backward, communication not overlapped",
+    Machine(),
+    by_turns("1f1b-sno"),
+    one_by_one,
+    _warm_ups,
+)

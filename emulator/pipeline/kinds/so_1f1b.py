@@ -13,4 +13,11 @@ def _warm_ups(shape: Shape) -> tuple[int, ...]:
     return warm_ups("2(N-i+1)", shape.devices, shape.micro_batches)
 
 
-SO_1F1B = PipelineKind("1f1b-so", "one forward, one backward, doubled warm-up overlaps communication", Machine(), by_turns("1f1b-so"), one_by_one, _warm_ups)
+SO_1F1B = PipelineKind(
+    "1f1b-so",
+    "one forward, one backward, doubled warm-up overlaps communication",
+    Machine(),
+    by_turns("1f1b-so"),
+    one_by_one,
+    _warm_ups,
+)

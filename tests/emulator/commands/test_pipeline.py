@@ -1,0 +1,125 @@
+"""`emuchain pipeline`: the answer first, a table, a drawing; JSON; the schedule's own machine; bad input."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from emuchain.emulator.commands.cli import main
+
+COSTS = ["--forward", "10", "--backward", "20", "--transfer", "5"]
+
+
+def command(*arguments: str) -> int:
+    """Run the command and return its exit status."""
+    with pytest.raises(SystemExit) as ended:
+        main(["pipeline", *arguments])
+    return ended.value.code if isinstance(ended.value.code, int) else 0
+
+
+def on(schedule: str, stages: int, micro_batches: int) -> list[str]:
+    return ["--schedule", schedule, "--stages", str(stages), "--micro-batches", str(micro_batches)]
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert command(*arguments, "--json") == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(*on("1f1b-so", 4, 32), *COSTS) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1f1b-so, 4 stages, 32 micro-batches: a mini-batch takes 1,080, bubble 11.1 %"
+    assert lines[1] == "formula: 1,080, holds; exact where SR <= min(F, B)"
+    assert [line[:9] for line in lines[-5:-1]] == [f"device {stage} " for stage in range(4)]
+    assert max(map(len, lines)) <= 80
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = as_json(capsys, *on("1f1b-so", 3, 8), *COSTS)
+    assert found == {
+        "schedule": "1f1b-so",
+        "stages": 3,
+        "micro_batches": 8,
+        "chunks": 1,
+        "engines": "turns",
+        "transport": "stored",
+        "time": 320,
+        "bubble": 0.25,
+        "features": [6, 4, 2],
+        "weight_copies": [1, 1, 1],
+        "send_peak": 0.1,
+        "formula": 320,
+        "formula_holds": True,
+    }
+
+
+NUMBERS = {
+    "fbp-as": (["--forward", "1", "--backward", "2"], "time", 30),
+    "fbp-as --engines split": (["--forward", "1", "--backward", "2"], "time", 39),
+    "1f1b-sno": (COSTS, "time", 360),
+    "1f1b-as --transport stored": (COSTS, "time", 360),
+    "1f1b-so --warm-up N-i+1": (COSTS, "time", 360),
+    "interleaved --engines split": (COSTS, "formula", None),
+    "1f1b-so --warm-up M": (COSTS, "formula_holds", None),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_machines(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    costs, key, value = NUMBERS[name]
+    schedule, *flags = name.split()
+    micro_batches = 9 if schedule == "interleaved" else 8
+    assert as_json(capsys, *on(schedule, 3, micro_batches), *costs, *flags)[key] == value
+
+
+def test_a_formula_that_does_not_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*on("1f1b-so", 4, 32), "--forward", "1", "--backward", "2.0", "--transfer", "1.2"]
+    found = as_json(capsys, *arguments)
+    assert (found["time"], found["formula"], found["formula_holds"]) == (112.4, 112.2, False)
+    assert command(*arguments) == 0
+    assert "formula: 112.2, does not hold here; exact where" in capsys.readouterr().out
+
+
+def test_times_are_exact(capsys: pytest.CaptureFixture[str]) -> None:
+    """A third of 0.1 for each of three chunks is no decimal number."""
+    flags = ["--forward", "0.1", "--backward", "0.2", "--chunks", "3"]
+    found = as_json(capsys, *on("interleaved", 2, 4), *flags)
+    assert (found["time"], found["formula_holds"]) == (1.3, True)
+
+
+def test_chunks_and_gradients(capsys: pytest.CaptureFixture[str]) -> None:
+    assert as_json(capsys, *on("interleaved", 4, 8), "--forward", "2", "--backward", "4")["time"] == 57
+    assert as_json(capsys, *on("zero-bubble", 4, 8), "--forward", "1", "--backward", "2")["time"] == 27
+    uneven = ["--forward", "2", "--backward", "3", "--gradient", "1"]
+    assert as_json(capsys, *on("zero-bubble", 4, 8), *uneven)["time"] == 8 * 5 + 3 * 3
+
+
+BAD = {
+    "schedule": ("--schedule 1f1b-os", "did you mean `1f1b-so`? must be one of 1f1b-as, "),
+    "forward": ("--forward=-1", "`forward` = '-1': must be a number that is not negative"),
+    "no time": ("--backward 0", "`backward` = '0': must be more than 0"),
+    "exponent": ("--transfer 1e99999999", "`transfer` = '1e99999999'"),
+    "gradient": ("--gradient 21", "`gradient` = 21: is part of `backward` = 20"),
+    "stages": ("--stages 0", "'--stages'"),
+    "too many": ("--micro-batches 1000000", "`micro_batches` = 1000000: on 3 stages at most 333333"),
+    "engines": ("--engines many", "'--engines'"),
+    "chunks": ("--chunks 2", "`chunks` = 2: 1f1b-so has one stage on each device"),
+    "warm-up": ("--warm-up open(i)", "`warm_up` = 'open(i)'"),
+    "deadlock": ("--warm-up i", "deadlock: device 0 waits at B0 for B0 of stage 1"),
+    "fixed order": ("--schedule gpipe --warm-up i", "`warm_up`: gpipe has a fixed order"),
+    "rounds": ("--schedule interleaved --micro-batches 7", "must be a multiple of 2, such as 6"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flags, told = BAD[name]
+    assert command(*on("1f1b-so", 3, 8), *COSTS, *flags.split()) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and told in error
+    assert error.startswith("emuchain: error: ") and error.count("\n") == 1
