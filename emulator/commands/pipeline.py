@@ -8,12 +8,15 @@ import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..common import InputError
 from .kernels import starting
+
+if TYPE_CHECKING:
+    from ..pipeline import PipelineKind, Shape
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
 _MOST_ACTIONS = 1_000_000
@@ -58,10 +61,10 @@ def pipeline(as_json: bool, **flags: Any) -> None:
 class _Run:
     """A schedule in time, in the user's unit of time, which is `scale` ps."""
 
-    def __init__(self, kind: Any, shape: Any, scale: int) -> None:
+    def __init__(self, kind: PipelineKind, shape: Shape, scale: int, to_try: str) -> None:
         from ..pipeline import time_pipeline
 
-        self.kind, self.shape, self.scale = kind, shape, scale
+        self.kind, self.shape, self.scale, self.to_try = kind, shape, scale, to_try
         schedule, self.form = kind.schedule(shape)
         self.result = time_pipeline(schedule, shape.costs, shape.machine)
 
@@ -95,7 +98,7 @@ class _Run:
             machine = dataclasses.replace(machine, transport=Transport(flags["transport"]))
         forwards = None if flags["warm_up"] is None else warm_ups(flags["warm_up"], stages, micro_batches)
         shape = Shape(stages, micro_batches, (costs,) * (stages * chunks), machine, chunks, forwards)
-        return cls(kind, shape, scale)
+        return cls(kind, shape, scale, _to_try(flags))
 
     @property
     def time(self) -> Fraction:
@@ -129,7 +132,7 @@ class _Run:
     def print(self) -> None:
         """Print the answer, a table by stage, and a drawing."""
         from ..pipeline import LEGEND, draw
-        from ..report import percent, print_answer, table, terminal_width
+        from ..report import next_line, percent, print_answer, table, terminal_width
 
         result, shape = self.result, self.shape
         machine = shape.machine
@@ -143,6 +146,7 @@ class _Run:
                 f"machine: {machine.engines.value} engines, {machine.transport.value} transport, {backward}",
                 f"send peak: features of {_shown(result.send_peak * self.scale)} micro-batches in a unit of time",
                 f"critical path: {len(path)} actions, from device {path[0].device} to device {path[-1].device}",
+                next_line(self.to_try),
             ]
         )
         columns = ["stage", "features kept", "weight copies", "busy"]
@@ -165,6 +169,14 @@ class _Run:
             return "formula: none for this schedule on this machine"
         holds = "holds" if self.formula == self.time else "does not hold here"
         return f"formula: {_shown(self.formula)}, {holds}; exact where {self.form.valid}"
+
+
+def _to_try(flags: dict[str, Any]) -> str:
+    """Return the command that times another schedule on the same stages."""
+    other = "1f1b-min" if flags["schedule"] != "1f1b-min" else "zero-bubble"
+    names = ("stages", "micro_batches", "forward", "backward", "transfer")
+    given = (f"--{name.replace('_', '-')} {flags[name]}" for name in names if flags[name] != "0")
+    return f"emuchain pipeline --schedule {other} {' '.join(given)}"
 
 
 def _number(text: str, name: str) -> Fraction:

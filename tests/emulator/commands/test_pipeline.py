@@ -35,7 +35,10 @@ def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0] == "1f1b-so, 4 stages, 32 micro-batches: a mini-batch takes 1,080, bubble 11.1 %"
     assert lines[1] == "formula: 1,080, holds; exact where SR <= min(F, B)"
     assert [line[:9] for line in lines[-5:-1]] == [f"device {stage} " for stage in range(4)]
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines[:5] + lines[6:])) <= 80
+    *_, to_try = lines[5].partition("emuchain pipeline ")
+    assert to_try == "--schedule 1f1b-min --stages 4 --micro-batches 32 --forward 10 --backward 20 --transfer 5"
+    assert command(*to_try.split()) == 0
     assert all(line == line.rstrip() for line in lines)
 
 
