@@ -22,22 +22,18 @@ class Step(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A step of a device's program.
+    """A step of a device's program, with its name in the schedule.
 
     `work_ps` is its time when nothing runs beside it. `before` are steps of the same device that must be done;
     `message` is the step of a neighbouring stage whose message it needs.
     """
 
+    name: str
     step: Step
     device: int
     work_ps: int
     before: tuple[Step, ...]
     message: Step | None
-
-    @property
-    def name(self) -> str:
-        """Its name in the schedule's words, without the version of the weights."""
-        return f"{self.step.kind.value}{self.step.micro_batch}"
 
 
 def tasks_of(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> list[list[Task]]:
@@ -92,7 +88,7 @@ def _device_tasks(
         elif action.kind is last:
             freeing.append(step)
         work = work_ps(costs[step.stage], step.kind, machine)
-        found.append(Task(step, device, work, before, _message(step, len(costs))))
+        found.append(Task(str(action), step, device, work, before, _message(step, len(costs))))
     if wanted:
         kind, index, chunk = min(wanted, key=lambda each: (each[1], each[2], kinds.index(each[0])))
         raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")

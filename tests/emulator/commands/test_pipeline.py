@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.pipeline import pipeline_kinds
 
 COSTS = ["--forward", "10", "--backward", "20", "--transfer", "5"]
 
@@ -40,6 +41,12 @@ def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert to_try == "--schedule 1f1b-min --stages 4 --micro-batches 32 --forward 10 --backward 20 --transfer 5"
     assert command(*to_try.split()) == 0
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_help_names_all_schedules(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("--help") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name}," in shown or f"{name}." in shown for name in pipeline_kinds())
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +120,7 @@ BAD = {
     "engines": ("--engines many", "'--engines'"),
     "chunks": ("--chunks 2", "`chunks` = 2: 1f1b-so has one stage on each device"),
     "warm-up": ("--warm-up open(i)", "`warm_up` = 'open(i)'"),
-    "deadlock": ("--warm-up i", "deadlock: device 0 waits at B0 for B0 of stage 1"),
+    "deadlock": ("--warm-up i", "deadlock: device 0 waits at B0v0 for B0 of stage 1"),
     "fixed order": ("--schedule gpipe --warm-up i", "`warm_up`: gpipe has a fixed order"),
     "rounds": ("--schedule interleaved --micro-batches 7", "must be a multiple of 2, such as 6"),
 }
