@@ -167,6 +167,20 @@ def test_swapped_actions_deadlock(engines: Engines) -> None:
     assert "device 1 waits at " in str(error.value) and "\n" not in str(error.value)
 
 
+STASHING = """schedule stashing, 1 device
+micro-batches 0:1 | 1:2 | 2:3
+0F0v0 0F1v0 0B0v0 0W0 0U1 0F2v1 0B1v0 0W1 0U2 0B2v1 0W2 0U3
+"""
+
+
+def test_weight_copies_of_a_schedule_that_stashes() -> None:
+    """B1 still needs version 0 beside version 1, then B2 version 1 beside version 2; never three."""
+    schedule = parse(STASHING)
+    dry_run(schedule)
+    result = time_pipeline(schedule, COSTS[:1], Machine())
+    assert (result.makespan_ps, result.bubble, result.weight_copies) == (15, 0, (2,))
+
+
 REFUSED = {
     "twice": (BY_HAND.replace("1F1v0", "1F0v0"), "device 1: F0v0: is done twice"),
     "left out": (BY_HAND.replace(" 0W1", ""), "device 0: never does W1"),
