@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
 _MOST_ACTIONS = 1_000_000
-_PIPE_WIDTH = 80
 _OF_INTERLEAVED = 2
 
 
@@ -137,7 +136,7 @@ class _Run:
     def print(self) -> None:
         """Print the answer, a table by stage, and a drawing."""
         from ..pipeline import LEGEND, draw
-        from ..report import next_line, percent, print_answer, table, terminal_width
+        from ..report import next_line, percent, plural, print_answer, screen_width, table
 
         result, shape = self.result, self.shape
         machine = shape.machine
@@ -145,7 +144,7 @@ class _Run:
         path = result.critical_path
         print_answer(
             [
-                f"{self.kind.name}, {_count(shape.devices, 'stage')}, {_count(shape.micro_batches, 'micro-batch')}:"
+                f"{self.kind.name}, {plural(shape.devices, 'stage')}, {plural(shape.micro_batches, 'micro-batch')}:"
                 f" a mini-batch takes {_shown(self.time)}, bubble {percent(float(result.bubble))}",
                 self._formula_line(),
                 f"machine: {machine.engines.value} engines, {machine.transport.value} transport, {backward}",
@@ -165,7 +164,7 @@ class _Run:
         ]
         table("By stage: features in micro-batches", columns, rows)
         print()
-        for line in draw(result.timed, shape.devices, machine.engines, terminal_width(_PIPE_WIDTH)):
+        for line in draw(result.timed, shape.devices, machine.engines, screen_width()):
             print(line)
         print(LEGEND)
 
@@ -204,8 +203,3 @@ def _plain(value: Fraction) -> int | float:
 
 def _shown(value: Fraction) -> str:
     return f"{value.numerator:,}" if value.denominator == 1 else f"{float(value):,.6g}"
-
-
-def _count(number: int, what: str) -> str:
-    plural = {"micro-batch": "micro-batches"}.get(what, f"{what}s")
-    return f"{number:,} {what if number == 1 else plural}"

@@ -21,6 +21,7 @@ from ..report import (
     number,
     outcome_line,
     percent,
+    plural,
     print_answer,
     say,
     table,
@@ -54,9 +55,8 @@ def show_results(file: str, full: bool) -> None:
 
 def _answer(results: Results) -> list[Line]:
     config, usage, missing = results.config, results.usage, results.missing_bytes
-    plural = "s" * (config["devices"] != 1)
     replicas = f"{config['replicas']} times " if config.get("replicas", 1) > 1 else ""
-    title = f"{config['network']} on {replicas}{config['devices']:,} device{plural}"
+    title = f"{config['network']} on {replicas}{plural(config['devices'], 'device')}"
     codec = f", gradients by {config['compress']}" if config.get("compress", "none") != "none" else ""
     how = f"{config['schedule']}, batch {config['batch']}, seed {config['seed']}{codec}"
     lines = [Line(f"{how}, data {config['data']} ({config['samples']:,} images), cluster {config['cluster']}")]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ..common import format_bytes
 from ..plan import Plan, describe_devices
-from ..report import percent
-from .numbers import plural, rate, time
+from ..report import percent, plural
+from .numbers import rate, time
 from .parts import Figure, Table
 from .settings import differences, spelt
 from .source import Run, codec_ratio

@@ -32,8 +32,3 @@ def rate(images_per_s: float) -> str:
 def finite(value: float) -> float | None:
     """Return a number; None where it is NaN or infinite, which JSON has no number for."""
     return float(value) if math.isfinite(value) else None
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..plan import Plan
+from ..report import plural
 from ..run import simulate
 from ..timeline import Course, LaneKind, SpanRecorder, Window, timeline_of
 from ..timeline import Timeline as Recorded
-from .numbers import plural, time
+from .numbers import time
 from .parts import Chart, Key, Section
 from .roofs import in_order
 from .source import Run

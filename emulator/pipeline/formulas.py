@@ -23,19 +23,15 @@ def one_by_one(shape: Shape) -> ClosedForm | None:
         if forwards == least:
             return _not_overlapped(shape, costs)
         if forwards == double:
-            limit = min(costs.forward_ps, costs.backward_ps)
-            return _overlapped(shape, costs, "SR <= min(F, B)", costs.transfer_ps <= limit)
+            return _overlapped(shape, costs, *_within_each(costs))
         if forwards == less:
             return _overlapped(shape, costs, "SR <= (F + B) / 2", 2 * costs.transfer_ps <= costs.work_ps)
         return None
     if shape.machine.transport is Transport.STORED and costs.transfer_ps:
         return None
-    exact = costs.transfer_ps <= min(costs.forward_ps, costs.backward_ps)
-    valid = "SR <= min(F, B)"
-    if shape.machine.engines is Engines.TURNS and forwards in (least, less, double):
-        return ClosedForm(_drained(shape, costs), valid, exact)
-    if shape.machine.engines is Engines.SHARED and forwards == double:
-        return ClosedForm(_drained(shape, costs), valid, exact)
+    of_engines = {Engines.TURNS: (least, less, double), Engines.SHARED: (double,)}
+    if forwards in of_engines.get(shape.machine.engines, ()):
+        return ClosedForm(_drained(shape, costs), *_within_each(costs))
     if shape.machine.engines is Engines.SPLIT and forwards == double:
         slots = shape.micro_batches + 2 * shape.devices - 1
         return ClosedForm(slots * costs.work_ps, "SR <= F + B", costs.transfer_ps <= costs.work_ps)
@@ -47,11 +43,10 @@ def all_forward_first(shape: Shape) -> ClosedForm | None:
     costs = shape.uniform
     if costs is None or not _is_plain(shape.machine) or shape.machine.engines is not Engines.TURNS:
         return None
+    valid, exact = _within_each(costs)
     if shape.machine.transport is Transport.HIDDEN:
-        exact = costs.transfer_ps <= min(costs.forward_ps, costs.backward_ps)
-        return ClosedForm(_drained(shape, costs), "SR <= min(F, B)", exact)
-    limit = min(costs.forward_ps, costs.backward_ps)
-    return _overlapped(shape, costs, "SR <= min(F, B)", costs.transfer_ps <= limit)
+        return ClosedForm(_drained(shape, costs), valid, exact)
+    return _overlapped(shape, costs, valid, exact)
 
 
 def full_overlap(shape: Shape) -> ClosedForm | None:
@@ -88,6 +83,11 @@ def zero_bubble_form(shape: Shape) -> ClosedForm | None:
 def _is_plain(machine: Machine) -> bool:
     """Whether a machine is one of the tables': B includes PG, links have no latency."""
     return machine.backward is Backward.FUSED and not machine.latency_ps
+
+
+def _within_each(costs: StageCosts) -> tuple[str, bool]:
+    """Return the range in which each action is as long as a message, and whether it is so here."""
+    return "SR <= min(F, B)", costs.transfer_ps <= min(costs.forward_ps, costs.backward_ps)
 
 
 def _drained(shape: Shape, costs: StageCosts) -> int:

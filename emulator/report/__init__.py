@@ -26,8 +26,8 @@ from .steady_picture import draw_steady_state
 from .steady_state import print_steady_state, print_steady_tables, steady_state_as_json
 from .table import table
 from .tables import device_rows, epoch_rows, exchange_rows, layer_rows, link_rows, slice_names
-from .terminal import terminal_width
-from .text import ignored, mebibytes, number, percent, say, time_and_ps
+from .terminal import screen_width, terminal_width
+from .text import ignored, mebibytes, number, percent, plural, say, time_and_ps
 from .timeline_picture import draw_timeline
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "number",
     "outcome_line",
     "percent",
+    "plural",
     "point_progress",
     "print_answer",
     "print_bottleneck",
@@ -68,6 +69,7 @@ __all__ = [
     "rate_line",
     "save_figure",
     "say",
+    "screen_width",
     "simulation_as_json",
     "slice_names",
     "steady_state_as_json",

@@ -39,6 +39,12 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    ending = "es" if noun.endswith("tch") else "s"
+    return f"{count:,} {noun}{ending * (count != 1)}"
+
+
 def time_and_ps(time_ps: int) -> str:
     """Return a time as readable text, and to the picosecond."""
     return f"{format_time_ps(time_ps)} ({time_ps:,} ps)"

@@ -5,14 +5,12 @@ from __future__ import annotations
 from ..formulas import full_overlap
 from ..machine import Machine
 from ..search import smallest_warm_ups
-from ..shape import PipelineKind
 from ._by_turns import by_turns
 
-MIN_1F1B = PipelineKind(
+MIN_1F1B = by_turns(
     "1f1b-min",
     "one forward, one backward, smallest warm-up that overlaps communication",
     Machine(),
-    by_turns("1f1b-min"),
-    full_overlap,
     smallest_warm_ups,
+    full_overlap,
 )
