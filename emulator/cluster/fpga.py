@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .board import Board, Engine, Resources, Work
 
@@ -115,13 +115,7 @@ class Fpga(Board):
         each = sum(convolutions / limit * tile for convolutions, limit, tile in limits)
         low = max(0, int((left - sum(work.tile for work in works)) / each) - 1)
         high = min(available, int(left / each) + 2)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if used(middle) <= left:
-                low = middle
-            else:
-                high = middle
-        return low, used(low)
+        return most_within(used, left, low, high)
 
     def build(self, works: Sequence[Work], no_faster_than_ps: int) -> list[Engine]:
         """See `Board`; engines that are as slow as allowed get one more step of multipliers while any are left."""
@@ -174,6 +168,17 @@ class Fpga(Board):
     def said(self) -> str:
         """See `Board`."""
         return f"`dsp` = {self.dsp}, which gives its engines {self.multipliers} multipliers"
+
+
+def most_within(used: Callable[[int], int], left: int, low: int, high: int) -> tuple[int, int]:
+    """Return the largest number below `high` that uses at most `left`, and what it uses; `low` does not use more."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if used(middle) <= left:
+            low = middle
+        else:
+            high = middle
+    return low, used(low)
 
 
 def engine_resources(dsp_multipliers: int, lut_multipliers: int, lut_per_dsp: int = LUT_PER_DSP) -> Resources:

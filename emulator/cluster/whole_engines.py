@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from .board import Engine, Work
-from .fpga import Fpga
+from .fpga import Fpga, most_within
 
 _TOO_MANY = 1 << 60
 """Multipliers that no board has, where a row has fewer cycles than pixels."""
@@ -52,16 +52,10 @@ class WholeEnginesFpga(Fpga):
             return 0, 0
 
         def used(channels: int) -> int:
-            return sum(self.multipliers_within(work.of_channels(channels), cycles) for work in works)
+            more = works if channels else ()
+            return sum(self.multipliers_within(work.of_channels(channels), cycles) for work in more)
 
-        low, high = 0, available + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if used(middle) <= left:
-                low = middle
-            else:
-                high = middle
-        return low, used(low) if low else 0
+        return most_within(used, left, 0, available + 1)
 
     def build_alone(self, work: Work) -> Engine:
         """See `Board`."""

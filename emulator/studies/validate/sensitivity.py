@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ....comm import SingleProcess, WorkerLost, in_parallel, usable_cores
 from ...common import InputError
-from .claim import Claim, Class, Value
+from .claim import Claim, Class, Value, load_claims
 from .constants import Constant, in_force
 from .fpdeep.constants import CONSTANTS as FPDEEP
 from .inceptionn.constants import CONSTANTS as INCEPTIONN
@@ -19,8 +19,6 @@ from .judge import Verdict
 from .run import validate
 
 CONSTANTS: Mapping[str, Sequence[Constant]] = {"fpdeep": FPDEEP, "inceptionn": INCEPTIONN}
-_BY_THE_CLOCK = frozenset({"fpdeep-partition-poly"})
-"""Rows that measure processor time, which differs from run to run."""
 
 Row = tuple[Verdict, Value]
 Announce = Callable[[int, int], contextlib.AbstractContextManager[Callable[[], None]]]
@@ -62,7 +60,7 @@ def sensitivities(
         InputError: a process died.
     """
     of_interest = (Class.PREDICTION, Class.FITTED)
-    names = [c.id for c in claims if c.expect and c.row_class in of_interest and c.id not in _BY_THE_CLOCK]
+    names = [claim.id for claim in claims if claim.expect and claim.row_class in of_interest]
     constants = CONSTANTS[paper]
     tasks = [(paper, tuple(names), constant.key, value) for constant in constants for value in constant.values]
     rows: list[dict[str, Row]] = [{} for _ in tasks]
@@ -79,8 +77,6 @@ def sensitivities(
 
 def _rows(task: tuple[str, tuple[str, ...], str, float]) -> dict[str, Row]:
     """Return the verdicts and measures of rows with a constant's value."""
-    from .claim import load_claims
-
     paper, names, key, value = task
     known = load_claims(paper)
     with in_force({key: value}):

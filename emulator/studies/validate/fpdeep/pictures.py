@@ -13,6 +13,7 @@ from ....report import draw_layout as draw_layout
 from ....report import new_figure, save_figure, whole_ticks
 from ....run import Results, read_results
 from ...parallelism import draw_comparison, draw_topologies
+from ..mean import Mean
 from . import scaling, topologies
 from .evidence import IMAGES, LINK_GBPS, NETWORKS, bottleneck, comparison, idle_percent, layout
 
@@ -103,12 +104,12 @@ def _draw_runs(axes: Axes, name: str, records: Sequence[Results]) -> None:
         curves.setdefault(tuple(str(record.config[key]) for key in _SAME), []).append(record)
     for (schedule, devices, *_), seeds in curves.items():
         accuracies = 100 * np.array([record.history["test_accuracy"] for record in seeds])
-        bars = accuracies.std(axis=0, ddof=1) / len(seeds) ** 0.5 if len(seeds) > 1 else None
+        means = [Mean.over(column.tolist()) for column in accuracies.T]
         label = f"{schedule}, {devices} FPGAs" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
         axes.errorbar(
             seeds[0].history["epoch"],
-            accuracies.mean(axis=0),
-            bars,
+            [mean.value for mean in means],
+            [mean.error for mean in means] if len(seeds) > 1 else None,
             fmt="o-",
             markersize=3,
             capsize=3,

@@ -38,13 +38,13 @@ _TRANSCEIVER_GBPS = 28
 """FPDeep, section 6.3.3."""
 
 
-def linear_limit(name: str, link_gbps: float = LINK_GBPS) -> int:
-    """Return the largest number of devices before the first that a link limits."""
-    for devices in range(2, _MOST + 1):
+def linear_limit(name: str, link_gbps: float = LINK_GBPS, most: int = _MOST) -> int:
+    """Return the largest number of devices before the first that a link limits; `most` if there is none up to it."""
+    for devices in range(2, most + 1):
         found = bottleneck(name, devices, link_gbps)
         if found.links_ps > found.engines_ps:
             return devices - 1
-    return _MOST
+    return most
 
 
 def roofs_meet(name: str) -> float:
