@@ -157,7 +157,7 @@ class Board(abc.ABC):
 
     @property
     def smallest_engine(self) -> str:
-        """The least that each engine is built of, as a phrase for messages."""
+        """The smallest engines that can be built, as a phrase for messages."""
         return "one tile of kernel size for each engine"
 
     @abc.abstractmethod

@@ -144,7 +144,7 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
         if of_class:
             rows = [[claim, *map(_cut, others)] for claim, *others in of_class]
             words = ("published", "ours", "verdict")
-            table(f"{paper}, {each.value}: published, and ours", columns, rows, left=words, names=("claim",))
+            table(f"{paper}, {each.value}: published and measured", columns, rows, left=words, names=("claim",))
     print()
     for why, of in tables.by_explanation(results, confirmed=False).items():
         measured = [f"{each.claim.id}{f' ({each.how})' if each.how else ''}" for each in of]

@@ -44,7 +44,7 @@ def accuracy(network: str, gradients: str = "none", weights: str = "none", later
 
 
 def lost(network: str, plain: Sequence[Run], lossy: Sequence[Run], later: int = 0) -> Loss:
-    """Return what runs lose against others, over the seeds of both; `later`: the lossy ones so many epochs later.
+    """Return the accuracy that lossy runs lose against plain ones, over the seeds of both, `later` epochs later.
 
     Raises:
         NoEvidence: no seed is in both.

@@ -30,7 +30,7 @@ MORE_EPOCHS = 2
 WITHIN = 0.5
 """Accuracies that differ by up to half a point count as equal."""
 _STANDS = 5
-"""A network stands truncation that costs up to so many points."""
+"""Points of accuracy that truncation may cost a network that is said to stand it."""
 
 Found = TypeVar("Found")
 
