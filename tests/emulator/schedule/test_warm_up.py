@@ -52,9 +52,9 @@ def test_warm_ups_of_their_own_and_others(name: str, forwards: tuple[int, ...]) 
     kind = schedules()[name]
     assert kind.warm_ups is not None
     assert kind.warm_ups(3) == forwards
-    for given in ((), (5, 3, 1)):
-        schedule = kind.generate(EpochShape(3, 8, 8, 1, warm_ups=given))
+    for asked in ((), (5, 3, 1)):
+        schedule = kind.generate(EpochShape(3, 8, 8, 1, warm_ups=asked))
         dry_run(schedule)
         programs = schedule.programs(range(3)).values()
         ahead = [list(itertools.takewhile(lambda action: action.kind is Kind.FORWARD, each)) for each in programs]
-        assert tuple(map(len, ahead)) == (given or forwards)
+        assert tuple(map(len, ahead)) == (asked or forwards)
