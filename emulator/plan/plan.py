@@ -16,6 +16,7 @@ from ..schedule import EpochShape, Schedule, Staleness, dry_run
 from ..timing import Bottleneck, ExchangeLoad, Timing, find_bottleneck
 from .by_rate import place_by_rate, settle
 from .fit import missing_bytes, off_chip_bytes
+from .lateness import staleness_of
 from .layout import Layout, lay_out, lay_out_on_chip
 from .placement import place_on_chip
 from .replication import replicate
@@ -198,6 +199,9 @@ def make_plan(
     def planned(
         timing: Timing, steady: SteadyPipeline, bound_ps: int = 0, board_stages: BoardStages | None = None
     ) -> Plan:
+        if not (config.schedule.drains or config.schedule.follows_time):
+            whole = _epoch(config, devices, chunks, batch, batch, config.micro_batch)
+            steady = dataclasses.replace(steady, staleness=staleness_of(config.schedule, whole))
         plan = Plan(
             *(config, network, cluster, timing.mapping, timing, steady, data_parallel, bound_ps, chunks, board_stages)
         )

@@ -19,6 +19,9 @@ from ..pipeline import Backward, Engines, Machine, StageCosts
 from ..schedule import Kind, SampleSpan
 from .stage_device import Ran, StageDevice
 
+_BEFORE = {Kind.BACKWARD: Kind.FORWARD, Kind.GRADIENT: Kind.BACKWARD}
+"""What a stage does with a micro-batch before."""
+
 
 class StageTimes(Protocol):
     """The costs of a plan's stages on its machine."""
@@ -58,6 +61,7 @@ class StageClock:
         self._sent, self._neighbours = {Kind.FORWARD: right, Kind.BACKWARD: left}, neighbours
         self._updated_ps = {0: 0}  # by version
         self._newest = 0
+        self._ended_ps: dict[tuple[Kind, int], int] = {}  # by action and micro-batch
         self._done_ps = 0  # end of the last parameter gradients
         self.port_bytes = 0
         self.busy_ps = dict.fromkeys(Phase, 0)
@@ -117,11 +121,17 @@ class StageClock:
         alone_ps: int,
         costs: StageCosts,
     ) -> dict[StreamKey, Times]:
-        ready_ps = max([not_before_ps, *(int(times[-1, -1]) for times in arrived.values())])
+        index = span.of.index
+        own_ps = self._ended_ps.get((_BEFORE[kind], index), 0) if kind in _BEFORE else 0
+        ready_ps = max([not_before_ps, own_ps, *(int(times[-1, -1]) for times in arrived.values())])
         # An engine of its own is as large as lets each kind take as long as all together.
         work_ps = costs.work_ps if self._machine.engines is Engines.SPLIT else alone_ps
         last = Kind.BACKWARD if self._machine.backward is Backward.FUSED else Kind.GRADIENT
         ran = self.device.run(kind, ready_ps, work_ps, frees=kind is last)
+        self._ended_ps[kind, index] = ran.end_ps
+        if kind is last and span.ends:
+            for each in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
+                self._ended_ps.pop((each, index), None)
         if kind is last:
             self._done_ps = max(self._done_ps, ran.end_ps)
         return self._send(kind, span, ran)
