@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..common import InputError
 from ..schedule import Action, Kind, Schedule
 from .costs import StageCosts
-from .machine import Backward, Engines, Machine
+from .machine import Backward, Engines, Machine, Transport
 
 
 class Step(NamedTuple):
@@ -24,16 +24,18 @@ class Step(NamedTuple):
 class Task:
     """A step of a device's program, with its name in the schedule.
 
-    `work_ps` is its time when nothing runs beside it. `before` are steps of the same device that must be done;
-    `message` is the step of a neighbouring stage whose message it needs.
+    `work_ps` is its time when nothing runs beside it. `source` is the step of the same stage whose result it needs,
+    `message` that of a neighbouring stage whose message it needs. `before` are steps of the same device that must be
+    done for other reasons.
     """
 
     name: str
     step: Step
     device: int
     work_ps: int
-    before: tuple[Step, ...]
+    source: Step | None
     message: Step | None
+    before: tuple[Step, ...] = ()
 
 
 def tasks_of(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> list[list[Task]]:
@@ -71,6 +73,8 @@ def _device_tasks(
     found: list[Task] = []
     freeing: list[Step] = []
     last = Kind.BACKWARD if machine.backward is Backward.FUSED else Kind.GRADIENT
+    # Where rows are streamed, room is not kept by whole micro-batches.
+    needs_room = machine.engines is not Engines.TURNS and machine.transport is not Transport.STREAMED
     for action in program:
         if action.span is not None:
             raise InputError(f"{where}: {action}: must be a whole micro-batch, not a span of it")
@@ -81,27 +85,27 @@ def _device_tasks(
         if action.kind is Kind.GRADIENT and machine.backward is Backward.FUSED:
             continue
         step = Step(action.kind, action.index, action.chunk * schedule.devices + device)
-        before = _before(step)
-        if action.kind is Kind.FORWARD and machine.engines is not Engines.TURNS:
-            before += tuple(freeing)  # F waits for the room of the features that are freed ahead of it
+        before: tuple[Step, ...] = ()
+        if action.kind is Kind.FORWARD and needs_room:
+            before = tuple(freeing)  # F waits for the room of the features that are freed ahead of it
             freeing.clear()
         elif action.kind is last:
             freeing.append(step)
         work = work_ps(costs[step.stage], step.kind, machine)
-        found.append(Task(str(action), step, device, work, before, _message(step, len(costs))))
+        found.append(Task(str(action), step, device, work, _source(step), _message(step, len(costs)), before))
     if wanted:
         kind, index, chunk = min(wanted, key=lambda each: (each[1], each[2], kinds.index(each[0])))
         raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")
     return found
 
 
-def _before(step: Step) -> tuple[Step, ...]:
-    """Return the steps of the same stage that a step needs."""
+def _source(step: Step) -> Step | None:
+    """Return the step of the same stage whose result a step needs."""
     if step.kind is Kind.BACKWARD:
-        return (step._replace(kind=Kind.FORWARD),)
+        return step._replace(kind=Kind.FORWARD)
     if step.kind is Kind.GRADIENT:
-        return (step._replace(kind=Kind.BACKWARD),)
-    return ()
+        return step._replace(kind=Kind.BACKWARD)
+    return None
 
 
 def _message(step: Step, stages: int) -> Step | None:
