@@ -35,7 +35,8 @@ def shape_of(flags: Mapping[str, Any]) -> tuple[PipelineKind, Shape, int]:
     latency = _number(flags["latency"], "latency")
     # Times are exact: the unit of time is as many ps as make all of them, and those of rows, whole numbers.
     scale = rows * math.lcm(latency.denominator, *(time.denominator for column in columns for time in column))
-    costs = tuple(StageCosts(*(int(time * scale) for time in times), rows=rows) for times in zip(*columns, strict=True))
+    in_ps = ([int(time * scale) for time in column] for column in columns)
+    costs = tuple(StageCosts(f, b, w, sr, rows=rows) for f, b, w, sr in zip(*in_ps, strict=True))
     machine = dataclasses.replace(machine, latency_ps=int(latency * scale))
     forwards = None if flags["warm_up"] is None else warm_ups(flags["warm_up"], stages, micro_batches)
     return kind, Shape(stages, micro_batches, costs, machine, chunks, forwards), scale
