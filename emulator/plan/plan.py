@@ -211,7 +211,7 @@ def make_plan(
     def planned(
         timing: Timing, steady: SteadyPipeline, bound_ps: int = 0, board_stages: BoardStages | None = None
     ) -> Plan:
-        if not (config.schedule.drains or config.schedule.follows_time):
+        if config.schedule.aligned and not config.schedule.drains:
             whole = _epoch(config, devices, chunks, batch, batch, config.micro_batch)
             steady = dataclasses.replace(steady, staleness=staleness_of(config.schedule, whole))
         plan = Plan(

@@ -30,7 +30,7 @@ def interleaved(epoch: EpochShape) -> Schedule:
     def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
         return {device: program(device) for device in devices}
 
-    return Schedule("interleaved", epoch.devices, micro_batches, programs)
+    return Schedule("interleaved", epoch.devices, micro_batches, programs, epoch.chunks)
 
 
 def _mini_batch(numbers: list[int], step: int, device: int, devices: int, chunks: int) -> Iterator[Action]:
