@@ -12,7 +12,7 @@ import click
 from .kernels import starting
 
 if TYPE_CHECKING:
-    from ..pipeline import Shape
+    from ..pipeline import Shape, Timed
 
 
 @click.command()
@@ -126,7 +126,14 @@ class _Run:
             "send_peak": _plain(result.send_peak * self.scale),
             "formula": None if self.formula is None else _plain(self.formula),
             "formula_holds": None if self.formula is None else self.formula == self.time,
+            "critical_path": [self._name(timed) for timed in result.critical_path],
         }
+
+    def _name(self, timed: Timed) -> str:
+        """Return the name of an action as a schedule has it, without the version of its weights."""
+        kind, micro_batch, stage = timed.step
+        chunk = stage // self.shape.devices
+        return f"{timed.device}{kind.value}{micro_batch}" + (f"c{chunk}" if chunk else "")
 
     def print(self) -> None:
         """Print the answer, a table by stage, and a drawing."""

@@ -92,9 +92,10 @@ def _rows(shape: Shape, timed: Sequence[Timed]) -> dict[str, list[Timed]]:
     return rows
 
 
-def _shade(kind: Kind, chunk: int, chunks: int) -> tuple[float, ...]:
+def _shade(kind: Kind, chunk: int, chunks: int) -> tuple[float, float, float]:
     """Return the colour of a kind, paler from chunk to chunk."""
     from matplotlib.colors import to_rgb
 
     share = 1 - (1 - _PALEST) * chunk / max(chunks - 1, 1)
-    return tuple(1 - share * (1 - part) for part in to_rgb(_COLOURS[kind]))
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(_COLOURS[kind]))
+    return red, green, blue

@@ -53,6 +53,8 @@ def test_help_names_all_schedules(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = as_json(capsys, *on("1f1b-so", 3, 8), *COSTS)
+    path = found.pop("critical_path")
+    assert (path[0], path[-1]) == ("0F0", "0B7")
     assert found == {
         "schedule": "1f1b-so",
         "stages": 3,
@@ -87,6 +89,14 @@ def test_machines(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     schedule, *flags = name.split()
     micro_batches = 9 if schedule == "interleaved" else 8
     assert as_json(capsys, *on(schedule, 3, micro_batches), *costs, *flags)[key] == value
+
+
+def test_critical_path(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a schedule writes actions: device, kind, micro-batch, chunk."""
+    times = ["--forward", "1", "--backward", "2"]
+    assert as_json(capsys, *on("1f1b-as", 2, 2), *times)["critical_path"] == ["0F0", "1F0", "1B0", "1F1", "1B1", "0B1"]
+    found = as_json(capsys, *on("interleaved", 2, 2), *times)["critical_path"]
+    assert found[:4] == ["0F0", "1F0", "1F1", "1F0c1"] and found[-1] == "0B1"
 
 
 def test_a_formula_that_does_not_hold(capsys: pytest.CaptureFixture[str]) -> None:
