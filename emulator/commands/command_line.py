@@ -227,6 +227,23 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
     type=click.Choice(["modelled", "ignored"]),
     help="Whether what does not fit on chip costs time at the off-chip memory port.  [default: modelled]",
 )
+@click.option("--schedule", metavar="NAME", help="Which decides how many samples are in flight.  [default: fpdeep]")
+@click.option("--micro-batch", type=int, metavar="N", help="Samples computed in one block.  [default: 16]")
+@click.option(
+    "--stages",
+    type=click.Choice(["channels", "layers"]),
+    help="Cut into slices of layers by channels, or into whole layers.  [default: channels]",
+)
+@click.option(
+    "--engines",
+    type=click.Choice(["split", "shared", "turns"]),
+    help="What a board does at a time.  [default: the cluster's]",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(["streamed", "stored", "hidden"]),
+    help="When a message leaves.  [default: the cluster's]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot",
