@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..common import format_bytes, format_time_ps
-from ..pipeline import StageCosts
+from ..pipeline import StageCosts, pipeline_kinds
 from ..plan import Plan, PlannedStages
 from ..run import Usage
 from .answer import Line, title_of
@@ -37,6 +37,20 @@ def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
     engines = {"turns": "one action at a time", "shared": "F and B share a pool", "split": "F, B and W side by side"}
     lines.append(Line(f"machine: {engines[machine.engines.value]}; {waits}", optional=True))
     return lines
+
+
+def order_line(plan: Plan) -> list[Line]:
+    """Return a line where a schedule's order costs nothing, because rows are streamed from engines of their own."""
+    meant = pipeline_kinds().get(plan.config.schedule.name)
+    if not plan.times_rows or meant is None:
+        return []
+    engines = meant.machine.engines.value
+    return [
+        Line(
+            f"order: rows stream from split engines, whatever the order of {plan.config.schedule.name}; it is for"
+            f" `--engines {engines}`"
+        )
+    ]
 
 
 def stage_bound_lines(plan: Plan) -> list[Line]:
