@@ -38,13 +38,13 @@ def _answer(devices: str, question: Question, found: Exploration) -> list[Line]:
         Line(f"runner-up: {_runner_up(found)}"),
         Line(f"changes: {_turn(question, found)}"),
     ]
-    every = "all work spread over all devices" if winner.partition is None else _every_cut(winner)
+    every = "all work spread over all devices" if winner.partition is None else _every_cut(question, winner)
     lines.append(Line(f"gap: {percent(found.gap)} above {format_time_ps(found.bound_ps)}, a bound for {every}"))
     return lines
 
 
-def _every_cut(winner: Candidate) -> str:
-    where = "every cut" if winner.partition is not None and not winner.partition.between_layers else "every cut allowed"
+def _every_cut(question: Question, winner: Candidate) -> str:
+    where = "every cut between layers" if question.whole_layers else "every cut"
     return f"{where} and every synchronous schedule of {plural(winner.micro_batches, 'micro-batch')}"
 
 
