@@ -76,6 +76,15 @@ def test_critical_path_follows_rows_that_trickle() -> None:
     assert [(each.start_ps, each.end_ps, each.arrival_ps) for each in result.sent] == [(1, 13, 13), (15, 27, 27)]
 
 
+def test_what_trickles_in_counts_as_the_cause() -> None:
+    """On stage 1, F1 starts at 58, when B0 ends, and waits for rows that come at 51 61 71 81."""
+    shape = shape_of("1f1b-as", 2, 2, StageCosts(4, 16, transfer_ps=40, rows=4), TURNS)
+    found = {each.step: each for each in timed("1f1b-as", shape)[0].timed}
+    late = found[Step(Kind.FORWARD, 1, 1)]
+    assert (late.start_ps, late.end_ps) == (58, 82)
+    assert late.released_by == Step(Kind.FORWARD, 1, 0)
+
+
 def test_a_pool_cannot_stream() -> None:
     with pytest.raises(InputError, match="rows of shared engines have no fixed time; try stored or hidden"):
         Machine(Engines.SHARED, Transport.STREAMED)
