@@ -16,6 +16,7 @@ ORDER = [
     *("kernels", "comm", "emulator.common", "emulator.inputs"),
     *("emulator.cluster", "emulator.network", "emulator.data"),
     *("emulator.mapping", "emulator.schedule", "emulator.pipeline", "emulator.timing"),
+    "emulator.profile",
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.run"),
     *("emulator.timeline", "emulator.report", "emulator.page", "emulator.studies", "emulator.bench"),
     *("emulator", "emulator.commands"),

@@ -62,6 +62,8 @@ class Cluster:
     LUTs. With the aim "storage", parameters are moved until the fullest device holds as little as possible; with
     "throughput", only those that do not fit are moved (FPDeep, section 3.4.2). `text` is its description. Where links
     differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
+    `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
+    `transport`, as suits the engines.
     """
 
     name: str
@@ -73,6 +75,8 @@ class Cluster:
     aim: Literal["throughput", "storage"] = "throughput"
     own_interconnect: Interconnect | None = None
     own_links: tuple[Link, ...] = ()
+    engines: Literal["split", "shared", "turns"] = "split"
+    transport: Literal["streamed", "stored", "hidden"] | None = None
 
     @property
     def interconnect(self) -> Interconnect:

@@ -15,14 +15,15 @@ from .device_streams import DeviceStreams, with_errors
 from .engines import SliceEngines, allocate, channel_works, engines_in_turn, idle_share, slice_works
 from .gradient_row import gradient_values, kept_channels
 from .memory import LUT_RAM_BITS, Buffer, SliceMemory, memories, parameter_memory, slice_memory
-from .off_chip import MemoryStream, OffChip, memory_streams, port_bytes, stored_bytes
+from .off_chip import MemoryStream, OffChip, activation_bytes, memory_streams, port_bytes, stored_bytes
 from .partition import partition, partition_with_memory
 from .placement import Chain, Placement, place
 from .row import PieceMemory
 from .sending import steps_before_sending
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance
-from .traffic import VALUE_BYTES, DataPath, Stream, StreamKey, path_row_ps, sample_ps, streams
+from .traffic import VALUE_BYTES, DataPath, Stream, StreamKey, path_row_ps, sample_ps, streams, streams_between
+from .whole_layers import cut_layers, partition_layers, whole_layers
 
 __all__ = [
     "COPIES",
@@ -48,6 +49,7 @@ __all__ = [
     "Stream",
     "StreamKey",
     "WeightBanks",
+    "activation_bytes",
     "allocate",
     "balance",
     "balance_evenly",
@@ -58,6 +60,7 @@ __all__ = [
     "coarse",
     "coarse_shares",
     "cut_channels",
+    "cut_layers",
     "engines_in_turn",
     "gradient_values",
     "idle_share",
@@ -67,6 +70,7 @@ __all__ = [
     "memory_streams",
     "parameter_memory",
     "partition",
+    "partition_layers",
     "partition_with_memory",
     "path_row_ps",
     "place",
@@ -79,5 +83,7 @@ __all__ = [
     "steps_before_sending",
     "stored_bytes",
     "streams",
+    "streams_between",
+    "whole_layers",
     "with_errors",
 ]

@@ -44,13 +44,13 @@ class MemoryStream:
     sample_bytes: int
 
 
-def memory_streams(part: Slice, off_chip: OffChip) -> tuple[MemoryStream, ...]:
+def memory_streams(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTES) -> tuple[MemoryStream, ...]:
     """Return what FP, EB (unless the layer takes images) and PG of a slice move over the memory port."""
     if not off_chip:
         return ()
     view = part.layer.engine_view
-    activations = off_chip.activations * activation_bytes(part)
-    weights = off_chip.channels * channel_bytes(part)
+    activations = off_chip.activations * activation_bytes(part, value_bytes)
+    weights = off_chip.channels * channel_bytes(part, value_bytes)
 
     def of(phase: Phase, rows: int, copies: int, more: int) -> MemoryStream:
         passes = rows if off_chip.activations else 1
@@ -63,18 +63,18 @@ def memory_streams(part: Slice, off_chip: OffChip) -> tuple[MemoryStream, ...]:
     return tuple(stream for stream in found if stream.sample_bytes)
 
 
-def activation_bytes(part: Slice) -> int:
+def activation_bytes(part: Slice, value_bytes: int = VALUE_BYTES) -> int:
     """Return the bytes of a sample's input activations of a slice."""
     _, rows, columns = part.layer.input
-    return len(part.in_channels) * rows * columns * VALUE_BYTES
+    return len(part.in_channels) * rows * columns * value_bytes
 
 
-def port_bytes(part: Slice, off_chip: OffChip) -> int:
+def port_bytes(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTES) -> int:
     """Return the bytes that a slice moves over its board's memory port for a sample."""
-    return sum(stream.sample_bytes for stream in memory_streams(part, off_chip))
+    return sum(stream.sample_bytes for stream in memory_streams(part, off_chip, value_bytes))
 
 
-def stored_bytes(part: Slice, off_chip: OffChip, in_flight: int) -> int:
+def stored_bytes(part: Slice, off_chip: OffChip, in_flight: int, value_bytes: int = VALUE_BYTES) -> int:
     """Return the bytes of a slice in off-chip memory: weights, gradients, and activations of the samples in flight."""
-    weights = COPIES * off_chip.channels * channel_bytes(part)
-    return weights + off_chip.activations * in_flight * activation_bytes(part)
+    weights = COPIES * off_chip.channels * channel_bytes(part, value_bytes)
+    return weights + off_chip.activations * in_flight * activation_bytes(part, value_bytes)

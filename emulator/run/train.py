@@ -215,7 +215,7 @@ class Trainer:
             ends.attach_training(chain, order[places])
             numbers = places + number * self._samples
             epoch = Epoch(schedule.micro_batches, schedule.step_samples, totals, rule, numbers)
-            actions = schedule.programs([device.number for device in chain.devices])
+            actions = schedule.programs([*chain.by_device])
             programs += chain.train(actions, epoch, on_step)
         run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
         return total

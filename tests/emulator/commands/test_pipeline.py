@@ -109,7 +109,61 @@ def test_chunks_and_gradients(capsys: pytest.CaptureFixture[str]) -> None:
     assert as_json(capsys, *on("zero-bubble", 4, 8), *uneven)["time"] == 8 * 5 + 3 * 3
 
 
+LISTS = {
+    # two stages, two micro-batches: by hand
+    "1f1b-sno --forward 1,2 --backward 2,3 --transfer 1": (15, None),
+    "1f1b-sno --forward 1,2 --backward 2,3 --transfer 1,9": (15, None),
+    "1f1b-sno --forward 1,2 --backward 2,3 --transfer 1 --latency 0.5": (16, None),
+    "1f1b-sno --forward 2,2 --backward 3,3 --transfer 1": (17, 17),
+    "1f1b-sno --forward 2 --backward 3 --transfer 1": (17, 17),
+    "1f1b-as --forward 1,2 --backward 2,3": (13, None),
+    "zero-bubble --forward 1 --backward 2,2 --gradient 1,1": (7, 7),
+    "interleaved --forward 2 --backward 4,4": (15, 15),
+    "interleaved --forward 1,1,1,1 --backward 4": (15, 15),
+    "interleaved --forward 1,1,1,2 --backward 4": (17, None),
+}
+
+
+@pytest.mark.parametrize("given", LISTS)
+def test_times_by_stage(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    schedule, *flags = given.split()
+    found = as_json(capsys, *on(schedule, 2, 2), *flags)
+    assert (found["time"], found["formula"]) == LISTS[given]
+
+
+def test_a_command_to_try_on_stages_of_chunks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each stage gets a device of its own, with the times that it had as a chunk."""
+    assert command(*on("interleaved", 2, 2), *"--forward 1,1,1,2 --backward 3".split()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "formula: none for stages that differ"
+    *_, to_try = lines[5].partition("emuchain pipeline ")
+    times = "--forward 1,1,1,2 --backward 1.5,1.5,1.5,1.5"
+    assert to_try == f"--schedule 1f1b-min --stages 4 --micro-batches 2 {times}"
+    assert command(*to_try.split()) == 0
+
+
+def test_streamed(capsys: pytest.CaptureFixture[str]) -> None:
+    """FPDeep's machine: (M + 1) (F + B), and 2 (N - 1) rows and their messages; eight rows unless it is said."""
+    arguments = [*on("fbp-as", 3, 8), *COSTS, "--engines", "split", "--transport", "streamed"]
+    found = as_json(capsys, *arguments)
+    assert (found["time"], found["formula"], found["rows"]) == (9 * 30 + 4 * 35 / 8, 9 * 30 + 4 * 35 / 8, 8)
+    assert as_json(capsys, *arguments, "--rows", "3")["time"] == pytest.approx(9 * 30 + 4 * 35 / 3, rel=1e-15)
+
+
 BAD = {
+    "list": ("--forward 1,2", "`forward` = '1,2': has 2 values; must be one, or one for each of 3 stages"),
+    "list of chunks": (
+        "--schedule interleaved --forward 1,2",
+        "has 2 values; must be one, or one for each of 3 devices, or of 6 stages",
+    ),
+    "list of links": ("--transfer 1,2,3,4", "has 4 values; must be one, or one for each link of 3 stages"),
+    "in a list": ("--forward 1,x,2", "`forward` = 'x': must be a number that is not negative"),
+    "no time in a list": ("--forward 1,0,2", "`forward` = '1,0,2': must be more than 0"),
+    "empty": ("--forward 1,,2", "`forward` = ''"),
+    "gradient in a list": ("--gradient 1,21,1", "is part of `backward` = 20 (stage 1)"),
+    "latency": ("--latency -1", "`latency` = '-1'"),
+    "rows": ("--rows 4", "`rows` = 4: messages are stored; rows need `--transport streamed`"),
+    "shared and streamed": ("--engines shared --transport streamed", "rows of shared engines have no fixed time"),
     "schedule": ("--schedule 1f1b-os", "did you mean `1f1b-so`? must be one of 1f1b-as, "),
     "forward": ("--forward=-1", "`forward` = '-1': must be a number that is not negative"),
     "no time": ("--backward 0", "`backward` = '0': must be more than 0"),

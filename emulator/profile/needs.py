@@ -1,0 +1,50 @@
+"""What a part of a stage needs on any board: multiply-accumulates, and bytes of weights, features and messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..mapping import VALUE_BYTES, Slice, activation_bytes, slice_memory, streams_between
+from ..network import Layer, Network
+
+
+class PartNeeds(NamedTuple):
+    """A slice's needs; bytes of features are those of a sample, `buffer_bytes` feed the engines and stay on chip."""
+
+    part: Slice
+    macs: int
+    parameter_bytes: int
+    feature_bytes: int
+    buffer_bytes: int
+
+    @classmethod
+    def of(cls, part: Slice, value_bytes: int = VALUE_BYTES) -> PartNeeds:
+        """Return the needs of a slice, with values of `value_bytes`."""
+        memory = slice_memory(part, 0, value_bytes=value_bytes)
+        return cls(part, part.macs, memory.lpram.bytes, activation_bytes(part, value_bytes), memory.working.bytes)
+
+
+def boundary_bytes(network: Network, after_layer: int, value_bytes: int = VALUE_BYTES) -> int:
+    """Return the bytes of a sample that cross a cut behind a layer: all maps that later layers need, shortcuts too.
+
+    `after_layer` is the layer's index; behind the last layer these are the outputs of the network.
+    """
+    return value_bytes * sum(math.prod(tensor.shape) for tensor in network.layers[after_layer].hands_on)
+
+
+def cut_bytes(left: Layer, right: Slice, value_bytes: int = VALUE_BYTES) -> int:
+    """Return the bytes of a sample in the fuller direction between a stage that ends in `left` and one from `right` on.
+
+    Between slices of one layer partial sums cross, too, and their errors back.
+    """
+    crossing = streams_between(left, right)
+    return value_bytes * max(
+        _values((each.channels, each.rows, each.columns) for each in crossing if each.path.is_forward is forward)
+        for forward in (True, False)
+    )
+
+
+def _values(maps: Iterable[tuple[int, int, int]]) -> int:
+    return sum(map(math.prod, maps))

@@ -1,0 +1,118 @@
+"""Which data of a stage lie on chip, where its multipliers do a layer of a micro-batch after the other.
+
+Weights, gradients and features of a layer are each on chip or off chip as a whole. Off chip they cost bytes of every
+micro-batch: weights are read for FP and for EB, PG reads and writes gradients, FP writes features that PG reads. A
+phase of a layer takes as long as its multiply-accumulates or its bytes, whichever is longer.
+
+Where not everything fits, all begin off chip. Then that comes on chip which saves the most time for a byte of its room;
+where nothing saves time, that which saves the most bytes on the memory port. Of equals, the earlier layer comes first,
+and weights before gradients before features. What has no room any more stays off chip.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Data(enum.Flag):
+    """Data of a layer that may be off chip."""
+
+    NONE = 0
+    WEIGHTS = enum.auto()
+    GRADIENTS = enum.auto()
+    FEATURES = enum.auto()
+
+
+ALL = (Data.WEIGHTS, Data.GRADIENTS, Data.FEATURES)
+
+
+class Phases(NamedTuple):
+    """FP, EB and PG of a layer, in ps or bytes."""
+
+    fp: int
+    eb: int
+    pg: int
+
+
+class LayerData(NamedTuple):
+    """A layer's work and data for a micro-batch.
+
+    `work_ps` is the time of the multiply-accumulates; a layer without EB has none there. `rooms` are the bytes that
+    weights, gradients and features take, `sizes` the bytes of each that a phase goes through.
+    """
+
+    work_ps: Phases
+    rooms: tuple[int, int, int]
+    sizes: tuple[int, int, int]
+
+    def room(self, data: Data) -> int:
+        """Return the bytes that some of the data take."""
+        return sum(room for each, room in zip(ALL, self.rooms, strict=True) if each & data)
+
+    def moved(self, off_chip: Data) -> Phases:
+        """Return the bytes that each phase moves over the memory port."""
+        weights, gradients, features = (
+            size if each & off_chip else 0 for each, size in zip(ALL, self.sizes, strict=True)
+        )
+        return Phases(weights + features, weights if self.work_ps.eb else 0, 2 * gradients + features)
+
+    def times_ps(self, off_chip: Data, mbytes_per_s: int) -> Phases:
+        """Return the time of each phase in ps; where anything is off chip, the memory port has a bandwidth."""
+        if not off_chip:
+            return self.work_ps
+        moved = self.moved(off_chip)
+        return Phases(*map(max, self.work_ps, (port_ps(count, mbytes_per_s) for count in moved)))
+
+
+def port_ps(count: int, mbytes_per_s: int) -> int:
+    """Return the time in ps of a number of bytes on a memory port."""
+    return -(-count * 1_000_000 // mbytes_per_s)
+
+
+def choose_off_chip(
+    layers: Sequence[LayerData], room_bytes: int, mbytes_per_s: int, never_on_chip: Data = Data.NONE
+) -> list[Data]:
+    """Return what of each layer is off chip, by the rule above, if `room_bytes` do not take all."""
+    off_chip = [Data.WEIGHTS | Data.GRADIENTS | Data.FEATURES for _ in layers]
+    heap = [
+        _Gain.of(place, layer, off_chip[place], data, mbytes_per_s)
+        for place, layer in enumerate(layers)
+        for data in ALL
+        if not data & never_on_chip and layer.room(data)
+    ]
+    heapq.heapify(heap)
+    while heap:
+        best = heapq.heappop(heap)
+        layer, now = layers[best.place], off_chip[best.place]
+        room = layer.room(Data(best.data))
+        if room > room_bytes:
+            continue
+        if best.off_chip != now.value:
+            heapq.heappush(heap, _Gain.of(best.place, layer, now, Data(best.data), mbytes_per_s))
+            continue
+        room_bytes -= room
+        off_chip[best.place] = now & ~Data(best.data)
+    return off_chip
+
+
+class _Gain(NamedTuple):
+    """What it gains to bring some data on chip; the smallest comes first.
+
+    The gains are below zero, in ps and bytes for a byte of room; `off_chip` is what of the layer was off chip then.
+    """
+
+    time: float
+    moved: float
+    place: int
+    data: int
+    off_chip: int
+
+    @classmethod
+    def of(cls, place: int, layer: LayerData, off_chip: Data, data: Data, mbytes_per_s: int) -> _Gain:
+        after, room = off_chip & ~data, layer.room(data)
+        time = sum(layer.times_ps(after, mbytes_per_s)) - sum(layer.times_ps(off_chip, mbytes_per_s))
+        moved = sum(layer.moved(after)) - sum(layer.moved(off_chip))
+        return cls(time / room, moved / room, place, data.value, off_chip.value)

@@ -1,0 +1,161 @@
+"""The costs of a stage on a board: a roofline for each layer and phase.
+
+The board has all its multipliers work on one layer after the other, and its memory port moves what is off chip at the
+same time (`on_chip.py`). So FP, EB and PG of a layer each take the longer of
+
+    samples * multiply-accumulates * clock period / multipliers        and        bytes off chip / bandwidth
+
+for a micro-batch, and the stage takes their sum. A layer that takes images has no EB.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ..cluster import Board
+from ..common import InputError
+from ..mapping import VALUE_BYTES, Slice
+from ..network import Phase
+from ..pipeline import StageCosts
+from .needs import PartNeeds
+from .on_chip import Data, LayerData, Phases, choose_off_chip
+
+
+class DoesNotFit(InputError):
+    """A stage's data find no place: `needed_bytes` in a memory of `capacity_bytes`."""
+
+    def __init__(self, stage: int, needed_bytes: int, capacity_bytes: int, place: str, owner: str) -> None:
+        super().__init__(f"stage {stage}: needs {needed_bytes:,} bytes {place}; {owner} has {capacity_bytes:,}")
+        self.stage, self.needed_bytes, self.capacity_bytes = stage, needed_bytes, capacity_bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerCosts:
+    """What a layer of a stage takes for a micro-batch: times in ps, bytes over the memory port, what is off chip."""
+
+    part: Slice
+    times_ps: Phases
+    moved_bytes: Phases
+    off_chip: Data
+    bound_by_memory: tuple[Phase, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class BoardStage:
+    """The costs of a stage on a board, its layers, and the bytes that it has on chip and off chip."""
+
+    costs: StageCosts
+    layers: tuple[LayerCosts, ...]
+    on_chip_bytes: int
+    off_chip_bytes: int
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes over the memory port for a micro-batch."""
+        return sum(sum(layer.moved_bytes) for layer in self.layers)
+
+    @property
+    def bound_by_memory(self) -> bool:
+        """Whether the memory port makes a phase of a layer take longer."""
+        return any(layer.bound_by_memory for layer in self.layers)
+
+
+def board_stage(
+    slices: Sequence[Slice],
+    board: Board,
+    samples: int,
+    kept_samples: int,
+    *,
+    stage: int = 0,
+    weight_copies: int = 1,
+    value_bytes: int = VALUE_BYTES,
+    parameters_together: bool = False,
+) -> BoardStage:
+    """Return the costs of slices of consecutive layers as a stage of a pipeline on one board.
+
+    Args:
+        slices: the stage's slices, in the order of the layers.
+        board: its multipliers, clock and memory.
+        samples: samples of a micro-batch.
+        kept_samples: samples whose features are kept at a time, from FP until PG.
+        stage: the stage's number, for messages.
+        weight_copies: versions of the weights that are kept; the gradients come in addition, once.
+        value_bytes: bytes of a value: 4, or 2 in half precision.
+        parameters_together: whether weights and gradients of all layers are off chip if not all of them fit.
+
+    Raises:
+        DoesNotFit: they need more memory than there is, on chip and off chip.
+    """
+    needs = [PartNeeds.of(part, value_bytes) for part in slices]
+    return stage_of_needs(
+        needs,
+        board,
+        samples,
+        kept_samples,
+        stage=stage,
+        weight_copies=weight_copies,
+        parameters_together=parameters_together,
+    )
+
+
+def stage_of_needs(
+    needs: Sequence[PartNeeds],
+    board: Board,
+    samples: int,
+    kept_samples: int,
+    *,
+    stage: int = 0,
+    weight_copies: int = 1,
+    parameters_together: bool = False,
+) -> BoardStage:
+    """Return the same as `board_stage`, for slices whose needs are known.
+
+    Raises:
+        DoesNotFit: they need more memory than there is, on chip and off chip.
+    """
+    layers = [_layer_data(each, board, samples, kept_samples, weight_copies) for each in needs]
+    buffers = max(each.buffer_bytes for each in needs)
+    needed = sum(sum(layer.rooms) for layer in layers)
+    room, port = board.on_chip_memory_bytes - buffers, board.off_chip_mbytes_per_s
+    off_chip = [Data.NONE] * len(layers)
+    if needed > room:
+        if room < 0:
+            raise DoesNotFit(stage, buffers, board.on_chip_memory_bytes, "of buffers on chip", board.name)
+        if not port:
+            owner = f"{board.name}, without off-chip memory of known bandwidth,"
+            raise DoesNotFit(stage, needed + buffers, board.on_chip_memory_bytes, "on chip", owner)
+        never = Data.WEIGHTS | Data.GRADIENTS if parameters_together else Data.NONE
+        off_chip = choose_off_chip(layers, room, port, never)
+    stored = sum(layer.room(data) for layer, data in zip(layers, off_chip, strict=True))
+    capacity = board.off_chip_memory_bytes
+    if stored and capacity is not None and stored > capacity:
+        raise DoesNotFit(stage, stored, capacity, "off chip", board.name)
+    found = tuple(
+        _layer_costs(each.part, layer, data, port) for each, layer, data in zip(needs, layers, off_chip, strict=True)
+    )
+    forward, eb, pg = (sum(layer.times_ps[phase] for layer in found) for phase in range(3))
+    costs = StageCosts(
+        forward,
+        eb + pg,
+        pg,
+        feature_bytes=samples * sum(each.feature_bytes for each in needs),
+        parameter_bytes=sum(each.parameter_bytes for each in needs),
+    )
+    return BoardStage(costs, found, needed - stored + buffers, stored)
+
+
+def _layer_data(needs: PartNeeds, board: Board, samples: int, kept_samples: int, weight_copies: int) -> LayerData:
+    work_ps = -(-samples * needs.macs * board.period_ps // board.multipliers)
+    parameters, features = needs.parameter_bytes, needs.feature_bytes
+    return LayerData(
+        Phases(work_ps, work_ps if needs.part.layer.needs_errors else 0, work_ps),
+        (weight_copies * parameters, parameters, kept_samples * features),
+        (parameters, parameters, samples * features),
+    )
+
+
+def _layer_costs(part: Slice, layer: LayerData, off_chip: Data, mbytes_per_s: int) -> LayerCosts:
+    times = layer.times_ps(off_chip, mbytes_per_s)
+    longer = [phase for phase, time, work in zip(Phase, times, layer.work_ps, strict=True) if time > work]
+    return LayerCosts(part, times, layer.moved(off_chip), off_chip, tuple(longer))
