@@ -40,6 +40,10 @@ class Link:
         """Bandwidth in Gb/s."""
         return self.bandwidth_mbps / 1000
 
+    def transfer_ps(self, sent_bytes: int) -> int:
+        """Return the time in ps that a message takes, without the latency."""
+        return -(-8_000_000 * sent_bytes // self.bandwidth_mbps)
+
 
 def chain_interconnect(boards: tuple[Board, ...], link: Link) -> Interconnect:
     """Return the chain's links as an interconnect for gradients: no packet overhead, sums at the slowest clock."""

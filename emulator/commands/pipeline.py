@@ -12,7 +12,7 @@ import click
 from .kernels import starting
 
 if TYPE_CHECKING:
-    from ..pipeline import Shape
+    from ..pipeline import Shape, Timed
 
 
 @click.command()
@@ -45,18 +45,28 @@ if TYPE_CHECKING:
 @click.option("--warm-up", metavar="EXPR", help="Warm-up forwards of stage i (from 1 on), as `2(N-i)+1`.")
 @click.option("--chunks", type=click.IntRange(1, 1024), metavar="V", help="Stages of a device, for `interleaved`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def pipeline(as_json: bool, **flags: Any) -> None:
+@click.option("--plot", metavar="FILE", help="Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]")
+@click.option("--trace", metavar="FILE.json", help="Write it as a trace for https://ui.perfetto.dev.")
+def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -> None:
     """Time a pipeline schedule: mini-batch, bubble, memory by stage, and a drawing.
 
     Each time is one value for all stages, or a list such as 10,12,9: of F, B and W one for each stage, of SR one for
     each link. Engines and transport are by default what the schedule was meant for.
     """
     with starting():
+        if plot is not None:
+            from ..report import check_picture
+
+            check_picture(plot, "--plot")
         run = _Run(flags)
+    run.write(plot, trace)
     if as_json:
         print(json.dumps(run.as_json(), indent=2))
     else:
         run.print()
+        for done, path in (("drawn in", plot), ("trace in", trace)):
+            if path is not None:
+                print(f"{done} {path}")
 
 
 class _Run:
@@ -70,6 +80,23 @@ class _Run:
         schedule, self.form = self.kind.schedule(self.shape)
         self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
         self.to_try = _to_try(flags, self.shape, self.scale)
+
+    def write(self, plot: str | None, trace: str | None) -> None:
+        """Draw the timeline, and write it as a trace, if a file is named.
+
+        Raises:
+            InputError: a file cannot be written.
+        """
+        if plot is not None:
+            from ..report import draw_pipeline, percent
+
+            title = f"{self.kind.name}, N = {self.shape.devices}, M = {self.shape.micro_batches}"
+            title += f": time {_shown(self.time)}, bubble {percent(float(self.result.bubble))}"
+            draw_pipeline(self.shape, self.result, self.scale, title, plot)
+        if trace is not None:
+            from ..timeline import write_pipeline_trace
+
+            write_pipeline_trace(trace, self.shape, self.result, self.scale)
 
     @property
     def time(self) -> Fraction:
@@ -99,7 +126,14 @@ class _Run:
             "send_peak": _plain(result.send_peak * self.scale),
             "formula": None if self.formula is None else _plain(self.formula),
             "formula_holds": None if self.formula is None else self.formula == self.time,
+            "critical_path": [self._name(timed) for timed in result.critical_path],
         }
+
+    def _name(self, timed: Timed) -> str:
+        """Return the name of an action as a schedule has it, without the version of its weights."""
+        kind, micro_batch, stage = timed.step
+        chunk = stage // self.shape.devices
+        return f"{timed.device}{kind.value}{micro_batch}" + (f"c{chunk}" if chunk else "")
 
     def print(self) -> None:
         """Print the answer, a table by stage, and a drawing."""

@@ -166,7 +166,7 @@ def _to_try(run: _Run, config_file: str | None, flags: dict[str, Any]) -> str:
     """Return the command to try next: what holds the network, if it does not fit, or what lifts the limit."""
     plan = run.simulation.plan
     if run.steady is None:
-        return command_line("simulate", config_file, {**flags, **other_schedule(plan)})
+        return command_line("simulate", config_file, other_schedule(plan, flags))
     if not run.steady.fits:
         config = plan.config
         keys: dict[str, object] = {"network": config.network, "cluster": config.cluster, "batch": config.batch}

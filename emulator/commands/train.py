@@ -89,8 +89,10 @@ def _to_try(plan: Plan, config_file: str | None, flags: dict[str, Any]) -> str:
     if plan.config.out is not None:
         return shlex.join(["emuchain", "show", plan.config.out])
     known = {key: value for key, value in flags.items() if key not in RUN_ONLY_KEYS}
-    changes = next_changes(plan, steady_state(plan)) if plan.times_rows else other_schedule(plan)
-    return command_line("simulate", config_file, {**known, "devices": plan.config.devices or plan.nodes, **changes})
+    known["devices"] = plan.config.devices or plan.nodes
+    if not plan.times_rows:
+        return command_line("simulate", config_file, other_schedule(plan, known))
+    return command_line("simulate", config_file, {**known, **next_changes(plan, steady_state(plan))})
 
 
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:

@@ -20,7 +20,7 @@ from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
-from ..timing import DeviceClock, StageClock, exchange_name
+from ..timing import DeviceClock, EpochCourse, StageClock, exchange_name
 from .balanced import Balanced
 from .ports import Maps, Ports
 from .tally import Tally
@@ -54,7 +54,8 @@ class Epoch:
     """What a device needs to know about an epoch besides its actions.
 
     `step_samples` is the number of samples in each mini-batch, `all_step_samples` that over all replicas, needed for an
-    exchange only. `rule`, and `sample_numbers` since the start of training, are needed with numerics only.
+    exchange only. `rule`, and `sample_numbers` since the start of training, are needed with numerics only. `course`
+    says when actions run, where that is known beforehand.
     """
 
     micro_batches: Sequence[MicroBatch]
@@ -62,6 +63,7 @@ class Epoch:
     all_step_samples: Sequence[int] = ()
     rule: Sgd | None = None
     sample_numbers: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    course: EpochCourse | None = None
 
 
 class Device:
@@ -89,9 +91,12 @@ class Device:
                 Served(name, np.array([[begin_ps]]), np.array([[end_ps]]), end_ps - begin_ps)
             )
 
-    def begin_epoch(self) -> None:
+    def begin_epoch(self, epoch: Epoch) -> None:
         """Get ready for an epoch, in which versions of the weights are numbered anew."""
-        self.clock.begin_epoch()
+        if isinstance(self.clock, StageClock):
+            self.clock.begin_epoch(epoch.course)
+        else:
+            self.clock.begin_epoch()
         if self.numerics is not None:
             self.numerics.begin_epoch()
 
@@ -198,7 +203,7 @@ async def train_stages(
 ) -> None:
     """Carry out an epoch's actions on a device with these stages, its chunks; `on_step` is called after each update."""
     for stage in stages:
-        stage.begin_epoch()
+        stage.begin_epoch(epoch)
     for action, keeps, frees in with_versions(program):
         if action.kind is Kind.UPDATE:
             for stage in stages:

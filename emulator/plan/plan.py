@@ -12,14 +12,16 @@ from ..cluster import Cluster, load_cluster
 from ..common import InputError, format_bytes, format_time_ps, html_table
 from ..mapping import Mapping, partition, partition_layers
 from ..network import Network, load_network
+from ..pipeline import Engines
 from ..schedule import EpochShape, Schedule, Staleness, dry_run
-from ..timing import Bottleneck, ExchangeLoad, Timing, find_bottleneck
+from ..timing import Bottleneck, EpochCourse, ExchangeLoad, Timing, find_bottleneck
 from .by_rate import place_by_rate, settle
 from .fit import missing_bytes, off_chip_bytes
 from .lateness import staleness_of
 from .layout import Layout, lay_out, lay_out_on_chip
 from .placement import place_on_chip
 from .replication import replicate
+from .shared import shared_course
 from .stages import BoardStages, chunks_of, folded, machine_of, stages_on_boards, warm_ups_of
 from .steady import SteadyPipeline, find_steady
 
@@ -100,6 +102,16 @@ class Plan:
         return _epoch(
             self.config, self.devices, self.chunks, samples, self.batch, size, self.steady.staleness, self.timing.stores
         )
+
+    def course(self, schedule: Schedule) -> EpochCourse | None:
+        """Return when the actions of an epoch run, where F and B share a pool; None where devices find that alone.
+
+        Raises:
+            InputError: micro-batches are not all of one size.
+        """
+        if self.stages is None or self.stages.machine.engines is not Engines.SHARED:
+            return None
+        return shared_course(schedule, self.stages, self.timing)
 
     def layout(self) -> Layout:
         """Return what each device stores and uses, what links carry, and what limits the rate."""
@@ -199,7 +211,7 @@ def make_plan(
     def planned(
         timing: Timing, steady: SteadyPipeline, bound_ps: int = 0, board_stages: BoardStages | None = None
     ) -> Plan:
-        if not (config.schedule.drains or config.schedule.follows_time):
+        if config.schedule.aligned and not config.schedule.drains:
             whole = _epoch(config, devices, chunks, batch, batch, config.micro_batch)
             steady = dataclasses.replace(steady, staleness=staleness_of(config.schedule, whole))
         plan = Plan(
@@ -213,6 +225,11 @@ def make_plan(
         return plan
 
     if machine is not None:
+        if machine.engines is Engines.SHARED and data_parallel.replicas > 1:
+            raise InputError(
+                f"`replicas` = {data_parallel.replicas}: engines that are shared are timed on one chain; should be 1,"
+                " or `engines` = 'turns'"
+            )
         epoch = _epoch(config, devices, chunks, batch, batch, config.micro_batch)
         found_stages = stages_on_boards(network, cluster, config, machine, epoch)
         timing = Timing.of(found_stages.mapping, cluster)

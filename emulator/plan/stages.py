@@ -34,8 +34,8 @@ def machine_of(cluster: Cluster, kind: ScheduleKind) -> Machine | None:
         InputError: rows are to be streamed from engines that have no time for each row.
     """
     engines = Engines(cluster.engines)
-    transport = cluster.transport or _SUITS[engines]
-    if transport == "streamed":
+    transport = Transport(cluster.transport or _SUITS[engines])
+    if transport is Transport.STREAMED:
         if engines is Engines.SPLIT:
             return None
         raise InputError(
@@ -43,7 +43,7 @@ def machine_of(cluster: Cluster, kind: ScheduleKind) -> Machine | None:
             " 'stored' or 'hidden'"
         )
     backward = Backward.SPLIT if kind.splits_backward else Backward.FUSED
-    return Machine(engines, Transport(transport), backward)
+    return Machine(engines, transport, backward)
 
 
 def folded(cluster: Cluster, devices: int, chunks: int, machine: Machine | None) -> Cluster:

@@ -19,6 +19,7 @@ from .layout_picture import draw_layout
 from .most_loaded import most_loaded
 from .next_step import command_line, next_changes, other_schedule
 from .picture import check_picture, log_ticks, new_figure, save_figure, whole_ticks
+from .pipeline_picture import draw_pipeline
 from .point_progress import point_progress
 from .progress import EpochRow, Progress, make_progress
 from .simulation_json import simulation_as_json
@@ -39,6 +40,7 @@ __all__ = [
     "command_line",
     "device_rows",
     "draw_layout",
+    "draw_pipeline",
     "draw_steady_state",
     "draw_timeline",
     "epoch_line",

@@ -36,12 +36,13 @@ def next_changes(plan: Plan, state: SteadyState) -> dict[str, object]:
     return _more_devices(plan)
 
 
-def other_schedule(plan: Plan) -> dict[str, object]:
-    """Return the flags of another schedule to try where boards take actions as a whole."""
+def other_schedule(plan: Plan, flags: Mapping[str, object]) -> dict[str, object]:
+    """Return the flags of a run with another schedule, to try where boards take actions as a whole."""
     assert plan.stages is not None
     hides = plan.stages.machine.transport is Transport.HIDDEN
     first, second = ("fbp-as", "1f1b-as") if hides else ("1f1b-so", "zero-bubble")
-    return {"schedule": second if plan.config.schedule.name == first else first}
+    kept = {key: value for key, value in flags.items() if key not in ("chunks", "warm_up")}
+    return {**kept, "schedule": second if plan.config.schedule.name == first else first}
 
 
 def _more_devices(plan: Plan) -> dict[str, object]:

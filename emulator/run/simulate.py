@@ -87,7 +87,7 @@ def simulate(
         for replica, chain in enumerate(replicas.chains):
             own = len(plan.data_parallel.samples_of(replica, samples, config.batch))
             schedule = plan.schedule(own, micro_batch=plan.batch if plan.times_rows else None)
-            epoch = Epoch(schedule.micro_batches, schedule.step_samples, totals)
+            epoch = Epoch(schedule.micro_batches, schedule.step_samples, totals, course=plan.course(schedule))
             programs += chain.train(schedule.programs(range(plan.devices)), epoch)
         run(programs)
         ends.append(max(device.clock.updated_ps for device in devices))

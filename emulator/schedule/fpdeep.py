@@ -21,5 +21,5 @@ def fpdeep(epoch: EpochShape) -> Schedule:
 
 
 FPDEEP = ScheduleKind(
-    "fpdeep", fpdeep, "continuous, slightly unaligned weights", drains=False, repeats=True, follows_time=True
+    "fpdeep", fpdeep, "continuous, slightly unaligned weights", drains=False, repeats=True, aligned=False
 )

@@ -17,7 +17,7 @@ from .bottleneck import (
 from .device_clock import DeviceClock
 from .free_run import Trace, free_run
 from .slice_clock import SliceClock
-from .stage_clock import StageClock, StageTimes
+from .stage_clock import EpochCourse, StageClock, StageTimes
 from .stage_device import StageDevice, Wire
 from .timing import Timing
 
@@ -25,6 +25,7 @@ __all__ = [
     "Bottleneck",
     "DeviceClock",
     "EngineLoad",
+    "EpochCourse",
     "ExchangeLoad",
     "LinkLoad",
     "Load",

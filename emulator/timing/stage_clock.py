@@ -3,10 +3,14 @@
 It stands in for `DeviceClock` where boards are not FPDeep's: an action starts when its device is free and all its
 messages are there, takes as long as its stage's costs say, and its message leaves when it is done (`stored`) or while
 it runs (`hidden`). All streams of an action are one message. An update takes no time of its own.
+
+Where F and B share a pool, the end of one depends on messages that come while it runs, so on the whole chain. Then the
+timeline engine says beforehand when each action of the epoch runs, the same on every rank.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -15,7 +19,7 @@ import numpy as np
 from ...comm import Observer, Times
 from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
-from ..pipeline import Backward, Engines, Machine, StageCosts
+from ..pipeline import Backward, Engines, Machine, StageCosts, Step
 from ..schedule import Kind, SampleSpan
 from .stage_device import Ran, StageDevice
 
@@ -44,6 +48,15 @@ class StageTimes(Protocol):
         """Return the bytes that such a micro-batch moves over the memory port."""
 
 
+@dataclasses.dataclass(frozen=True)
+class EpochCourse:
+    """When actions of an epoch start and end, and their messages arrive, in ps from its begin."""
+
+    ran_ps: Mapping[Step, tuple[int, int]]
+    arrives_ps: Mapping[Step, int]
+    makespan_ps: int
+
+
 class StageClock:
     """The clock of one stage; `right` and `left` are what it sends to the next stage and the one before."""
 
@@ -62,6 +75,8 @@ class StageClock:
         self._updated_ps = {0: 0}  # by version
         self._newest = 0
         self._ended_ps: dict[tuple[Kind, int], int] = {}  # by action and micro-batch
+        self._course: EpochCourse | None = None
+        self._begin_ps = self._next_ps = 0  # of this epoch and the next, if their course is known
         self._done_ps = 0  # end of the last parameter gradients
         self.port_bytes = 0
         self.busy_ps = dict.fromkeys(Phase, 0)
@@ -76,9 +91,11 @@ class StageClock:
         """Return the time in ps at which a version of the weights is ready."""
         return self._updated_ps[version]
 
-    def begin_epoch(self) -> None:
-        """Number versions anew: the newest one is 0."""
+    def begin_epoch(self, course: EpochCourse | None = None) -> None:
+        """Number versions anew: the newest one is 0. `course` says when actions run, where that is known beforehand."""
         self._updated_ps, self._newest = {0: self.updated_ps}, 0
+        self._begin_ps, self._course = self._next_ps, course
+        self._next_ps += 0 if course is None else course.makespan_ps
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` for everything that engines and links serve from now on."""
@@ -127,7 +144,13 @@ class StageClock:
         # An engine of its own is as large as lets each kind take as long as all together.
         work_ps = costs.work_ps if self._machine.engines is Engines.SPLIT else alone_ps
         last = Kind.BACKWARD if self._machine.backward is Backward.FUSED else Kind.GRADIENT
-        ran = self.device.run(kind, ready_ps, work_ps, frees=kind is last)
+        step = Step(kind, index, self.streams.device)
+        if self._course is None:
+            ran = self.device.run(kind, ready_ps, work_ps, frees=kind is last)
+        else:
+            start_ps, end_ps = self._course.ran_ps[step]
+            ran = self.device.ran(kind, Ran(self._begin_ps + start_ps, self._begin_ps + end_ps))
+            assert ready_ps <= ran.start_ps, f"{step}: starts at {ran.start_ps} ps, ready at {ready_ps} ps"
         self._ended_ps[kind, index] = ran.end_ps
         if kind is last and span.ends:
             for each in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
@@ -141,7 +164,10 @@ class StageClock:
         if not streams:
             return {}
         arrives_ps, receiver = ran.end_ps, self._neighbours[kind is Kind.BACKWARD]
-        if receiver != self.device.number:
+        if self._course is not None:
+            step = Step(kind, span.of.index, self.streams.device)
+            arrives_ps = self._begin_ps + self._course.arrives_ps.get(step, ran.end_ps - self._begin_ps)
+        elif receiver != self.device.number:
             sent_bytes = span.samples * sum(stream.sample_bytes for stream in streams)
             arrives_ps = self.device.wires[receiver].carry(ran, sent_bytes, self._machine.transport)
         for stream in streams:
@@ -167,11 +193,12 @@ class StageClock:
     def state(self) -> dict[str, Any]:
         """Return the state that training changes; to be called between epochs, when no sample is in flight."""
         counts = {"busy_ps": dict(self.busy_ps), "sent_rows": dict(self.sent_rows), "done_ps": self._done_ps}
-        return {**counts, "updated_ps": self.updated_ps, "device": self.device.state()}
+        times = {"updated_ps": self.updated_ps, "next_ps": self._next_ps}
+        return {**counts, **times, "device": self.device.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         self.busy_ps, self.sent_rows = dict(state["busy_ps"]), dict(state["sent_rows"])
-        self._done_ps = state["done_ps"]
+        self._done_ps, self._next_ps = state["done_ps"], state["next_ps"]
         self._updated_ps, self._newest = {0: state["updated_ps"]}, 0
         self.device.restore(state["device"])

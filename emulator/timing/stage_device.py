@@ -36,7 +36,7 @@ class Wire:
 
     def carry(self, ran: Ran, sent_bytes: int, transport: Transport) -> int:
         """Return the arrival time in ps of the message of an action."""
-        takes_ps = -(-8_000_000 * sent_bytes // self.link.bandwidth_mbps)
+        takes_ps = self.link.transfer_ps(sent_bytes)
         begin_ps = max(ran.end_ps if transport is Transport.STORED else ran.start_ps, self.free_ps)
         self.free_ps = begin_ps + takes_ps
         _tell(self.observer, self.name, begin_ps, self.free_ps)
@@ -63,6 +63,10 @@ class StageDevice:
         self._free_ps[queue] = ran.end_ps
         if frees:
             self._room_ps = max(self._room_ps, ran.end_ps)
+        return self.ran(kind, ran)
+
+    def ran(self, kind: Kind, ran: Ran) -> Ran:
+        """Tell observers of an action that has run, and return it."""
         _tell(self.observer, f"{kind.value} of device {self.number}", *ran)
         return ran
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +53,8 @@ def test_help_names_all_schedules(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = as_json(capsys, *on("1f1b-so", 3, 8), *COSTS)
+    path = found.pop("critical_path")
+    assert (path[0], path[-1]) == ("0F0", "0B7")
     assert found == {
         "schedule": "1f1b-so",
         "stages": 3,
@@ -87,12 +91,43 @@ def test_machines(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert as_json(capsys, *on(schedule, 3, micro_batches), *costs, *flags)[key] == value
 
 
+def test_critical_path(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a schedule writes actions: device, kind, micro-batch, chunk."""
+    times = ["--forward", "1", "--backward", "2"]
+    assert as_json(capsys, *on("1f1b-as", 2, 2), *times)["critical_path"] == ["0F0", "1F0", "1B0", "1F1", "1B1", "0B1"]
+    found = as_json(capsys, *on("interleaved", 2, 2), *times)["critical_path"]
+    assert found[:4] == ["0F0", "1F0", "1F1", "1F0c1"] and found[-1] == "0B1"
+
+
 def test_a_formula_that_does_not_hold(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*on("1f1b-so", 4, 32), "--forward", "1", "--backward", "2.0", "--transfer", "1.2"]
     found = as_json(capsys, *arguments)
     assert (found["time"], found["formula"], found["formula_holds"]) == (112.4, 112.2, False)
     assert command(*arguments) == 0
     assert "formula: 112.2, does not hold here; exact where" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_picture_and_trace(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    picture, trace = tmp_path / "x.svg", tmp_path / "x.json"
+    arguments = [*on("1f1b-so", 3, 8), *COSTS, "--plot", str(picture), "--trace", str(trace)]
+    assert command(*arguments, *["--json"] * as_json) == 0
+    printed = capsys.readouterr().out
+    if as_json:
+        assert json.loads(printed)["time"] == 320
+    else:
+        assert printed.splitlines()[-2:] == [f"drawn in {picture}", f"trace in {trace}"]
+    assert "1f1b-so, N = 3, M = 8: time 320, bubble 25.0 %" in picture.read_text()
+    slices = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert max(event["args"]["end"] for event in slices) == 320
+    assert len(slices) == 2 * 8 * 3 + 2 * 8 * 2
+
+
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert command(*on("1f1b-so", 3, 8), *COSTS, "--plot", "x.svg") == 2
+    assert "`--plot` needs matplotlib: pip install 'emuchain[plot]'" in capsys.readouterr().err
 
 
 def test_times_are_exact(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,6 +197,9 @@ BAD = {
     "empty": ("--forward 1,,2", "`forward` = ''"),
     "gradient in a list": ("--gradient 1,21,1", "is part of `backward` = 20 (stage 1)"),
     "latency": ("--latency -1", "`latency` = '-1'"),
+    "picture": ("--plot x.abc", "`--plot` x.abc: the end of a picture's name is one of ."),
+    "folder": ("--plot no/x.svg", "`--plot` no/x.svg: cannot be written: there is no folder no"),
+    "trace": ("--trace no/x.json", "`trace` = 'no/x.json': cannot be written: No such file"),
     "rows": ("--rows 4", "`rows` = 4: messages are stored; rows need `--transport streamed`"),
     "shared and streamed": ("--engines shared --transport streamed", "rows of shared engines have no fixed time"),
     "schedule": ("--schedule 1f1b-os", "did you mean `1f1b-so`? must be one of 1f1b-as, "),
