@@ -32,6 +32,8 @@ from .shapes import shape_of, timed
 SPLIT = Machine(Engines.SPLIT, Transport.STREAMED)
 TURNS = Machine(Engines.TURNS, Transport.STREAMED)
 IN_ORDER = sorted(name for name, kind in pipeline_kinds().items() if not kind.interleaves)
+ONE_MINI_BATCH = [name for name in IN_ORDER if name not in ("pipedream", "2bw")]
+"""The others update after one micro-batch, or after N."""
 
 
 def starts_and_ends(shape: Shape, name: str = "1f1b-as") -> dict[str, tuple[int, int]]:
@@ -160,7 +162,7 @@ def test_beside_the_clocks_of_rows(
 
 
 @given(
-    st.sampled_from(IN_ORDER),
+    st.sampled_from(ONE_MINI_BATCH),
     st.integers(1, 4),
     st.integers(1, 12),
     st.integers(1, 4),
