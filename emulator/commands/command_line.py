@@ -14,6 +14,7 @@ from .compare import compare, topology
 from .data import data
 from .device_range import is_range, sweep_devices
 from .exchange import exchange
+from .explore import explore
 from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
 from .pipeline import pipeline
@@ -246,6 +247,23 @@ def schedule(
     type=click.Choice(["modelled", "ignored"]),
     help="Whether what does not fit on chip costs time at the off-chip memory port.  [default: modelled]",
 )
+@click.option("--schedule", metavar="NAME", help="Which decides how many samples are in flight.  [default: fpdeep]")
+@click.option("--micro-batch", type=int, metavar="N", help="Samples computed in one block.  [default: 16]")
+@click.option(
+    "--stages",
+    type=click.Choice(["channels", "layers"]),
+    help="Cut into slices of layers by channels, or into whole layers.  [default: channels]",
+)
+@click.option(
+    "--engines",
+    type=click.Choice(["split", "shared", "turns"]),
+    help="What a board does at a time.  [default: the cluster's]",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(["streamed", "stored", "hidden"]),
+    help="When a message leaves.  [default: the cluster's]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot",
@@ -299,6 +317,7 @@ commands.add_command(bench)
 commands.add_command(compare)
 commands.add_command(data)
 commands.add_command(exchange)
+commands.add_command(explore)
 commands.add_command(pipeline)
 commands.add_command(sweep)
 commands.add_command(topology)

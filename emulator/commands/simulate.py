@@ -25,6 +25,7 @@ from ..report import (
     next_changes,
     next_line,
     number,
+    order_line,
     other_schedule,
     percent,
     print_answer,
@@ -158,6 +159,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
         *limit_lines(plan, steady),
         memory_line(plan, missing),
         weights_line(plan),
+        *order_line(plan),
         next_line(to_try),
     ]
 

@@ -25,6 +25,7 @@ from ..report import (
     memory_line,
     next_changes,
     next_line,
+    order_line,
     other_schedule,
     outcome_line,
     print_answer,
@@ -155,4 +156,5 @@ class _Shown:
             *(limit_lines(plan, steady_state(plan)) if plan.times_rows else stage_lines(plan, last.usage)),
             memory_line(plan, missing),
             weights_line(plan),
+            *order_line(plan),
         ]

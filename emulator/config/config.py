@@ -93,6 +93,11 @@ class Config(Model):
         description="when a message leaves: row by row, when its action is done, or while that runs; default: the"
         " cluster's",
     )
+    precision: Literal["fp32", "fp16"] = pydantic.Field(
+        "fp32",
+        description="of values on links and in memory, as far as times go; numbers are fp32. fp16 needs boards that"
+        " take actions as a whole",
+    )
     replicas: Positive = pydantic.Field(1, description="number of chains that train data-parallel")
     exchange: Literal["ring", "aggregator"] = pydantic.Field("ring", description="how replicas exchange gradients")
     groups: Positive = pydantic.Field(

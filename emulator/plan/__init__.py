@@ -8,16 +8,16 @@ from .placement import place_on_chip, smallest_cluster
 from .plan import Plan, describe_devices, exchange_loads, exchange_times, make_plan
 from .replication import check_samples
 from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
-from .stages import BoardStages
+from .stages import PlannedStages
 from .steady import SteadyPipeline, find_steady
 
 __all__ = [
     "OFF_CHIP_PASSES",
-    "BoardStages",
     "DeviceLayout",
     "Layout",
     "LinkLayout",
     "Plan",
+    "PlannedStages",
     "Settled",
     "SliceLayout",
     "SteadyPipeline",

@@ -22,7 +22,7 @@ from .layout import Layout, lay_out, lay_out_on_chip
 from .placement import place_on_chip
 from .replication import replicate
 from .shared import shared_course
-from .stages import BoardStages, chunks_of, folded, machine_of, stages_on_boards, warm_ups_of
+from .stages import PlannedStages, check_chunks, chunks_of, folded, machine_of, stages_on_boards, warm_ups_of
 from .steady import SteadyPipeline, find_steady
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Plan:
     data_parallel: DataParallel = dataclasses.field(default_factory=DataParallel)
     bound_ps: int = 0
     chunks: int = 1
-    stages: BoardStages | None = None
+    stages: PlannedStages | None = None
 
     @property
     def devices(self) -> int:
@@ -207,9 +207,11 @@ def make_plan(
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     cluster, stages = folded(cluster, devices, chunks, machine), devices * chunks
+    if chunks > 1:
+        check_chunks(config, network, devices, chunks)
 
     def planned(
-        timing: Timing, steady: SteadyPipeline, bound_ps: int = 0, board_stages: BoardStages | None = None
+        timing: Timing, steady: SteadyPipeline, bound_ps: int = 0, board_stages: PlannedStages | None = None
     ) -> Plan:
         if config.schedule.aligned and not config.schedule.drains:
             whole = _epoch(config, devices, chunks, batch, batch, config.micro_batch)
@@ -224,6 +226,11 @@ def make_plan(
         dry_run(config.schedule.generate(whole), timing.stores)
         return plan
 
+    if machine is None and config.precision != "fp32":
+        raise InputError(
+            f"`precision` = {config.precision!r}: rows on split engines are of values of 4 bytes; should be 'fp32', or"
+            " `engines` = 'turns' or 'shared'"
+        )
     if machine is not None:
         if machine.engines is Engines.SHARED and data_parallel.replicas > 1:
             raise InputError(

@@ -12,10 +12,10 @@ from ..common import InputError
 from ..pipeline import run_course
 from ..schedule import Schedule
 from ..timing import EpochCourse, Timing
-from .stages import BoardStages
+from .stages import PlannedStages
 
 
-def shared_course(schedule: Schedule, stages: BoardStages, timing: Timing) -> EpochCourse:
+def shared_course(schedule: Schedule, stages: PlannedStages, timing: Timing) -> EpochCourse:
     """Return when the actions of an epoch run, and when their messages arrive.
 
     Raises:
@@ -34,9 +34,11 @@ def shared_course(schedule: Schedule, stages: BoardStages, timing: Timing) -> Ep
     for stage in range(len(timing.mapping.devices)):
         right = left = 0
         if stage < len(links):
+            to_right = [each for each in timing.links[stage] if each.path.is_forward]
+            to_left = [each for each in timing.links[stage] if not each.path.is_forward]
             right, left = (
-                links[stage].transfer_ps(stages.samples * sum(e.sample_bytes for e in timing.links[stage] if goes(e)))
-                for goes in (lambda e: e.path.is_forward, lambda e: not e.path.is_forward)
+                links[stage].transfer_ps(stages.message_bytes(streams, stages.samples))
+                for streams in (to_right, to_left)
             )
         costs.append(dataclasses.replace(stages.costs(stage, stages.samples), transfer_ps=right, errors_ps=left))
     machine = dataclasses.replace(stages.machine, latency_ps=links[0].latency_ps if links else 0)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..cluster import Board, Cluster
 from ..common import InputError
-from ..mapping import Mapping, partition, partition_layers, whole_layers
+from ..mapping import VALUE_BYTES, Mapping, Stream, cut_channels, partition, partition_layers, whole_layers
 from ..network import Network
 from ..pipeline import Backward, Engines, Machine, StageCosts, Transport, warm_ups
 from ..profile import BoardStage, Data, DoesNotFit, PartNeeds, board_stage
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..config import Config
 
 _SUITS = {Engines.SPLIT: "streamed", Engines.SHARED: "hidden", Engines.TURNS: "stored"}
+_VALUE_BYTES = {"fp32": 4, "fp16": 2}
 _UNLIMITED = 1 << 62
 
 
@@ -74,6 +76,22 @@ def chunks_of(config: Config, devices: int) -> int:
             f"`chunks` = {config.chunks}: schedule {kind.name} has one stage on each device; try schedule interleaved"
         )
     return 1 if devices == 1 else config.chunks or kind.chunks
+
+
+def check_chunks(config: Config, network: Network, devices: int, chunks: int) -> None:
+    """Check that there is something for each of several stages of a device.
+
+    Raises:
+        InputError: there are more stages than layers or channels.
+    """
+    whole = config.stages == "layers"
+    parts = len(network.layers) if whole else sum(map(cut_channels, network.layers))
+    if devices * chunks > parts:
+        kind = "layers" if whole else "channels"
+        raise InputError(
+            f"`chunks` = {chunks}: {devices} devices with {chunks} stages each are {devices * chunks} stages, and"
+            f" {network.name} has {parts} {kind}; should be at most {parts // devices}"
+        )
 
 
 def warm_ups_of(config: Config, devices: int, micro_batches: int) -> tuple[int, ...]:
@@ -131,7 +149,7 @@ def weight_copies(kind: ScheduleKind, epoch: EpochShape) -> list[int]:
 
 
 @dataclasses.dataclass(frozen=True)
-class BoardStages:
+class PlannedStages:
     """The stages of a mapping on boards that take actions as a whole.
 
     By stage, `kept_samples` are the most samples whose features are kept, and `weight_copies` the most versions of the
@@ -145,6 +163,11 @@ class BoardStages:
     kept_samples: tuple[int, ...]
     weight_copies: tuple[int, ...]
     samples: int
+    value_bytes: int = VALUE_BYTES
+
+    def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
+        """Return the bytes of a message with `samples` samples of some streams."""
+        return samples * sum(stream.sample_bytes for stream in streams) * self.value_bytes // VALUE_BYTES
 
     def costs(self, stage: int, samples: int) -> StageCosts:
         """Return the costs of a stage for a micro-batch of `samples` samples, without transfers.
@@ -159,7 +182,7 @@ class BoardStages:
         found, kept = self.stage(stage, self.samples), self.kept_samples[stage]
         weights = gradients = features = 0
         for layer in found.layers:
-            needs = PartNeeds.of(layer.part)
+            needs = PartNeeds.of(layer.part, self.value_bytes)
             copies = self.weight_copies[stage]
             weights += 0 if Data.WEIGHTS & layer.off_chip else copies * needs.parameter_bytes
             gradients += 0 if Data.GRADIENTS & layer.off_chip else needs.parameter_bytes
@@ -181,6 +204,7 @@ class BoardStages:
                 self.kept_samples[stage],
                 weight_copies=self.weight_copies[stage],
                 stage=stage,
+                value_bytes=self.value_bytes,
             )
         return self._found[key]
 
@@ -191,7 +215,7 @@ class BoardStages:
 
 def stages_on_boards(
     network: Network, cluster: Cluster, config: Config, machine: Machine, epoch: EpochShape
-) -> BoardStages:
+) -> PlannedStages:
     """Cut a network into stages on boards that take actions as a whole, so that the slowest is as fast as possible.
 
     Args:
@@ -211,11 +235,20 @@ def stages_on_boards(
     kind, size = config.schedule, min(epoch.micro_batch, epoch.batch)
     kept = tuple(each * size for each in kept_micro_batches(kind, epoch))
     copies = tuple(weight_copies(kind, epoch)) * epoch.chunks
+    value_bytes = _VALUE_BYTES[config.precision]
 
     def cost(stage: int, begin: int, end: int) -> float:
         held = whole_layers(network, begin, end)
         try:
-            found = board_stage(held, boards[stage], size, kept[stage], weight_copies=copies[stage], stage=stage)
+            found = board_stage(
+                held,
+                boards[stage],
+                size,
+                kept[stage],
+                weight_copies=copies[stage],
+                stage=stage,
+                value_bytes=value_bytes,
+            )
         except DoesNotFit:
             return math.inf
         return found.costs.work_ps
@@ -224,7 +257,7 @@ def stages_on_boards(
         mapping = partition_layers(network, cluster, count, cost)
     else:
         mapping = partition(network, cluster, count)
-    found = BoardStages(mapping, tuple(boards), machine, epoch.chunks, kept, copies, size)
+    found = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept, copies, size, value_bytes)
     for stage in range(count):
         found.costs(stage, size)
     return found

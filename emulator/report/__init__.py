@@ -23,7 +23,7 @@ from .pipeline_picture import draw_pipeline
 from .point_progress import point_progress
 from .progress import EpochRow, Progress, make_progress
 from .simulation_json import simulation_as_json
-from .stages import stage_lines, stage_rows, stages_as_json
+from .stages import order_line, stage_bound_lines, stage_lines, stage_rows, stages_as_json
 from .steady_picture import draw_steady_state
 from .steady_state import print_steady_state, print_steady_tables, steady_state_as_json
 from .table import table
@@ -61,6 +61,7 @@ __all__ = [
     "next_changes",
     "next_line",
     "number",
+    "order_line",
     "other_schedule",
     "outcome_line",
     "percent",
@@ -76,6 +77,7 @@ __all__ = [
     "screen_width",
     "simulation_as_json",
     "slice_names",
+    "stage_bound_lines",
     "stage_lines",
     "stage_rows",
     "stages_as_json",

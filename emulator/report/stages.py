@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..common import format_bytes, format_time_ps
-from ..pipeline import StageCosts
-from ..plan import BoardStages, Plan
+from ..pipeline import StageCosts, pipeline_kinds
+from ..plan import Plan, PlannedStages
 from ..run import Usage
-from .answer import Line
+from .answer import Line, title_of
 from .table import table
-from .text import percent
+from .text import number, percent
 
 
 def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
@@ -25,6 +25,7 @@ def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
             f"limit: device {device}, busy for {percent(busy[device])} of the time; stage {stage} takes"
             f" F {format_time_ps(costs.forward_ps)}, B {format_time_ps(costs.backward_ps)} a micro-batch of"
             f" {plan.stages.samples}"
+            + ("; its memory port sets that" if plan.stages.stage(stage, plan.stages.samples).bound_by_memory else "")
         )
     ]
     if usage.links:
@@ -36,6 +37,35 @@ def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
     engines = {"turns": "one action at a time", "shared": "F and B share a pool", "split": "F, B and W side by side"}
     lines.append(Line(f"machine: {engines[machine.engines.value]}; {waits}", optional=True))
     return lines
+
+
+def order_line(plan: Plan) -> list[Line]:
+    """Return a line where a schedule's order costs nothing, because rows are streamed from engines of their own."""
+    meant = pipeline_kinds().get(plan.config.schedule.name)
+    if not plan.times_rows or meant is None:
+        return []
+    engines = meant.machine.engines.value
+    return [
+        Line(
+            f"order: rows stream from split engines, whatever the order of {plan.config.schedule.name}; it is for"
+            f" `--engines {engines}`"
+        )
+    ]
+
+
+def stage_bound_lines(plan: Plan) -> list[Line]:
+    """Return the rate that a plan's slowest device allows, whatever its schedule."""
+    assert plan.stages is not None
+    work = [0] * plan.devices
+    for stage in range(plan.stage_count):
+        work[stage % plan.devices] += _costs(plan, stage).work_ps
+    slowest = max(range(plan.devices), key=lambda device: (work[device], -device))
+    rate = plan.data_parallel.replicas * plan.stages.samples * 1e12 / work[slowest]
+    takes = format_time_ps(work[slowest])
+    return [
+        Line(f"{title_of(plan)}: at most {number(rate)} images/s, with any schedule"),
+        Line(f"limit: device {slowest}, {takes} for F and B of a micro-batch of {plan.stages.samples}"),
+    ]
 
 
 def busy_shares(plan: Plan, usage: Usage) -> list[float]:
@@ -73,7 +103,7 @@ def stage_rows(plan: Plan) -> None:
     )
 
 
-def stages_as_json(stages: BoardStages) -> dict[str, Any]:
+def stages_as_json(stages: PlannedStages) -> dict[str, Any]:
     """Return machine and stages; times and bytes are those of a micro-batch."""
     found = [stages.stage(stage, stages.samples) for stage in range(len(stages.mapping.devices))]
     return {

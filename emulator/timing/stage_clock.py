@@ -11,7 +11,7 @@ timeline engine says beforehand when each action of the epoch runs, the same on 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,6 +40,9 @@ class StageTimes(Protocol):
 
     def costs(self, stage: int, samples: int) -> StageCosts:
         """Return the costs of a stage for a micro-batch of `samples` samples, without transfers."""
+
+    def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
+        """Return the bytes of a message with `samples` samples of some streams."""
 
     def memory_bytes(self, stage: int) -> tuple[tuple[int, int, int], int]:
         """Return a stage's bytes of weights, gradients and features on chip, and all its bytes off chip."""
@@ -168,7 +171,7 @@ class StageClock:
             step = Step(kind, span.of.index, self.streams.device)
             arrives_ps = self._begin_ps + self._course.arrives_ps.get(step, ran.end_ps - self._begin_ps)
         elif receiver != self.device.number:
-            sent_bytes = span.samples * sum(stream.sample_bytes for stream in streams)
+            sent_bytes = self._times.message_bytes(streams, span.samples)
             arrives_ps = self.device.wires[receiver].carry(ran, sent_bytes, self._machine.transport)
         for stream in streams:
             self.sent_rows[stream.key] += span.samples * stream.rows

@@ -35,6 +35,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "stages": ("layers", '"layers"', "layers"),
     "engines": ("turns", '"turns"', "turns"),
     "transport": ("stored", '"stored"', "stored"),
+    "precision": ("fp16", '"fp16"', "fp16"),
     "replicas": ("2", "2", 2),
     "exchange": ("aggregator", '"aggregator"', "aggregator"),
     "groups": ("2", "2", 2),
