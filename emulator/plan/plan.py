@@ -223,7 +223,13 @@ def make_plan(
         epoch = plan.epoch(tail)
         steps = config.schedule.steps_to_check(epoch)
         whole = dataclasses.replace(epoch, samples=steps * batch + tail)
-        dry_run(config.schedule.generate(whole), timing.stores)
+        schedule = config.schedule.generate(whole)
+        if schedule.chunks != chunks:
+            raise InputError(
+                f"schedule {schedule.name}: has {schedule.chunks} stages on a device, and the chain has {chunks}; its"
+                " kind's `chunks` should say as many"
+            )
+        dry_run(schedule, timing.stores, aligned=config.schedule.aligned)
         return plan
 
     if machine is None and config.precision != "fp32":

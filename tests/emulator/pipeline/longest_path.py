@@ -27,8 +27,13 @@ def ends_by_longest_path(schedule: Schedule, costs: Sequence[StageCosts], machin
     actions: list[Action] = []
     for device, program in schedule.programs(range(schedule.devices)).items():
         last_of: dict[Hashable, Hashable] = {}
+        gradients: list[Hashable] = []
+        made: dict[int | None, list[Hashable]] = {}  # what each version of the weights waits for
         for each in program:
-            if each.kind is Kind.UPDATE or (each.kind is Kind.GRADIENT and machine.backward is Backward.FUSED):
+            if each.kind is Kind.UPDATE:
+                made[each.index] = [*gradients]
+                continue
+            if each.kind is Kind.GRADIENT and machine.backward is Backward.FUSED:
                 continue
             letter, stage = each.kind.value, each.chunk * schedule.devices + device
             cost, action = costs[stage], (letter, each.index, stage)
@@ -49,6 +54,7 @@ def ends_by_longest_path(schedule: Schedule, costs: Sequence[StageCosts], machin
                 lasts[node] = -(-work // rows)
                 before[node] += [last_of[queue]] if queue in last_of else []
                 last_of[queue] = node
+                before[node] += made.get(each.version, [])
                 if letter == "B":
                     before[node].append(("F", each.index, stage, rows - 1))
                 if letter in "FB" and 0 <= (origin := stage - {"F": 1, "B": -1}[letter]) < len(costs):
@@ -67,6 +73,8 @@ def ends_by_longest_path(schedule: Schedule, costs: Sequence[StageCosts], machin
                         before[message] += [last_of[link]] if link in last_of else []
                         last_of[link] = message
             actions.append(action)
+            if letter == ("W" if split else "B"):
+                gradients.append((*action, rows - 1))
     ends: dict[Hashable, int] = {}
     for found in graphlib.TopologicalSorter(before).static_order():
         start = max((ends[each] + latency.get((each, found), 0) for each in before[found]), default=0)
