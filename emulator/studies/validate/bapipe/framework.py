@@ -1,0 +1,302 @@
+"""BaPipe's sections I to III: what its schedules and its partition are, measured on timelines and cuts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from ....cluster import load_cluster
+from ....mapping import Slice, cut_channels
+from ....network import load_network
+from ....pipeline import Engines, Machine, PipelineResult, Timed, Transport, pipeline_kind, pipeline_kinds
+from ....profile import board_stage
+from ....schedule import EpochShape, Kind, schedules, warm_up
+from ..measure import Measure, Measured
+from . import gpus
+from .boards import VALUE_BYTES
+from .cuts import fastest_cut, pipedream_stages
+from .layers import zoo_layers
+from .schedules import ASYNCHRONOUS, SYNCHRONOUS, Case, run
+
+FIG_3 = Case(3, 8, 10, 20)
+FIG_4 = Case(3, 8, 10, 20, 5)
+EQUATION_1 = (10, 10, 20, 20)
+"""Times of the network on each accelerator."""
+_UNIFORM_LAYERS = 48
+
+
+def _on(found: PipelineResult, device: int) -> list[Timed]:
+    return [each for each in found.timed if each.device == device]
+
+
+def _alternates() -> Measured:
+    """Count pairs of actions of the same kind in a row, between a stage's first B and its last F."""
+    wrong = pairs = 0
+    for name in ("1f1b-as", "1f1b-sno", "1f1b-so"):
+        found = run(name, FIG_4)
+        for device in range(FIG_4.n):
+            kinds = [each.step.kind for each in _on(found, device)]
+            steady = kinds[kinds.index(Kind.BACKWARD) : len(kinds) - kinds[::-1].index(Kind.FORWARD)]
+            wrong += sum(one is other for one, other in zip(steady, steady[1:], strict=False))
+            pairs += max(len(steady) - 1, 0)
+    return Measured(wrong, f"pairs of the same kind, of {pairs}: 1F1B-AS, 1F1B-SNO, 1F1B-SO")
+
+
+def _side_by_side(found: PipelineResult) -> float:
+    """Return the share of time in which F and B run at the same time, of the stage with the least, while both have work.
+
+    The while lasts from a stage's first B until its last F.
+    """
+    shares = []
+    for device in {each.device for each in found.timed}:
+        forward, backward = (
+            [each for each in _on(found, device) if each.step.kind is kind] for kind in (Kind.FORWARD, Kind.BACKWARD)
+        )
+        begin, end = backward[0].start_ps, forward[-1].end_ps
+        both = sum(max(0, min(f.end_ps, b.end_ps) - max(f.start_ps, b.start_ps)) for f in forward for b in backward)
+        if end > begin:
+            shares.append(both / (end - begin))
+    return min(shares)
+
+
+def _parallel() -> Measured:
+    return Measured(_side_by_side(run("fbp-as", Case(3, 24, 10, 20))), "share of the time in which F and B both run")
+
+
+def _example() -> Measured:
+    found = [run(name, FIG_3) for name in ASYNCHRONOUS]
+    shapes = {(len(each.busy_ps), len({t.step.micro_batch for t in each.timed})) for each in found}
+    times = ", ".join(f"{name} {each.makespan_ps / 10:g}" for name, each in zip(ASYNCHRONOUS, found, strict=True))
+    return Measured([list(each) for each in shapes][0], f"with F = 1, B = 2: {times}")
+
+
+def _not_on_gpus() -> Measured:
+    """Measure what a GPU makes of both: the share of time with F and B at once, and 1F1B-AS over 1F1B-SNO."""
+    gpu = Machine(Engines.TURNS, Transport.STORED)
+    both = _side_by_side(run("fbp-as", dataclasses.replace(FIG_4, m=24), gpu))
+    longer = run("1f1b-as", FIG_4, gpu).makespan_ps / run("1f1b-sno", FIG_4).makespan_ps
+    return Measured([both, longer - 1], "FBP-AS's share of time with F and B at once; 1F1B-AS beyond 1F1B-SNO")
+
+
+def _before_first_b(name: str, case: Case) -> list[int]:
+    """Return the F that each stage starts before its first B."""
+    found = run(name, case)
+    counts = []
+    for device in range(case.n):
+        kinds = [each.step.kind for each in _on(found, device)]
+        counts.append(kinds.index(Kind.BACKWARD))
+    return counts
+
+
+def _warm_up(more: str, less: str, of_less: bool) -> Measured:
+    one, two = (_before_first_b(name, dataclasses.replace(FIG_4, m=24)) for name in (less, more))
+    pairs = list(zip(two, one, strict=True))
+    ratios = [b / a for a, b in pairs] if of_less else [a / b for a, b in pairs]
+    return Measured(ratios, f"stages 1 to 3: {', '.join(map(str, two))} against {', '.join(map(str, one))}")
+
+
+def _modes() -> Measured:
+    transports = [pipeline_kind(name).machine.transport.value for name in (*ASYNCHRONOUS, *SYNCHRONOUS)]
+    return Measured(transports, ", ".join((*ASYNCHRONOUS, *SYNCHRONOUS)))
+
+
+def _schedules_with(transport: Transport, wanted: tuple[str, ...]) -> Measured:
+    found = [name for name, kind in pipeline_kinds().items() if kind.machine.transport is transport]
+    more = ", ".join(name for name in found if name not in wanted) or "no others"
+    return Measured([name for name in wanted if name in found], f"{transport.value} transport; beside them {more}")
+
+
+def _overlap() -> Measured:
+    """Measure, on two accelerators, how long after F the next one gets its features; in SR."""
+    found, gaps = Case(2, 1, 10, 20, 5), []
+    for name in ("1f1b-as", "1f1b-sno"):
+        first, second = (_on(run(name, found), device)[0] for device in range(2))
+        gaps.append((second.start_ps - first.end_ps) / found.sr)
+    return Measured(gaps, "waits of accelerator 2 after F of accelerator 1, in SR: asynchronous, synchronous")
+
+
+def _one_transfer_time() -> Measured:
+    """Measure the time between F and the next stage's F, and between B and the stage's before, in SR."""
+    case = Case(4, 1, 10, 20, 5)
+    end = {each.step: each for each in run("1f1b-sno", case).timed}
+    gaps = set()
+    for step, each in end.items():
+        onwards = step._replace(stage=step.stage + (1 if step.kind is Kind.FORWARD else -1))
+        if onwards in end:
+            gaps.add((end[onwards].start_ps - each.end_ps) / case.sr)
+    return Measured(sorted(gaps), "time from an action to the one that needs its message, in SR: F and B, 4 stages")
+
+
+def _chain() -> Measured:
+    """Measure the most distant device that a message comes from."""
+    found = max(
+        abs(each.released_by.stage - each.step.stage)
+        for name in (*ASYNCHRONOUS, *SYNCHRONOUS)
+        for each in run(name, Case(8, 16, 10, 20, 5)).timed
+        if each.released_by is not None
+    )
+    return Measured(found, "places between devices that exchange messages: the most, 8 devices")
+
+
+def _whole_mini_batches(name: str) -> int:
+    """Return the actions of three mini-batches that use other weights than those of their mini-batch."""
+    epoch = EpochShape(4, 48, 16, 1)
+    forwards = {"1f1b-as": 1, "1f1b-sno": 1, "fbp-as": 2, "1f1b-so": 2}[name]
+    order = warm_up(name, epoch, tuple(forwards * each for each in (4, 3, 2, 1)))
+    steps = {each.index: each.step for each in order.micro_batches}
+    programs = order.programs(range(4))
+    return sum(
+        action.version != steps[action.index]
+        for program in programs.values()
+        for action in program
+        if action.kind in (Kind.FORWARD, Kind.BACKWARD)
+    )
+
+
+def _intra_batch() -> Measured:
+    wrong = [_whole_mini_batches(name) for name in (*ASYNCHRONOUS, *SYNCHRONOUS)]
+    return Measured(sum(wrong), "F and B that use other weights than all of their mini-batch, of three mini-batches")
+
+
+def _gpipe_features() -> Measured:
+    kept = run("gpipe", FIG_4).features
+    return Measured([int(each) for each in kept], "micro-batches kept by each stage, M = 8")
+
+
+def _slowest_stage() -> Measured:
+    """Measure the time of a long mini-batch over that of its slowest stage's work."""
+    from ....pipeline import Shape, StageCosts, time_pipeline
+
+    costs = [StageCosts(10, 20), StageCosts(20, 40), StageCosts(5, 10)]
+    shape = Shape(3, 400, costs, Machine())
+    found = time_pipeline(pipeline_kind("1f1b-so").schedule(shape)[0], costs, shape.machine)
+    return Measured(found.makespan_ps / (400 * 60), "stages of 30, 60 and 15, M = 400: over 400 times 60")
+
+
+def _equation_1() -> Measured:
+    """Measure the fastest cut of many equal layers over unequal accelerators, against 1 / sum(1 / T_n)."""
+    found = _uniform_cut().time
+    ideal = 1 / sum(1 / each for each in EQUATION_1)
+    return Measured(found, f"T_n = {EQUATION_1}, {_UNIFORM_LAYERS} equal layers; by the equation {ideal:.4f}")
+
+
+@functools.cache
+def _uniform_cut():  # type: ignore[no-untyped-def]
+    layers = _UNIFORM_LAYERS
+    return fastest_cut(layers, 4, lambda begin, end, device: (end - begin) * EQUATION_1[device] / layers)
+
+
+def _shares() -> Measured:
+    ends = [0, *_uniform_cut().firsts, 48]
+    return Measured([(end - begin) / 48 for begin, end in zip(ends, ends[1:], strict=False)], "of the layers")
+
+
+def _profile() -> Measured:
+    """Return what the profile of a layer has on a board."""
+    layer, board = load_network("vgg16").layers[3], load_cluster("u280").board(0)
+    costs = board_stage([Slice(layer, 0, cut_channels(layer))], board, 1, 1, value_bytes=VALUE_BYTES).costs
+    said = {
+        "FP time": costs.forward_ps,
+        "BP time": costs.backward_ps,
+        "weight size": costs.parameter_bytes,
+        "feature size": costs.feature_bytes,
+    }
+    return Measured([name for name, value in said.items() if value > 0], f"{layer.name} of VGG-16 on {board.name}")
+
+
+def _inputs() -> Measured:
+    """Name the constraints that, halved, change the time of a layer, what is on chip, or a cut."""
+    layers = load_network("vgg16").layers
+    parts = [Slice(layer, 0, cut_channels(layer)) for layer in layers]
+
+    def on_board(**keys: float) -> tuple[int, int]:
+        changes = {f"board.{key}": value for key, value in keys.items()}
+        found = board_stage(parts, load_cluster("u280", changes).board(0), 1, 1)
+        return found.costs.work_ps, found.on_chip_bytes
+
+    whole = on_board()
+    board = load_cluster("u280").board(0)
+    found = {
+        "compute": on_board(clock_mhz=100) != whole,
+        "memory bandwidth": on_board(off_chip_gbytes_per_s=(board.off_chip_gbytes_per_s or 0) / 20) != whole,
+        "memory capacity": on_board(on_chip_memory_kbit=board.on_chip_memory_bytes * 8 / 2000) != whole,
+        "link bandwidth": _cut_with_links(1) != _cut_with_links(0),
+    }
+    return Measured([name for name, changes in found.items() if changes], "that change times, memory or a cut: VGG-16")
+
+
+def _cut_with_links(weight: float) -> tuple[int, ...]:
+    """Return VGG-16's cut for eight GPUs with messages of a weight."""
+    layers = gpus.layers_of("vgg16")
+    links = [weight * gpus.message_ps(layer, 1) for layer in layers]
+    return fastest_cut(len(layers), 8, lambda begin, end, _: gpus.work_ps(layers[begin:end]), links).firsts
+
+
+def _threshold() -> Measured:
+    """Measure the largest features across a cut over those that a link takes in T, the slowest stage or link."""
+    found = []
+    for network in ("vgg16", "resnet50"):
+        for devices in gpus.GPUS:
+            cut = gpus.parts(network, devices)
+            slowest = max(gpus.work_ps(part) for part in cut)
+            most = max(part[-1].sent_bytes for part in cut[:-1])
+            found.append(most / (gpus.link_bytes_per_ps() * slowest))
+    return Measured(found, "largest features across a cut, over a_th for T of the slowest stage: VGG-16, ResNet-50")
+
+
+def _pipedream() -> Measured:
+    """Measure PipeDream's slowest stage over that of the best of all partitions, tried one by one."""
+    layers = zoo_layers("vgg16")[8:]
+    links = [2 * gpus.message_ps(layer, 64) for layer in layers]
+
+    def stage(begin: int, end: int, count: int) -> float:
+        ring = gpus.ring_bytes(layers[begin:end], count) / gpus.link_bytes_per_ps()
+        return (gpus.work_ps(layers[begin:end], 64) + ring) / count
+
+    def best(begin: int, count: int) -> float:
+        times = [stage(begin, len(layers), count)]
+        for end in range(begin + 1, len(layers)):
+            for here in range(1, count):
+                times.append(max(stage(begin, end, here), links[end - 1], best(end, count - here)))
+        return min(times)
+
+    found = pipedream_stages(layers, 4, stage, links)
+    ours = max(
+        [stage(*each) for each in found] + [links[each.end - 1] for each in found[:-1]],
+    )
+    return Measured(ours / best(0, 4), "VGG-16 from conv4_2 on, 4 GPUs, over all partitions tried one by one")
+
+
+def _stash() -> Measured:
+    """Count PipeDream's copies of the weights."""
+    from ....pipeline import StageCosts, time_pipeline
+
+    order = schedules()["pipedream"].generate(EpochShape(3, 24, 1, 1))
+    copies = time_pipeline(order, (StageCosts(10, 20),) * 3, Machine()).weight_copies
+    return Measured(list(copies), "versions that each of 3 stages keeps")
+
+
+MEASURES: dict[str, Measure] = {
+    "bapipe-frameworks-inputs": _inputs,
+    "bapipe-profile-outputs": _profile,
+    "bapipe-topology-chain": _chain,
+    "bapipe-async-sync": _modes,
+    "bapipe-sched-set-async": functools.partial(_schedules_with, Transport.HIDDEN, ASYNCHRONOUS),
+    "bapipe-sched-set-sync": functools.partial(_schedules_with, Transport.STORED, SYNCHRONOUS),
+    "bapipe-1f1b-def": _alternates,
+    "bapipe-fbp-def": _parallel,
+    "bapipe-fig3-example": _example,
+    "bapipe-gpu-no-fbp": _not_on_gpus,
+    "bapipe-so-warmup": functools.partial(_warm_up, "1f1b-so", "1f1b-sno", False),
+    "bapipe-warmup-half": functools.partial(_warm_up, "fbp-as", "1f1b-as", True),
+    "bapipe-sr-assumption": _one_transfer_time,
+    "bapipe-eq1-ideal-time": _equation_1,
+    "bapipe-eq-ln-share": _shares,
+    "bapipe-ath": _threshold,
+    "bapipe-gpipe-memory": _gpipe_features,
+    "bapipe-pipedream-dp": _pipedream,
+    "bapipe-pipedream-stash": _stash,
+    "bapipe-fig2-overlap": _overlap,
+    "bapipe-intra-batch": _intra_batch,
+    "bapipe-slowest-stage": _slowest_stage,
+}
