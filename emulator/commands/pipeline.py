@@ -28,7 +28,7 @@ _OF_INTERLEAVED = 2
     "--schedule",
     required=True,
     metavar="NAME",
-    help="1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble.",
+    help="1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream, 2bw.",
 )
 @click.option("--stages", type=click.IntRange(1, 1024), required=True, metavar="N", help="Devices of the chain.")
 @click.option("--micro-batches", type=click.IntRange(min=1), required=True, metavar="M", help="Of a mini-batch.")

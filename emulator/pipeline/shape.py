@@ -31,7 +31,9 @@ class Shape:
     @property
     def epoch(self) -> EpochShape:
         """The epoch of this one mini-batch, with micro-batches of one sample."""
-        return EpochShape(self.devices, self.micro_batches, self.micro_batches, 1)
+        return EpochShape(
+            self.devices, self.micro_batches, self.micro_batches, 1, chunks=self.chunks, warm_ups=self.warm_ups or ()
+        )
 
     @property
     def uniform(self) -> StageCosts | None:

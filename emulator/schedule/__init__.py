@@ -2,14 +2,12 @@
 
 from .action import Action, Kind, MicroBatch, SampleSpan, Schedule, cut_samples
 from .dry_run import dry_run
-from .interleaved import interleaved
 from .kind import EpochShape, ScheduleKind, Staleness, schedules
 from .pipeline import pipeline
 from .span_store import SpanStore
 from .text import parse, to_text
 from .versions import VersionedAction, with_versions
 from .warm_up import warm_up
-from .zero_bubble import zero_bubble
 
 __all__ = [
     "Action",
@@ -24,12 +22,10 @@ __all__ = [
     "VersionedAction",
     "cut_samples",
     "dry_run",
-    "interleaved",
     "parse",
     "pipeline",
     "schedules",
     "to_text",
     "warm_up",
     "with_versions",
-    "zero_bubble",
 ]

@@ -108,13 +108,15 @@ class Schedule:
     """An epoch's schedule: its micro-batches in order, and each device's actions.
 
     `programs` returns the actions of the given devices, which are generated as they are read, so that a device needs no
-    more memory for an epoch of a million samples than for one of a hundred.
+    more memory for an epoch of a million samples than for one of a hundred. There are `chunks` stages on each device:
+    stage c N + d of N devices is chunk c of device d.
     """
 
     name: str
     devices: int
     micro_batches: Sequence[MicroBatch]
     programs: Callable[[Collection[int]], dict[int, Iterator[Action]]]
+    chunks: int = 1
 
     @property
     def steps(self) -> int:

@@ -20,4 +20,6 @@ def fpdeep(epoch: EpochShape) -> Schedule:
     return pipeline("fpdeep", list(epoch.staleness), epoch)
 
 
-FPDEEP = ScheduleKind("fpdeep", fpdeep, "continuous, slightly unaligned weights", drains=False, repeats=True)
+FPDEEP = ScheduleKind(
+    "fpdeep", fpdeep, "continuous, slightly unaligned weights", drains=False, repeats=True, aligned=False
+)

@@ -1,4 +1,4 @@
-"""Interleaved 1F1B: each device holds several stages, its chunks (Narayanan et al., SC 2021, section 2.2).
+"""`interleaved`: 1F1B where each device holds several stages, its chunks (Narayanan et al., SC 2021, section 2.2).
 
 Chunk c of device d is stage c N + d. Micro-batches go in rounds of about N: a round is done on one chunk, then on the
 next. Chunks of the last stages come first in B. The order is that of PyTorch's `ScheduleInterleaved1F1B`.
@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator
 
 from ..common import InputError
 from .action import Action, Kind, Schedule, cut_samples
-from .kind import EpochShape
+from .kind import EpochShape, ScheduleKind
 
 
-def interleaved(epoch: EpochShape, chunks: int) -> Schedule:
-    """Return the schedule of an epoch on devices with `chunks` stages each.
+def interleaved(epoch: EpochShape) -> Schedule:
+    """Return the schedule of an epoch on devices with `epoch.chunks` stages each.
 
     Reading its programs raises InputError if a mini-batch cannot be cut into equal rounds.
     """
@@ -24,13 +24,13 @@ def interleaved(epoch: EpochShape, chunks: int) -> Schedule:
     def program(device: int) -> Iterator[Action]:
         for step, group in itertools.groupby(micro_batches, key=lambda micro_batch: micro_batch.step):
             numbers = [micro_batch.index for micro_batch in group]
-            yield from _mini_batch(numbers, step, device, epoch.devices, chunks)
+            yield from _mini_batch(numbers, step, device, epoch.devices, epoch.chunks)
             yield Action(Kind.UPDATE, step + 1)
 
     def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
         return {device: program(device) for device in devices}
 
-    return Schedule("interleaved", epoch.devices, micro_batches, programs)
+    return Schedule("interleaved", epoch.devices, micro_batches, programs, epoch.chunks)
 
 
 def _mini_batch(numbers: list[int], step: int, device: int, devices: int, chunks: int) -> Iterator[Action]:
@@ -60,3 +60,13 @@ def _round_size(micro_batches: int, devices: int) -> int:
             f" must be a multiple of {rounds}, such as {micro_batches - micro_batches % devices}"
         )
     return micro_batches // rounds
+
+
+INTERLEAVED = ScheduleKind(
+    "interleaved",
+    interleaved,
+    "one forward, one backward, several stages on each device",
+    drains=True,
+    repeats=True,
+    chunks=2,
+)

@@ -46,7 +46,9 @@ class EpochShape:
     """The epoch that a schedule is made for: `samples` samples on a chain of `devices` devices.
 
     `staleness` is that of each device in the steady pipeline, where nothing waits for updates. `stores` are pairs of
-    devices (user, store), of which the first uses parameters that the second stores.
+    devices (user, store), of which the first uses parameters that the second stores. There are `chunks` stages on each
+    device: stage c N + d of N devices is chunk c of device d. `warm_ups` are each device's warm-up forwards; if there
+    are none, the kind of schedule decides.
     """
 
     devices: int
@@ -55,6 +57,8 @@ class EpochShape:
     micro_batch: int
     staleness: tuple[Staleness, ...] = ()
     stores: tuple[tuple[int, int], ...] = ()
+    chunks: int = 1
+    warm_ups: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +69,11 @@ class ScheduleKind:
     empty at each update; otherwise samples enter without a pause. Where it `replicates`, each device holds the whole
     network, and devices exchange gradients in this way. Where it `repeats`, each mini-batch has the actions of the one
     before it with all numbers higher, once no sample of either uses the first weights. `summary` is a line for --help.
+
+    `chunks` is the number of stages on a device where none is asked for; only a kind that has more than one takes
+    another number. `warm_ups` gives each device's warm-up forwards on a chain of so many devices; only a kind that has
+    it takes others. Where it `splits_backward`, errors leave before the parameter gradients are computed. Where it is
+    `aligned`, F, B and W of a sample use the same version of the weights.
     """
 
     name: str
@@ -73,6 +82,15 @@ class ScheduleKind:
     drains: bool
     replicates: Literal["ring", "aggregator"] | None = None
     repeats: bool = False
+    chunks: int = 1
+    warm_ups: Callable[[int], tuple[int, ...]] | None = None
+    splits_backward: bool = False
+    aligned: bool = True
+
+    @property
+    def takes_warm_ups(self) -> bool:
+        """Whether `EpochShape.warm_ups` changes its schedule."""
+        return self.warm_ups is not None
 
     def steps_to_check(self, epoch: EpochShape) -> int:
         """Return the number of mini-batches whose dry run shows what that of any number would.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..common import InputError
 from .action import Action, Kind, MicroBatch, Schedule
@@ -51,7 +51,26 @@ def parse(text: str, source: str = "schedule") -> Schedule:
         raise InputError(f"{source}: after the first line come `micro-batches ...` and {devices} lines of actions")
     micro_batches = list(_micro_batches(lines[1].removeprefix("micro-batches "), source))
     actions = [list(_actions(line, device, micro_batches, source)) for device, line in enumerate(lines[2:])]
-    return Schedule(name, devices, micro_batches, lambda hosted: {device: iter(actions[device]) for device in hosted})
+    return listed(name, micro_batches, actions, source)
+
+
+def listed(
+    name: str, micro_batches: Sequence[MicroBatch], actions: Sequence[Sequence[Action]], source: str
+) -> Schedule:
+    """Return the schedule of these actions of each device; there are as many chunks as they name.
+
+    Raises:
+        InputError: an action names a chunk, of which there cannot be as many.
+    """
+    chunks = 1
+    for device, program in enumerate(actions):
+        for action in program:
+            chunks = max(chunks, action.chunk + 1)
+            if chunks > len(program):
+                raise InputError(f"{source}: device {device}: {action}: chunks are counted from 0 on")
+    return Schedule(
+        name, len(actions), micro_batches, lambda hosted: {each: iter(actions[each]) for each in hosted}, chunks
+    )
 
 
 def _micro_batches(spans: str, source: str) -> Iterator[MicroBatch]:

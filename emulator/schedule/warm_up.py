@@ -13,6 +13,16 @@ from .action import Action, Kind, Schedule, cut_samples
 from .kind import EpochShape
 
 
+def single(devices: int) -> tuple[int, ...]:
+    """Return for each device the fewest warm-up forwards that fill the pipeline: N-i+1 for device i of N, from 1 on."""
+    return tuple(range(devices, 0, -1))
+
+
+def doubled(devices: int) -> tuple[int, ...]:
+    """Return twice as many, 2(N-i+1): room for messages under way, or for F and B side by side."""
+    return tuple(2 * forwards for forwards in single(devices))
+
+
 def warm_up(name: str, epoch: EpochShape, forwards: Sequence[int], late: Sequence[int] | None = None) -> Schedule:
     """Return the schedule in which each device does some F first, then B and F by turns, then the other B.
 

@@ -1,13 +1,8 @@
-"""`1f1b-sno`: 1F1B on GPUs, whose messages wait for their action (BaPipe, section III-C, Fig. 4a)."""
+"""`1f1b-sno`: on GPUs, whose messages wait for their action."""
 
 from __future__ import annotations
 
 from ..machine import Machine
-from ._by_turns import by_turns
+from ._scheduled import scheduled
 
-SNO_1F1B = by_turns(
-    "1f1b-sno",
-    "one forward, one backward, communication not overlapped",
-    Machine(),
-    "N-i+1",
-)
+SNO_1F1B = scheduled("1f1b-sno", Machine())

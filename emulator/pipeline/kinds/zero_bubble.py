@@ -1,16 +1,9 @@
-"""`zero-bubble`: 1F1B whose parameter gradients fill the bubbles, with its memory: H1 (Qi et al., ICLR 2024)."""
+"""`zero-bubble`: on devices whose errors leave before W."""
 
 from __future__ import annotations
 
-from ...schedule import zero_bubble
 from ..formulas import zero_bubble_form
 from ..machine import Backward, Machine
-from ..shape import PipelineKind
+from ._scheduled import scheduled
 
-ZERO_BUBBLE = PipelineKind(
-    "zero-bubble",
-    "one forward, one backward, late parameter gradients fill bubbles",
-    Machine(backward=Backward.SPLIT),
-    lambda shape: zero_bubble(shape.epoch),
-    zero_bubble_form,
-)
+ZERO_BUBBLE = scheduled("zero-bubble", Machine(backward=Backward.SPLIT), zero_bubble_form)

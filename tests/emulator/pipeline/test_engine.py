@@ -132,8 +132,7 @@ def test_interleaved_can_be_read_again() -> None:
     assert " 0F1c2v0 " in text and " 1W0c1 " in text
     again = parse(text)
     assert to_text(again) == text
-    with pytest.raises(InputError, match="is of chunk 1, but the chain has one stage on each device"):
-        dry_run(again)
+    dry_run(again)
 
 
 def swapped(text: str, first: str, second: str) -> Schedule:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.schedule import EpochShape, Schedule, ScheduleKind, dry_run, parse, to_text, warm_up, zero_bubble
+from emuchain.emulator.schedule import EpochShape, Kind, dry_run, parse, schedules, to_text, warm_up
 
 
 def test_by_hand() -> None:
@@ -32,14 +34,27 @@ def test_warm_ups_that_do_not_grow_pass_the_dry_run(data: st.DataObject) -> None
     assert to_text(parse(to_text(schedule))) == to_text(schedule)
 
 
-def doubled(epoch: EpochShape) -> Schedule:
-    """The order of `1f1b-so`."""
-    return warm_up("own", epoch, [2 * (epoch.devices - device) for device in range(epoch.devices)])
+DRAINED = [name for name, kind in schedules().items() if kind.drains and not kind.replicates and name != "sync"]
 
 
-@pytest.mark.parametrize("generate", [doubled, zero_bubble])
-def test_weights_are_those_of_sync(generate, small_cifar, plan_of, trained, bits) -> None:
+@pytest.mark.parametrize("name", DRAINED)
+def test_weights_are_those_of_sync(name, small_cifar, plan_of, trained, bits) -> None:
     keys = {"network": "quick-cifar", "devices": 3, "data": str(small_cifar), "samples": 70, "test_samples": 7}
-    kind = ScheduleKind("own", generate, "", drains=True, repeats=True)
-    own, sync = (trained(plan_of(**keys, batch=20, micro_batch=6, schedule=schedule)) for schedule in (kind, "sync"))
+    own, sync = (trained(plan_of(**keys, batch=20, micro_batch=6, schedule=schedule)) for schedule in (name, "sync"))
     assert bits(own.weights) == bits(sync.weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "forwards"),
+    [("1f1b-as", (3, 2, 1)), ("1f1b-sno", (3, 2, 1)), ("fbp-as", (6, 4, 2)), ("1f1b-so", (6, 4, 2))],
+)
+def test_warm_ups_of_their_own_and_others(name: str, forwards: tuple[int, ...]) -> None:
+    kind = schedules()[name]
+    assert kind.warm_ups is not None
+    assert kind.warm_ups(3) == forwards
+    for asked in ((), (5, 3, 1)):
+        schedule = kind.generate(EpochShape(3, 8, 8, 1, warm_ups=asked))
+        dry_run(schedule)
+        programs = schedule.programs(range(3)).values()
+        ahead = [list(itertools.takewhile(lambda action: action.kind is Kind.FORWARD, each)) for each in programs]
+        assert tuple(map(len, ahead)) == (asked or forwards)

@@ -1,0 +1,86 @@
+"""A stage in the dry run: the samples that it has done and that have come, and the versions that its F used."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+
+from .action import Action, Kind, MicroBatch
+from .messages import Messages
+
+_BEFORE = {Kind.BACKWARD: Kind.FORWARD, Kind.GRADIENT: Kind.BACKWARD}
+
+
+class Stage:
+    """Chunk `number // devices` of device `number % devices`, with a queue of messages from each neighbour.
+
+    What is wrong is raised as a LookupError, with a phrase that follows the name of the action.
+    """
+
+    def __init__(self, number: int, device: int, micro_batches: Sequence[MicroBatch]) -> None:
+        self.number, self.device = number, device
+        self.left: Stage | None = None
+        self.right: Stage | None = None
+        self.from_left, self.from_right = Messages(), Messages()
+        self._micro_batches = micro_batches
+        kinds = (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT)
+        self._done = {kind: [0] * len(micro_batches) for kind in kinds}  # samples of each micro-batch
+        self._used: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)  # (end of span, version) of F
+
+    def source(self, kind: Kind) -> Stage | None:
+        """Return the stage whose message an action of this kind needs."""
+        if kind is Kind.FORWARD:
+            return self.left
+        return self.right if kind is Kind.BACKWARD else None
+
+    def step(self, action: Action) -> tuple[bool, Stage | None]:
+        """Do an action if its message is there; return whether it was, and the stage that gets what it makes."""
+        kind, index = action.kind, action.index
+        begin, end = self._samples(action)
+        to: Stage | None = None
+        if kind is Kind.FORWARD:
+            if self.left is not None and not self._take(self.from_left, index, begin, end):
+                return False, None
+            to = self.right
+            if to is not None:
+                to.from_left.send(index, begin, end)
+        elif kind is Kind.BACKWARD:
+            if self.right is not None and not self._take(self.from_right, index, begin, end):
+                return False, None
+            to = self.left
+            if to is not None:
+                to.from_right.send(index, begin, end)
+        self._compute(action, begin, end)
+        return True, to
+
+    def _take(self, messages: Messages, index: int, begin: int, end: int) -> bool:
+        try:
+            return messages.take(index, begin, end)
+        except LookupError as error:
+            raise LookupError(f"does not follow the order of its neighbour, whose next message is of {error}") from None
+
+    def _compute(self, action: Action, begin: int, end: int) -> None:
+        """Note the samples of an action, which must follow on those done and have been through the kind before."""
+        index, done = action.index, self._done[action.kind]
+        if done[index] > begin:
+            raise LookupError("is done twice")
+        if done[index] < begin:
+            raise LookupError(f"leaves out samples from {done[index]} on")
+        before = _BEFORE.get(action.kind)
+        if before is not None and self._done[before][index] < end:
+            raise LookupError(f"comes before {before.value}{index}")
+        done[index] = end
+        if action.kind is Kind.FORWARD and action.version is not None:
+            self._used[index].append((end, action.version))
+
+    def version_of_forward(self, action: Action) -> int:
+        """Return the version that F of an action's last sample used."""
+        _, end = self._samples(action)
+        return next(version for of_end, version in self._used[action.index] if of_end >= end)
+
+    def lacks(self, kind: Kind, index: int) -> bool:
+        """Return whether samples of a micro-batch are still to be done."""
+        return self._done[kind][index] < self._micro_batches[index].samples
+
+    def _samples(self, action: Action) -> tuple[int, int]:
+        return action.span or (0, self._micro_batches[action.index].samples)

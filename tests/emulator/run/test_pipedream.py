@@ -1,0 +1,175 @@
+"""PipeDream and PipeDream-2BW train bit for bit as SGD with delays, which a loop of its own works out here.
+
+The loop knows no schedule: on one device, mini-batch n is computed with weights that are put together from those after
+earlier mini-batches, each channel's as late as its device makes it, and the update is made on the newest ones. Training
+with slices on several devices must give the same bits, as the kernels sum in one order however layers are cut.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emuchain.comm import SingleProcess
+from emuchain.emulator.device import epoch_order
+from emuchain.emulator.device.device_numerics import DeviceNumerics
+from emuchain.emulator.device.lpram import Sgd
+from emuchain.emulator.mapping import Cut
+from emuchain.emulator.plan import Plan, training_data
+from emuchain.emulator.run.train import Trainer
+from emuchain.emulator.schedule import MicroBatch
+
+BATCH, SAMPLES, EPOCHS = 8, 44, 2
+Delay = Callable[[int, int], int]
+"""By how many updates weights are late, by device and number of devices."""
+
+DELAYS: dict[str, Delay] = {
+    "pipedream": lambda device, devices: devices - 1 - device,
+    "2bw": lambda device, devices: 1,
+}
+
+
+@pytest.fixture
+def planned(small_cifar, plan_of) -> Callable[..., Plan]:
+    """Gives the plan of a run, of which the tests choose schedule, devices and micro-batch."""
+
+    def make(schedule: str, devices: int, micro_batch: int) -> Plan:
+        keys: dict[str, Any] = {"samples": SAMPLES, "test_samples": 5, "batch": BATCH, "epochs": EPOCHS, "seed": 3}
+        keys |= {"network": "quick-cifar", "data": str(small_cifar), "schedule": schedule, "devices": devices}
+        return plan_of(**keys, micro_batch=micro_batch)
+
+    return make
+
+
+def delays_of(plan: Plan, delay: Delay) -> list[tuple[np.ndarray, int]]:
+    """For each layer the delay of each of its weights (oc, ic, kh, kw), and that of its bias."""
+    found = {layer.name: [np.full(layer.weight_shape, -1), -1] for layer in plan.network.layers}
+    for device, slices in enumerate(plan.mapping.devices):
+        for part in slices:
+            of_layer, late = found[part.layer.name], delay(device, plan.devices)
+            channels = slice(part.begin, part.end)
+            of_layer[0][(slice(None), channels) if part.cut is Cut.ICP else channels] = late
+            if part.is_last:
+                of_layer[1] = late
+    assert all(weights.min() >= 0 <= bias for weights, bias in found.values())
+    return [(weights, bias) for weights, bias in found.values()]
+
+
+def put_together(
+    numerics: DeviceNumerics, history: list[dict[str, Any]], delays: list[tuple[np.ndarray, int]]
+) -> dict[str, Any]:
+    """The state in which each weight is that of as many updates ago as it is late, of at most as many as there are."""
+
+    def past(late: int) -> list[dict[str, Any]]:
+        return history[max(0, len(history) - 1 - late)]["slices"]
+
+    mixed = []
+    for number, (of, (late_weights, late_bias)) in enumerate(zip(numerics.slices, delays, strict=True)):
+        late_packed = of._convolution.pack(late_weights.astype(np.float32))
+        newest = past(0)[number]["weight"]
+        value = newest["value"].copy()
+        for late in np.unique(late_weights):
+            chosen = late_packed == late
+            value[chosen] = past(int(late))[number]["weight"]["value"][chosen]
+        mixed.append({"weight": {**newest, "value": value}, "sfu": past(late_bias)[number]["sfu"]})
+    return {"slices": mixed, "stored": {}}
+
+
+def mini_batches(micro_batch: int) -> Iterator[list[MicroBatch]]:
+    """The micro-batches of each mini-batch of an epoch."""
+    numbers = iter(range(SAMPLES))
+    for step, first in enumerate(range(0, SAMPLES, BATCH)):
+        last = min(first + BATCH, SAMPLES)
+        begins = range(first, last, micro_batch)
+        yield [MicroBatch(next(numbers), step, begin, min(begin + micro_batch, last)) for begin in begins]
+
+
+def delayed_sgd(plan: Plan, delays: list[tuple[np.ndarray, int]]) -> dict[str, dict[str, np.ndarray]]:
+    """The weights after training with delays, on the one device of `plan`."""
+    config = plan.config
+    trainer = Trainer(plan, training_data(plan), SingleProcess())
+    [chain] = trainer.replicas.chains
+    [device] = chain.devices
+    numerics = device.numerics
+    assert numerics is not None
+    rule = Sgd(config.learning_rate, config.momentum, config.weight_decay)
+    for epoch in range(EPOCHS):
+        trainer._ends[0].attach_training(chain, epoch_order(config.seed, epoch, SAMPLES))
+        history = [numerics.state()]
+        for group in mini_batches(config.micro_batch):
+            numerics.restore(put_together(numerics, history, delays))
+            for micro_batch in group:
+                span = micro_batch.whole
+                samples = np.arange(SAMPLES)[span.slice] + epoch * SAMPLES
+                numerics.forward(span, {}, 0, samples)
+                numerics.backward(span, {}, 0)
+                numerics.gradient(span)
+            numerics.restore(history[-1])
+            numerics.update(sum(micro_batch.samples for micro_batch in group), rule, keeps=False)
+            numerics.begin_epoch()
+            history.append(numerics.state())
+    return trainer.weights()
+
+
+CASES = [("pipedream", 1, 3), ("pipedream", 2, 8), ("pipedream", 3, 3), ("pipedream", 3, 8), ("pipedream", 5, 3)]
+CASES += [("2bw", 1, 3), ("2bw", 2, 8), ("2bw", 3, 3), ("2bw", 3, 2), ("2bw", 5, 1)]
+
+
+@pytest.mark.parametrize(("schedule", "devices", "micro_batch"), CASES)
+def test_weights_are_those_of_delayed_sgd(planned, trained, bits, schedule, devices, micro_batch) -> None:
+    plan = planned(schedule, devices, micro_batch)
+    alone = planned("sync", 1, micro_batch)
+    expected = delayed_sgd(alone, delays_of(plan, DELAYS[schedule]))
+    assert bits(trained(plan).weights) == bits(expected)
+
+
+def test_the_loop_without_delays_is_sync(planned, trained, bits) -> None:
+    plan = planned("sync", 1, 3)
+    none = delays_of(plan, lambda device, devices: 0)
+    assert bits(delayed_sgd(plan, none)) == bits(trained(plan).weights)
+
+
+def test_pipedream_on_one_device_is_sync(planned, trained, bits) -> None:
+    """It has one mini-batch in flight, whose F comes after the update before it."""
+    pipedream, sync = (bits(trained(planned(name, 1, 3)).weights) for name in ("pipedream", "sync"))
+    assert pipedream == sync
+
+
+def test_delays_change_the_weights(planned, trained, bits) -> None:
+    """Otherwise the tests above would show little. 2BW is late by one update on any number of devices."""
+    found = {
+        (name, devices): bits(trained(planned(name, devices, 3)).weights)
+        for name, devices in (("sync", 1), ("2bw", 1), ("2bw", 3), ("pipedream", 2), ("pipedream", 3))
+    }
+    assert found["2bw", 1] == found["2bw", 3]
+    assert len({found["sync", 1]["conv1/weight"], *(each["conv1/weight"] for each in found.values())}) == 4
+
+
+@pytest.mark.parametrize(
+    ("schedule", "devices", "copies"),
+    [
+        ("pipedream", 3, [3, 2, 1]),
+        ("pipedream", 1, [1]),
+        ("2bw", 3, [2, 2, 2]),
+        ("2bw", 1, [2]),
+        ("sync", 3, [1, 1, 1]),
+    ],
+)
+def test_devices_keep_as_many_versions_as_the_paper_says(
+    planned, trained, monkeypatch, schedule, devices, copies
+) -> None:
+    most = collections.Counter[int]()
+    update = DeviceNumerics.update
+
+    def counting(numerics: DeviceNumerics, samples: int, rule: Sgd, *, keeps: bool) -> None:
+        update(numerics, samples, rule, keeps=keeps)
+        held = max(len(of._weight.versions) for of in numerics.slices)
+        most[numerics.streams.device] = max(most[numerics.streams.device], held)
+
+    monkeypatch.setattr(DeviceNumerics, "update", counting)
+    trained(planned(schedule, devices, 3))
+    assert [most[device] for device in range(devices)] == copies
