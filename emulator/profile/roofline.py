@@ -28,6 +28,11 @@ class DoesNotFit(InputError):
     def __init__(self, stage: int, needed_bytes: int, capacity_bytes: int, place: str, owner: str) -> None:
         super().__init__(f"stage {stage}: needs {needed_bytes:,} bytes {place}; {owner} has {capacity_bytes:,}")
         self.stage, self.needed_bytes, self.capacity_bytes = stage, needed_bytes, capacity_bytes
+        self._place, self._owner = place, owner
+
+    def of_stage(self, stage: int) -> DoesNotFit:
+        """Return the same error of another stage."""
+        return DoesNotFit(stage, self.needed_bytes, self.capacity_bytes, self._place, self._owner)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,34 @@
+from .bound import all_cuts_ps, cuts_between_layers_ps
+from .candidate import DATA_PARALLEL, Candidate, Wires, data_parallel, deal, pipelined
+from .explore import Exploration, Question, Turn, explore, micro_batches_of
+from .ideal import ideal
+from .inter_layer import Cut, least_cut
+from .intra_layer import filled_cut
+from .partition import Partition, Step, partition
+from .pieces import Demand, Pieces, transfer_ps
+
+__all__ = [
+    "DATA_PARALLEL",
+    "Candidate",
+    "Cut",
+    "Demand",
+    "Exploration",
+    "Partition",
+    "Pieces",
+    "Question",
+    "Step",
+    "Turn",
+    "Wires",
+    "all_cuts_ps",
+    "cuts_between_layers_ps",
+    "data_parallel",
+    "deal",
+    "explore",
+    "filled_cut",
+    "ideal",
+    "least_cut",
+    "micro_batches_of",
+    "partition",
+    "pipelined",
+    "transfer_ps",
+]

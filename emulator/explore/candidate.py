@@ -1,0 +1,213 @@
+"""Candidates: a schedule and a micro-batch with the cut that suits them, or data parallelism, timed."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...comm import Interconnect
+from ...comm.exchange import VALUE_BYTES, ring_ps
+from ..cluster import Link
+from ..pipeline import (
+    Machine,
+    PipelineKind,
+    PipelineResult,
+    Shape,
+    StageCosts,
+    Transport,
+    least_time_ps,
+    time_pipeline,
+)
+from ..profile import DoesNotFit, Stages
+from .partition import Partition, partition
+from .pieces import Demand
+
+DATA_PARALLEL = "data-parallel"
+_SEQUENTIAL = "1f1b-sno"
+"""The schedule whose devices wait for their messages."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wires:
+    """The links between neighbours of a chain, and the interconnect over which all exchange gradients."""
+
+    links: tuple[Link, ...]
+    interconnect: Interconnect
+
+    @property
+    def latency_ps(self) -> int:
+        """The longest latency of a link."""
+        return max((link.latency_ps for link in self.links), default=0)
+
+    def times(self, factor: float) -> Wires:
+        """Return the same with a multiple of all bandwidths."""
+        links = (dataclasses.replace(link, bandwidth_mbps=_times(link.bandwidth_mbps, factor)) for link in self.links)
+        over = self.interconnect
+        return Wires(tuple(links), dataclasses.replace(over, bandwidth_mbps=_times(over.bandwidth_mbps, factor)))
+
+
+def _times(bandwidth_mbps: int, factor: float) -> int:
+    return max(1, round(bandwidth_mbps * factor))
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A way to train a mini-batch, and its time in ps; None, and the reason why, if it does not fit.
+
+    Of a pipeline there are the cut and the timeline; of data parallelism the micro-batches of each device, the time of
+    the slowest one and that of the exchange.
+    """
+
+    name: str
+    samples: int
+    micro_batches: int
+    time_ps: int | None = None
+    why_not: str = ""
+    partition: Partition | None = None
+    timeline: PipelineResult | None = None
+    dealt: tuple[int, ...] = ()
+    compute_ps: int = 0
+    exchange_ps: int = 0
+    limit: str = ""
+
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of features on all devices at their peak."""
+        if self.partition is None or self.timeline is None:
+            return 0
+        kept = zip(self.timeline.features, self.partition.costs, strict=True)
+        return int(sum(count * costs.feature_bytes for count, costs in kept))
+
+    @property
+    def rank(self) -> tuple[bool, int, bool, float, int, str, int]:
+        """The order of candidates, the best first.
+
+        Of equal times that with the lower send peak comes first, then that with fewer features, then by name.
+        """
+        peak = float(self.timeline.send_peak) if self.timeline is not None else 0.0
+        return (
+            self.time_ps is None,
+            self.time_ps or 0,
+            self.timeline is None,
+            peak,
+            self.feature_bytes,
+            self.name,
+            self.samples,
+        )
+
+
+def pipelined(
+    kind: PipelineKind,
+    machine: Machine,
+    stages: Stages,
+    wires: Wires,
+    micro_batches: int,
+    *,
+    whole_layers: bool = False,
+    better_than_ps: int | None = None,
+) -> Candidate | None:
+    """Return a schedule as a candidate, on the cut that suits it.
+
+    Args:
+        kind: the kind of schedule.
+        machine: how the devices work.
+        stages: what pieces of the network take for a micro-batch.
+        wires: links and interconnect.
+        micro_batches: their number in a mini-batch.
+        whole_layers: whether layers stay whole.
+        better_than_ps: return None, without a timeline, if its cut cannot be as fast as this.
+
+    Raises:
+        InputError: there are more devices than layers.
+    """
+    machine = dataclasses.replace(machine, latency_ps=wires.latency_ps)
+    found = Candidate(kind.name, stages.samples, micro_batches)
+    kept = _kept(kind, machine, stages.devices, micro_batches)
+    overlaps = machine.transport is Transport.HIDDEN or kind.name != _SEQUENTIAL
+    try:
+        cut = partition(stages, wires.links, Demand(kept, overlaps), whole_layers=whole_layers)
+    except DoesNotFit as shortage:
+        return dataclasses.replace(found, why_not=str(shortage))
+    shape = Shape(stages.devices, micro_batches, cut.costs, machine)
+    if better_than_ps is not None and _least_ps(shape) > better_than_ps:
+        return None
+    schedule, _ = kind.schedule(shape)
+    timeline = time_pipeline(schedule, cut.costs, machine)
+    limit = _limit(stages, cut)
+    return dataclasses.replace(found, time_ps=timeline.makespan_ps, partition=cut, timeline=timeline, limit=limit)
+
+
+def data_parallel(stages: Stages, wires: Wires, micro_batches: int) -> Candidate:
+    """Return data parallelism as a candidate: each device trains all layers, and a ring exchanges the gradients.
+
+    Micro-batches are dealt so that the slowest device ends as early as possible. Weights are off chip as soon as not
+    all of them fit. The exchange begins when all devices are done.
+    """
+    found = Candidate(DATA_PARALLEL, stages.samples, micro_batches)
+    times, parameters = [], 0
+    for device in range(stages.devices):
+        try:
+            costs = stages.costs(0, stages.end, device, 1, together=True)
+        except DoesNotFit as shortage:
+            return dataclasses.replace(found, why_not=str(shortage))
+        times.append(costs.work_ps)
+        parameters = costs.parameter_bytes
+    dealt = deal(times, micro_batches)
+    ends = [count * time for count, time in zip(dealt, times, strict=True)]
+    exchange = 0
+    if stages.devices > 1:
+        ready = np.zeros(stages.devices, np.int64)
+        exchange = int(ring_ps(wires.interconnect, ready, -(-parameters // VALUE_BYTES)).max())
+    slowest = ends.index(max(ends))
+    limit = f"device {slowest} ({stages.kinds[slowest]})" if max(ends) >= exchange else "exchange of gradients"
+    return dataclasses.replace(
+        found,
+        time_ps=max(ends) + exchange,
+        dealt=dealt,
+        compute_ps=max(ends),
+        exchange_ps=exchange,
+        limit=limit,
+    )
+
+
+def deal(times_ps: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return how many of `count` equal tasks each device gets so that the last one ends as early as possible."""
+    dealt = [0] * len(times_ps)
+    ends = [(time, device) for device, time in enumerate(times_ps)]
+    heapq.heapify(ends)
+    for _ in range(count):
+        end, device = ends[0]
+        dealt[device] += 1
+        heapq.heapreplace(ends, (end + times_ps[device], device))
+    return tuple(dealt)
+
+
+def _kept(kind: PipelineKind, machine: Machine, devices: int, micro_batches: int) -> tuple[int, ...]:
+    """Return the micro-batches whose features each device keeps."""
+    if kind.warm_ups is None:
+        return (micro_batches,) * devices
+    shape = Shape(devices, micro_batches, (StageCosts(1, 1),) * devices, machine)
+    return tuple(min(each, micro_batches) for each in kind.warm_ups(shape))
+
+
+def _least_ps(shape: Shape) -> int:
+    """Return a bound of the time of a shape, whatever its transport."""
+    if shape.machine.transport is Transport.STORED:
+        return least_time_ps(shape)
+    hidden = [dataclasses.replace(costs, transfer_ps=0) for costs in shape.costs]
+    return least_time_ps(dataclasses.replace(shape, costs=hidden, machine=Machine()))
+
+
+def _limit(stages: Stages, cut: Partition) -> str:
+    """Return the slowest stage or link of a cut, by name."""
+    works = [costs.work_ps for costs in cut.costs]
+    sends = [costs.transfer_ps for costs in cut.costs[:-1]]
+    stage = works.index(max(works))
+    if max(sends, default=0) > works[stage]:
+        link = sends.index(max(sends))
+        return f"link {link} -> {link + 1}"
+    begin = cut.cut.ends[stage - 1] if stage else 0
+    return f"stage {stage} ({stages.said(begin, cut.cut.ends[stage])} on {stages.kinds[stage]})"

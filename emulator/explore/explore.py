@@ -1,0 +1,170 @@
+"""The exploration: every schedule, micro-batch and way to be parallel, each on its own cut; which is best, by what."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from ..common import InputError
+from ..pipeline import Machine, PipelineKind, Transport
+from ..profile import Stages
+from .bound import all_cuts_ps, cuts_between_layers_ps
+from .candidate import Candidate, Wires, data_parallel, pipelined
+from .pieces import Demand, Pieces
+
+_FINEST = 100
+"""The bandwidth at which the winner changes is found to a part in this many."""
+_FURTHEST = 10
+"""Bandwidths are tried up to 2 to this power times the cluster's own, and down as far."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What is explored.
+
+    `stages_of` gives the stages for a number of samples in a micro-batch; `micro_batches` are the numbers to try, each
+    a divisor of `batch`; `schedules` are kinds with the machine that runs them.
+    """
+
+    stages_of: Callable[[int], Stages]
+    wires: Wires
+    batch: int
+    micro_batches: tuple[int, ...]
+    schedules: tuple[tuple[PipelineKind, Machine], ...]
+    whole_layers: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """Where another candidate wins: at all links' bandwidth times `factor`, up or down from 1."""
+
+    factor: float
+    winner: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Exploration:
+    """All candidates from the best to the worst, and a bound in ps of the winner's mini-batch over all cuts.
+
+    `runner_up` is the best of another name than the winner, None if there is none. `turn` is the nearest bandwidth of
+    the links with another winner, None if no bandwidth tried has one.
+    """
+
+    candidates: tuple[Candidate, ...]
+    winner: Candidate
+    runner_up: Candidate | None
+    bound_ps: int
+    turn: Turn | None
+
+    @property
+    def gap(self) -> float:
+        """By how much the winner's time exceeds the bound; 0.01 is 1 %."""
+        assert self.winner.time_ps is not None
+        return self.winner.time_ps / self.bound_ps - 1
+
+    @property
+    def margin(self) -> float | None:
+        """By how much the runner-up's time exceeds the winner's."""
+        if self.runner_up is None or self.runner_up.time_ps is None or self.winner.time_ps is None:
+            return None
+        return self.runner_up.time_ps / self.winner.time_ps - 1
+
+
+def micro_batches_of(batch: int) -> tuple[int, ...]:
+    """Return the samples of a micro-batch that are tried: powers of two that divide the mini-batch."""
+    return tuple(1 << power for power in range(batch.bit_length()) if batch % (1 << power) == 0)
+
+
+def explore(question: Question) -> Exploration:
+    """Return the best way to train a mini-batch, and all others.
+
+    Raises:
+        InputError: there are more devices than layers, or nothing fits.
+    """
+    candidates = sorted(_all(question), key=lambda each: each.rank)
+    fitting = [each for each in candidates if each.time_ps is not None]
+    if not fitting:
+        raise InputError(candidates[0].why_not)
+    winner = fitting[0]
+    return Exploration(
+        tuple(candidates),
+        winner,
+        next((each for each in fitting if each.name != winner.name), None),
+        _bound_ps(question, winner),
+        _turn(question, winner),
+    )
+
+
+def _all(question: Question) -> list[Candidate]:
+    found = []
+    for samples in question.micro_batches:
+        stages, count = question.stages_of(samples), question.batch // samples
+        for kind, machine in question.schedules:
+            each = pipelined(kind, machine, stages, question.wires, count, whole_layers=question.whole_layers)
+            assert each is not None
+            found.append(each)
+        found.append(data_parallel(stages, question.wires, count))
+    return found
+
+
+def _best(question: Question) -> Candidate | None:
+    """Return the winner alone, without the timelines of those that cannot be it."""
+    best: Candidate | None = None
+    for samples in question.micro_batches:
+        stages, count = question.stages_of(samples), question.batch // samples
+        tried = [data_parallel(stages, question.wires, count)]
+        for kind, machine in question.schedules:
+            limit = None if best is None else best.time_ps
+            each = pipelined(
+                kind, machine, stages, question.wires, count, whole_layers=question.whole_layers, better_than_ps=limit
+            )
+            if each is not None:
+                tried.append(each)
+        for each in tried:
+            if each.time_ps is not None and (best is None or each.rank < best.rank):
+                best = each
+    return best
+
+
+def _bound_ps(question: Question, winner: Candidate) -> int:
+    """Return a bound of the winner's mini-batch, over all cuts that were allowed; of data parallelism all work."""
+    stages = question.stages_of(winner.samples)
+    stored = winner.timeline is not None and any(
+        machine.transport is Transport.STORED for kind, machine in question.schedules if kind.name == winner.name
+    )
+    pieces = Pieces(stages, question.wires.links, Demand((1,) * stages.devices))
+    if winner.partition is None:
+        rates = sum(1 / max(1, stages.least_ps(0, stages.end, device)) for device in range(stages.devices))
+        return int(winner.micro_batches / rates)
+    if question.whole_layers:
+        return cuts_between_layers_ps(pieces, winner.micro_batches, stored=stored)
+    return all_cuts_ps(pieces, winner.micro_batches, stored=stored)
+
+
+def _turn(question: Question, winner: Candidate) -> Turn | None:
+    """Return the nearest bandwidth of all links, up or down, with another winner; of equally near ones the lower."""
+    if not question.wires.links:
+        return None
+
+    def at(factor: float) -> str:
+        best = _best(dataclasses.replace(question, wires=question.wires.times(factor)))
+        return winner.name if best is None else best.name
+
+    for power in range(1, _FURTHEST + 1):
+        for sign in (-1, 1):
+            other = at(2.0 ** (sign * power))
+            if other != winner.name:
+                return _between(at, winner.name, other, 2.0 ** (sign * (power - 1)), 2.0 ** (sign * power))
+    return None
+
+
+def _between(at: Callable[[float], str], name: str, other: str, near: float, far: float) -> Turn:
+    """Return where the winner changes between a factor at which it has a name and one at which it has another."""
+    while max(near, far) > min(near, far) * (1 + 1 / _FINEST):
+        middle = (near * far) ** 0.5
+        found = at(middle)
+        if found == name:
+            near = middle
+        else:
+            far, other = middle, found
+    return Turn(far, other)

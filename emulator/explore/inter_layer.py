@@ -1,0 +1,108 @@
+"""The exact cut at given places over unequal devices: no other one has a faster slowest stage.
+
+Dynamic programming over (devices used, place): the least maximum with which the first devices take all before a place.
+A stage's cost may be any function of its piece; bounds that are cheap to know say which pieces need not be asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .pieces import Pieces
+
+_NEVER = 1 << 100
+"""A time in ps of what cannot be."""
+
+
+class Cut(NamedTuple):
+    """The places at which stages end, and the time of the slowest one in ps."""
+
+    ends: tuple[int, ...]
+    period_ps: int
+
+
+def least_cut(
+    pieces: Pieces, places: Sequence[int], *, links_count: bool = False, longest_message_ps: int | None = None
+) -> Cut | None:
+    """Return the cut at some of `places` whose slowest stage is as fast as possible; None if no cut fits.
+
+    Args:
+        pieces: times of stages and links.
+        places: places in ascending order; the first and the last one are the ends of the row.
+        links_count: whether a link is as good a reason to be slow as a stage is.
+        longest_message_ps: cuts whose messages take longer are left out.
+    """
+    bounds = _Bounds(pieces, places)
+    most = _NEVER
+    first = bounds.cut()
+    if first is not None and not links_count and longest_message_ps is None:
+        time = pieces.period_ps(first)
+        most = _NEVER if time is None else time
+    last = len(places) - 1
+    best: list[dict[int, tuple[int, int]]] = [{0: (0, 0)}]
+    for device in range(pieces.devices):
+        found: dict[int, tuple[int, int]] = {}
+        ends = [last] if device == pieces.devices - 1 else range(device + 1, last - (pieces.devices - device - 2))
+        for k in ends:
+            message = pieces.link_ps(device, places[k])
+            if longest_message_ps is not None and message > longest_message_ps:
+                continue
+            wait = pieces.wait_ps(device, places[k])
+            least = max(message if links_count else 0, bounds.rest(device + 1, k))
+            tried = sorted(
+                (max(time, wait + pieces.least_ps(places[j], places[k], device), least), j)
+                for j, (time, _) in best[device].items()
+                if j < k
+            )
+            now = most + 1
+            for bound, j in tried:
+                if bound >= now:
+                    break
+                work = pieces.work_ps(places[j], places[k], device)
+                if work is None:
+                    continue
+                time = max(best[device][j][0], work + wait, message if links_count else 0)
+                if time < now:
+                    found[k], now = (time, j), time
+        best.append(found)
+    if last not in best[-1]:
+        return None
+    ends, k = [], last
+    for device in range(pieces.devices, 0, -1):
+        ends.append(places[k])
+        k = best[device][k][1]
+    return Cut(tuple(reversed(ends)), best[-1][last][0])
+
+
+class _Bounds:
+    """The least maximum by the bounds of pieces alone, for the devices from one on and the places from one on."""
+
+    def __init__(self, pieces: Pieces, places: Sequence[int]) -> None:
+        last, devices = len(places) - 1, pieces.devices
+        self._places, self._devices = places, devices
+        self._rest: list[dict[int, tuple[int, int]]] = [{} for _ in range(devices)] + [{last: (0, last)}]
+        for device in range(devices - 1, -1, -1):
+            behind = self._rest[device + 1]
+            for j in range(device, last - (devices - device - 1) + 1) if device else (0,):
+                choices = []
+                for k in range(j + 1, last + 1):
+                    if k in behind:
+                        own = pieces.least_ps(places[j], places[k], device)
+                        choices.append((max(own, behind[k][0]), k))
+                if choices:
+                    self._rest[device][j] = min(choices)
+
+    def rest(self, device: int, place: int) -> int:
+        """Return a bound for the devices from `device` on, which begin at the place of a number."""
+        return self._rest[device].get(place, (_NEVER, 0))[0]
+
+    def cut(self) -> tuple[int, ...] | None:
+        """Return the ends of the cut that the bounds alone would take; None if there are too few places."""
+        if 0 not in self._rest[0]:
+            return None
+        ends, k = [], 0
+        for device in range(self._devices):
+            k = self._rest[device][k][1]
+            ends.append(self._places[k])
+        return tuple(ends)

@@ -1,0 +1,123 @@
+"""Profiles as TOML files: measured times of a network's layers, for devices that no board describes, such as GPUs."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Annotated
+
+import pydantic
+
+from ..common import Finite, InputError, NotNegative, Positive, PositiveNumber
+from ..inputs import Model, read_toml, validate
+from ..mapping import VALUE_BYTES, Slice, cut_channels
+from ..network import Layer, Network
+from .needs import PartNeeds, boundary_bytes
+from .profile import LayerProfile, LayerTimes, Profile
+
+_PS_OF_US = 1_000_000
+
+
+def _tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class TimesTable(Model):
+    """A table of `times`: what a layer takes on one kind of device for one size of micro-batch."""
+
+    device: str
+    micro_batch: Positive
+    forward_us: Finite
+    backward_us: Finite
+    gradient_us: Finite | None = None
+
+
+class LayerTable(Model):
+    """A `[[layers]]` table; bytes that are left out are those of the network's layer of this name."""
+
+    name: str
+    output_bytes: NotNegative | None = None
+    feature_bytes: NotNegative | None = None
+    parameter_bytes: NotNegative | None = None
+    times: Annotated[tuple[TimesTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+
+
+class DeviceTable(Model):
+    """A `[devices.NAME]` table."""
+
+    memory_gbytes: PositiveNumber | None = None
+
+
+class ProfileDescription(Model):
+    """A profile, as in its TOML file."""
+
+    name: str
+    parameter_copies: Positive = 2
+    devices: Annotated[dict[str, DeviceTable], pydantic.Field(min_length=1)]
+    layers: Annotated[tuple[LayerTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+
+
+def load_profile(path: pathlib.Path, network: Network | None = None, value_bytes: int = VALUE_BYTES) -> Profile:
+    """Return the profile in a TOML file; bytes that it leaves out are those of `network`, with values of `value_bytes`.
+
+    Raises:
+        InputError: the file cannot be read, has a wrong key, a negative time, or lacks times or bytes of a layer.
+    """
+    source = str(path)
+    said = validate(ProfileDescription, read_toml(path), source)
+    known = {} if network is None else {layer.name: layer for layer in network.layers}
+    layers = tuple(_layer(table, said, known, network, value_bytes, source) for table in said.layers)
+    _check_times(layers, source)
+    memory = {
+        name: None if table.memory_gbytes is None else round(table.memory_gbytes * 1e9)
+        for name, table in said.devices.items()
+    }
+    return Profile(said.name, layers, memory, parameter_copies=said.parameter_copies)
+
+
+def _layer(
+    table: LayerTable,
+    said: ProfileDescription,
+    known: dict[str, Layer],
+    network: Network | None,
+    value_bytes: int,
+    source: str,
+) -> LayerProfile:
+    where = f"{source}: layer {table.name}"
+    times: dict[tuple[str, int], LayerTimes] = {}
+    for each in table.times:
+        if each.device not in said.devices:
+            raise InputError(f"{where}: `device` = {each.device!r}: must be one of {', '.join(said.devices)}")
+        for key in ("forward_us", "backward_us", "gradient_us"):
+            if (getattr(each, key) or 0) < 0:
+                raise InputError(f"{where}: `{key}` = {getattr(each, key):g}: must not be negative")
+        if (each.gradient_us or 0) > each.backward_us:
+            raise InputError(f"{where}: `gradient_us` = {each.gradient_us:g}: is part of `backward_us`")
+        gradient = None if each.gradient_us is None else round(each.gradient_us * _PS_OF_US)
+        found = LayerTimes(round(each.forward_us * _PS_OF_US), round(each.backward_us * _PS_OF_US), gradient)
+        if times.setdefault((each.device, each.micro_batch), found) is not found:
+            raise InputError(f"{where}: `times` has {each.device} with `micro_batch` = {each.micro_batch} twice")
+    layer = known.get(table.name)
+    sizes = {"output_bytes": table.output_bytes, "feature_bytes": table.feature_bytes}
+    sizes["parameter_bytes"] = table.parameter_bytes
+    if layer is not None and network is not None:
+        needs = PartNeeds.of(Slice(layer, 0, cut_channels(layer)), value_bytes)
+        crossing = boundary_bytes(network, layer.index, value_bytes)
+        of_network = {"output_bytes": crossing, "feature_bytes": needs.feature_bytes}
+        of_network["parameter_bytes"] = needs.parameter_bytes
+        sizes = {key: of_network[key] if size is None else size for key, size in sizes.items()}
+    for key, size in sizes.items():
+        if size is None:
+            raise InputError(f"{where}: key `{key}` is missing, and no network has a layer of this name")
+    return LayerProfile(table.name, times, **{key: size or 0 for key, size in sizes.items()})
+
+
+def _check_times(layers: tuple[LayerProfile, ...], source: str) -> None:
+    """Refuse a profile in which a layer lacks times that another one has."""
+    wanted = {key: layer.name for layer in layers for key in layer.times}
+    for layer in layers:
+        for (device, samples), other in wanted.items():
+            if (device, samples) not in layer.times:
+                raise InputError(
+                    f"{source}: layer {layer.name}: `times` lacks {device} with `micro_batch` = {samples},"
+                    f" which layer {other} has"
+                )
