@@ -1,23 +1,23 @@
-"""Tables IV and VI of BaPipe: the FPGA boards, and ResNet-50 on four of them, by the roofline of `emulator/profile`.
+"""Tables IV and VI of BaPipe: the FPGA boards, and ResNet-50 on four of them, by the roofline of `emulator/profile` and the cuts of
+`emulator/explore`.
 
 Values have 2 bytes, a micro-batch is one sample, a mini-batch 128. Links are not given: messages and the all-reduce of
-DP take no time. A clock of 100 MHz a DSP is fitted.
+DP take no time. A clock of 93 MHz a DSP is fitted.
 """
 
 from __future__ import annotations
 
-import bisect
 import functools
 import itertools
-from collections.abc import Sequence
 
-from ....cluster import Board, board_keys, load_cluster
+from .....comm import Interconnect
+from ....cluster import Board, Link, board_keys, load_cluster
 from ....common import InputError
-from ....mapping import Slice, cut_channels
+from ....explore import Candidate, Wires, data_parallel, pipelined
 from ....network import load_network
-from ....pipeline import Shape, StageCosts, pipeline_kind, time_pipeline
-from ....profile import DoesNotFit, PartNeeds, board_stage, stage_of_needs
-from ..constants import changed, kept
+from ....pipeline import pipeline_kind
+from ....profile import BoardStages
+from ..constants import changed, in_force, kept
 from ..measure import Measure, Measured
 from .constants import DSP_MHZ, in_use
 
@@ -31,7 +31,7 @@ CLUSTERS = {
     "4vcu129": ("vcu129",) * 4,
 }
 SCHEDULE = "fbp-as"
-_STEPS = 14
+_FREE_MBPS = 10**9
 _BITS_OF_MB = 1024
 
 
@@ -42,128 +42,50 @@ def boards_of(cluster: str) -> tuple[Board, ...]:
     changes.setdefault("board.off_chip_gbytes_per_s", DDR_GBYTES_PER_S)
     boards = [{"type": kind, "count": 1} for kind in CLUSTERS[cluster]]
     said = {"name": cluster, "boards": boards, "links": {"bandwidth_gbps": 100, "latency_ns": 0}}
-    return load_cluster(said, {key: value for key, value in changes.items() if not key.startswith("gpus.")}).boards
-
-
-class _Chain:
-    """ResNet-50 as a row of channels, which a cut divides anywhere (BaPipe's intra-layer partition)."""
-
-    def __init__(self) -> None:
-        self.layers = load_network("resnet50").layers
-        self.firsts = [0, *itertools.accumulate(map(cut_channels, self.layers))]
-
-    def needs(self, begin: int, end: int) -> list[PartNeeds]:
-        """Return the needs of channels begin … end-1 of the row."""
-        found = []
-        for place in range(bisect.bisect_right(self.firsts, begin) - 1, len(self.layers)):
-            first, after = self.firsts[place], self.firsts[place + 1]
-            if first >= end:
-                break
-            found.append(_needs(Slice(self.layers[place], max(begin, first) - first, min(end, after) - first)))
-        return found
-
-
-@functools.cache
-def _needs(part: Slice) -> PartNeeds:
-    return PartNeeds.of(part, VALUE_BYTES)
-
-
-@functools.cache
-def _chain() -> _Chain:
-    return _Chain()
-
-
-def _costs(begin: int, end: int, boards: Sequence[Board], device: int) -> StageCosts | None:
-    """Return the costs of a stage, None if it does not fit; FBP-AS keeps 2(N-i+1) micro-batches."""
-    keeps = 2 * (len(boards) - device)
-    try:
-        needs = _chain().needs(begin, end)
-        return stage_of_needs(needs, boards[device], MICRO_BATCH, keeps * MICRO_BATCH, stage=device).costs
-    except DoesNotFit:
-        return None
-
-
-def _cut(boards: Sequence[Board], most_ps: float) -> list[int] | None:
-    """Return the ends of stages of at most `most_ps`, each as long as possible; None if they do not reach the end.
-
-    Where `most_ps` is generous, the last boards have none.
-    """
-    ends, total = [0], _chain().firsts[-1]
-
-    def too_long(end: int, begin: int, device: int) -> bool:
-        costs = _costs(begin, end, boards, device)
-        return costs is None or costs.work_ps > most_ps
-
-    for device in range(len(boards)):
-        begin = ends[-1]
-        longer = range(begin + 1, total + 1)
-        place = bisect.bisect_left(longer, True, key=functools.partial(too_long, begin=begin, device=device))
-        if place == 0:
-            return None
-        ends.append(begin + place)
-        if ends[-1] == total:
-            break
-    return ends if ends[-1] == total else None
+    return load_cluster(
+        said, {key: value for key, value in changes.items() if key.startswith(("board.", "link."))}
+    ).boards
 
 
 @kept
-def stages(cluster: str) -> tuple[StageCosts, ...]:
-    """Return BaPipe's stages: T of equation (1) is the bound that the slowest comes close to, by bisection.
-
-    Raises:
-        InputError: no cut fits.
-    """
-    boards = boards_of(cluster)
-    low = 1 / sum(1 / _work_ps(board) for board in boards)
-    high, best = 2 * low, None
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        found = _cut(boards, middle)
-        if found is None:
-            low = middle
-        else:
-            high, best = middle, found
-    if best is None or len(best) <= len(boards):
-        raise InputError(f"{cluster}: ResNet-50 has no cut into {len(boards)} stages that fit")
-    costs = [_costs(begin, end, boards, device) for device, (begin, end) in enumerate(itertools.pairwise(best))]
-    return tuple(each for each in costs if each is not None)
-
-
-def _work_ps(board: Board) -> float:
-    """Return the time of F and B of a sample on one board, as if all data were on chip."""
-    macs = sum(layer.macs * (2 + layer.needs_errors) for layer in load_network("resnet50").layers)
-    return macs / board.capacity
+def _stages(cluster: str) -> BoardStages:
+    return BoardStages(load_network("resnet50"), boards_of(cluster), MICRO_BATCH, VALUE_BYTES)
 
 
 @kept
-def pipeline_ps(cluster: str, schedule: str = SCHEDULE) -> int:
-    """Return the time of a mini-batch on the timeline engine."""
-    costs, kind = stages(cluster), pipeline_kind(schedule)
-    order, _ = kind.schedule(Shape(len(costs), MINI_BATCH, costs, kind.machine))
-    return time_pipeline(order, costs, kind.machine).makespan_ps
+def _wires() -> Wires:
+    return Wires((Link(_FREE_MBPS, 0),) * 3, Interconnect(_FREE_MBPS, 0))
 
 
 @kept
-def dp_ps(cluster: str) -> float:
-    """Return the time of a mini-batch with DP: weights and gradients in DDR, samples shared in proportion to speed."""
-    chain = _chain()
-    parts = [Slice(layer, 0, cut_channels(layer)) for layer in chain.layers]
-    sample_ps = [
-        board_stage(parts, board, 1, 1, value_bytes=VALUE_BYTES, parameters_together=True).costs.work_ps
-        for board in boards_of(cluster)
-    ]
-    return MINI_BATCH / sum(1 / each for each in sample_ps)
+def pipeline(cluster: str, schedule: str = SCHEDULE) -> Candidate:
+    """Return a mini-batch of BaPipe's, cut within layers by the explorer."""
+    kind = pipeline_kind(schedule)
+    found = pipelined(kind, kind.machine, _stages(cluster), _wires(), MINI_BATCH // MICRO_BATCH)
+    assert found is not None
+    return found
+
+
+@kept
+def dp(cluster: str) -> Candidate:
+    """Return a mini-batch of DP, whose samples are dealt so that all boards end together; weights are in DDR."""
+    return data_parallel(_stages(cluster), _wires(), MINI_BATCH // MICRO_BATCH)
+
+
+def _time_ps(found: Candidate) -> int:
+    if found.time_ps is None:
+        raise InputError(found.why_not)
+    return found.time_ps
 
 
 def speedup(cluster: str) -> float:
     """Return the speed-up of BaPipe over DP on the same boards."""
-    return dp_ps(cluster) / pipeline_ps(cluster)
+    return _time_ps(dp(cluster)) / _time_ps(pipeline(cluster))
 
 
 def _row(cluster: str) -> Measured:
-    slowest = max(each.work_ps for each in stages(cluster)) / 1e9
-    how = f"mini-batch {pipeline_ps(cluster) / 1e9:.0f} ms against {dp_ps(cluster) / 1e9:.0f} ms, slowest stage"
-    return Measured(speedup(cluster), f"{how} {slowest:.2f} ms a sample")
+    ours, theirs = _time_ps(pipeline(cluster)) / 1e9, _time_ps(dp(cluster)) / 1e9
+    return Measured(speedup(cluster), f"mini-batch {ours:.0f} ms against {theirs:.0f} ms; {pipeline(cluster).limit}")
 
 
 def _trend() -> Measured:
@@ -172,23 +94,15 @@ def _trend() -> Measured:
 
 
 def _schedule() -> Measured:
-    """Choose between the asynchronous schedules: by time, then by the bandwidth of messages."""
-    costs = stages("2plus2")
-    keys = {}
-    for name in ("1f1b-as", SCHEDULE):
-        kind = pipeline_kind(name)
-        order, _ = kind.schedule(Shape(len(costs), MINI_BATCH, costs, kind.machine))
-        result = time_pipeline(order, costs, kind.machine)
-        keys[name] = result.makespan_ps, result.send_peak
-    first, second = (key[0] for key in keys.values())
-    how = f"2 VCU129, 2 VCU118: 1F1B-AS takes {first / second:.4f} of its time; ties go to the lower bandwidth"
-    return Measured(min(keys, key=lambda name: keys[name]), how)
+    """Let the explorer's rank choose between the asynchronous schedules: time, then send peak, features, name."""
+    tried = {name: pipeline("2plus2", name) for name in ("1f1b-as", SCHEDULE)}
+    ratio = _time_ps(tried["1f1b-as"]) / _time_ps(tried[SCHEDULE])
+    how = f"2 VCU129, 2 VCU118: 1F1B-AS takes {ratio:.4f} of its time; of equal times the lower send peak comes first"
+    return Measured(min(tried, key=lambda name: tried[name].rank), how)
 
 
 def _limit() -> Measured:
     """Measure the speed-up with DSPs twice as fast over that at the clock in use."""
-    from ..constants import in_force
-
     now = speedup("4vcu129")
     with in_force({**changed(), DSP_MHZ.key: 2 * in_use(DSP_MHZ)}):
         twice = speedup("4vcu129")
@@ -197,19 +111,15 @@ def _limit() -> Measured:
 
 def _better_for_unequal() -> Measured:
     """Measure the slowest stage of the cut for unequal boards over that of the cut for equal ones."""
-    boards = boards_of("2plus2")
-    equal = boards_of("4vcu118")
-    low, high = (f / sum(1 / _work_ps(board) for board in equal) for f in (1, 2))
-    ends = None
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        found = _cut(equal, middle)
-        low, high, ends = (low, middle, found) if found else (middle, high, ends)
-    assert ends is not None
-    costs = [_costs(begin, end, boards, device) for device, (begin, end) in enumerate(itertools.pairwise(ends))]
-    slowest = max(each.work_ps for each in costs if each is not None)
-    ours = max(each.work_ps for each in stages("2plus2"))
-    return Measured(ours / slowest, "2 VCU129 and 2 VCU118, over the same stages on all")
+    equal, ours = pipeline("4vcu118").partition, pipeline("2plus2").partition
+    assert equal is not None and ours is not None
+    ends = [0, *equal.cut.ends]
+    slowest = max(
+        _stages("2plus2").costs(begin, end, device, 2 * (4 - device)).work_ps
+        for device, (begin, end) in enumerate(itertools.pairwise(ends))
+    )
+    most = max(each.work_ps for each in ours.costs)
+    return Measured(most / slowest, "2 VCU129 and 2 VCU118: slowest stage over that of stages for equal boards")
 
 
 def _key(board: str, key: str, unit: float = 1) -> Measured:
@@ -227,6 +137,13 @@ def _platforms() -> Measured:
     return Measured([board_keys(board)["name"] for board in ("vcu118", "vcu129")], "boards that come with emuchain")
 
 
+def _settings() -> Measured:
+    micro_batches = pipeline("4vcu118").micro_batches
+    return Measured(
+        [MINI_BATCH // micro_batches, MINI_BATCH], f"{micro_batches} micro-batches; {VALUE_BYTES} bytes a value"
+    )
+
+
 _TABLE_4 = {"dsp": ("dsp", 1), "ram": ("on_chip_memory_kbit", _BITS_OF_MB), "ddr": ("off_chip_gbytes_per_s", 1)}
 
 MEASURES: dict[str, Measure] = {
@@ -240,6 +157,7 @@ MEASURES: dict[str, Measure] = {
     **{f"bapipe-t6-{cluster}": functools.partial(_row, cluster) for cluster in CLUSTERS},
     "bapipe-t6-trend": _trend,
     "bapipe-t6-schedule": _schedule,
+    "bapipe-t6-settings": _settings,
     "bapipe-fpga-limit": _limit,
     "bapipe-fpdeep-homogeneous": _better_for_unequal,
 }

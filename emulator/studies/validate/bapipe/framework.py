@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 
 from ....cluster import load_cluster
+from ....explore import Demand, ideal, partition
 from ....mapping import Slice, cut_channels
 from ....network import load_network
 from ....pipeline import Engines, Machine, PipelineResult, Timed, Transport, pipeline_kind, pipeline_kinds
-from ....profile import board_stage
-from ....schedule import EpochShape, Kind, schedules, warm_up
+from ....profile import BoardStages, board_stage
+from ....schedule import EpochShape, Kind, schedules
 from ..measure import Measure, Measured
 from . import gpus
-from .boards import VALUE_BYTES
-from .cuts import fastest_cut, pipedream_stages
+from .boards import VALUE_BYTES, pipeline
+from .cuts import Cut, fastest_cut, pipedream_stages
 from .layers import zoo_layers
 from .schedules import ASYNCHRONOUS, SYNCHRONOUS, Case, run
+from .speedups import stages_of
 
 FIG_3 = Case(3, 8, 10, 20)
 FIG_4 = Case(3, 8, 10, 20, 5)
@@ -37,30 +40,33 @@ def _alternates() -> Measured:
         for device in range(FIG_4.n):
             kinds = [each.step.kind for each in _on(found, device)]
             steady = kinds[kinds.index(Kind.BACKWARD) : len(kinds) - kinds[::-1].index(Kind.FORWARD)]
-            wrong += sum(one is other for one, other in zip(steady, steady[1:], strict=False))
+            wrong += sum(one is other for one, other in itertools.pairwise(steady))
             pairs += max(len(steady) - 1, 0)
     return Measured(wrong, f"pairs of the same kind, of {pairs}: 1F1B-AS, 1F1B-SNO, 1F1B-SO")
 
 
-def _side_by_side(found: PipelineResult) -> float:
-    """Return the share of time in which F and B run at the same time, of the stage with the least, while both have work.
-
-    The while lasts from a stage's first B until its last F.
-    """
+def _side_by_side(found: PipelineResult) -> list[float]:
+    """Return the share of time in which each stage runs F and B at once, from its first B until its last F."""
     shares = []
-    for device in {each.device for each in found.timed}:
+    for device in sorted({each.device for each in found.timed}):
         forward, backward = (
             [each for each in _on(found, device) if each.step.kind is kind] for kind in (Kind.FORWARD, Kind.BACKWARD)
         )
         begin, end = backward[0].start_ps, forward[-1].end_ps
         both = sum(max(0, min(f.end_ps, b.end_ps) - max(f.start_ps, b.start_ps)) for f in forward for b in backward)
-        if end > begin:
-            shares.append(both / (end - begin))
-    return min(shares)
+        shares.append(both / (end - begin) if end > begin else 0)
+    return shares
 
 
 def _parallel() -> Measured:
-    return Measured(_side_by_side(run("fbp-as", Case(3, 24, 10, 20))), "share of the time in which F and B both run")
+    """Measure how long F and B run at once on engines of their own, as FPDeep has them."""
+    case, pool = Case(3, 24, 10, 20), pipeline_kind("fbp-as").machine
+    split, shared = (
+        _side_by_side(run("fbp-as", case, dataclasses.replace(pool, engines=each)))
+        for each in (Engines.SPLIT, Engines.SHARED)
+    )
+    said = ", ".join(f"{each:.2f}" for each in shared)
+    return Measured(split, f"share of the time, stages 1 to 3, engines of their own; on one pool {said}")
 
 
 def _example() -> Measured:
@@ -73,7 +79,7 @@ def _example() -> Measured:
 def _not_on_gpus() -> Measured:
     """Measure what a GPU makes of both: the share of time with F and B at once, and 1F1B-AS over 1F1B-SNO."""
     gpu = Machine(Engines.TURNS, Transport.STORED)
-    both = _side_by_side(run("fbp-as", dataclasses.replace(FIG_4, m=24), gpu))
+    both = max(_side_by_side(run("fbp-as", dataclasses.replace(FIG_4, m=24), gpu)))
     longer = run("1f1b-as", FIG_4, gpu).makespan_ps / run("1f1b-sno", FIG_4).makespan_ps
     return Measured([both, longer - 1], "FBP-AS's share of time with F and B at once; 1F1B-AS beyond 1F1B-SNO")
 
@@ -140,9 +146,7 @@ def _chain() -> Measured:
 
 def _whole_mini_batches(name: str) -> int:
     """Return the actions of three mini-batches that use other weights than those of their mini-batch."""
-    epoch = EpochShape(4, 48, 16, 1)
-    forwards = {"1f1b-as": 1, "1f1b-sno": 1, "fbp-as": 2, "1f1b-so": 2}[name]
-    order = warm_up(name, epoch, tuple(forwards * each for each in (4, 3, 2, 1)))
+    order = schedules()[name].generate(EpochShape(4, 48, 16, 1))
     steps = {each.index: each.step for each in order.micro_batches}
     programs = order.programs(range(4))
     return sum(
@@ -174,21 +178,22 @@ def _slowest_stage() -> Measured:
 
 
 def _equation_1() -> Measured:
-    """Measure the fastest cut of many equal layers over unequal accelerators, against 1 / sum(1 / T_n)."""
-    found = _uniform_cut().time
-    ideal = 1 / sum(1 / each for each in EQUATION_1)
-    return Measured(found, f"T_n = {EQUATION_1}, {_UNIFORM_LAYERS} equal layers; by the equation {ideal:.4f}")
+    """Measure the fastest cut of many equal layers over unequal accelerators."""
+    by_equation = float(ideal(EQUATION_1)[0])
+    how = f"T_n = {EQUATION_1}, {_UNIFORM_LAYERS} equal layers; the explorer's ideal {by_equation:.4f}"
+    return Measured([_uniform_cut().time, by_equation], how)
 
 
 @functools.cache
-def _uniform_cut():  # type: ignore[no-untyped-def]
+def _uniform_cut() -> Cut:
     layers = _UNIFORM_LAYERS
     return fastest_cut(layers, 4, lambda begin, end, device: (end - begin) * EQUATION_1[device] / layers)
 
 
 def _shares() -> Measured:
-    ends = [0, *_uniform_cut().firsts, 48]
-    return Measured([(end - begin) / 48 for begin, end in zip(ends, ends[1:], strict=False)], "of the layers")
+    ends = [0, *_uniform_cut().firsts, _UNIFORM_LAYERS]
+    shares = [(end - begin) / _UNIFORM_LAYERS for begin, end in itertools.pairwise(ends)]
+    return Measured(shares, f"of the layers; by the explorer {', '.join(map(str, ideal(EQUATION_1)[1]))}")
 
 
 def _profile() -> Measured:
@@ -204,32 +209,44 @@ def _profile() -> Measured:
     return Measured([name for name, value in said.items() if value > 0], f"{layer.name} of VGG-16 on {board.name}")
 
 
+def _explored(**keys: float) -> list[str]:
+    """Return the steps by which the explorer cuts VGG-16 over four U280, with other values of some keys."""
+    changes = {key.replace("__", "."): value for key, value in keys.items()}
+    cluster = load_cluster("u280", changes)
+    boards = (cluster.board(0),) * 4
+    stages = BoardStages(load_network("vgg16"), boards, 1, VALUE_BYTES)
+    found = partition(stages, (cluster.slowest_link,) * 3, Demand((4, 3, 2, 1)))
+    return [f"{step.name}: {step.reason}" for step in found.steps]
+
+
 def _inputs() -> Measured:
-    """Name the constraints that, halved, change the time of a layer, what is on chip, or a cut."""
-    layers = load_network("vgg16").layers
-    parts = [Slice(layer, 0, cut_channels(layer)) for layer in layers]
-
-    def on_board(**keys: float) -> tuple[int, int]:
-        changes = {f"board.{key}": value for key, value in keys.items()}
-        found = board_stage(parts, load_cluster("u280", changes).board(0), 1, 1)
-        return found.costs.work_ps, found.on_chip_bytes
-
-    whole = on_board()
-    board = load_cluster("u280").board(0)
+    """Name the hardware constraints of which another value changes what the explorer says."""
+    board, now = load_cluster("u280").board(0), _explored()
+    assert board.off_chip_gbytes_per_s is not None
     found = {
-        "compute": on_board(clock_mhz=100) != whole,
-        "memory bandwidth": on_board(off_chip_gbytes_per_s=(board.off_chip_gbytes_per_s or 0) / 20) != whole,
-        "memory capacity": on_board(on_chip_memory_kbit=board.on_chip_memory_bytes * 8 / 2000) != whole,
-        "link bandwidth": _cut_with_links(1) != _cut_with_links(0),
+        "compute": _explored(board__clock_mhz=100),
+        "memory bandwidth": _explored(board__off_chip_gbytes_per_s=board.off_chip_gbytes_per_s / 100),
+        "memory capacity": _explored(board__on_chip_memory_kbit=board.on_chip_memory_bytes * 8 // 8000),
+        "link bandwidth": _explored(link__bandwidth_gbps=1),
     }
-    return Measured([name for name, changes in found.items() if changes], "that change times, memory or a cut: VGG-16")
+    return Measured([name for name, steps in found.items() if steps != now], "of which another value changes a cut")
 
 
-def _cut_with_links(weight: float) -> tuple[int, ...]:
-    """Return VGG-16's cut for eight GPUs with messages of a weight."""
-    layers = gpus.layers_of("vgg16")
-    links = [weight * gpus.message_ps(layer, 1) for layer in layers]
-    return fastest_cut(len(layers), 8, lambda begin, end, _: gpus.work_ps(layers[begin:end]), links).firsts
+def _steps() -> Measured:
+    """Return the explorer's steps, where links do not limit and where they do."""
+    names = [[step.partition(":")[0] for step in _explored(link__bandwidth_gbps=gbps)] for gbps in (1000, 1)]
+    return Measured(names, "VGG-16 on four U280, links of 1,000 and of 1 Gb/s")
+
+
+def _three_parts() -> Measured:
+    """Name the parts of an exploration that it has: times of layers, a schedule, a cut."""
+    found = pipeline("4vcu118")
+    said = {
+        "profile": found.partition is not None and found.partition.steps[0].name == "profile",
+        "schedule": found.timeline is not None,
+        "partition": found.partition is not None and len(found.partition.costs) == 4,
+    }
+    return Measured([name for name, there in said.items() if there], "of a candidate of the explorer's")
 
 
 def _threshold() -> Measured:
@@ -237,11 +254,19 @@ def _threshold() -> Measured:
     found = []
     for network in ("vgg16", "resnet50"):
         for devices in gpus.GPUS:
-            cut = gpus.parts(network, devices)
+            cut = stages_of(network, devices)
             slowest = max(gpus.work_ps(part) for part in cut)
-            most = max(part[-1].sent_bytes for part in cut[:-1])
-            found.append(most / (gpus.link_bytes_per_ps() * slowest))
-    return Measured(found, "largest features across a cut, over a_th for T of the slowest stage: VGG-16, ResNet-50")
+            longest = max(part[-1].sent_bytes for part in cut[:-1]) / gpus.link_bytes_per_ps()
+            found.append(longest / max(slowest, _least_ps(network, devices)))
+    return Measured(found, "largest features across a cut, over a_th: VGG-16 and ResNet-50 on 4 and 8 GPUs")
+
+
+def _least_ps(network: str, devices: int) -> float:
+    """Return the least time of the slowest stage or link, whatever the cut."""
+    layers = gpus.layers_of(network)
+    before = [0.0, *itertools.accumulate(gpus.work_ps([layer]) for layer in layers)]
+    links = [gpus.message_ps(layer, 1) for layer in layers]
+    return fastest_cut(len(layers), devices, lambda begin, end, _: before[end] - before[begin], links).time
 
 
 def _pipedream() -> Measured:
@@ -278,6 +303,8 @@ def _stash() -> Measured:
 
 MEASURES: dict[str, Measure] = {
     "bapipe-frameworks-inputs": _inputs,
+    "bapipe-three-parts": _three_parts,
+    "bapipe-partition-order": _steps,
     "bapipe-profile-outputs": _profile,
     "bapipe-topology-chain": _chain,
     "bapipe-async-sync": _modes,

@@ -7,13 +7,11 @@ context, too; a vocabulary of 32,320 with embeddings of source and target and a 
 
 from __future__ import annotations
 
-import functools
-
+from ..constants import kept
+from .constants import TOKENS, in_use
 from .layers import ChainLayer
 
 CELLS, VOCABULARY = 1024, 32320
-TOKENS = 50
-"""Of a sentence: the longest that the public implementation trains with."""
 _GATES, _BYTES = 4, 4
 _ATTENTION = 2 * CELLS * CELLS + 2 * CELLS + 1
 """Two projections, the scores' vector, its bias, its scale."""
@@ -30,18 +28,18 @@ def _lstm_macs(inputs: int) -> int:
     return _GATES * CELLS * (inputs + CELLS)
 
 
-@functools.cache
+@kept
 def gnmt(layers: int) -> tuple[ChainLayer, ...]:
-    """Return GNMT-L for sentences of `TOKENS`; L is even, and 4 or more.
+    """Return GNMT-L for sentences of so many tokens; L is even, and 4 or more.
 
     A decoder layer hands on the encoder's last outputs beside its own, an encoder layer its inputs, which are added
     later. An embedding counts one multiply-accumulate for each value that it looks up.
     """
-    half = layers // 2
-    state = _BYTES * CELLS * TOKENS
+    half, tokens = layers // 2, round(in_use(TOKENS))
+    state = _BYTES * CELLS * tokens
     encoders = [_layer("encoder 2", _lstm(2 * CELLS), _lstm_macs(2 * CELLS), 2 * state, 1)]
     encoders += [_layer(f"encoder {n}", _lstm(CELLS), _lstm_macs(CELLS), 2 * state, 1) for n in range(3, half + 1)]
-    attention_macs = 2 * CELLS * CELLS + 2 * TOKENS * CELLS
+    attention_macs = 2 * CELLS * CELLS + 2 * tokens * CELLS
     decoders = [_layer("decoder 1", _lstm(CELLS) + _ATTENTION, _lstm_macs(CELLS) + attention_macs, 2 * state, 1)]
     decoders += [
         _layer(f"decoder {n}", _lstm(2 * CELLS), _lstm_macs(2 * CELLS), 2 * state, 1) for n in range(2, half + 1)
@@ -57,7 +55,8 @@ def gnmt(layers: int) -> tuple[ChainLayer, ...]:
 
 
 def _layer(name: str, parameters: int, token_macs: int, sent_bytes: int, lstm_layers: int) -> ChainLayer:
-    return ChainLayer(name, parameters, TOKENS * token_macs, sent_bytes, lstm_layers=lstm_layers)
+    tokens = round(in_use(TOKENS))
+    return ChainLayer(name, parameters, tokens * token_macs, sent_bytes, lstm_layers=lstm_layers)
 
 
 def parameters(layers: int) -> int:

@@ -10,10 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from .....comm import Interconnect
+from ....cluster import Link
+from ....explore import Candidate, Wires, data_parallel, pipelined
 from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_pipeline
+from ....profile import LayerProfile, LayerTimes, Profile, ProfileStages
 from ..constants import kept
-from .constants import ALL_REDUCE_SAMPLES, in_use
-from .cuts import Replicated, fastest_cut, pipedream_stages
+from .constants import ALL_REDUCE_SAMPLES, FEATURE_MBYTES, in_use
+from .cuts import Replicated, pipedream_stages
 from .gnmt import gnmt
 from .layers import ChainLayer, zoo_layers
 
@@ -24,6 +28,11 @@ BATCH = {"vgg16": 32, "resnet50": 64, "gnmt8": 64}
 """B of GPipe's and BaPipe's rows on four GPUs. That of ResNet-50 is not printed; of VGG-16 on eight BaPipe's is 64."""
 BASE = 64
 """B of the rows of DP that all others are compared with."""
+FEATURE_BATCH = 32
+"""The batch of `FEATURE_MBYTES`."""
+PIECES = 64
+"""Places of a layer in a profile's row."""
+_GPU = "V100"
 _PS_PER_MMAC = 100  # of F; only ratios of times are compared
 _MANY = 32
 
@@ -66,25 +75,47 @@ def message_ps(layer: ChainLayer, batch: int) -> float:
 
 
 @kept
-def dp_samples_per_ps(network: str, devices: int, batch: int = BASE) -> float:
-    """Return the throughput of data parallelism, whose all-reduce follows B."""
-    layers = layers_of(network)
-    return devices * batch / (work_ps(layers, batch) + ring_bytes(layers, devices) / link_bytes_per_ps())
+def _wires(devices: int) -> Wires:
+    """Return the links between neighbours; the ring for gradients has the same."""
+    mbps = round(8e6 * link_bytes_per_ps())
+    return Wires((Link(mbps, 0),) * (devices - 1), Interconnect(mbps, 0))
 
 
 @kept
-def cut_of(network: str, devices: int) -> tuple[int, ...]:
-    """Return the first layers of BaPipe's stages but the first one: no cut has a faster slowest stage or link."""
-    layers = layers_of(network)
-    before = [0.0, *itertools.accumulate(work_ps([layer]) for layer in layers)]
-    links = [message_ps(layer, 1) for layer in layers]
-    return fastest_cut(len(layers), devices, lambda begin, end, _: before[end] - before[begin], links).firsts
+def _stages(network: str, devices: int, batch: int) -> ProfileStages:
+    """Return a network's profile on GPUs, for micro-batches of `batch`."""
+    found = []
+    for layer in layers_of(network):
+        forward = round(forward_ps([layer], batch))
+        feature_bytes = layer.kept_bytes + round(layer.lstm_layers * in_use(FEATURE_MBYTES) * 1e6 / FEATURE_BATCH)
+        times = {(_GPU, batch): LayerTimes(forward, 2 * forward)}
+        found.append(LayerProfile(layer.name, times, layer.sent_bytes, feature_bytes, layer.parameter_bytes))
+    profile = Profile(network, tuple(found), {_GPU: MEMORY_BYTES})
+    return ProfileStages(profile, (_GPU,) * devices, batch)
 
 
-def parts(network: str, devices: int) -> list[Sequence[ChainLayer]]:
+@kept
+def dp_samples_per_ps(network: str, devices: int, batch: int = BASE) -> float:
+    """Return the throughput of data parallelism, whose all-reduce follows B."""
+    found = data_parallel(_stages(network, devices, batch), _wires(devices), devices)
+    assert found.time_ps is not None
+    return devices * batch / found.time_ps
+
+
+@kept
+def pipeline(network: str, devices: int, schedule: str, micro_batches: int, batch: int) -> Candidate:
+    """Return a schedule on BaPipe's stages of whole layers, on the timeline engine; they fit into 16 GiB."""
+    stages, wires = _stages(network, devices, batch), _wires(devices)
+    found = pipelined(pipeline_kind(schedule), Machine(), stages, wires, micro_batches, whole_layers=True)
+    assert found is not None
+    return found
+
+
+def parts(network: str, devices: int, schedule: str, micro_batches: int, batch: int) -> list[Sequence[ChainLayer]]:
     """Return the layers of each of BaPipe's stages."""
-    layers = layers_of(network)
-    ends = [0, *cut_of(network, devices), len(layers)]
+    found, layers = pipeline(network, devices, schedule, micro_batches, batch).partition, layers_of(network)
+    assert found is not None
+    ends = [0, *(end // PIECES for end in found.cut.ends)]
     return [layers[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
@@ -92,15 +123,6 @@ def _costs(layers: Sequence[ChainLayer], batch: int, devices: int = 1, more_ps: 
     """Return the costs of a stage whose batches several devices share; `more_ps` is added to B."""
     forward = forward_ps(layers, batch) / devices
     return StageCosts(round(forward), round(2 * forward + more_ps), transfer_ps=round(message_ps(layers[-1], batch)))
-
-
-@kept
-def pipeline_samples_per_ps(network: str, devices: int, schedule: str, micro_batches: int, batch: int) -> float:
-    """Return the throughput of a schedule on BaPipe's stages, on the timeline engine."""
-    costs = [_costs(part, batch) for part in parts(network, devices)]
-    shape = Shape(devices, micro_batches, costs, Machine())
-    order, _ = pipeline_kind(schedule).schedule(shape)
-    return micro_batches * batch / time_pipeline(order, costs, shape.machine).makespan_ps
 
 
 @kept

@@ -119,10 +119,11 @@ def _flat() -> Measured:
 
 def _schedule() -> Measured:
     """Choose the schedule of synchronous execution with the largest model on 8 GPUs."""
-    found = {
-        schedule: _largest(lambda layers, each=schedule: fits(layers, kept_batches(each, 8)))  # type: ignore[misc]
-        for schedule in ("1f1b-so", "1f1b-sno")
-    }
+
+    def most(schedule: str) -> int:
+        return _largest(lambda layers: fits(layers, kept_batches(schedule, 8)))
+
+    found = {schedule: most(schedule) for schedule in ("1f1b-so", "1f1b-sno")}
     said = ", ".join(f"{schedule} {layers} layers" for schedule, layers in found.items())
     return Measured(max(found, key=lambda schedule: found[schedule]), f"on 8 GPUs: {said}")
 

@@ -187,8 +187,12 @@ def _overlap_gain() -> Measured:
     """Measure 1F1B-SO over 1F1B-SNO, time and bubble, where messages take time and there is a steady state."""
     found = [case for case in _valid("1f1b-so") if case.sr and case.n > 1 and case.m > case.n]
     pairs = [(run("1f1b-so", case), run("1f1b-sno", case)) for case in found]
-    ratios = [so.makespan_ps / sno.makespan_ps for so, sno in pairs] + [float(so.bubble / sno.bubble) for so, sno in pairs]
-    return Measured([min(ratios), max(ratios)], f"time and bubble over 1F1B-SNO's, M > N, {len(found)} cases: least, most")
+    ratios = [so.makespan_ps / sno.makespan_ps for so, sno in pairs] + [
+        float(so.bubble / sno.bubble) for so, sno in pairs
+    ]
+    return Measured(
+        [min(ratios), max(ratios)], f"time and bubble over 1F1B-SNO's, M > N, {len(found)} cases: least, most"
+    )
 
 
 def _extra() -> Measured:

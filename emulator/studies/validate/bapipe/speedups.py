@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..constants import kept
 from ..measure import Measure, Measured
 from . import gpus
 from .gpus import BASE, GPUS
+from .layers import ChainLayer
 
 
 class Row(NamedTuple):
@@ -22,12 +24,12 @@ class Row(NamedTuple):
 BAPIPE = {
     ("vgg16", 4): Row("1f1b-so", 32, 32),
     ("vgg16", 8): Row("1f1b-sno", 64, 64),
-    ("resnet50", 4): Row("1f1b-so", 32, 64),
-    ("resnet50", 8): Row("1f1b-so", 64, 64),
+    ("resnet50", 4): Row("1f1b-so", 32, 32),
+    ("resnet50", 8): Row("1f1b-sno", 64, 32),
     ("gnmt8", 4): Row("1f1b-so", 32, 64),
     ("gnmt8", 8): Row("1f1b-so", 64, 64),
 }
-"""ResNet-50's are not printed, and taken from GNMT's."""
+"""ResNet-50's are not printed: those of VGG-16, with a B that its features leave room for."""
 GPIPE = {
     ("vgg16", 4): Row("gpipe", 8, 32),
     ("vgg16", 8): Row("gpipe", 8, 32),
@@ -43,8 +45,9 @@ def _over_dp(network: str, devices: int, samples_per_ps: float) -> float:
 
 @kept
 def pipeline_speedup(network: str, devices: int, row: Row) -> float:
-    """Return the speed-up of a row's pipeline over DP."""
-    return _over_dp(network, devices, gpus.pipeline_samples_per_ps(network, devices, *row))
+    """Return the speed-up of a row's pipeline over DP; 0 if it does not fit."""
+    found = gpus.pipeline(network, devices, *row)
+    return _over_dp(network, devices, row.micro_batches * row.batch / found.time_ps) if found.time_ps else 0
 
 
 @kept
@@ -79,8 +82,13 @@ def _dp(devices: int) -> Measured:
     return Measured(share, f"the published figure is an all-reduce of {samples:.0f} samples' computation")
 
 
+def stages_of(network: str, devices: int) -> list[Sequence[ChainLayer]]:
+    """Return BaPipe's stages."""
+    return gpus.parts(network, devices, *BAPIPE[network, devices])
+
+
 def _stages(network: str, devices: int) -> str:
-    return ", ".join(part[-1].name for part in gpus.parts(network, devices))
+    return ", ".join(part[-1].name for part in stages_of(network, devices))
 
 
 def _bapipe(network: str, devices: int) -> Measured:
@@ -137,31 +145,26 @@ def _traffic() -> Measured:
     """Measure the bytes of features and errors of a pipeline over those of gradients in DP, of all links."""
     found = []
     for devices in GPUS:
-        stages = gpus.parts("resnet50", devices)
+        stages = stages_of("resnet50", devices)
         messages = 2 * devices * BASE * sum(part[-1].sent_bytes for part in stages[:-1])
         found.append(messages / (devices * gpus.ring_bytes(gpus.layers_of("resnet50"), devices)))
     return Measured(found, "all links, as many samples: 4 and 8 GPUs, 64 samples a GPU; no constant is in it")
 
 
-def kept_bytes(network: str, devices: int, schedule: str, batch: int) -> int:
-    """Return the bytes of features that the fullest stage keeps."""
-    warm_up = {"1f1b-sno": 1, "1f1b-so": 2}[schedule]
-    return max(
-        warm_up * (devices - stage) * batch * sum(layer.kept_bytes for layer in part)
-        for stage, part in enumerate(gpus.parts(network, devices))
-    )
-
-
 def _schedules() -> Measured:
-    """Choose 1F1B-SO where its features fit, else 1F1B-SNO; GNMT's are much smaller than the memory."""
-    rows = [row for row in BAPIPE if row[0] == "vgg16"]
+    """Choose the schedule of each row, as the explorer does: the faster one that fits, with the row's M and B."""
     chosen, said = [], []
-    for network, devices in rows:
-        batch = BAPIPE[network, devices].batch
-        need = kept_bytes(network, devices, "1f1b-so", batch)
-        chosen.append("1f1b-so" if need <= gpus.MEMORY_BYTES else "1f1b-sno")
-        said.append(f"{need / 2**30:.1f} GiB with 1F1B-SO on {devices}, B = {batch}")
-    return Measured(chosen, f"VGG-16 on 4 and 8 GPUs: {', '.join(said)}")
+    for (network, devices), row in BAPIPE.items():
+        if network not in PIPELINED:
+            continue
+        tried = [gpus.pipeline(network, devices, name, *row[1:]) for name in ("1f1b-so", "1f1b-sno")]
+        chosen.append(min(tried, key=lambda each: each.rank).name)
+        over_dp = [
+            f"{_over_dp(network, devices, row.micro_batches * row.batch / each.time_ps):.2f}" if each.time_ps else "-"
+            for each in tried
+        ]
+        said.append(f"{network} on {devices} {' and '.join(over_dp)}")
+    return Measured(chosen, f"speed-ups with 1F1B-SO and 1F1B-SNO: {', '.join(said)}")
 
 
 _COLUMNS = {"gpipe": _gpipe, "bapipe": _bapipe}
