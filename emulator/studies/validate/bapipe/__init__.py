@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..measure import Measure
-from . import boards, framework, largest, schedules, speedups
+from . import boards, largest, partitions, schedules, speedups, timelines
 
 MEASURES: Mapping[str, Measure] = {
     name: measure
-    for topic in (schedules, framework, speedups, largest, boards)
+    for topic in (schedules, timelines, partitions, speedups, largest, boards)
     for name, measure in topic.MEASURES.items()
 }

@@ -1,5 +1,4 @@
-"""Tables IV and VI of BaPipe: the FPGA boards, and ResNet-50 on four of them, by the roofline of `emulator/profile` and the cuts of
-`emulator/explore`.
+"""Tables IV and VI of BaPipe: the FPGA boards, and ResNet-50 on four of them, by roofline and explorer.
 
 Values have 2 bytes, a micro-batch is one sample, a mini-batch 128. Links are not given: messages and the all-reduce of
 DP take no time. A clock of 93 MHz a DSP is fitted.

@@ -69,7 +69,7 @@ def pipedream_stages(
 
     @functools.cache
     def best(end: int, count: int) -> tuple[float, tuple[Replicated, ...]]:
-        found = stage(0, end, count), (Replicated(0, end, count),)
+        found: tuple[float, tuple[Replicated, ...]] = stage(0, end, count), (Replicated(0, end, count),)
         for cut in range(1, end):
             for last in range(1, count):
                 time, before = best(cut, count - last)

@@ -24,10 +24,8 @@ from .layers import ChainLayer, zoo_layers
 MEMORY_BYTES = 16 * 2**30
 """Of a V100 (section IV-A)."""
 GPUS = (4, 8)
-BATCH = {"vgg16": 32, "resnet50": 64, "gnmt8": 64}
-"""B of GPipe's and BaPipe's rows on four GPUs. That of ResNet-50 is not printed; of VGG-16 on eight BaPipe's is 64."""
 BASE = 64
-"""B of the rows of DP that all others are compared with."""
+"""B of the rows of DP that all others are compared with; that of ResNet-50 is not printed."""
 FEATURE_BATCH = 32
 """The batch of `FEATURE_MBYTES`."""
 PIECES = 64
@@ -149,7 +147,8 @@ def pipedream_samples_per_ps(network: str, devices: int, batch: int) -> float:
     found = pipedream_parts(network, devices, batch)
     if len(found) == 1:
         return dp_samples_per_ps(network, devices, batch)
-    layers, costs, forwards, behind = layers_of(network), [], [0], 0
+    layers, forwards, behind = layers_of(network), [0], 0
+    costs: list[StageCosts] = []
     for begin, end, count in reversed(found):
         part = layers[begin:end]
         more = ring_bytes(part, count) / link_bytes_per_ps() / count

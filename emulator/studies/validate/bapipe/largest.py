@@ -55,7 +55,10 @@ def fits(layers: Sequence[ChainLayer], batches: Sequence[int]) -> bool:
 
 
 def fits_with_pipedream(layers: Sequence[ChainLayer], stages: int) -> bool:
-    """Return whether PipeDream's stages fit: cut by time alone, stage i keeps N-i+1 batches and copies of its weights."""
+    """Return whether PipeDream's stages fit; they are cut by time alone.
+
+    Stage i keeps N-i+1 batches, and as many copies of its weights.
+    """
     before = [0.0, *itertools.accumulate(work_ps([layer]) for layer in layers)]
     cut = fastest_cut(len(layers), stages, lambda begin, end, _: before[end] - before[begin])
     ends = [0, *cut.firsts, len(layers)]

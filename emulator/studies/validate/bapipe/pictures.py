@@ -14,8 +14,8 @@ from ....schedule import Kind
 from ..claim import Value, load_claims
 from ..measure import Measure
 from . import boards, largest, speedups
-from .framework import FIG_3, FIG_4
 from .schedules import Case, run
+from .timelines import FIG_3, FIG_4
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def draw_execution(path: pathlib.Path) -> None:
         for each in found.timed:
             if each.step.kind is Kind.FORWARD and each.step.stage == 0:
                 begin = each.end_ps - (FIG_2.sr if transport is Transport.HIDDEN else 0)
-                axes.broken_barh([(begin, FIG_2.sr)], (0.3, _LANE), color="#c9e3b4", edgecolor="grey", linewidth=0.5)
+                axes.broken_barh([(begin, FIG_2.sr)], (0.42, 0.16), color="#c9e3b4", edgecolor="grey", linewidth=0.5)
         axes.set_xlim(0, max(each.end_ps for each in found.timed if each.step.kind is Kind.FORWARD) + FIG_2.sr)
         axes.set_title(f"{title}; green: a message", fontsize=9)
     save_figure(figure, path, f"`--pictures` {path}")
@@ -66,11 +66,8 @@ def draw_schedule(schedule: str, case: Case, path: pathlib.Path) -> None:
     axes, found = figure.subplots(), run(schedule, case)
     _actions(axes, found, case, set(_COLOURS))
     messages = f", SR = {case.sr / 10:g}" if case.sr else ""
-    axes.set_title(
-        f"{schedule}, {case.n} accelerators, {case.m} micro-batches, F = {case.f / 10:g}, B = {case.b / 10:g}{messages}:"
-        f" {found.makespan_ps / 10:g}",
-        fontsize=9,
-    )
+    times = f"F = {case.f / 10:g}, B = {case.b / 10:g}{messages}: {found.makespan_ps / 10:g}"
+    axes.set_title(f"{schedule}, {case.n} accelerators, {case.m} micro-batches, {times}", fontsize=9)
     axes.set_xlim(0, found.makespan_ps)
     save_figure(figure, path, f"`--pictures` {path}")
 

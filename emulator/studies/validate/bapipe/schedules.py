@@ -96,11 +96,9 @@ def _time(schedule: str) -> Measured:
     how = f"of {len(found)} with {said}; with SR half as long again {off} of {len(beyond)}"
     if schedule == "fbp-as":
         split = dataclasses.replace(pipeline_kind(schedule).machine, engines=Engines.SPLIT)
-        apart = [case for case in found if case.sr == 0]
-        longer = sum(
-            run(schedule, c, split).makespan_ps == (c.m + 2 * c.n - 1) * (c.f + c.b) for c in apart if c.m >= 2 * c.n
-        )
-        how += f"; engines of their own for F and B take (M + 2N - 1)(F + B), in {longer} of {longer} with M >= 2N"
+        apart = [case for case in found if case.sr == 0 and case.m >= 2 * case.n]
+        longer = sum(run(schedule, c, split).makespan_ps == (c.m + 2 * c.n - 1) * (c.f + c.b) for c in apart)
+        how += f"; engines of their own for F and B take (M + 2N - 1)(F + B) in {longer} of {len(apart)} with M >= 2N"
     return Measured(wrong, how)
 
 
