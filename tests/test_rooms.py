@@ -18,8 +18,8 @@ ORDER = [
     *("emulator.mapping", "emulator.schedule", "emulator.pipeline", "emulator.timing"),
     "emulator.profile",
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.run"),
-    *("emulator.timeline", "emulator.report", "emulator.page", "emulator.studies"),
-    *("emulator.explore", "emulator.bench"),
+    "emulator.explore",
+    *("emulator.timeline", "emulator.report", "emulator.page", "emulator.studies", "emulator.bench"),
     *("emulator", "emulator.commands"),
 ]
 """Rooms, each of which imports only from those before it. `emulator` itself is the functions of `import emuchain`."""

@@ -4,6 +4,7 @@ from .board import BANK_BYTES, Board, Engine, Resources, Work
 from .cluster import Cluster, Link, LinkShare
 from .fpga import Fpga, lut_multipliers
 from .load import board_keys, board_types, changeable_keys, clusters, load_cluster
+from .named import NamedChain, load_named
 
 __all__ = [
     "BANK_BYTES",
@@ -13,6 +14,7 @@ __all__ = [
     "Fpga",
     "Link",
     "LinkShare",
+    "NamedChain",
     "Resources",
     "Work",
     "board_keys",
@@ -20,5 +22,6 @@ __all__ = [
     "changeable_keys",
     "clusters",
     "load_cluster",
+    "load_named",
     "lut_multipliers",
 ]

@@ -101,6 +101,11 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _tuple_of(value: Any) -> Any:
+    """Return a table as a tuple of one."""
+    return (value,) if isinstance(value, dict) else _tuple(value)
+
+
 class ClusterDescription(Model):
     """A cluster, as in its TOML file, but for its links."""
 
@@ -142,6 +147,22 @@ class WithLinkTables(ClusterDescription):
     def all_links(self) -> tuple[Link, ...]:
         """See `ClusterDescription`."""
         return tuple(table.link for table in self.links for _ in range(table.count))
+
+
+class NamedDevice(Model):
+    """A `[[boards]]` table with no more than a name: of a device that a profile describes."""
+
+    name: str
+    count: Annotated[int, pydantic.Field(ge=1, le=100_000)] = 1
+
+
+class NamedCluster(Model):
+    """A cluster whose devices have names alone."""
+
+    name: str
+    boards: Annotated[tuple[NamedDevice, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+    links: Annotated[tuple[LinksDescription, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple_of)]
+    network: NetworkDescription | None = None
 
 
 def _mbps(gbps: float) -> int:

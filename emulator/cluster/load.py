@@ -13,12 +13,12 @@ from .cluster import Cluster, chain_interconnect
 if TYPE_CHECKING:
     from .description import ClusterDescription
 
-_CLUSTERS, _BOARDS = "cluster/clusters", "cluster/boards"
+CLUSTERS, _BOARDS = "cluster/clusters", "cluster/boards"
 
 
 def clusters() -> list[str]:
     """Return the names of the clusters that come with emuchain."""
-    return names(_CLUSTERS)
+    return names(CLUSTERS)
 
 
 def board_types() -> list[str]:
@@ -65,7 +65,7 @@ def load_cluster(
     from ..inputs import read_toml
 
     if isinstance(cluster, str):
-        path = find("cluster", cluster, _CLUSTERS)
+        path = find("cluster", cluster, CLUSTERS)
         described, source, text = read_toml(path), str(path), path.read_text(encoding="utf-8")
     else:
         described, source, text = dict(cluster), repr(cluster.get("name", "cluster")), json.dumps(cluster, indent=2)

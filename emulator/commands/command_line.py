@@ -14,6 +14,7 @@ from .compare import compare, topology
 from .data import data
 from .device_range import is_range, sweep_devices
 from .exchange import exchange
+from .explore import explore
 from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
 from .pipeline import pipeline
@@ -280,6 +281,7 @@ commands.add_command(bench)
 commands.add_command(compare)
 commands.add_command(data)
 commands.add_command(exchange)
+commands.add_command(explore)
 commands.add_command(pipeline)
 commands.add_command(sweep)
 commands.add_command(topology)

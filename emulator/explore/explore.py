@@ -36,9 +36,10 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """Where another candidate wins: at all links' bandwidth times `factor`, up or down from 1."""
+    """Where another candidate wins: at a value of a parameter, and beyond."""
 
-    factor: float
+    parameter: str
+    value: float
     winner: str
 
 
@@ -47,7 +48,8 @@ class Exploration:
     """All candidates from the best to the worst, and a bound in ps of the winner's mini-batch over all cuts.
 
     `runner_up` is the best of another name than the winner, None if there is none. `turn` is the nearest bandwidth of
-    the links with another winner, None if no bandwidth tried has one.
+    the links with another winner or, where no bandwidth tried has one, the mini-batch that is halved until another one
+    wins; None if there is none.
     """
 
     candidates: tuple[Candidate, ...]
@@ -142,24 +144,39 @@ def _bound_ps(question: Question, winner: Candidate) -> int:
 
 
 def _turn(question: Question, winner: Candidate) -> Turn | None:
-    """Return the nearest bandwidth of all links, up or down, with another winner; of equally near ones the lower."""
-    if not question.wires.links:
-        return None
+    """Return the nearest bandwidth of all links, or else mini-batch, with another winner; of equally near the lower."""
 
-    def at(factor: float) -> str:
-        best = _best(dataclasses.replace(question, wires=question.wires.times(factor)))
-        return winner.name if best is None else best.name
+    def of_links(factor: float) -> str:
+        return _winner(dataclasses.replace(question, wires=question.wires.times(factor)), winner)
 
-    for power in range(1, _FURTHEST + 1):
+    for power in range(1, _FURTHEST + 1) if question.wires.links else ():
         for sign in (-1, 1):
-            other = at(2.0 ** (sign * power))
+            other = of_links(2.0 ** (sign * power))
             if other != winner.name:
-                return _between(at, winner.name, other, 2.0 ** (sign * (power - 1)), 2.0 ** (sign * power))
+                factor, other = _between(
+                    of_links, winner.name, other, 2.0 ** (sign * (power - 1)), 2.0 ** (sign * power)
+                )
+                slowest = min(link.bandwidth_mbps for link in question.wires.times(factor).links)
+                return Turn("link.bandwidth_gbps", slowest / 1000, other)
+    batch = question.batch
+    while batch % 2 == 0:
+        batch //= 2
+        sizes = tuple(size for size in question.micro_batches if batch % size == 0)
+        other = (
+            _winner(dataclasses.replace(question, batch=batch, micro_batches=sizes), winner) if sizes else winner.name
+        )
+        if other != winner.name:
+            return Turn("batch", batch, other)
     return None
 
 
-def _between(at: Callable[[float], str], name: str, other: str, near: float, far: float) -> Turn:
-    """Return where the winner changes between a factor at which it has a name and one at which it has another."""
+def _winner(question: Question, otherwise: Candidate) -> str:
+    best = _best(question)
+    return otherwise.name if best is None else best.name
+
+
+def _between(at: Callable[[float], str], name: str, other: str, near: float, far: float) -> tuple[float, str]:
+    """Return a factor just beyond which the winner has another name than near it, and that name."""
     while max(near, far) > min(near, far) * (1 + 1 / _FINEST):
         middle = (near * far) ** 0.5
         found = at(middle)
@@ -167,4 +184,4 @@ def _between(at: Callable[[float], str], name: str, other: str, near: float, far
             near = middle
         else:
             far, other = middle, found
-    return Turn(far, other)
+    return far, other

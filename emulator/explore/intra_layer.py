@@ -25,7 +25,9 @@ def filled_cut(pieces: Pieces, places: Sequence[int], enough: Cut) -> Cut:
         places: places in ascending order; the first and the last one are the ends of the row.
         enough: a cut that fits.
     """
-    best, high, low = enough, enough.period_ps, 0
+    period_ps = pieces.period_ps(enough.ends)
+    assert period_ps is not None
+    best, high, low = Cut(enough.ends, period_ps), enough.period_ps, 0
     while high - low > max(1, int(_EXCESS * high)):
         middle = (low + high) // 2
         ends = _filled(pieces, places, middle)

@@ -143,6 +143,7 @@ class _Flow:
             found = None if found is None else filled_cut(self._pieces, places, found)
         if found is None:
             raise shortage
+        found = Cut(found.ends, self._pieces.period_ps(found.ends) or found.period_ps)
         self._say("memory", f"{shortage}; with layers moved all fit, slowest stage {format_time_ps(found.period_ps)}")
         return found
 

@@ -16,6 +16,7 @@ from emuchain.emulator.config import Config
 from emuchain.emulator.inputs import Model, model_of
 from emuchain.emulator.network import operation_types
 from emuchain.emulator.network.description import Description, node_model
+from emuchain.emulator.profile import DeviceTable, LayerTable, ProfileDescription, TimesTable
 
 from .pages import text_of
 
@@ -30,6 +31,10 @@ MODELS: dict[str, type[Model]] = {
     "links": LinksDescription,
     "resources": ResourcesDescription,
     "an interconnect": NetworkDescription,
+    "a profile": ProfileDescription,
+    "a profiled device": DeviceTable,
+    "a profiled layer": LayerTable,
+    "times": TimesTable,
     **{name: node_model(kind) for name, kind in operation_types().items()},
 }
 """By the words of the comment above a table; operations by their `type`."""
@@ -54,6 +59,8 @@ def kind_of(schema: dict[str, Any]) -> str:
         return next(kind_of(choice) for choice in schema["anyOf"] if choice.get("type") != "null")
     if "$ref" in schema:
         return "table"
+    if "additionalProperties" in schema:
+        return "table of tables"
     choices = schema.get("enum", schema.get("choices", [schema["const"]] if "const" in schema else []))
     if choices:
         return " or ".join(f'`"{value}"`' for value in choices)

@@ -1,0 +1,205 @@
+"""What an exploration says: an answer, the steps, the stages and the candidates; or one JSON object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..common import format_bytes, format_time_ps
+from ..explore import DATA_PARALLEL, Candidate, Exploration, Question
+from ..report import Line, percent, plural, print_answer, say, table
+
+
+def print_exploration(devices: str, question: Question, found: Exploration) -> None:
+    """Print the answer, each step with its reason, the stages of the winner, and the candidates."""
+    print_answer(_answer(devices, question, found))
+    cut = _shown_cut(found)
+    print(f"\nSteps to the cut of {cut.name}:" if cut is not None else "")
+    steps = cut.partition.steps if cut is not None and cut.partition is not None else ()
+    for number, step in enumerate(steps, 1):
+        say(f"{number}. {step.name}: {step.reason}")
+    say(f"{len(steps) + 1}. schedule: {_choice(found)}")
+    _print_stages(question, found.winner)
+    _print_candidates(found)
+
+
+def _shown_cut(found: Exploration) -> Candidate | None:
+    """Return the winner or, if it has no cut, the best candidate with one."""
+    return next((each for each in found.candidates if each.partition is not None), None)
+
+
+def _answer(devices: str, question: Question, found: Exploration) -> list[Line]:
+    winner, stages = found.winner, question.stages_of(found.winner.samples)
+    lines = [
+        Line(
+            f"{winner.name}, {_sizes(winner)}: {stages.name} on {devices}: {_time(winner)} for a mini-batch of"
+            f" {question.batch:,}, {_rate(question, winner)}"
+        ),
+        Line(f"limit: {winner.limit}, {_limit_ps(winner)}"),
+        Line(f"runner-up: {_runner_up(found)}"),
+        Line(f"changes: {_turn(question, found)}"),
+    ]
+    every = "all work spread over all devices" if winner.partition is None else _every_cut(question, winner)
+    lines.append(Line(f"gap: {percent(found.gap)} above {format_time_ps(found.bound_ps)}, a bound for {every}"))
+    return lines
+
+
+def _every_cut(question: Question, winner: Candidate) -> str:
+    where = "every cut between layers" if question.whole_layers else "every cut"
+    return f"{where} and every synchronous schedule of {plural(winner.micro_batches, 'micro-batch')}"
+
+
+def _sizes(candidate: Candidate) -> str:
+    return f"micro-batches of {plural(candidate.samples, 'sample')}"
+
+
+def _time(candidate: Candidate) -> str:
+    return candidate.why_not if candidate.time_ps is None else format_time_ps(candidate.time_ps)
+
+
+def _rate(question: Question, candidate: Candidate) -> str:
+    assert candidate.time_ps is not None
+    return f"{question.batch * 1e12 / candidate.time_ps:,.4g} samples/s"
+
+
+def _limit_ps(winner: Candidate) -> str:
+    if winner.partition is None:
+        return format_time_ps(max(winner.compute_ps, winner.exchange_ps))
+    costs = winner.partition.costs
+    slowest = max(max(each.work_ps for each in costs), max((each.transfer_ps for each in costs[:-1]), default=0))
+    return f"{format_time_ps(slowest)} a micro-batch"
+
+
+def _runner_up(found: Exploration) -> str:
+    other = found.runner_up
+    if other is None or found.margin is None:
+        return "none that fits"
+    said = f"{other.name}, {_sizes(other)}: {_time(other)}"
+    if other.time_ps != found.winner.time_ps:
+        return f"{said}, {100 * found.margin:.2f} % more"
+    return f"{said}, as long; {found.winner.name} sends less at a time, or keeps less"
+
+
+def _turn(question: Question, found: Exploration) -> str:
+    if found.turn is not None:
+        turn = found.turn
+        return f"at {turn.parameter} = {turn.value:g} {turn.winner} wins"
+    if not question.wires.links:
+        return "one device has no links"
+    gbps = min(link.bandwidth_gbps for link in question.wires.links)
+    return f"no link.bandwidth_gbps from {gbps / 1024:.3g} to {gbps * 1024:.3g} has another winner"
+
+
+def _choice(found: Exploration) -> str:
+    tried = [f"{each.name} {_time(each)}" for each in _best_of_names(found)]
+    return f"{found.winner.name} is the fastest of {', '.join(tried)}"
+
+
+def _best_of_names(found: Exploration) -> list[Candidate]:
+    """Return the best candidate of each name."""
+    best: dict[str, Candidate] = {}
+    for each in found.candidates:
+        best.setdefault(each.name, each)
+    return list(best.values())
+
+
+def _print_stages(question: Question, winner: Candidate) -> None:
+    stages = question.stages_of(winner.samples)
+    if winner.partition is None or winner.timeline is None:
+        rows = [
+            [str(n), kind, str(count)] for n, (kind, count) in enumerate(zip(stages.kinds, winner.dealt, strict=True))
+        ]
+        table("Devices", ["device", "on", "micro-batches"], rows, names=("on",))
+        return
+    rows, begin = [], 0
+    for number, (end, costs) in enumerate(zip(winner.partition.cut.ends, winner.partition.costs, strict=True)):
+        kept = winner.timeline.features[number]
+        rows.append(
+            [
+                str(number),
+                stages.kinds[number],
+                stages.said(begin, end),
+                format_time_ps(costs.forward_ps),
+                format_time_ps(costs.backward_ps),
+                format_time_ps(costs.transfer_ps) if end != stages.end else "",
+                format_bytes(int(kept * costs.feature_bytes)),
+                format_bytes(costs.parameter_bytes),
+            ]
+        )
+        begin = end
+    columns = ["stage", "on", "layers", "F", "B", "SR", "features kept", "parameters"]
+    table(f"Stages of {winner.name}, times of a micro-batch", columns, rows, left=("layers",), names=("on",))
+
+
+def _print_candidates(found: Exploration) -> None:
+    rows = []
+    for each in _best_of_names(found):
+        bubble = "" if each.timeline is None else percent(float(each.timeline.bubble))
+        excess = "" if each.time_ps is None else f"{100 * (each.time_ps / (found.winner.time_ps or 1) - 1):.2f} %"
+        rows.append([each.name, str(each.samples), _time(each), excess, bubble, each.limit])
+    columns = ["schedule", "micro-batch", "mini-batch", "more", "bubble", "limit"]
+    table(
+        "Candidates, each with its best micro-batch", columns, rows, left=("mini-batch", "limit"), names=("schedule",)
+    )
+
+
+def exploration_as_json(devices: str, question: Question, found: Exploration) -> dict[str, Any]:
+    """Return an exploration as one JSON object; times in ps."""
+    winner, cut = found.winner, _shown_cut(found)
+    return {
+        "network": question.stages_of(winner.samples).name,
+        "devices": devices,
+        "batch": question.batch,
+        "winner": _candidate(question, winner),
+        "runner_up": None if found.runner_up is None else _candidate(question, found.runner_up),
+        "margin": found.margin,
+        "bound_ps": found.bound_ps,
+        "gap": found.gap,
+        "turn": None
+        if found.turn is None
+        else {"parameter": found.turn.parameter, "value": found.turn.value, "winner": found.turn.winner},
+        "steps": [
+            {"step": step.name, "reason": step.reason}
+            for step in (cut.partition.steps if cut and cut.partition else ())
+        ],
+        "candidates": [_candidate(question, each) for each in found.candidates],
+    }
+
+
+def _candidate(question: Question, candidate: Candidate) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "schedule": candidate.name,
+        "micro_batch": candidate.samples,
+        "micro_batches": candidate.micro_batches,
+        "time_ps": candidate.time_ps,
+        "why_not": candidate.why_not or None,
+        "limit": candidate.limit or None,
+    }
+    if candidate.name == DATA_PARALLEL:
+        return {
+            **said,
+            "micro_batches_by_device": list(candidate.dealt),
+            "compute_ps": candidate.compute_ps,
+            "exchange_ps": candidate.exchange_ps,
+        }
+    cut, timeline = candidate.partition, candidate.timeline
+    if cut is None or timeline is None:
+        return said
+    stages, begins = question.stages_of(candidate.samples), (0, *cut.cut.ends)
+    return {
+        **said,
+        "bubble": float(timeline.bubble),
+        "stages": [
+            {
+                "on": stages.kinds[number],
+                "layers": stages.said(begin, end),
+                "forward_ps": costs.forward_ps,
+                "backward_ps": costs.backward_ps,
+                "transfer_ps": costs.transfer_ps,
+                "feature_bytes": int(kept * costs.feature_bytes),
+                "parameter_bytes": costs.parameter_bytes,
+            }
+            for number, (begin, end, costs, kept) in enumerate(
+                zip(begins, cut.cut.ends, cut.costs, timeline.features, strict=False)
+            )
+        ],
+    }

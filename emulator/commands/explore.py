@@ -1,0 +1,181 @@
+"""`emuchain explore`: cut, schedule and micro-batch of a pipeline for a network on unequal devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import click
+
+from ..common import InputError
+from .kernels import starting
+
+if TYPE_CHECKING:
+    from ..explore import Question, Wires
+    from ..pipeline import Engines, Machine, PipelineKind, Transport
+    from ..profile import Stages
+
+_VALUE_BYTES = {"fp32": 4, "fp16": 2}
+_MOST_DEVICES = 64
+_SCHEDULES = {"hidden": ("1f1b-as", "fbp-as", "gpipe"), "stored": ("1f1b-sno", "1f1b-so", "gpipe")}
+"""The schedules of BaPipe, and GPipe's, by the transport that devices have."""
+
+
+@click.command()
+@click.argument("network", required=False)
+@click.option("--cluster", required=True, metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.")
+@click.option("--profile", metavar="FILE", help="Measured times: a TOML file, or PipeDream's graph.txt.")
+@click.option(
+    "--devices",
+    type=click.IntRange(1, _MOST_DEVICES),
+    metavar="N",
+    help="Devices of the chain.  [default: those that the cluster lists]",
+)
+@click.option("--batch", type=click.IntRange(min=1), default=128, show_default=True, metavar="N", help="Samples.")
+@click.option(
+    "--micro-batch",
+    default="search",
+    show_default=True,
+    metavar="N|search",
+    help="Samples of a micro-batch; or all that divide the mini-batch, by powers of two or as profiled.",
+)
+@click.option("--precision", type=click.Choice(list(_VALUE_BYTES)), default="fp32", show_default=True)
+@click.option("--engines", type=click.Choice(["turns", "shared"]), help="What boards can do.  [default: both]")
+@click.option(
+    "--transport",
+    type=click.Choice(["hidden", "stored"]),
+    help="Whether messages leave while they are computed.  [default: hidden on boards, stored with a profile]",
+)
+@click.option("--whole-layers", is_flag=True, help="Cut between layers only.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def explore(network: str | None, as_json: bool, **flags: Any) -> None:
+    """Find how devices of a chain, which may differ, train NETWORK fastest: cut, schedule, micro-batch.
+
+    Follows BaPipe: profile, cut between layers, coarse or within layers, memory; then schedules and micro-batches, each
+    timed, beside data parallelism. NETWORK may be left out with a profile that says all.
+    """
+    with starting():
+        from ..explore import explore as best_of
+        from .exploration import exploration_as_json, print_exploration
+
+    devices, question = _question(network, flags)
+    found = best_of(question)
+    if as_json:
+        print(json.dumps(exploration_as_json(devices, question, found), indent=2))
+    else:
+        print_exploration(devices, question, found)
+
+
+class _Chain(NamedTuple):
+    """What is known of the devices: kinds, wires, stages by the samples of a micro-batch, sizes to try, machines."""
+
+    kinds: tuple[str, ...]
+    wires: Wires
+    stages_of: Callable[[int], Stages]
+    sizes: tuple[int, ...]
+    transport: Transport
+    source: str
+
+
+def _question(network: str | None, flags: dict[str, Any]) -> tuple[str, Question]:
+    """Return what is explored, and the devices as text.
+
+    Raises:
+        InputError: a name, a file or a value is invalid.
+    """
+    from ..explore import Question
+    from ..pipeline import Transport
+
+    chain = _of_boards(network, flags) if flags["profile"] is None else _of_profile(network, flags)
+    transport = Transport(flags["transport"]) if flags["transport"] else chain.transport
+    sizes = _sizes(chain, flags["batch"], flags["micro_batch"])
+    stages_of = functools.cache(chain.stages_of)
+    question = Question(
+        stages_of, chain.wires, flags["batch"], sizes, _schedules(transport, flags["engines"]), flags["whole_layers"]
+    )
+    alike = ((kind, len(list(group))) for kind, group in itertools.groupby(chain.kinds))
+    return ", ".join(f"{count} {kind}" for kind, count in alike), question
+
+
+def _sizes(chain: _Chain, batch: int, micro_batch: str) -> tuple[int, ...]:
+    if micro_batch == "search":
+        fitting = tuple(size for size in chain.sizes if batch % size == 0)
+        if fitting:
+            return fitting
+        known = ", ".join(map(str, chain.sizes))
+        raise InputError(f"`batch` = {batch}: must be a multiple of a micro-batch of {chain.source}: {known}")
+    if not micro_batch.isdecimal() or not int(micro_batch) or batch % int(micro_batch):
+        raise InputError(f"`micro_batch` = {micro_batch!r}: must be `search`, or a divisor of `batch` = {batch}")
+    return (int(micro_batch),)
+
+
+def _schedules(transport: Transport, engines: str | None) -> tuple[tuple[PipelineKind, Machine], ...]:
+    """Return the kinds of schedules that the devices can do, each with its machine."""
+    from ..pipeline import Engines, pipeline_kind
+
+    names = _SCHEDULES[transport.value]
+    kinds = [pipeline_kind(name) for name in names]
+    found = [(kind, dataclasses.replace(kind.machine, transport=transport)) for kind in kinds]
+    return tuple((kind, machine) for kind, machine in found if engines in (None, machine.engines.value)) or _none(
+        transport, Engines(engines)
+    )
+
+
+def _none(transport: Transport, engines: Engines) -> NoReturn:
+    raise InputError(f"`engines` = {engines.value!r}: no schedule is for it with `transport` = {transport.value!r}")
+
+
+def _devices(given: int | None, listed: int) -> int:
+    return listed if given is None else given
+
+
+def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
+    from ..cluster import load_cluster
+    from ..explore import Wires, micro_batches_of
+    from ..network import load_network
+    from ..pipeline import Transport
+    from ..profile import BoardStages
+
+    if network is None:
+        raise InputError("NETWORK is missing; only a `--profile` can do without")
+    found, cluster = load_network(network), load_cluster(flags["cluster"])
+    devices = _devices(flags["devices"], len(cluster.boards))
+    boards = [cluster.board(device) for device in range(devices)]
+    wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
+
+    def stages_of(samples: int) -> Stages:
+        return BoardStages(found, boards, samples, _VALUE_BYTES[flags["precision"]])
+
+    sizes = micro_batches_of(flags["batch"])
+    return _Chain(tuple(board.name for board in boards), wires, stages_of, sizes, Transport.HIDDEN, found.name)
+
+
+def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
+    from ..cluster import load_named
+    from ..explore import Wires
+    from ..network import load_network
+    from ..pipeline import Transport
+    from ..profile import ProfileStages, load_graph, load_profile
+
+    path, chain = pathlib.Path(flags["profile"]), load_named(flags["cluster"])
+    devices = _devices(flags["devices"], len(chain.kinds))
+    kinds = tuple(chain.kind(device) for device in range(devices))
+    if path.suffix == ".toml":
+        known = None if network is None else load_network(network)
+        profile = load_profile(path, known, _VALUE_BYTES[flags["precision"]])
+    else:
+        samples = flags["micro_batch"]
+        if not samples.isdecimal() or not int(samples):
+            raise InputError(f"{path}: says for no micro-batch; give the one it was measured with by `--micro-batch N`")
+        profile = load_graph(path, int(samples), tuple(dict.fromkeys(kinds)))
+    wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), chain.interconnect)
+
+    def stages_of(samples: int) -> Stages:
+        return ProfileStages(profile, kinds, samples)
+
+    return _Chain(kinds, wires, stages_of, profile.micro_batches, Transport.STORED, profile.name)

@@ -1,0 +1,157 @@
+"""`emuchain explore`: the answer first, its steps, JSON; boards, profiles and graphs; bad input in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emuchain.emulator.commands.cli import main
+
+MIXED = """
+name = "mixed"
+boards = [
+  { type = "vcu129", count = 2, clock_mhz = 100, off_chip_gbytes_per_s = 40 },
+  { type = "vcu118", count = 2, clock_mhz = 100, off_chip_gbytes_per_s = 40 },
+]
+links = { bandwidth_gbps = 100, latency_ns = 1000 }
+"""
+GPUS = """
+name = "gpus"
+boards = [{ name = "v100", count = 3 }]
+links = { bandwidth_gbps = 1, latency_ns = 0 }
+"""
+
+
+def command(*arguments: str) -> int:
+    """Run the command and return its exit status."""
+    with pytest.raises(SystemExit) as ended:
+        main(["explore", *arguments])
+    return ended.value.code if isinstance(ended.value.code, int) else 0
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert command(*arguments, "--json") == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> str:
+    (tmp_path / "mixed.toml").write_text(MIXED)
+    return str(tmp_path / "mixed.toml")
+
+
+@pytest.fixture
+def gpus(tmp_path: Path) -> str:
+    (tmp_path / "gpus.toml").write_text(GPUS)
+    return str(tmp_path / "gpus.toml")
+
+
+def profile(tmp_path: Path, layers: int = 6, output_bytes: int = 100_000, memory_gbytes: float = 1) -> str:
+    rows = "".join(
+        f'[[layers]]\nname = "l{n}"\noutput_bytes = {output_bytes}\nfeature_bytes = 1000\nparameter_bytes = 10000000\n'
+        'times = [{ device = "v100", micro_batch = 1, forward_us = 1000, backward_us = 2000 }]\n'
+        for n in range(layers)
+    )
+    path = tmp_path / "p.toml"
+    path.write_text(f'name = "six"\n[devices.v100]\nmemory_gbytes = {memory_gbytes}\n{rows}')
+    return str(path)
+
+
+def test_the_unequal_cluster_gets_fbp_as(capsys: pytest.CaptureFixture[str], mixed: str) -> None:
+    words = ("resnet50", "--cluster", mixed, "--micro-batch", "1", "--precision", "fp16")
+    assert command(*words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = lines[: lines.index("")]
+    assert first[0].startswith("fbp-as, micro-batches of 1 sample: resnet50 on 2 VCU129, 2 VCU118: ")
+    assert len(first) <= 8 and max(map(len, lines)) <= 80 and all(line == line.rstrip() for line in lines)
+    assert [line.split(":")[0] for line in first if not line.startswith(" ")][1:] == [
+        *("limit", "runner-up", "changes", "gap")
+    ]
+    steps = ["profile", "ideal", "inter-layer", "communication", "intra-layer", "memory", "schedule"]
+    assert re.findall(r"^\d\. ([\w-]+):", "\n".join(lines), re.MULTILINE) == steps
+    found = as_json(capsys, *words)
+    assert found["winner"]["schedule"] == "fbp-as" and [step["step"] for step in found["steps"]] == steps[:-1]
+    assert found["bound_ps"] <= found["winner"]["time_ps"] <= min(each["time_ps"] for each in found["candidates"])
+    assert 0 <= found["gap"] < 0.02
+    assert found == as_json(capsys, *words), "deterministic"
+
+
+def test_gpus_with_slow_links_end_at_a_coarse_cut(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, gpus: str
+) -> None:
+    said = profile(tmp_path, output_bytes=5_000_000)
+    found = as_json(capsys, "--profile", said, "--cluster", gpus, "--batch", "8")
+    assert {each["schedule"] for each in found["candidates"]} == {"1f1b-sno", "1f1b-so", "gpipe", "data-parallel"}
+    assert [step["step"] for step in found["steps"]][-2:] == ["coarse", "memory"]
+    pipelines = [each for each in found["candidates"] if "stages" in each]
+    assert all(each["limit"].startswith("link ") for each in pipelines)
+
+
+def test_the_winner_changes_with_the_bandwidth_that_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """At the bandwidth itself the other one wins, and a fiftieth nearer the winner still does."""
+    said = profile(tmp_path)
+
+    def at(gbps: float) -> dict[str, Any]:
+        path = tmp_path / "at.toml"
+        path.write_text(GPUS.replace("bandwidth_gbps = 1,", f"bandwidth_gbps = {gbps!r},"))
+        return as_json(capsys, "--profile", said, "--cluster", str(path), "--batch", "8")
+
+    here = at(1.0)
+    turn = here["turn"]
+    assert turn["parameter"] == "link.bandwidth_gbps"
+    assert at(turn["value"])["winner"]["schedule"] == turn["winner"] != here["winner"]["schedule"]
+    nearer = turn["value"] * (0.98 if turn["value"] > 1 else 1.02)
+    assert at(nearer)["winner"]["schedule"] == here["winner"]["schedule"]
+
+
+def test_a_graph(capsys: pytest.CaptureFixture[str], tmp_path: Path, gpus: str) -> None:
+    costs = "forward_compute_time=1.0, backward_compute_time=2.0, activation_size=8.0, parameter_size=4.0"
+    nodes = "".join(f"node{n} -- Conv2d(1) -- {costs}\n" for n in range(4))
+    (tmp_path / "graph.txt").write_text(nodes + "".join(f"\tnode{n} -- node{n + 1}\n" for n in range(3)))
+    words = ("--profile", str(tmp_path / "graph.txt"), "--cluster", gpus, "--devices", "2", "--batch", "64")
+    found = as_json(capsys, *words, "--micro-batch", "16")
+    assert found["winner"]["time_ps"] >= 4 * 6 * 10**9
+    assert command(*words) == 2
+    assert "give the one it was measured with by `--micro-batch N`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["lenet-mnist", "--cluster", "vc709", "--devices", "6"], "`devices` = 6: lenet-mnist has "),
+        (["--cluster", "vc709"], "NETWORK is missing"),
+        (
+            ["lenet-mnist", "--cluster", "vc709", "--micro-batch", "3"],
+            "`micro_batch` = '3': must be `search`, or a divisor",
+        ),
+        (["lenet-mnist", "--cluster", "vc709", "--engines", "shared", "--transport", "stored"], "`engines` = 'shared'"),
+        (["lenet-mnist", "--cluster", "vc709", "--profile", "none.toml"], "none.toml: cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert command(*words) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_memory_that_nothing_fits(capsys: pytest.CaptureFixture[str], tmp_path: Path, gpus: str) -> None:
+    said = profile(tmp_path, memory_gbytes=0.03)
+    assert command("--profile", said, "--cluster", gpus, "--batch", "8") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("emuchain: error: stage 0: needs ") and "v100 has 30,000,000" in error
+    assert error.count("\n") == 1
+
+
+def test_a_negative_time(capsys: pytest.CaptureFixture[str], tmp_path: Path, gpus: str) -> None:
+    said = Path(profile(tmp_path))
+    said.write_text(said.read_text().replace("forward_us = 1000", "forward_us = -1000", 1))
+    assert command("--profile", str(said), "--cluster", gpus) == 2
+    error = capsys.readouterr().err
+    assert "layer l0: `forward_us` = -1000: must not be negative" in error and error.count("\n") == 1

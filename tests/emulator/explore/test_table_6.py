@@ -1,0 +1,35 @@
+"""BaPipe's Table VI: ResNet-50 at half precision, micro-batches of one sample, on VCU118 and VCU129 with 40 GB/s."""
+
+from __future__ import annotations
+
+import pytest
+
+from emuchain.emulator.cluster import load_cluster
+from emuchain.emulator.explore import Wires, data_parallel, pipelined
+from emuchain.emulator.network import load_network
+from emuchain.emulator.pipeline import pipeline_kind
+from emuchain.emulator.profile import BoardStages
+
+MHZ = 90
+"""The effective rate of a DSP, fitted: BaPipe gives none."""
+
+
+@pytest.mark.parametrize(("vcu129", "vcu118", "published"), [(0, 4, 1), (2, 2, 1.05), (4, 0, 1.14)])
+def test_speedups_over_data_parallelism(vcu129: int, vcu118: int, published: float) -> None:
+    keys = {"clock_mhz": MHZ, "off_chip_gbytes_per_s": 40}
+    counts = {"vcu129": vcu129, "vcu118": vcu118}
+    boards = [{"type": kind, "count": count, **keys} for kind, count in counts.items() if count]
+    cluster = load_cluster({"name": "table 6", "boards": boards, "links": {"bandwidth_gbps": 100, "latency_ns": 1000}})
+    stages = BoardStages(load_network("resnet50"), cluster.boards, 1, 2)
+    wires = Wires(tuple(cluster.link_at(link) for link in range(3)), cluster.interconnect)
+    times = {}
+    for name in ("fbp-as", "1f1b-as"):
+        found = pipelined(pipeline_kind(name), pipeline_kind(name).machine, stages, wires, 128)
+        assert found is not None and found.time_ps is not None
+        times[name] = found.time_ps
+    replicated = data_parallel(stages, wires, 128)
+    assert replicated.time_ps is not None
+    assert times["1f1b-as"] == pytest.approx(times["fbp-as"], rel=0.01), "equal in Table I, with equal stages"
+    assert times["fbp-as"] < times["1f1b-as"] or vcu129 != vcu118
+    for time in (replicated.time_ps, replicated.compute_ps):
+        assert time / times["fbp-as"] == pytest.approx(published, rel=0.05)
