@@ -155,6 +155,10 @@ class Board(abc.ABC):
     def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
         """Return the resources of each slice's engines, given each slice's multipliers."""
 
+    @abc.abstractmethod
+    def share(self, parts: int, *, whole: bool) -> Board:
+        """Return what one of `parts` stages on this board has: a part of its memory, and, unless `whole`, of all."""
+
     @property
     def smallest_engine(self) -> str:
         """The smallest engines that can be built, as a phrase for messages."""

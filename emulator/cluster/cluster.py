@@ -40,6 +40,10 @@ class Link:
         """Bandwidth in Gb/s."""
         return self.bandwidth_mbps / 1000
 
+    def transfer_ps(self, sent_bytes: int) -> int:
+        """Return the time in ps that a message takes, without the latency."""
+        return -(-8_000_000 * sent_bytes // self.bandwidth_mbps)
+
 
 def chain_interconnect(boards: tuple[Board, ...], link: Link) -> Interconnect:
     """Return the chain's links as an interconnect for gradients: no packet overhead, sums at the slowest clock."""
@@ -62,6 +66,8 @@ class Cluster:
     LUTs. With the aim "storage", parameters are moved until the fullest device holds as little as possible; with
     "throughput", only those that do not fit are moved (FPDeep, section 3.4.2). `text` is its description. Where links
     differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
+    `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
+    `transport`, as suits the engines.
     """
 
     name: str
@@ -73,6 +79,8 @@ class Cluster:
     aim: Literal["throughput", "storage"] = "throughput"
     own_interconnect: Interconnect | None = None
     own_links: tuple[Link, ...] = ()
+    engines: Literal["split", "shared", "turns"] = "split"
+    transport: Literal["streamed", "stored", "hidden"] | None = None
 
     @property
     def interconnect(self) -> Interconnect:

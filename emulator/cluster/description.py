@@ -13,6 +13,9 @@ on_chip_memory_kbit = 16000
 bandwidth_gbps = 150          # of each direction of each link
 latency_ns = 1000
 share = "bytes"               # optional: of a stream, its part of the bytes; or "paths": each data path has as much
+[machine]                     # optional: how boards execute, and when messages leave
+engines = "split"             # or "shared", "turns"
+transport = "streamed"        # or "stored", "hidden"
 [resources]                   # optional: what engines and buffers are built of
 alpha = 1.0
 beta = 1.0
@@ -47,6 +50,13 @@ class LinksDescription(Model):
     def link(self) -> Link:
         """One direction of a link."""
         return Link(_mbps(self.bandwidth_gbps), round(self.latency_ns * 1000), LinkShare(self.share))
+
+
+class MachineDescription(Model):
+    """The `[machine]` table: what a board does at the same time, and when a message leaves it."""
+
+    engines: Literal["split", "shared", "turns"] = "split"
+    transport: Literal["streamed", "stored", "hidden"] | None = None
 
 
 class ResourcesDescription(Model):
@@ -111,6 +121,7 @@ class ClusterDescription(Model):
 
     name: str
     boards: Annotated[_Boards, pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+    machine: MachineDescription | None = None
     resources: ResourcesDescription | None = None
     network: NetworkDescription | None = None
 

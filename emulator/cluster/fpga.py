@@ -165,6 +165,24 @@ class Fpga(Board):
             found.append(engine_resources(of_dsp, count - of_dsp, self.lut_per_dsp))
         return found
 
+    def share(self, parts: int, *, whole: bool) -> Fpga:
+        """See `Board`."""
+        off_chip = self.off_chip_memory_bytes
+        found = dataclasses.replace(
+            self,
+            on_chip_memory_bytes=self.on_chip_memory_bytes // parts,
+            off_chip_memory_bytes=None if off_chip is None else off_chip // parts,
+        )
+        if whole:
+            return found
+        port = self.off_chip_gbytes_per_s
+        return dataclasses.replace(
+            found,
+            dsp=self.dsp // parts,
+            lut_multipliers=self.lut_multipliers // parts,
+            off_chip_gbytes_per_s=None if port is None else port / parts,
+        )
+
     def said(self) -> str:
         """See `Board`."""
         return f"`dsp` = {self.dsp}, which gives its engines {self.multipliers} multipliers"

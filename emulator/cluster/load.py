@@ -38,15 +38,22 @@ def board_keys(kind: str) -> dict[str, Any]:
 
 
 def changeable_keys() -> list[str]:
-    """Return the keys that `load_cluster` may change: `board.KEY`, `link.KEY`, `resources.KEY`, `network.KEY`."""
-    from .description import BoardDescription, LinksDescription, NetworkDescription, ResourcesDescription
+    """Return the keys that `load_cluster` may change: `board.KEY`, `link.KEY`, `machine.KEY`, …."""
+    from .description import (
+        BoardDescription,
+        LinksDescription,
+        MachineDescription,
+        NetworkDescription,
+        ResourcesDescription,
+    )
 
     keys = [field.name for field in dataclasses.fields(BoardDescription)]
     boards = [f"board.{key}" for key in keys if key not in ("name", "source", "count")]
     links = [f"link.{key}" for key in LinksDescription.model_fields if key != "count"]
     resources = [f"resources.{key}" for key in ResourcesDescription.model_fields]
     network = [f"network.{key}" for key in NetworkDescription.model_fields]
-    return [*boards, *links, *resources, *network]
+    machine = [f"machine.{key}" for key in MachineDescription.model_fields]
+    return [*boards, *links, *machine, *resources, *network]
 
 
 def load_cluster(
@@ -82,7 +89,7 @@ def load_cluster(
 
 
 def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
-    from .description import ResourcesDescription
+    from .description import MachineDescription, ResourcesDescription
 
     built_of = said.resources or ResourcesDescription()
     for place, board in enumerate(said.boards):
@@ -91,6 +98,8 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
     boards = tuple(board.board(built_of.alpha) for board in said.boards for _ in range(board.count))
     links = said.all_links
     found = Cluster(said.name, boards, links[0], text, built_of.alpha, built_of.beta, built_of.aim)
+    executes = said.machine or MachineDescription()
+    found = dataclasses.replace(found, engines=executes.engines, transport=executes.transport)
     if len(set(links)) > 1:
         found = dataclasses.replace(found, own_links=links)
     if said.network is None:
@@ -116,7 +125,7 @@ def _changed(described: dict[str, Any], changes: Mapping[str, object]) -> dict[s
     boards = [{**board, **of("board.")} for board in described["boards"]]
     tables = described["links"]
     links = [{**t, **of("link.")} for t in tables] if isinstance(tables, list) else {**tables, **of("link.")}
-    optional = {table: {**described.get(table, {}), **of(f"{table}.")} for table in ("resources", "network")}
+    optional = {table: {**described.get(table, {}), **of(f"{table}.")} for table in ("machine", "resources", "network")}
     more = {table: keys for table, keys in optional.items() if keys or table in described}
     return {**described, "boards": boards, "links": links, **more}
 

@@ -200,20 +200,39 @@ def report(files: tuple[str, ...], out: str) -> None:
 
 
 @commands.command(cls=PlanningCommand)
-@click.option("--steps", type=click.IntRange(min=1), default=2, help="Number of mini-batches to print.  [default: 2]")
+@click.option("--steps", type=click.IntRange(min=1), metavar="K", help="Mini-batches to print.  [default: 2; CSV: 1]")
+@click.option(
+    "--micro-batches",
+    type=click.IntRange(min=1),
+    metavar="M",
+    help="Print the order alone, of mini-batches of M micro-batches on --devices, without a network.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print a mini-batch as CSV, as PyTorch's schedules read it.")
 @click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")
-def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: str | None) -> None:
+def schedule(
+    config_file: str | None,
+    flags: dict[str, Any],
+    steps: int | None,
+    micro_batches: int | None,
+    as_csv: bool,
+    check: str | None,
+) -> None:
     """Print a run's schedule, or check one: every device's actions in order.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file.
     """
     with starting():
-        from .schedule import check_schedule, print_schedule
+        from .schedule import check_schedule, order_of, print_schedule, run_schedule
 
     if check is not None:
         check_schedule(check)
+        return
+    steps = steps or (1 if as_csv else 2)
+    if micro_batches is None:
+        found = run_schedule(config_file, flags, steps)
     else:
-        print_schedule(config_file, flags, steps)
+        found = order_of(config_file, flags, micro_batches, steps)
+    print_schedule(found, as_csv)
 
 
 @commands.command()
@@ -227,6 +246,23 @@ def schedule(config_file: str | None, flags: dict[str, Any], steps: int, check: 
     "--memory",
     type=click.Choice(["modelled", "ignored"]),
     help="Whether what does not fit on chip costs time at the off-chip memory port.  [default: modelled]",
+)
+@click.option("--schedule", metavar="NAME", help="Which decides how many samples are in flight.  [default: fpdeep]")
+@click.option("--micro-batch", type=int, metavar="N", help="Samples computed in one block.  [default: 16]")
+@click.option(
+    "--stages",
+    type=click.Choice(["channels", "layers"]),
+    help="Cut into slices of layers by channels, or into whole layers.  [default: channels]",
+)
+@click.option(
+    "--engines",
+    type=click.Choice(["split", "shared", "turns"]),
+    help="What a board does at a time.  [default: the cluster's]",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(["streamed", "stored", "hidden"]),
+    help="When a message leaves.  [default: the cluster's]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(

@@ -116,7 +116,7 @@ def _flag(key: str) -> click.Option:
         [f"--{key.replace('_', '-')}", key],
         type=kind,
         default=None,
-        metavar=_metavar(kind),
+        metavar="NAME" if key == "schedule" else _metavar(kind),
         help=f"{(field.description or '').replace('`', '')}{default}",
         callback=_numbers if key == "learning_rate_steps" else None,
     )

@@ -1,26 +1,18 @@
-"""`emuchain pipeline`: the timeline of a pipeline schedule on equal stages."""
+"""`emuchain pipeline`: the timeline of a pipeline schedule on stages of given times."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import InputError
 from .kernels import starting
 
 if TYPE_CHECKING:
-    from ..pipeline import PipelineKind, Shape
-
-_NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
-_MOST_ACTIONS = 1_000_000
-_OF_INTERLEAVED = 2
+    from ..pipeline import Shape, Timed
 
 
 @click.command()
@@ -36,6 +28,7 @@ _OF_INTERLEAVED = 2
 @click.option("--backward", required=True, metavar="B", help="Time of B, with the parameter gradients.")
 @click.option("--gradient", metavar="W", help="The part of B for parameter gradients.  [default: half]")
 @click.option("--transfer", default="0", show_default=True, metavar="SR", help="Time of a message between devices.")
+@click.option("--latency", default="0", show_default=True, metavar="L", help="Added to each message, off the link.")
 @click.option(
     "--engines",
     type=click.Choice(["split", "shared", "turns"]),
@@ -43,66 +36,67 @@ _OF_INTERLEAVED = 2
 )
 @click.option(
     "--transport",
-    type=click.Choice(["stored", "hidden"]),
-    help="Whether a message leaves when its action is done, or while that is computed.",
+    type=click.Choice(["stored", "hidden", "streamed"]),
+    help="Whether a message leaves when its action is done, while that is computed, or row by row.",
+)
+@click.option(
+    "--rows", type=click.IntRange(1, 4096), metavar="R", help="Rows of a micro-batch, if streamed.  [default: 8]"
 )
 @click.option("--warm-up", metavar="EXPR", help="Warm-up forwards of stage i (from 1 on), as `2(N-i)+1`.")
 @click.option("--chunks", type=click.IntRange(1, 1024), metavar="V", help="Stages of a device, for `interleaved`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def pipeline(as_json: bool, **flags: Any) -> None:
+@click.option("--plot", metavar="FILE", help="Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]")
+@click.option("--trace", metavar="FILE.json", help="Write it as a trace for https://ui.perfetto.dev.")
+def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -> None:
     """Time a pipeline schedule: mini-batch, bubble, memory by stage, and a drawing.
 
-    All stages are equal. Engines and transport are by default what the schedule was meant for.
+    Each time is one value for all stages, or a list such as 10,12,9: of F, B and W one for each stage, of SR one for
+    each link. Engines and transport are by default what the schedule was meant for.
     """
     with starting():
-        run = _Run.of(flags)
+        if plot is not None:
+            from ..report import check_picture
+
+            check_picture(plot, "--plot")
+        run = _Run(flags)
+    run.write(plot, trace)
     if as_json:
         print(json.dumps(run.as_json(), indent=2))
     else:
         run.print()
+        for done, path in (("drawn in", plot), ("trace in", trace)):
+            if path is not None:
+                print(f"{done} {path}")
 
 
 class _Run:
     """A schedule in time, in the user's unit of time, which is `scale` ps."""
 
-    def __init__(self, kind: PipelineKind, shape: Shape, scale: int, to_try: str) -> None:
+    def __init__(self, flags: Mapping[str, Any]) -> None:
         from ..pipeline import time_pipeline
+        from .pipeline_shape import shape_of
 
-        self.kind, self.shape, self.scale, self.to_try = kind, shape, scale, to_try
-        schedule, self.form = kind.schedule(shape)
-        self.result = time_pipeline(schedule, shape.costs, shape.machine)
+        self.kind, self.shape, self.scale = shape_of(flags)
+        schedule, self.form = self.kind.schedule(self.shape)
+        self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
+        self.to_try = _to_try(flags, self.shape, self.scale)
 
-    @classmethod
-    def of(cls, flags: dict[str, Any]) -> _Run:
-        """Time what the flags say.
+    def write(self, plot: str | None, trace: str | None) -> None:
+        """Draw the timeline, and write it as a trace, if a file is named.
 
         Raises:
-            InputError: a value is invalid, or the schedule cannot be run with it.
+            InputError: a file cannot be written.
         """
-        from ..pipeline import Engines, Shape, StageCosts, Transport, pipeline_kind, warm_ups
+        if plot is not None:
+            from ..report import draw_pipeline, percent
 
-        kind = pipeline_kind(flags["schedule"])
-        stages, micro_batches = flags["stages"], flags["micro_batches"]
-        chunks = flags["chunks"] or (_OF_INTERLEAVED if kind.interleaves else 1)
-        if stages * micro_batches * chunks > _MOST_ACTIONS:
-            raise InputError(f"`micro_batches` = {micro_batches}: on {stages} stages at most {_MOST_ACTIONS // stages}")
-        forward, backward = (_positive(flags[name], name) for name in ("forward", "backward"))
-        gradient = backward / 2 if flags["gradient"] is None else _number(flags["gradient"], "gradient")
-        if gradient > backward:
-            raise InputError(f"`gradient` = {flags['gradient']}: is part of `backward` = {flags['backward']}")
-        transfer = _number(flags["transfer"], "transfer")
-        # Times of a chunk, exact: the unit of time is as many ps as make all of them whole numbers.
-        times = [forward / chunks, backward / chunks, gradient / chunks, transfer]
-        scale = math.lcm(*(time.denominator for time in times))
-        costs = StageCosts(*(int(time * scale) for time in times))
-        machine = kind.machine
-        if flags["engines"]:
-            machine = dataclasses.replace(machine, engines=Engines(flags["engines"]))
-        if flags["transport"]:
-            machine = dataclasses.replace(machine, transport=Transport(flags["transport"]))
-        forwards = None if flags["warm_up"] is None else warm_ups(flags["warm_up"], stages, micro_batches)
-        shape = Shape(stages, micro_batches, (costs,) * (stages * chunks), machine, chunks, forwards)
-        return cls(kind, shape, scale, _to_try(flags))
+            title = f"{self.kind.name}, N = {self.shape.devices}, M = {self.shape.micro_batches}"
+            title += f": time {_shown(self.time)}, bubble {percent(float(self.result.bubble))}"
+            draw_pipeline(self.shape, self.result, self.scale, title, plot)
+        if trace is not None:
+            from ..timeline import write_pipeline_trace
+
+            write_pipeline_trace(trace, self.shape, self.result, self.scale)
 
     @property
     def time(self) -> Fraction:
@@ -124,6 +118,7 @@ class _Run:
             "chunks": self.shape.chunks,
             "engines": machine.engines.value,
             "transport": machine.transport.value,
+            **({"rows": self.shape.costs[0].rows} if machine.transport.value == "streamed" else {}),
             "time": _plain(self.time),
             "bubble": _plain(result.bubble),
             "features": [_plain(each) for each in result.features],
@@ -131,7 +126,14 @@ class _Run:
             "send_peak": _plain(result.send_peak * self.scale),
             "formula": None if self.formula is None else _plain(self.formula),
             "formula_holds": None if self.formula is None else self.formula == self.time,
+            "critical_path": [self._name(timed) for timed in result.critical_path],
         }
+
+    def _name(self, timed: Timed) -> str:
+        """Return the name of an action as a schedule has it, without the version of its weights."""
+        kind, micro_batch, stage = timed.step
+        chunk = stage // self.shape.devices
+        return f"{timed.device}{kind.value}{micro_batch}" + (f"c{chunk}" if chunk else "")
 
     def print(self) -> None:
         """Print the answer, a table by stage, and a drawing."""
@@ -170,30 +172,22 @@ class _Run:
 
     def _formula_line(self) -> str:
         if self.form is None or self.formula is None:
-            return "formula: none for this schedule on this machine"
+            why = "this schedule on this machine" if self.shape.uniform else "stages that differ"
+            return f"formula: none for {why}"
         holds = "holds" if self.formula == self.time else "does not hold here"
         return f"formula: {_shown(self.formula)}, {holds}; exact where {self.form.valid}"
 
 
-def _to_try(flags: dict[str, Any]) -> str:
-    """Return the command that times another schedule on the same stages."""
+def _to_try(flags: Mapping[str, Any], shape: Shape, scale: int) -> str:
+    """Return the command that times another schedule on the same stages, each on a device of its own if they differ."""
     other = "1f1b-min" if flags["schedule"] != "1f1b-min" else "zero-bubble"
-    names = ("stages", "micro_batches", "forward", "backward", "transfer")
+    names = ("stages", "micro_batches", "forward", "backward", "transfer", "latency")
+    if shape.chunks > 1 and not shape.uniform:
+        times = {"forward": [each.forward_ps for each in shape.costs], "backward": [e.backward_ps for e in shape.costs]}
+        by_stage = {name: ",".join(f"{_plain(Fraction(each, scale))}" for each in of) for name, of in times.items()}
+        flags = {**flags, **by_stage, "stages": len(shape.costs)}
     given = (f"--{name.replace('_', '-')} {flags[name]}" for name in names if flags[name] != "0")
     return f"emuchain pipeline --schedule {other} {' '.join(given)}"
-
-
-def _number(text: str, name: str) -> Fraction:
-    if _NUMBER.fullmatch(text) is None:
-        raise InputError(f"`{name}` = {text!r}: must be a number that is not negative, such as 3 or 2.5")
-    return Fraction(text)
-
-
-def _positive(text: str, name: str) -> Fraction:
-    value = _number(text, name)
-    if not value:
-        raise InputError(f"`{name}` = {text!r}: must be more than 0")
-    return value
 
 
 def _plain(value: Fraction) -> int | float:

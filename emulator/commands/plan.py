@@ -28,6 +28,9 @@ from ..report import (
     print_answer,
     rate_line,
     say,
+    stage_bound_lines,
+    stage_rows,
+    stages_as_json,
     table,
     weights_line,
 )
@@ -62,6 +65,9 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
         check_picture(picture, "--plot")
     with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
         plan = make_plan(config, 1)
+        if not plan.times_rows:
+            _show_stages(plan, flags, as_json, picture)
+            return
         show(f"laying out {plan.devices:,} devices")
         layout = plan.layout()
         missing, smallest = plan.missing_bytes, None
@@ -81,6 +87,25 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
     _print(layout, missing, full)
     if missing:
         say(_remedies(plan))
+
+
+def _show_stages(plan: Plan, flags: dict[str, Any], as_json: bool, picture: str | None) -> None:
+    """Print the stages of boards that take actions as a whole."""
+    assert plan.stages is not None
+    if picture is not None:
+        plan.needs_rows("`--plot`")
+    if as_json:
+        print(json.dumps({"mapping": str(plan.mapping).splitlines(), **stages_as_json(plan.stages)}, indent=2))
+        return
+    print_answer(
+        [
+            *stage_bound_lines(plan),
+            memory_line(plan, 0),
+            weights_line(plan),
+            next_line(command_line("simulate", None, {**flags, "samples": _SAMPLES})),
+        ]
+    )
+    stage_rows(plan)
 
 
 def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flags: dict[str, Any]) -> list[Line]:

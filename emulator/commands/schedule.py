@@ -1,18 +1,26 @@
-"""`emuchain schedule`: schedules as text, and the dry run."""
+"""`emuchain schedule`: schedules as text or CSV, and the dry run."""
 
 from __future__ import annotations
 
 import pathlib
+import re
 from typing import Any
 
 from ..common import InputError
 from ..config import blaming, load_config
+from ..pipeline import warm_ups
 from ..plan import make_plan
-from ..schedule import dry_run, parse, to_text
+from ..report import plural
+from ..schedule import EpochShape, Schedule, dry_run, parse, parse_csv, schedules, to_csv, to_text
+
+_OF_ORDERS = ("schedule", "devices", "chunks", "warm_up")
+_MOST_ACTIONS = 1_000_000
+_CSV = re.compile(r"\s*([\d\",]|$)")
+"""How CSV begins, and a schedule as text does not."""
 
 
-def print_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> None:
-    """Print the first `steps` mini-batches of a run's schedule.
+def run_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> Schedule:
+    """Return the first `steps` mini-batches of a run's schedule.
 
     Raises:
         InputError: the configuration is invalid.
@@ -20,11 +28,57 @@ def print_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         plan = make_plan(config, 1)
-    print(to_text(plan.schedule(steps * plan.batch)), end="")
+    return plan.schedule(steps * plan.batch)
+
+
+def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int, steps: int) -> Schedule:
+    """Return the order of a kind of schedule, of mini-batches of so many micro-batches, without a network.
+
+    Raises:
+        InputError: a flag is missing or has no part in it, or the schedule cannot be made for this shape.
+    """
+    others = [*([] if config_file is None else [config_file]), *(flags.keys() - set(_OF_ORDERS))]
+    if others:
+        raise InputError(
+            f"`micro_batches` = {micro_batches}: is for an order without a network, in which {min(others)} has no part"
+        )
+    for key in ("schedule", "devices"):
+        if key not in flags:
+            raise InputError(f"`micro_batches` = {micro_batches}: needs --{key}")
+    config = load_config(None, flags)
+    kind, devices = config.schedule, config.devices or 1
+    if not kind.aligned or kind.replicates:
+        raise InputError(f"`schedule` = {kind.name!r}: has no order without a network; leave out --micro-batches")
+    chunks = config.chunks or kind.chunks
+    if chunks > 1 and kind.chunks == 1:
+        raise InputError(f"`chunks` = {chunks}: schedule {kind.name} has one stage on each device; try interleaved")
+    if devices * chunks * micro_batches * steps > _MOST_ACTIONS:
+        raise InputError(
+            f"`micro_batches` = {micro_batches}: of {steps} mini-batches on {devices * chunks} stages, at most"
+            f" {_MOST_ACTIONS // (devices * chunks * steps)}"
+        )
+    forwards: tuple[int, ...] = ()
+    if config.warm_up is not None:
+        if not kind.takes_warm_ups:
+            raise InputError(f"`warm_up` = {config.warm_up!r}: schedule {kind.name} has a fixed order")
+        forwards = warm_ups(config.warm_up, devices, micro_batches)
+    epoch = EpochShape(devices, steps * micro_batches, micro_batches, 1, chunks=chunks, warm_ups=forwards)
+    found = kind.generate(epoch)
+    dry_run(found, aligned=True)
+    return found
+
+
+def print_schedule(schedule: Schedule, as_csv: bool) -> None:
+    """Print a schedule as text or CSV.
+
+    Raises:
+        InputError: it cannot be written as CSV.
+    """
+    print(to_csv(schedule) if as_csv else to_text(schedule), end="")
 
 
 def check_schedule(file: str) -> None:
-    """Parse the schedule in `file` and dry-run it.
+    """Parse the schedule in `file`, which is text or CSV, and dry-run it.
 
     Raises:
         InputError: the file cannot be read or parsed, or the schedule fails the dry run.
@@ -33,6 +87,8 @@ def check_schedule(file: str) -> None:
         text = pathlib.Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read: {error}") from None
-    schedule = parse(text, file)
-    dry_run(schedule)
-    print(f"{file}: {schedule.devices} devices, {schedule.steps} mini-batches: complete, in order, free of deadlock")
+    schedule = parse_csv(text, file) if file.endswith(".csv") or _CSV.match(text) else parse(text, file)
+    kind = schedules().get(schedule.name)
+    dry_run(schedule, aligned=kind is None or kind.aligned)
+    shape = f"{plural(schedule.devices, 'device')}, {plural(schedule.steps, 'mini-batch')}"
+    print(f"{file}: {shape}: complete, in order, free of deadlock")

@@ -25,6 +25,8 @@ from ..report import (
     next_changes,
     next_line,
     number,
+    order_line,
+    other_schedule,
     percent,
     print_answer,
     print_steady_state,
@@ -32,6 +34,8 @@ from ..report import (
     rate_line,
     say,
     simulation_as_json,
+    stage_lines,
+    stage_rows,
     table,
     time_and_ps,
     weights_line,
@@ -46,7 +50,8 @@ class _Run(NamedTuple):
     """A simulated run, and its steady state."""
 
     simulation: Simulation
-    steady: SteadyState
+    steady: SteadyState | None
+    """None where boards take actions as a whole."""
 
 
 def run_simulation(
@@ -78,6 +83,9 @@ def run_simulation(
     rows = compare_runs(run, other, epoch_images) if other else []
     if plot is not None:
         plan = run.simulation.plan
+        if run.steady is None:
+            plan.needs_rows("`--plot`")
+        assert run.steady is not None
         draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", plot)
     if as_json:
         found = simulation_as_json(*run, epoch_images)
@@ -107,7 +115,11 @@ def _run(
         config = load_config(config_file, flags)
         blocks = config.model_copy(update={"micro_batch": config.batch})  # as `simulate` does it
         with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
-            plan = dataclasses.replace(make_plan(blocks, 1, cluster_changes), config=config)
+            plan = make_plan(blocks, 1, cluster_changes)
+            if plan.times_rows:
+                plan = dataclasses.replace(plan, config=config)
+            else:  # micro-batches matter
+                plan = make_plan(config, 1, cluster_changes)
             samples = epoch_samples(plan)
             show(f"simulating {samples:,} images on {plan.nodes:,} devices")
             recorder = None if trace is None else trace.recorder(plan, samples)
@@ -115,20 +127,31 @@ def _run(
             if trace is not None and recorder is not None:
                 trace.write(plan, samples, [recorder])
             show(f"steady state of {plan.nodes:,} devices")
-            return _Run(simulation, steady_state(plan))
+            return _Run(simulation, steady_state(plan) if plan.times_rows else None)
 
 
 def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_try: str) -> list[Line]:
     """Return the first screen: of the run, and of the one with changes, if there is one."""
     simulation, steady = run
-    plan, rate, missing = simulation.plan, simulation.images_per_s, steady.missing_bytes
+    plan, rate = simulation.plan, simulation.images_per_s
+    missing = plan.missing_bytes
     lines = [rate_line(plan, rate, missing)]
     if other is not None:
         after = other.simulation.images_per_s
         ratio = f"{number(after / rate)} times as fast"
-        lines.append(Line(f"if {changes}: {number(after)} images/s{ignored(other.steady.missing_bytes)}; {ratio}"))
+        lines.append(
+            Line(f"if {changes}: {number(after)} images/s{ignored(other.simulation.plan.missing_bytes)}; {ratio}")
+        )
     epoch_ps = simulation.virtual_time_ps // len(simulation.epoch_ends_ps)
     lines.append(epoch_line(simulation.samples, epoch_ps, missing))
+    if steady is None:
+        return [
+            *lines,
+            *stage_lines(plan, simulation.usage),
+            memory_line(plan, missing),
+            weights_line(plan),
+            next_line(to_try),
+        ]
     long_ps = round(epoch_images * steady.period_ps / steady.replicas)
     lines.append(epoch_line(epoch_images, long_ps, missing, optional=True))
     return [
@@ -136,6 +159,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
         *limit_lines(plan, steady),
         memory_line(plan, missing),
         weights_line(plan),
+        *order_line(plan),
         next_line(to_try),
     ]
 
@@ -143,6 +167,8 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
 def _to_try(run: _Run, config_file: str | None, flags: dict[str, Any]) -> str:
     """Return the command to try next: what holds the network, if it does not fit, or what lifts the limit."""
     plan = run.simulation.plan
+    if run.steady is None:
+        return command_line("simulate", config_file, other_schedule(plan, flags))
     if not run.steady.fits:
         config = plan.config
         keys: dict[str, object] = {"network": config.network, "cluster": config.cluster, "batch": config.batch}
@@ -156,7 +182,10 @@ def _print_tables(run: _Run, full: bool) -> None:
     device_rows(usage, full)
     if usage.links:
         link_rows(usage, full)
-    print_steady_tables(run.steady, full)
+    if run.steady is None:
+        stage_rows(run.simulation.plan)
+    else:
+        print_steady_tables(run.steady, full)
 
 
 def _print_details(run: _Run, epoch_images: int) -> None:
@@ -167,6 +196,10 @@ def _print_details(run: _Run, epoch_images: int) -> None:
     for epoch, end_ps in enumerate(simulation.epoch_ends_ps, 1):
         print(f"epoch {epoch}: virtual time {time_and_ps(end_ps)}")
     rate = simulation.images_per_s
+    if steady is None:
+        if simulation.exchange_ps:
+            _print_exchange(simulation)
+        return
     entry_ps = plan.timing.interval_ps if config.schedule.drains else round(steady.period_ps)
     where = "" if steady.replicas == 1 else " each replica"
     say(
@@ -199,12 +232,14 @@ def _print_exchange(simulation: Simulation) -> None:
 def _print_comparison(changes: str, rows: Sequence[Compared], other: _Run) -> None:
     cells = [[row.figure, _number(row.before), _number(row.after), _number(row.ratio)] for row in rows]
     table(
-        f"What if {changes}{ignored(other.steady.missing_bytes)}",
+        f"What if {changes}{ignored(other.simulation.plan.missing_bytes)}",
         ["figure", "as it is", "what if", "ratio"],
         cells,
         left=("figure",),
     )
-    for line in limit_lines(other.simulation.plan, other.steady):
+    plan, steady = other.simulation.plan, other.steady
+    lines = stage_lines(plan, other.simulation.usage) if steady is None else limit_lines(plan, steady)
+    for line in lines:
         say(line.text)
 
 

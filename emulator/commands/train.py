@@ -25,9 +25,12 @@ from ..report import (
     memory_line,
     next_changes,
     next_line,
+    order_line,
+    other_schedule,
     outcome_line,
     print_answer,
     rate_line,
+    stage_lines,
     weights_line,
 )
 from ..run import (
@@ -87,8 +90,10 @@ def _to_try(plan: Plan, config_file: str | None, flags: dict[str, Any]) -> str:
     if plan.config.out is not None:
         return shlex.join(["emuchain", "show", plan.config.out])
     known = {key: value for key, value in flags.items() if key not in RUN_ONLY_KEYS}
-    changes = next_changes(plan, steady_state(plan))
-    return command_line("simulate", config_file, {**known, "devices": plan.config.devices or plan.nodes, **changes})
+    known["devices"] = plan.config.devices or plan.nodes
+    if not plan.times_rows:
+        return command_line("simulate", config_file, other_schedule(plan, known))
+    return command_line("simulate", config_file, {**known, **next_changes(plan, steady_state(plan))})
 
 
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
@@ -138,17 +143,18 @@ class _Shown:
     def answer(self) -> list[Line]:
         """Return the lines at the end: rate, accuracy, times, limit, memory and weights."""
         plan, history = self._plan, self._recorder.history
-        last, state = history[-1], steady_state(plan)
+        last, missing = history[-1], plan.missing_bytes
         images = self._data.n_train * len(history)
         per_image_ps = round(1e12 * last.host_time_s / images)
         return [
-            rate_line(plan, images / (last.virtual_time_ps * 1e-12), state.missing_bytes),
+            rate_line(plan, images / (last.virtual_time_ps * 1e-12), missing),
             outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
             Line(
                 f"time: {format_time_ps(last.virtual_time_ps)} on the cluster; {last.host_time_s:.1f} s here,"
                 f" {format_time_ps(per_image_ps)} an image"
             ),
-            *limit_lines(plan, state),
-            memory_line(plan, state.missing_bytes),
+            *(limit_lines(plan, steady_state(plan)) if plan.times_rows else stage_lines(plan, last.usage)),
+            memory_line(plan, missing),
             weights_line(plan),
+            *order_line(plan),
         ]

@@ -65,7 +65,9 @@ class Config(Model):
     epochs: Positive = pydantic.Field(1, description="passes over the training images")
     batch: Positive = pydantic.Field(64, description="samples of a mini-batch, after which weights are updated")
     micro_batch: Positive = pydantic.Field(
-        16, description="samples computed in one block; changes neither the numbers nor the virtual time"
+        16,
+        description="samples computed in one block; changes neither the numbers nor, with split engines and streamed"
+        " rows, the virtual time",
     )
     devices: Positive | None = pydantic.Field(None, description="emulated FPGAs; default: one for each rank")
     schedule: ScheduleKey = pydantic.Field(
@@ -73,6 +75,28 @@ class Config(Model):
         validate_default=True,
         description="; ".join(f"{kind.name}: {kind.summary}" for kind in schedules().values()),
         json_schema_extra={"choices": [*schedules()]},
+    )
+    warm_up: str | None = pydantic.Field(
+        None, description="for 1F1B and FBP: forwards of stage i of N before its first backward, as `2(N-i)+1`"
+    )
+    chunks: Positive | None = pydantic.Field(None, description="for interleaved: stages of a device; default: 2")
+    stages: Literal["channels", "layers"] = pydantic.Field(
+        "channels", description="what the chain is cut into: slices of layers by channels, or whole layers"
+    )
+    engines: Literal["split", "shared", "turns"] | None = pydantic.Field(
+        None,
+        description="what a board does at a time: FP, EB and PG on engines of their own, F and B on one pool, or one"
+        " action of the schedule after another; default: the cluster's",
+    )
+    transport: Literal["streamed", "stored", "hidden"] | None = pydantic.Field(
+        None,
+        description="when a message leaves: row by row, when its action is done, or while that runs; default: the"
+        " cluster's",
+    )
+    precision: Literal["fp32", "fp16"] = pydantic.Field(
+        "fp32",
+        description="of values on links and in memory, as far as times go; numbers are fp32. fp16 needs boards that"
+        " take actions as a whole",
     )
     replicas: Positive = pydantic.Field(1, description="number of chains that train data-parallel")
     exchange: Literal["ring", "aggregator"] = pydantic.Field("ring", description="how replicas exchange gradients")

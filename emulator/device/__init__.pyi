@@ -1,5 +1,5 @@
 from .bpram import Bpram
-from .device import Device, Epoch, Exchange, OnStep
+from .device import Device, Epoch, Exchange, OnStep, train_stages
 from .device_numerics import DeviceNumerics
 from .ends import ImageSource, SoftmaxHead, epoch_order
 from .lpram import Parameter, Sgd
@@ -23,4 +23,5 @@ __all__ = [
     "SoftmaxHead",
     "Tally",
     "epoch_order",
+    "train_stages",
 ]

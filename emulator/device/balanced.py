@@ -26,7 +26,7 @@ from ...comm.exchange import SizeLog
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey
 from ..schedule import MicroBatch
-from ..timing import DeviceClock
+from ..timing import DeviceClock, StageClock
 from .ports import Ports
 
 if TYPE_CHECKING:
@@ -43,12 +43,20 @@ class Balanced:
     share of its bytes that is left by the codec, mini-batch by mini-batch.
     """
 
-    def __init__(self, clock: DeviceClock, numerics: DeviceNumerics | None, ports: Ports, codec: Codec) -> None:
+    def __init__(
+        self, clock: DeviceClock | StageClock, numerics: DeviceNumerics | None, ports: Ports, codec: Codec
+    ) -> None:
         self._clock, self._numerics, self._ports, self._codec = clock, numerics, ports, codec
         self._stored, self._passing = clock.streams.stored, clock.streams.passing
         self._used = [number for used in clock.streams.parameters for number in used]
         self.sizes = {number: SizeLog() for number in (*self._used, *self._passing)}
         self.shares: Mapping[int, Iterator[float]] = {}
+
+    @property
+    def _rows(self) -> DeviceClock:
+        """The clock: parameters are balanced only where rows are timed."""
+        assert isinstance(self._clock, DeviceClock)
+        return self._clock
 
     def send_gradients(self, first: int, samples: int) -> None:
         """Send a mini-batch's gradients of the blocks used here, over `samples` samples."""
@@ -62,11 +70,11 @@ class Balanced:
         """Send a mini-batch's gradient, with the codec's losses."""
         if gradient is not None and self._codec.compresses:
             compressed = self._codec.compress(gradient.reshape(-1))
-            self._clock.shrink(key, compressed.nbytes / gradient.nbytes)
+            self._rows.shrink(key, compressed.nbytes / gradient.nbytes)
             self.sizes[key.number].add(gradient.nbytes, compressed.nbytes)
             gradient = self._codec.decompress(compressed, gradient.size).reshape(gradient.shape)
         elif key.number in self.shares:
-            self._clock.shrink(key, next(self.shares[key.number]))
+            self._rows.shrink(key, next(self.shares[key.number]))
         self._ports.send_untimed(key._replace(values=True), first, gradient)
 
     async def collect(
@@ -117,7 +125,7 @@ class Balanced:
         done = 0
         while done < samples:
             message = await self._ports.next_message(key)
-            self._ports.send(key, message.first, self._clock.relay(key, message.times), None)
+            self._ports.send(key, message.first, self._rows.relay(key, message.times), None)
             done += len(message.times)
 
     async def _pass_on_weights(self, key: StreamKey, steps: int) -> None:

@@ -20,7 +20,7 @@ from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
-from ..timing import DeviceClock, exchange_name
+from ..timing import DeviceClock, EpochCourse, StageClock, exchange_name
 from .balanced import Balanced
 from .ports import Maps, Ports
 from .tally import Tally
@@ -54,7 +54,8 @@ class Epoch:
     """What a device needs to know about an epoch besides its actions.
 
     `step_samples` is the number of samples in each mini-batch, `all_step_samples` that over all replicas, needed for an
-    exchange only. `rule`, and `sample_numbers` since the start of training, are needed with numerics only.
+    exchange only. `rule`, and `sample_numbers` since the start of training, are needed with numerics only. `course`
+    says when actions run, where that is known beforehand.
     """
 
     micro_batches: Sequence[MicroBatch]
@@ -62,12 +63,15 @@ class Epoch:
     all_step_samples: Sequence[int] = ()
     rule: Sgd | None = None
     sample_numbers: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    course: EpochCourse | None = None
 
 
 class Device:
     """One FPGA of the chain; without numerics it runs for timing only."""
 
-    def __init__(self, clock: DeviceClock, numerics: DeviceNumerics | None, ports: Ports, codec: Codec) -> None:
+    def __init__(
+        self, clock: DeviceClock | StageClock, numerics: DeviceNumerics | None, ports: Ports, codec: Codec
+    ) -> None:
         self.clock, self.numerics = clock, numerics
         self.exchange: Exchange | None = None
         self._ports = ports
@@ -87,26 +91,30 @@ class Device:
                 Served(name, np.array([[begin_ps]]), np.array([[end_ps]]), end_ps - begin_ps)
             )
 
-    async def train(self, program: Iterable[Action], epoch: Epoch, on_step: OnStep | None = None) -> None:
-        """Carry out an epoch's actions; `on_step` is called after each update."""
-        self.clock.begin_epoch()
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """Get ready for an epoch, in which versions of the weights are numbered anew."""
+        if isinstance(self.clock, StageClock):
+            self.clock.begin_epoch(epoch.course)
+        else:
+            self.clock.begin_epoch()
         if self.numerics is not None:
             self.numerics.begin_epoch()
-        for action, keeps, frees in with_versions(program):
-            if action.kind is Kind.UPDATE:
-                await self._update(action.index - 1, keeps, epoch, on_step)
-            else:
-                span = epoch.micro_batches[action.index].span_of(action)
-                if action.kind is Kind.FORWARD:
-                    await self._forward(span, action.version or 0, epoch)
-                elif action.kind is Kind.BACKWARD:
-                    await self._backward(span, action.version or 0)
-                else:
-                    self._gradient(span, epoch)
-            if frees:
-                self.clock.free(frees)
-                if self.numerics is not None:
-                    self.numerics.free(frees)
+
+    async def do(self, action: Action, epoch: Epoch) -> None:
+        """Carry out F, B or W."""
+        span = epoch.micro_batches[action.index].span_of(action)
+        if action.kind is Kind.FORWARD:
+            await self._forward(span, action.version or 0, epoch)
+        elif action.kind is Kind.BACKWARD:
+            await self._backward(span, action.version or 0)
+        else:
+            self._gradient(span, epoch)
+
+    def free(self, versions: Sequence[int]) -> None:
+        """Forget versions of the weights."""
+        self.clock.free(versions)
+        if self.numerics is not None:
+            self.numerics.free(versions)
 
     def relays(self, epoch: Epoch) -> list[Coroutine[Any, Any, None]]:
         """Return programs that relay what others send through this device in an epoch, alongside its own."""
@@ -136,7 +144,7 @@ class Device:
         if not following or following[0].step > whole.of.step:
             self.balanced.send_gradients(whole.first, epoch.step_samples[whole.of.step])
 
-    async def _update(self, step: int, keeps: bool, epoch: Epoch, on_step: OnStep | None) -> None:
+    async def update(self, step: int, keeps: bool, epoch: Epoch, on_step: OnStep | None) -> None:
         samples, exchanged_ps, numerics = epoch.step_samples[step], 0, self.numerics
         came_ps, stored = await self.balanced.collect(step, epoch.micro_batches, samples)
         if self.exchange is not None:
@@ -188,3 +196,21 @@ class Device:
         for name, part in parts.items():
             if part is not None:
                 part.restore(state[name])
+
+
+async def train_stages(
+    stages: Sequence[Device], program: Iterable[Action], epoch: Epoch, on_step: OnStep | None = None
+) -> None:
+    """Carry out an epoch's actions on a device with these stages, its chunks; `on_step` is called after each update."""
+    for stage in stages:
+        stage.begin_epoch(epoch)
+    for action, keeps, frees in with_versions(program):
+        if action.kind is Kind.UPDATE:
+            for stage in stages:
+                last = stage is stages[-1]
+                await stage.update(action.index - 1, keeps, epoch, on_step if last else None)
+        else:
+            await stages[action.chunk].do(action, epoch)
+        if frees:
+            for stage in stages:
+                stage.free(frees)

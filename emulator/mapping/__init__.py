@@ -23,6 +23,7 @@ from .sending import steps_before_sending
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance
 from .traffic import VALUE_BYTES, DataPath, Stream, StreamKey, path_row_ps, sample_ps, streams, streams_between
+from .whole_layers import cut_layers, partition_layers, whole_layers
 
 __all__ = [
     "COPIES",
@@ -59,6 +60,7 @@ __all__ = [
     "coarse",
     "coarse_shares",
     "cut_channels",
+    "cut_layers",
     "engines_in_turn",
     "gradient_values",
     "idle_share",
@@ -68,6 +70,7 @@ __all__ = [
     "memory_streams",
     "parameter_memory",
     "partition",
+    "partition_layers",
     "partition_with_memory",
     "path_row_ps",
     "place",
@@ -81,5 +84,6 @@ __all__ = [
     "stored_bytes",
     "streams",
     "streams_between",
+    "whole_layers",
     "with_errors",
 ]

@@ -1,9 +1,10 @@
 from .costs import StageCosts
 from .drawing import LEGEND, draw
-from .engine import Timed, run_timeline
+from .engine import run_course, run_timeline
 from .machine import Backward, Engines, Machine, Transport
 from .program import Step
 from .result import PipelineResult, time_pipeline
+from .run import Course, Sent, Timed
 from .search import least_time_ps, smallest_warm_ups
 from .shape import ClosedForm, PipelineKind, Shape, pipeline_kind, pipeline_kinds
 from .warm_ups import warm_ups
@@ -12,10 +13,12 @@ __all__ = [
     "LEGEND",
     "Backward",
     "ClosedForm",
+    "Course",
     "Engines",
     "Machine",
     "PipelineKind",
     "PipelineResult",
+    "Sent",
     "Shape",
     "StageCosts",
     "Step",
@@ -25,6 +28,7 @@ __all__ = [
     "least_time_ps",
     "pipeline_kind",
     "pipeline_kinds",
+    "run_course",
     "run_timeline",
     "smallest_warm_ups",
     "time_pipeline",

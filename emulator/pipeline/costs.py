@@ -14,20 +14,25 @@ class StageCosts:
     """The costs of a stage for one micro-batch.
 
     `backward_ps` is all of B, EB and PG; `pg_ps` is the part of it that PG takes, None if it is not known.
-    `transfer_ps` is the time of one message between this stage and the next, features as well as errors, which
-    `sent_bytes` at a bandwidth give (`over`). `feature_bytes` are kept from F to B, `parameter_bytes` are the weights.
+    `transfer_ps` is the time of a message of features from this stage to the next, which `sent_bytes` at a bandwidth
+    give (`over`); `errors_ps` that of the errors that come back, None if it is the same. `feature_bytes` are kept from
+    F to B, `parameter_bytes` are the weights. A micro-batch has `samples` samples of `rows` rows each, which matter
+    where messages are streamed: a row then takes an equal part of each time, rounded up to whole ps.
 
     Raises:
-        InputError: a time or a size is negative, or F and B take no time.
+        InputError: a time or a size is negative, F and B take no time, or there are no rows.
     """
 
     forward_ps: int
     backward_ps: int
     pg_ps: int | None = None
     transfer_ps: int = 0
+    errors_ps: int | None = None
     sent_bytes: int = 0
     feature_bytes: int = 0
     parameter_bytes: int = 0
+    samples: int = 1
+    rows: int = 1
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -36,6 +41,8 @@ class StageCosts:
                 raise InputError(f"`{field.name}` = {value}: must not be negative")
         if self.forward_ps + self.backward_ps == 0:
             raise InputError("`forward_ps` = `backward_ps` = 0: a stage must take time")
+        if not self.samples or not self.rows:
+            raise InputError(f"`samples` = {self.samples}, `rows` = {self.rows}: must be at least 1")
         if self.pg_ps is not None and self.pg_ps > self.backward_ps:
             raise InputError(f"`pg_ps` = {self.pg_ps}: is part of `backward_ps` = {self.backward_ps}")
 
@@ -64,9 +71,17 @@ class StageCosts:
             raise InputError("`pg_ps` = None: a split backward needs the part of B that PG takes")
         return self.pg_ps
 
+    @property
+    def sent_errors_ps(self) -> int:
+        """Time of a message of errors from the next stage to this one."""
+        return self.transfer_ps if self.errors_ps is None else self.errors_ps
+
     def over(self, bandwidth_gbps: float) -> StageCosts:
-        """Return these costs with the time that `sent_bytes` take at a bandwidth in Gb/s, to the nearest ps."""
+        """Return these costs with the time that `sent_bytes` take at a bandwidth in Gb/s, to the nearest ps.
+
+        Errors then take as long as features.
+        """
         if bandwidth_gbps <= 0:
             raise InputError(f"`bandwidth_gbps` = {bandwidth_gbps}: must be positive")
         transfer_ps = round(self.sent_bytes * _PS_OF_BYTE_AT_GBPS / bandwidth_gbps)
-        return dataclasses.replace(self, transfer_ps=transfer_ps)
+        return dataclasses.replace(self, transfer_ps=transfer_ps, errors_ps=None)

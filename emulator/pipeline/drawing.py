@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from ..schedule import Kind
-from .engine import Timed
 from .machine import Engines
+from .run import Timed
 
 _MARKS = {Kind.FORWARD: string.digits, Kind.BACKWARD: string.ascii_lowercase, Kind.GRADIENT: string.ascii_uppercase}
 _IDLE = "."

@@ -2,6 +2,7 @@
 
 N devices, M micro-batches, F and B a stage's times, SR that of a message. BaPipe, Tables I and II, with its B that
 includes the parameter gradients. Which form applies follows from warm-ups and machine, not from a schedule's name.
+Errors take as long on a link as features.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from .shape import ClosedForm, Shape
 
 def one_by_one(shape: Shape) -> ClosedForm | None:
     """Return the form for warm-up forwards and then B and F by turns."""
-    costs, forwards = shape.uniform, shape.warm_ups
-    if costs is None or forwards is None or not _is_plain(shape.machine):
+    costs, forwards = _equal(shape), shape.warm_ups
+    if costs is None or forwards is None:
+        return None
+    if shape.machine.transport is Transport.STREAMED:
+        return _streamed(shape, costs)
+    if not _is_plain(shape.machine):
         return None
     least = tuple(range(shape.devices, 0, -1))
     double = tuple(2 * each for each in least)
@@ -40,7 +45,9 @@ def one_by_one(shape: Shape) -> ClosedForm | None:
 
 def all_forward_first(shape: Shape) -> ClosedForm | None:
     """Return the form for GPipe."""
-    costs = shape.uniform
+    costs = _equal(shape)
+    if costs is not None and shape.machine.transport is Transport.STREAMED:
+        return _streamed(shape, costs)
     if costs is None or not _is_plain(shape.machine) or shape.machine.engines is not Engines.TURNS:
         return None
     valid, exact = _within_each(costs)
@@ -51,7 +58,7 @@ def all_forward_first(shape: Shape) -> ClosedForm | None:
 
 def full_overlap(shape: Shape) -> ClosedForm | None:
     """Return the form for warm-ups that hide all messages but those that fill and drain the pipeline."""
-    costs = shape.uniform
+    costs = _equal(shape)
     if costs is None or shape.machine != Machine():
         return one_by_one(shape)
     return _overlapped(shape, costs, "SR <= (F + B) / 2", 2 * costs.transfer_ps <= costs.work_ps)
@@ -59,8 +66,10 @@ def full_overlap(shape: Shape) -> ClosedForm | None:
 
 def interleaved_form(shape: Shape) -> ClosedForm | None:
     """Return the form for interleaved 1F1B."""
-    costs, machine = shape.uniform, shape.machine
+    costs, machine = _equal(shape), shape.machine
     if costs is None or machine.engines is not Engines.TURNS or not _is_plain(machine) or costs.transfer_ps:
+        return None
+    if machine.transport is Transport.STREAMED:
         return None
     slots = shape.micro_batches * shape.chunks + shape.devices - 1
     exact = shape.micro_batches >= shape.devices or shape.chunks == 1
@@ -69,15 +78,33 @@ def interleaved_form(shape: Shape) -> ClosedForm | None:
 
 def zero_bubble_form(shape: Shape) -> ClosedForm | None:
     """Return the form for zero-bubble H1: M (F + EB + PG) + (N - 1) (F + EB - PG)."""
-    costs, machine = shape.uniform, shape.machine
+    costs, machine = _equal(shape), shape.machine
     if costs is None or costs.transfer_ps or machine.latency_ps or machine.engines is not Engines.TURNS:
         return None
-    if machine.backward is Backward.FUSED:
+    if machine.backward is Backward.FUSED or machine.transport is Transport.STREAMED:
         return None
     work = costs.work_ps
     time = shape.micro_batches * work + (shape.devices - 1) * (work - 2 * costs.known_pg_ps)
     exact = costs.known_pg_ps <= min(costs.forward_ps, costs.eb_ps) and shape.micro_batches >= shape.devices
     return ClosedForm(time, "PG <= min(F, EB), M >= N", exact or shape.devices == 1)
+
+
+def _equal(shape: Shape) -> StageCosts | None:
+    """Return the costs of every stage, None if they differ, or errors take another time than features."""
+    costs = shape.uniform
+    return None if costs is None or costs.sent_errors_ps != costs.transfer_ps else costs
+
+
+def _streamed(shape: Shape, costs: StageCosts) -> ClosedForm | None:
+    """Return the form for engines of their own and streamed rows: (M + 1) (F + B) and 2 (N - 1) rows on their way."""
+    machine = shape.machine
+    if machine.engines is not Engines.SPLIT or machine.backward is not Backward.FUSED:
+        return None
+    rows = costs.samples * costs.rows
+    row_ps, sent_ps = -(-costs.work_ps // rows), -(-costs.transfer_ps // rows)
+    time = (shape.micro_batches * rows + costs.rows) * row_ps
+    time += 2 * (shape.devices - 1) * (row_ps + sent_ps + machine.latency_ps)
+    return ClosedForm(time, "SR <= F + B", sent_ps <= row_ps or shape.devices == 1)
 
 
 def _is_plain(machine: Machine) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from ..common import InputError
+
 
 class Engines(enum.Enum):
     """What a device does at the same time."""
@@ -24,6 +26,8 @@ class Transport(enum.Enum):
     """It leaves when its action is done."""
     HIDDEN = "hidden"
     """It leaves as it is computed: transfer overlaps its own action."""
+    STREAMED = "streamed"
+    """Its rows leave one by one as they are done; the receiver starts with the first of them."""
 
 
 class Backward(enum.Enum):
@@ -37,9 +41,17 @@ class Backward(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """A kind of device and of links; `latency_ps` is added to each transfer and does not occupy the link."""
+    """A kind of device and of links; `latency_ps` is added to each transfer and does not occupy the link.
+
+    Raises:
+        InputError: rows are to leave a shared pool, which has no fixed time for them.
+    """
 
     engines: Engines = Engines.TURNS
     transport: Transport = Transport.STORED
     backward: Backward = Backward.FUSED
     latency_ps: int = 0
+
+    def __post_init__(self) -> None:
+        if self.engines is Engines.SHARED and self.transport is Transport.STREAMED:
+            raise InputError("`transport` = streamed: rows of shared engines have no fixed time; try stored or hidden")

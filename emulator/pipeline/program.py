@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..common import InputError
 from ..schedule import Action, Kind, Schedule
 from .costs import StageCosts
-from .machine import Backward, Engines, Machine
+from .machine import Backward, Engines, Machine, Transport
 
 
 class Step(NamedTuple):
@@ -24,16 +24,18 @@ class Step(NamedTuple):
 class Task:
     """A step of a device's program, with its name in the schedule.
 
-    `work_ps` is its time when nothing runs beside it. `before` are steps of the same device that must be done;
-    `message` is the step of a neighbouring stage whose message it needs.
+    `work_ps` is its time when nothing runs beside it. `source` is the step of the same stage whose result it needs,
+    `message` that of a neighbouring stage whose message it needs. `before` are steps of the same device that must be
+    done for other reasons.
     """
 
     name: str
     step: Step
     device: int
     work_ps: int
-    before: tuple[Step, ...]
+    source: Step | None
     message: Step | None
+    before: tuple[Step, ...] = ()
 
 
 def tasks_of(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> list[list[Task]]:
@@ -52,15 +54,14 @@ def tasks_of(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) 
     programs = schedule.programs(range(devices))
     found = []
     for device in range(devices):
-        program = [action for action in programs[device] if action.kind is not Kind.UPDATE]
-        found.append(_device_tasks(schedule, device, program, chunks, costs, machine))
+        found.append(_device_tasks(schedule, device, programs[device], chunks, costs, machine))
     return found
 
 
 def _device_tasks(
     schedule: Schedule,
     device: int,
-    program: Sequence[Action],
+    program: Iterable[Action],
     chunks: int,
     costs: Sequence[StageCosts],
     machine: Machine,
@@ -69,39 +70,85 @@ def _device_tasks(
     kinds = (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT)
     wanted = {(k, m.index, c) for k in kinds for m in schedule.micro_batches for c in range(chunks)}
     found: list[Task] = []
-    freeing: list[Step] = []
-    last = Kind.BACKWARD if machine.backward is Backward.FUSED else Kind.GRADIENT
+    waits = _Waits(where, machine)
     for action in program:
+        if action.kind is Kind.UPDATE:
+            waits.update()
+            continue
         if action.span is not None:
             raise InputError(f"{where}: {action}: must be a whole micro-batch, not a span of it")
         if (action.kind, action.index, action.chunk) not in wanted:
             why = f"there are {chunks} chunks" if action.chunk >= chunks else "is done twice"
             raise InputError(f"{where}: {action}: {why}")
         wanted.remove((action.kind, action.index, action.chunk))
+        step = Step(action.kind, action.index, action.chunk * schedule.devices + device)
+        before = waits.of(action, step)
         if action.kind is Kind.GRADIENT and machine.backward is Backward.FUSED:
             continue
-        step = Step(action.kind, action.index, action.chunk * schedule.devices + device)
-        before = _before(step)
-        if action.kind is Kind.FORWARD and machine.engines is not Engines.TURNS:
-            before += tuple(freeing)  # F waits for the room of the features that are freed ahead of it
-            freeing.clear()
-        elif action.kind is last:
-            freeing.append(step)
         work = work_ps(costs[step.stage], step.kind, machine)
-        found.append(Task(str(action), step, device, work, before, _message(step, len(costs))))
+        found.append(Task(str(action), step, device, work, _source(step), _message(step, len(costs)), before))
     if wanted:
         kind, index, chunk = min(wanted, key=lambda each: (each[1], each[2], kinds.index(each[0])))
         raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")
     return found
 
 
-def _before(step: Step) -> tuple[Step, ...]:
-    """Return the steps of the same stage that a step needs."""
+class _Waits:
+    """What actions of a device wait for beside their inputs: room for features, and versions of the weights.
+
+    F waits for the room of the features that are freed ahead of it, unless rows are streamed: room is then not kept by
+    whole micro-batches. F and B wait for the gradients in the version that they name; the update takes no time.
+    """
+
+    def __init__(self, where: str, machine: Machine) -> None:
+        self._where = where
+        self._fused = machine.backward is Backward.FUSED
+        self._last = Kind.BACKWARD if self._fused else Kind.GRADIENT
+        self._needs_room = machine.engines is not Engines.TURNS and machine.transport is not Transport.STREAMED
+        self._freed: list[Step] = []
+        self._gradients: list[Step] = []
+        self._made: list[tuple[Step, ...]] = [()]
+        """For each version the steps behind it that those behind the one before do not include."""
+        self._waited = {Kind.FORWARD: 0, Kind.BACKWARD: 0}
+        """The newest version that an earlier F or B waited for."""
+
+    def update(self) -> None:
+        """Make a version of the gradients so far."""
+        self._made.append(tuple(self._gradients))
+        self._gradients.clear()
+
+    def of(self, action: Action, step: Step) -> tuple[Step, ...]:
+        """Return the steps of the same device that an action waits for.
+
+        Raises:
+            InputError: it names a version that no update ahead of it makes.
+        """
+        if action.kind is Kind.GRADIENT:
+            self._gradients.append(step._replace(kind=self._last))
+        found: list[Step] = []
+        if action.kind is Kind.FORWARD and self._needs_room:
+            found, self._freed = self._freed, []
+        elif action.kind is self._last:
+            self._freed.append(step)
+        if action.kind in self._waited and action.version is not None:
+            if action.version >= len(self._made):
+                raise InputError(
+                    f"{self._where}: {action}: needs version {action.version} of the weights; the newest is"
+                    f" {len(self._made) - 1}"
+                )
+            for version in range(self._waited[action.kind] + 1, action.version + 1):
+                found += self._made[version]
+            self._waited[action.kind] = max(self._waited[action.kind], action.version)
+        return tuple(found)
+
+
+def _source(step: Step) -> Step | None:
+    """Return the step of the same stage whose result a step needs."""
     if step.kind is Kind.BACKWARD:
-        return (step._replace(kind=Kind.FORWARD),)
+        return step._replace(kind=Kind.FORWARD)
     if step.kind is Kind.GRADIENT:
-        return (step._replace(kind=Kind.BACKWARD),)
-    return ()
+        return step._replace(kind=Kind.BACKWARD)
+    return None
 
 
 def _message(step: Step, stages: int) -> Step | None:

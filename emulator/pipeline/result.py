@@ -8,9 +8,10 @@ from fractions import Fraction
 
 from ..schedule import Kind, Schedule, with_versions
 from .costs import StageCosts
-from .engine import Timed, run_timeline
+from .engine import run_course
 from .machine import Backward, Engines, Machine
 from .program import Step, work_ps
+from .run import Sent, Timed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,7 @@ class PipelineResult:
     """
 
     timed: Sequence[Timed]
+    sent: Sequence[Sent]
     makespan_ps: int
     bubble: Fraction
     features: tuple[Fraction, ...]
@@ -40,7 +42,7 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
     Raises:
         InputError: the schedule is incomplete or deadlocks, or the costs do not fit it.
     """
-    timed = run_timeline(schedule, costs, machine)
+    timed, sent = run_course(schedule, costs, machine)
     devices, count = schedule.devices, len(schedule.micro_batches)
     makespan = max(each.end_ps for each in timed)
     by_device: list[list[Timed]] = [[] for _ in range(devices)]
@@ -51,6 +53,7 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
     last = Kind.BACKWARD if machine.backward is Backward.FUSED else Kind.GRADIENT
     return PipelineResult(
         timed=timed,
+        sent=sent,
         makespan_ps=makespan,
         bubble=Fraction(makespan - max(busy), makespan),
         features=tuple(Fraction(_kept(each, last), chunks) for each in by_device),

@@ -11,12 +11,12 @@ def least_time_ps(shape: Shape) -> int:
     """Return a bound in ps that no order of actions is below, where messages are stored and B includes PG.
 
     max over stages i of the sum over j < i of (F_j + B_j + 2 SR_j), plus M (F_i + B_i): a stage begins no sooner than
-    the first micro-batch has come, and its last B has to go all the way back.
+    the first micro-batch has come, and its last B has to go all the way back. 2 SR_j is features and errors.
     """
     best = ahead = 0
     for costs in shape.costs:
         best = max(best, ahead + shape.micro_batches * costs.work_ps)
-        ahead += costs.work_ps + 2 * (costs.transfer_ps + shape.machine.latency_ps)
+        ahead += costs.work_ps + costs.transfer_ps + costs.sent_errors_ps + 2 * shape.machine.latency_ps
     return best
 
 

@@ -8,6 +8,7 @@ from .placement import place_on_chip, smallest_cluster
 from .plan import Plan, describe_devices, exchange_loads, exchange_times, make_plan
 from .replication import check_samples
 from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
+from .stages import PlannedStages
 from .steady import SteadyPipeline, find_steady
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Layout",
     "LinkLayout",
     "Plan",
+    "PlannedStages",
     "Settled",
     "SliceLayout",
     "SteadyPipeline",

@@ -10,15 +10,19 @@ from ...comm.exchange import DataParallel, exchange_ps
 from ...kernels.codec import NoCodec
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, format_bytes, format_time_ps, html_table
-from ..mapping import Mapping, partition
+from ..mapping import Mapping, partition, partition_layers
 from ..network import Network, load_network
-from ..schedule import EpochShape, Schedule, dry_run
-from ..timing import Bottleneck, ExchangeLoad, Timing, find_bottleneck
-from .by_rate import place_by_rate
+from ..pipeline import Engines
+from ..schedule import EpochShape, Schedule, Staleness, dry_run
+from ..timing import Bottleneck, EpochCourse, ExchangeLoad, Timing, find_bottleneck
+from .by_rate import place_by_rate, settle
 from .fit import missing_bytes, off_chip_bytes
+from .lateness import staleness_of
 from .layout import Layout, lay_out, lay_out_on_chip
 from .placement import place_on_chip
 from .replication import replicate
+from .shared import shared_course
+from .stages import PlannedStages, check_chunks, chunks_of, folded, machine_of, stages_on_boards, warm_ups_of
 from .steady import SteadyPipeline, find_steady
 
 if TYPE_CHECKING:
@@ -31,7 +35,8 @@ _MOST_TURNS = 4
 class Plan:
     """What a run will do; pure data, the same on every rank.
 
-    No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not known.
+    No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not known. Each device of
+    a chain has `chunks` stages, mostly one. Where boards take actions as a whole, `stages` are their costs.
     """
 
     config: Config
@@ -42,11 +47,23 @@ class Plan:
     steady: SteadyPipeline
     data_parallel: DataParallel = dataclasses.field(default_factory=DataParallel)
     bound_ps: int = 0
+    chunks: int = 1
+    stages: PlannedStages | None = None
 
     @property
     def devices(self) -> int:
         """Number of emulated FPGAs in a chain; each replica is one chain."""
+        return self.stage_count // self.chunks
+
+    @property
+    def stage_count(self) -> int:
+        """Number of stages of a chain: stage c N + d is chunk c of device d of N."""
         return len(self.mapping.devices)
+
+    @property
+    def times_rows(self) -> bool:
+        """Whether boards stream rows through engines of their own, as FPDeep's do, so that times are those of rows."""
+        return self.stages is None
 
     @property
     def nodes(self) -> int:
@@ -61,11 +78,13 @@ class Plan:
     @property
     def missing_bytes(self) -> int:
         """Bytes of on-chip memory that are missing on all devices and that the times ignore; 0 where all is placed."""
-        return sum(missing_bytes(self.timing, self.steady.in_flight))
+        return 0 if self.stages is not None else sum(missing_bytes(self.timing, self.steady.in_flight))
 
     @property
     def off_chip_bytes(self) -> tuple[int, ...]:
-        """Bytes in off-chip memory, by device."""
+        """Bytes in off-chip memory, by stage."""
+        if self.stages is not None:
+            return tuple(self.stages.memory_bytes(stage)[1] for stage in range(self.stage_count))
         return tuple(off_chip_bytes(self.timing, device, count) for device, count in enumerate(self.steady.in_flight))
 
     @property
@@ -80,20 +99,54 @@ class Plan:
     def epoch(self, samples: int, micro_batch: int | None = None) -> EpochShape:
         """Return what a replica's schedule is made for, in an epoch in which it has `samples` samples."""
         size = micro_batch or self.config.micro_batch
-        return EpochShape(self.devices, samples, self.batch, size, self.steady.staleness, self.timing.stores)
+        return _epoch(
+            self.config, self.devices, self.chunks, samples, self.batch, size, self.steady.staleness, self.timing.stores
+        )
+
+    def course(self, schedule: Schedule) -> EpochCourse | None:
+        """Return when the actions of an epoch run, where F and B share a pool; None where devices find that alone.
+
+        Raises:
+            InputError: micro-batches are not all of one size.
+        """
+        if self.stages is None or self.stages.machine.engines is not Engines.SHARED:
+            return None
+        return shared_course(schedule, self.stages, self.timing)
 
     def layout(self) -> Layout:
         """Return what each device stores and uses, what links carry, and what limits the rate."""
         by = lay_out_on_chip if self.config.memory == "ignored" else lay_out
         return by(self.timing, self.steady.in_flight)
 
+    def needs_rows(self, what: str) -> None:
+        """Check that times are those of rows, on which `what` rests.
+
+        Raises:
+            InputError: boards take actions as a whole.
+        """
+        if self.stages is not None:
+            machine = self.stages.machine
+            raise InputError(
+                f"`engines` = {machine.engines.value!r}: {what} shows rows on split engines, and these boards take"
+                " actions as a whole; `emuchain simulate`, `train`, `pipeline` and `explore` time them"
+            )
+
     def __repr__(self) -> str:
+        if self.stages is not None:
+            machine = self.stages.machine
+            how = f"engines {machine.engines.value}, transport {machine.transport.value}"
+            return f"<Plan {self.network.name} on {describe_devices(self)}, {self.config.schedule.name}, {how}>"
         missing = f", {format_bytes(self.missing_bytes)} missing on chip" if not self.fits else ""
         where = f"{self.network.name} on {describe_devices(self)}"
         return f"<Plan {where}, {self._rate}, limited by {self._bottleneck.slowest.name}{missing}>"
 
     def _repr_html_(self) -> str:
         found, schedule = self._bottleneck, self.config.schedule
+        if self.stages is not None:
+            machine = self.stages.machine
+            shown = [["schedule", schedule.name], ["engines", machine.engines.value]]
+            shown.append(["transport", machine.transport.value])
+            return html_table(f"Plan: {self.network.name} on {describe_devices(self)}", shown)
         rows = [
             ["rate", self._rate],
             ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample"],
@@ -149,9 +202,23 @@ def make_plan(
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     data_parallel, devices = replicate(config, ranks)
     batch = config.batch // data_parallel.replicas
+    if config.engines or config.transport:
+        transport = config.transport or (None if config.engines else cluster.transport)
+        cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
+    machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
+    cluster, stages = folded(cluster, devices, chunks, machine), devices * chunks
+    if chunks > 1:
+        check_chunks(config, network, devices, chunks)
 
-    def planned(timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> Plan:
-        plan = Plan(config, network, cluster, timing.mapping, timing, steady, data_parallel, bound_ps)
+    def planned(
+        timing: Timing, steady: SteadyPipeline, bound_ps: int = 0, board_stages: PlannedStages | None = None
+    ) -> Plan:
+        if config.schedule.aligned and not config.schedule.drains:
+            whole = _epoch(config, devices, chunks, batch, batch, config.micro_batch)
+            steady = dataclasses.replace(steady, staleness=staleness_of(config.schedule, whole))
+        plan = Plan(
+            *(config, network, cluster, timing.mapping, timing, steady, data_parallel, bound_ps, chunks, board_stages)
+        )
         tail = (config.samples or 0) % config.batch // data_parallel.replicas
         epoch = plan.epoch(tail)
         steps = config.schedule.steps_to_check(epoch)
@@ -159,19 +226,40 @@ def make_plan(
         dry_run(config.schedule.generate(whole), timing.stores)
         return plan
 
+    if machine is None and config.precision != "fp32":
+        raise InputError(
+            f"`precision` = {config.precision!r}: rows on split engines are of values of 4 bytes; should be 'fp32', or"
+            " `engines` = 'turns' or 'shared'"
+        )
+    if machine is not None:
+        if machine.engines is Engines.SHARED and data_parallel.replicas > 1:
+            raise InputError(
+                f"`replicas` = {data_parallel.replicas}: engines that are shared are timed on one chain; should be 1,"
+                " or `engines` = 'turns'"
+            )
+        epoch = _epoch(config, devices, chunks, batch, batch, config.micro_batch)
+        found_stages = stages_on_boards(network, cluster, config, machine, epoch)
+        timing = Timing.of(found_stages.mapping, cluster)
+        steady = _steady(timing, batch, data_parallel)
+        steady = dataclasses.replace(steady, in_flight=found_stages.kept_samples)
+        return planned(dataclasses.replace(timing, stages=found_stages), steady, board_stages=found_stages)
     if config.memory == "ignored":
-        timing = Timing.of(partition(network, cluster, devices), cluster)
+        cut = partition_layers if config.stages == "layers" else partition
+        timing = Timing.of(cut(network, cluster, stages), cluster)
         steady = _steady(timing, batch, data_parallel)
         if config.balancing == "auto":
             timing, steady = _balanced(timing, steady, batch, data_parallel)
         return planned(timing, steady)
-    found = place_by_rate(
-        network,
-        cluster,
-        devices,
-        lambda timing: _steady(timing, batch, data_parallel),
-        balancing=config.balancing == "auto",
-    )
+    balancing = config.balancing == "auto" and chunks == 1
+
+    def steady_of(timing: Timing) -> SteadyPipeline:
+        return _steady(timing, batch, data_parallel)
+
+    if config.stages == "layers":
+        mapping = partition_layers(network, cluster, stages)
+        found = [settle(mapping, cluster, steady_of, 0, balancing=balancing)]
+    else:
+        found = place_by_rate(network, cluster, stages, steady_of, balancing=balancing)
     found.sort(key=lambda settled: settled.cost(batch, config.schedule.drains))
     for settled in found[:-1]:
         # With balanced parameters, weights that are late on one device are late on another, and may come never.
@@ -180,12 +268,31 @@ def make_plan(
     return planned(found[-1].timing, found[-1].steady, found[-1].bound_ps)
 
 
+def _epoch(
+    config: Config,
+    devices: int,
+    chunks: int,
+    samples: int,
+    batch: int,
+    micro_batch: int,
+    staleness: tuple[Staleness, ...] = (),
+    stores: tuple[tuple[int, int], ...] = (),
+) -> EpochShape:
+    """Return what a schedule is made for.
+
+    Raises:
+        InputError: the schedule takes no warm-up, or its expression cannot be read.
+    """
+    warm_ups = warm_ups_of(config, devices, -(-batch // micro_batch))
+    return EpochShape(devices, samples, batch, micro_batch, staleness, stores, chunks, warm_ups)
+
+
 def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     """Return the duration of each device's exchange with other replicas for a mini-batch, in ps; [] without others."""
     if data_parallel.replicas == 1:
         return []
     interconnect = timing.cluster.interconnect
-    counts = (timing.streams(device).gradient_values for device in range(len(timing.mapping.devices)))
+    counts = (timing.streams(stage).gradient_values for stage in range(len(timing.mapping.devices)))
     return [exchange_ps(data_parallel, interconnect, count) for count in counts]
 
 

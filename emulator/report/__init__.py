@@ -17,11 +17,13 @@ from .answer import (
 from .layout_json import layout_as_json
 from .layout_picture import draw_layout
 from .most_loaded import most_loaded
-from .next_step import command_line, next_changes
+from .next_step import command_line, next_changes, other_schedule
 from .picture import check_picture, log_ticks, new_figure, save_figure, whole_ticks
+from .pipeline_picture import draw_pipeline
 from .point_progress import point_progress
 from .progress import EpochRow, Progress, make_progress
 from .simulation_json import simulation_as_json
+from .stages import order_line, stage_bound_lines, stage_lines, stage_rows, stages_as_json
 from .steady_picture import draw_steady_state
 from .steady_state import print_steady_state, print_steady_tables, steady_state_as_json
 from .table import table
@@ -38,6 +40,7 @@ __all__ = [
     "command_line",
     "device_rows",
     "draw_layout",
+    "draw_pipeline",
     "draw_steady_state",
     "draw_timeline",
     "epoch_line",
@@ -58,6 +61,8 @@ __all__ = [
     "next_changes",
     "next_line",
     "number",
+    "order_line",
+    "other_schedule",
     "outcome_line",
     "percent",
     "plural",
@@ -72,6 +77,10 @@ __all__ = [
     "screen_width",
     "simulation_as_json",
     "slice_names",
+    "stage_bound_lines",
+    "stage_lines",
+    "stage_rows",
+    "stages_as_json",
     "steady_state_as_json",
     "table",
     "terminal_width",

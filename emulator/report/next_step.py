@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ..cluster import Cluster
 from ..common import InputError
 from ..mapping import cut_channels, partition_with_memory
+from ..pipeline import Transport
 from ..plan import Plan
 from ..run import SteadyState
 from ..timing import ExchangeLoad
@@ -33,6 +34,15 @@ def next_changes(plan: Plan, state: SteadyState) -> dict[str, object]:
     if enough is not None:
         return {"what_if": f"link.bandwidth_gbps={enough:g}"}
     return _more_devices(plan)
+
+
+def other_schedule(plan: Plan, flags: Mapping[str, object]) -> dict[str, object]:
+    """Return the flags of a run with another schedule, to try where boards take actions as a whole."""
+    assert plan.stages is not None
+    hides = plan.stages.machine.transport is Transport.HIDDEN
+    first, second = ("fbp-as", "1f1b-as") if hides else ("1f1b-so", "zero-bubble")
+    kept = {key: value for key, value in flags.items() if key not in ("chunks", "warm_up")}
+    return {**kept, "schedule": second if plan.config.schedule.name == first else first}
 
 
 def _more_devices(plan: Plan) -> dict[str, object]:

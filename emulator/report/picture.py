@@ -45,11 +45,17 @@ def check_picture(path: str | os.PathLike[str], flag: str) -> None:
 def save_figure(figure: Figure, path: str | os.PathLike[str], where: str, dpi: int = 110) -> None:
     """Write a figure to `path`, whose extension sets the format; `where` begins an error message.
 
+    The same figure gives the same file again, as SVG and PDF have no date.
+
     Raises:
         InputError: the file cannot be written, or the format is unknown.
     """
+    from matplotlib import rc_context
+
+    dated = {".svg": "Date", ".pdf": "CreationDate"}.get(pathlib.Path(path).suffix.lower())
     try:
-        figure.savefig(path, dpi=dpi)
+        with rc_context({"svg.hashsalt": "emuchain"}):
+            figure.savefig(path, dpi=dpi, metadata={dated: None} if dated else None)
     except (OSError, ValueError) as error:
         raise InputError(f"{where}: cannot be written: {error}") from None
 

@@ -7,27 +7,32 @@ from typing import Any
 
 from ..run import Simulation, SteadyState, Usage
 from .mapping_json import mapping_as_json
+from .stages import stages_as_json
 from .steady_state import steady_state_as_json
 
 
-def simulation_as_json(simulation: Simulation, steady: SteadyState, epoch_images: int) -> dict[str, Any]:
-    """Return what `emuchain simulate --json` prints; `epoch_images` are those of the epoch whose hours it has."""
+def simulation_as_json(simulation: Simulation, steady: SteadyState | None, epoch_images: int) -> dict[str, Any]:
+    """Return what `emuchain simulate --json` prints; `epoch_images` are those of the epoch whose hours it has.
+
+    Where boards take actions as a whole, there are stages in place of a steady state.
+    """
     plan, rate = simulation.plan, simulation.images_per_s
     return {
         "config": {**plan.config.model_dump(), "devices": plan.devices, "samples": simulation.samples},
         "replicas": plan.data_parallel.replicas,
         "virtual_time_ps": simulation.virtual_time_ps,
         "epoch_ends_ps": list(simulation.epoch_ends_ps),
-        "interval_ps": plan.timing.interval_ps,
+        "interval_ps": None if steady is None else plan.timing.interval_ps,
         "exchange_ps": simulation.exchange_ps,
         "images_per_s": rate,
         "epochs_per_hour": 3600 * rate / simulation.samples,
-        "fits": steady.fits,
-        "missing_bytes": steady.missing_bytes,
+        "fits": plan.fits,
+        "missing_bytes": plan.missing_bytes,
         "stale_samples": [staleness.stale_samples for staleness in plan.steady.staleness],
         "mapping": mapping_as_json(plan.timing),
         **_usage_as_json(simulation.usage),
-        "steady": steady_state_as_json(steady, epoch_images),
+        **({} if plan.stages is None else {"pipeline": stages_as_json(plan.stages)}),
+        "steady": None if steady is None else steady_state_as_json(steady, epoch_images),
     }
 
 

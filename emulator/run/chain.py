@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...comm import Format, Gate, Mailbox, Message, Observer, Pump, Receiver, Sender
 from ...kernels import Arena
 from ...kernels.codec import Codec, NoCodec
-from ..device import Device, Epoch, OnStep, Outlet, Ports
+from ..device import Device, Epoch, OnStep, Outlet, Ports, train_stages
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Stream, StreamKey
 from ..schedule import Action
 from ..timing import Timing
@@ -19,6 +19,9 @@ if TYPE_CHECKING:  # without numbers, none of the kernels are imported
     from ..device import DeviceNumerics, ImageSource, SoftmaxHead
 
 Programs = list[Coroutine[Any, Any, None]]
+_TENSORS = 512
+"""More than any network's tensors and blocks, where a device has several stages."""
+
 MakeNumerics = Callable[[DeviceStreams, Sequence[BalancedParameters], Arena], "DeviceNumerics"]
 """Factory of a device's numerics."""
 
@@ -27,8 +30,8 @@ MakeNumerics = Callable[[DeviceStreams, Sequence[BalancedParameters], Arena], "D
 class Wiring:
     """How messages travel: the ranks, their communicator (None in one process), and whether links are throttled.
 
-    `placement` covers the devices of all replicas, one chain after another; this chain's begin at `first`. `codec`
-    compresses gradients of balanced parameters.
+    `placement` covers the devices of all replicas, one chain after another; this chain's `devices` begin at `first`.
+    By default it is alone. `codec` compresses gradients of balanced parameters.
     """
 
     placement: Placement
@@ -38,23 +41,31 @@ class Wiring:
     most_samples: int
     first: int = 0
     codec: Codec = dataclasses.field(default_factory=NoCodec)
+    devices: int | None = None
 
-    def host(self, device: int) -> int:
-        """Return the rank of one of the chain's devices."""
-        return self.placement.host(self.first + device)
+    @property
+    def boards(self) -> int:
+        """Number of the chain's devices."""
+        return self.placement.devices if self.devices is None else self.devices
 
-    def hosted(self, devices: int) -> list[int]:
-        """Return the chain's devices on this rank."""
-        return [device for device in range(devices) if self.host(device) == self.rank]
+    def host(self, stage: int) -> int:
+        """Return the rank of one of the chain's stages, which is that of its device."""
+        return self.placement.host(self.first + stage % self.boards)
+
+    def hosted(self, stages: int) -> list[int]:
+        """Return the chain's stages on this rank."""
+        return [stage for stage in range(stages) if self.host(stage) == self.rank]
 
 
 @dataclasses.dataclass
 class Chain:
-    """The devices of this rank, in chain order, and the pumps and receivers of their messages.
+    """The stages of this rank, in chain order, and the pumps and receivers of their messages.
 
-    Maps and messages of micro-batches come from the arena.
+    Each device has one stage, or, in interleaved schedules, several (`boards` is the number of devices of the whole
+    chain). Maps and messages of micro-batches come from the arena.
     """
 
+    boards: int
     devices: list[Device] = dataclasses.field(default_factory=list)
     pumps: list[Pump] = dataclasses.field(default_factory=list)
     receivers: list[Receiver] = dataclasses.field(default_factory=list)
@@ -80,10 +91,18 @@ class Chain:
     def train(self, programs: Mapping[int, Iterator[Action]], epoch: Epoch, on_step: OnStep | None = None) -> Programs:
         """Return the programs of all devices for an epoch; the chain's last device reports its steps to `on_step`."""
         own = [
-            device.train(programs[device.number], epoch, on_step if device.clock.streams.is_chain_end else None)
-            for device in self.devices
+            train_stages(stages, programs[number], epoch, on_step if stages[-1].clock.streams.is_chain_end else None)
+            for number, stages in self.by_device.items()
         ]
         return [*own, *(relay for device in self.devices for relay in device.relays(epoch))]
+
+    @property
+    def by_device(self) -> dict[int, list[Device]]:
+        """The stages of each device on this rank, in the order of their chunks."""
+        found: dict[int, list[Device]] = {}
+        for stage in self.devices:
+            found.setdefault(stage.number % self.boards, []).append(stage)
+        return found
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` with what engines, links and exchanges of these devices serve from now on."""
@@ -102,7 +121,7 @@ class Chain:
 
 def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None) -> Chain:
     """Make this rank's devices and connect them; without `make`, for timing only."""
-    chain = Chain()
+    chain = Chain(wiring.boards)
     hosted = wiring.hosted(len(timing.mapping.devices))
     inlets: dict[int, dict[StreamKey, Mailbox]] = {device: {} for device in hosted}
     outlets: dict[int, dict[StreamKey, Outlet]] = {device: {} for device in hosted}
@@ -115,12 +134,13 @@ def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None) -> Ch
             sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
             for key, with_data in _keys(stream, make is not None):
                 form = Format(stream.channels, stream.rows, stream.columns, with_data)
-                outlet = _connect(chain, wiring, key, sender, receiver, form, inlets)
+                outlet = _connect(chain, wiring, key, link, sender, receiver, form, inlets)
                 if outlet is not None:
                     gate = None if key.values else gates.get(key.path.is_forward)
                     outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form)
+    on = timing.stage_devices() if timing.stages is not None else []
     for number in hosted:
-        clock = timing.clock(number)
+        clock = timing.stage_clock(number, on[number % wiring.boards]) if on else timing.clock(number)
         numerics = make(clock.streams, timing.blocks, chain.arena) if make else None
         ports = Ports(number, inlets[number], outlets[number], chain.arena)
         chain.devices.append(Device(clock, numerics, ports, wiring.codec))
@@ -148,6 +168,7 @@ def _connect(
     chain: Chain,
     wiring: Wiring,
     key: StreamKey,
+    link: int,
     sender: int,
     receiver: int,
     form: Format,
@@ -160,12 +181,13 @@ def _connect(
     from_rank, to_rank = wiring.host(sender), wiring.host(receiver)
     if from_rank == to_rank:
         return mailbox
+    tag = _tag(key, link // wiring.boards)
     if wiring.rank == to_rank:
-        inlet = Receiver(wiring.comm, from_rank, _tag(key), form, wiring.most_samples, mailbox, chain.arena)
+        inlet = Receiver(wiring.comm, from_rank, tag, form, wiring.most_samples, mailbox, chain.arena)
         chain.receivers.append(inlet)
         chain.pumps.append(inlet)
         return None
-    outlet = Sender(wiring.comm, to_rank, _tag(key), form, chain.arena)
+    outlet = Sender(wiring.comm, to_rank, tag, form, chain.arena)
     chain.pumps.append(outlet)
     return outlet
 
@@ -177,6 +199,6 @@ def _keys(stream: Stream, with_data: bool) -> list[tuple[StreamKey, bool]]:
     return [(stream.key, with_data)]
 
 
-def _tag(key: StreamKey) -> int:
-    """Return the MPI tag of a stream; two ranks share at most one link, so its key is unique between them."""
-    return (key.number * (len(DataPath) + 1) + key.path) * 2 + key.values
+def _tag(key: StreamKey, chunk: int) -> int:
+    """Return the MPI tag of a stream; two ranks share at most one link of each chunk, so it is unique between them."""
+    return ((chunk * _TENSORS + key.number) * (len(DataPath) + 1) + key.path) * 2 + key.values

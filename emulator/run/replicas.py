@@ -143,12 +143,12 @@ def build_replicas(
     throttled = make is not None and plan.config.throttle == "wall"
     replicas = Replicas([])
     for replica in range(of.replicas):
-        wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, of.codec)
+        wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, of.codec, plan.devices)
         chain = build_chain(plan.timing, wiring, make)
         replicas.chains.append(chain)
         replicas.pumps.extend(chain.pumps)
     if of.replicas > 1:
-        for device in range(plan.devices):
+        for device in range(plan.stage_count):
             if not by_message:
                 _time_exchange(replicas, plan, device)
             else:
@@ -172,6 +172,7 @@ class _Channels:
         self, replicas: Replicas, plan: Plan, placement: Placement, rank: int, comm: Any, device: int, throttled: bool
     ) -> None:
         self.device, self.rank = device, rank
+        self._on_board = device % plan.devices
         self.count = plan.timing.streams(device).gradient_values
         self._throttled = throttled
         self._replicas, self._plan, self._placement, self._comm = replicas, plan, placement, comm
@@ -181,7 +182,7 @@ class _Channels:
 
     def host(self, node: int) -> int:
         """Return the rank of a replica's device, or of the aggregator."""
-        return self._placement.host(node % self._plan.data_parallel.replicas * self._plan.devices + self.device)
+        return self._placement.host(node % self._plan.data_parallel.replicas * self._plan.devices + self._on_board)
 
     def __call__(self, phase: ExchangePhase, sender: int, receiver: int) -> Channel:
         """Return the channel of a phase from one node to another; created at first use, at either end."""

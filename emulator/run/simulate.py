@@ -70,9 +70,9 @@ def simulate(
 ) -> Simulation:
     """Run `plan.config.epochs` epochs of `samples` samples for timing only.
 
-    Times do not depend on the micro-batches, so these are as large as the mini-batch. `observer` is called with what
-    engines, links and exchanges of the first replica serve. `sizes` are those of compressed messages, for each epoch;
-    without them, messages have the size that the codec expects.
+    Where rows are streamed, times do not depend on the micro-batches, so these are as large as the mini-batch.
+    `observer` is called with what engines, links and exchanges of the first replica serve. `sizes` are those of
+    compressed messages, for each epoch; without them, messages have the size that the codec expects.
     """
     config, totals = plan.config, step_sizes(samples, plan.config.batch)
     replicas = build_replicas(plan, 0, 1, (None, None), plan.batch, None, by_message=bool(sizes))
@@ -86,8 +86,8 @@ def simulate(
             replicas.give_sizes(sizes[number])
         for replica, chain in enumerate(replicas.chains):
             own = len(plan.data_parallel.samples_of(replica, samples, config.batch))
-            schedule = plan.schedule(own, micro_batch=plan.batch)
-            epoch = Epoch(schedule.micro_batches, schedule.step_samples, totals)
+            schedule = plan.schedule(own, micro_batch=plan.batch if plan.times_rows else None)
+            epoch = Epoch(schedule.micro_batches, schedule.step_samples, totals, course=plan.course(schedule))
             programs += chain.train(schedule.programs(range(plan.devices)), epoch)
         run(programs)
         ends.append(max(device.clock.updated_ps for device in devices))

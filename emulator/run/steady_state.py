@@ -153,10 +153,15 @@ class SteadyState:
 
 
 def steady_state(plan: Plan) -> SteadyState:
-    """Return the steady state of a plan."""
+    """Return the steady state of a plan.
+
+    Raises:
+        InputError: the plan's boards take actions as a whole, and have no such state.
+    """
+    plan.needs_rows("a steady state")
     exchanges = exchange_loads(plan)
     period_ps = steady_period_ps(plan, exchanges)
-    uses: dict[int, list[EngineUse]] = {device: [] for device in range(plan.devices)}
+    uses: dict[int, list[EngineUse]] = {device: [] for device in range(plan.stage_count)}
     for load in engine_loads(plan.timing):
         cycles = period_ps / plan.cluster.board(load.device).period_ps
         idle = 1 - load.part.macs / (load.engine.multipliers * cycles)
@@ -185,7 +190,7 @@ def steady_state(plan: Plan) -> SteadyState:
     return SteadyState(
         period_ps,
         _throughput(plan, holders, convolutions, period_ps) if holders else None,
-        _throughput(plan, range(plan.devices), layers, period_ps),
+        _throughput(plan, range(plan.stage_count), layers, period_ps),
         devices,
         links,
         sum(device.idle_share for device in busy) / len(busy),

@@ -214,8 +214,10 @@ class Trainer:
             schedule = self.plan.schedule(len(places))
             ends.attach_training(chain, order[places])
             numbers = places + number * self._samples
-            epoch = Epoch(schedule.micro_batches, schedule.step_samples, totals, rule, numbers)
-            actions = schedule.programs([device.number for device in chain.devices])
+            epoch = Epoch(
+                schedule.micro_batches, schedule.step_samples, totals, rule, numbers, self.plan.course(schedule)
+            )
+            actions = schedule.programs([*chain.by_device])
             programs += chain.train(actions, epoch, on_step)
         run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
         return total

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ..mapping import DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
 from ..network import Phase
-from ..timing import DeviceClock, Timing
+from ..timing import DeviceClock, StageClock, Timing
 
 PHASES = tuple(phase.value for phase in Phase)
 
@@ -27,9 +27,14 @@ class DeviceCounters:
     port_bytes: int = 0
 
     @classmethod
-    def of(cls, clock: DeviceClock, timing: Timing) -> DeviceCounters:
+    def of(cls, clock: DeviceClock | StageClock, timing: Timing) -> DeviceCounters:
         """Return the counters of a device up to now."""
         device = clock.streams.device
+        if isinstance(clock, StageClock):
+            count = timing.cluster.board(device).multipliers
+            busy_ps = {phase: busy * count for phase, busy in clock.busy_ps.items()}
+            sent = dict(clock.sent_rows)
+            return cls(device, _three(busy_ps), (count, count, count), sent, clock.updated_ps, clock.port_bytes)
         busy, multipliers = dict.fromkeys(Phase, 0), dict.fromkeys(Phase, 0)
         for part, engines in zip(clock.slices, timing.engines[device], strict=True):
             for (phase, resource), engine in zip(part.engines(), engines.built, strict=True):
@@ -134,7 +139,7 @@ def _device(timing: Timing, counted: DeviceCounters, in_flight: int, total_ps: i
     if counted.port_bytes and total_ps:
         utilisation = counted.port_bytes * 1_000_000 / board.off_chip_mbytes_per_s / total_ps
     memory = _memory(timing, number, in_flight)
-    multipliers = sum(counted.multipliers)
+    multipliers = board.multipliers if timing.stages is not None else sum(counted.multipliers)
     return DeviceUsage(number, board.name, names, busy, multipliers, memory, counted.port_bytes, utilisation)
 
 
@@ -145,12 +150,18 @@ def _link(
     for stream in timing.links[link]:
         if stream.path.is_forward == (receiver > sender):
             sent = round(sent_rows[stream.key] * stream.row_bytes)
+            if timing.stages is not None:
+                sent = timing.stages.message_bytes([stream], round(sent_rows[stream.key] / stream.rows))
             path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
     carried_ps = sum(path_bytes.values()) * 8 * 1_000_000 / timing.cluster.link_at(link).bandwidth_mbps
     return LinkUsage(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
 
 
 def _memory(timing: Timing, device: int, in_flight: int) -> MemoryUsage:
+    if timing.stages is not None:
+        (weights, gradients, features), stored = timing.stages.memory_bytes(device)
+        capacity = timing.cluster.board(device).on_chip_memory_bytes
+        return MemoryUsage(weights, gradients, features, capacity, off_chip=stored)
     lpram = lgb = act_ram = off_chip = 0
     for part, off in timing.slices_off_chip(device):
         balanced = sum(block.part.channels for _, block in blocks_of(timing.blocks, part, device))

@@ -1,6 +1,7 @@
 """Schedules as data: the actions of each device in order, printed, parsed, and dry-run before anything starts."""
 
 from .action import Action, Kind, MicroBatch, SampleSpan, Schedule, cut_samples
+from .csv_text import parse_csv, to_csv
 from .dry_run import dry_run
 from .kind import EpochShape, ScheduleKind, Staleness, schedules
 from .pipeline import pipeline
@@ -23,8 +24,10 @@ __all__ = [
     "cut_samples",
     "dry_run",
     "parse",
+    "parse_csv",
     "pipeline",
     "schedules",
+    "to_csv",
     "to_text",
     "warm_up",
     "with_versions",

@@ -15,7 +15,8 @@ from ..inputs import tomllib
 from ..run import Simulation, SteadyState
 
 CONFIG_KEYS = (
-    *("network", "cluster", "devices", "batch", "schedule", "samples", "epochs"),
+    *("network", "cluster", "devices", "batch", "micro_batch", "schedule", "samples", "epochs"),
+    *("warm_up", "chunks", "stages", "engines", "transport"),
     *("replicas", "exchange", "groups", "compress", "compress_ratio"),
 )
 
@@ -78,15 +79,17 @@ class Compared:
 
 
 def compare_runs(
-    before: tuple[Simulation, SteadyState], after: tuple[Simulation, SteadyState], epoch_images: int
+    before: tuple[Simulation, SteadyState | None], after: tuple[Simulation, SteadyState | None], epoch_images: int
 ) -> list[Compared]:
     """Return the main figures of two runs side by side."""
     figures = [main_figures(*run, epoch_images) for run in (before, after)]
     return [Compared(name, figures[0].get(name), figures[1].get(name)) for name in {**figures[0], **figures[1]}]
 
 
-def main_figures(simulation: Simulation, state: SteadyState, epoch_images: int) -> dict[str, float | None]:
-    """Return a run's main figures by name; names include units."""
+def main_figures(simulation: Simulation, state: SteadyState | None, epoch_images: int) -> dict[str, float | None]:
+    """Return a run's main figures by name; names include units. Boards that take actions as a whole have no `state`."""
+    if state is None:
+        return {"virtual_time_ps": simulation.virtual_time_ps, "images_per_s": simulation.images_per_s}
     convolutions = state.convolutions
     return {
         "virtual_time_ps": simulation.virtual_time_ps,

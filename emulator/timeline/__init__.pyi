@@ -4,6 +4,7 @@ from .course import Course
 from .flows import Flow, flows_of
 from .gantt import gantt
 from .lanes import Lane, LaneKind, lanes_of
+from .pipeline_trace import write_pipeline_trace
 from .recorder import SpanRecorder
 from .request import TraceRequest
 from .span import Level, Span
@@ -29,5 +30,6 @@ __all__ = [
     "gantt",
     "lanes_of",
     "timeline_of",
+    "write_pipeline_trace",
     "write_trace",
 ]

@@ -28,13 +28,22 @@ def write_trace(path: str | os.PathLike[str], timeline: Timeline, level: Level) 
     Raises:
         InputError: the file cannot be written.
     """
+    write_events(path, events_of(timeline, level))
+
+
+def write_events(path: str | os.PathLike[str], events: Iterator[Event]) -> None:
+    """Write the events of a trace to a file, which is put in place when it is whole.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     target = pathlib.Path(path)
     partial = target.with_name(f"{target.name}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
             # Without `displayTimeUnit`: where it is ns, some versions of Perfetto take all times for ns.
             file.write('{"traceEvents": [\n')
-            file.writelines(_lines(events_of(timeline, level)))
+            file.writelines(_lines(events))
             file.write("\n]}\n")
         partial.replace(target)
     except OSError as error:
@@ -50,9 +59,9 @@ def events_of(timeline: Timeline, level: Level) -> Iterator[Event]:
     """Yield all events of a trace: names, slices, and flows, each as a start and an end with the same id."""
     threads = {lane.resource: _thread(lane, number) for number, lane in enumerate(timeline.lanes, 1)}
     for device in range(timeline.course.plan.devices):
-        yield from _named({"pid": _pid(device)}, "process", f"device {device} ({timeline.board(device)})", _pid(device))
+        yield from named({"pid": _pid(device)}, "process", f"device {device} ({timeline.board(device)})", _pid(device))
     for number, lane in enumerate(timeline.lanes, 1):
-        yield from _named(threads[lane.resource], "thread", lane.title, number)
+        yield from named(threads[lane.resource], "thread", lane.title, number)
     for lane in timeline.lanes:
         for span in timeline.spans[lane.resource]:
             for each in span.at(level):
@@ -70,7 +79,8 @@ def _thread(lane: Lane, number: int) -> Event:
     return {"pid": _pid(lane.device), "tid": number}
 
 
-def _named(of: Event, kind: str, name: str, place: int) -> Iterator[Event]:
+def named(of: Event, kind: str, name: str, place: int) -> Iterator[Event]:
+    """Yield the events that give a process or a thread its name, and its place among others."""
     yield {"ph": "M", **of, "name": f"{kind}_name", "args": {"name": name}}
     yield {"ph": "M", **of, "name": f"{kind}_sort_index", "args": {"sort_index": place}}
 

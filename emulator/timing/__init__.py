@@ -17,19 +17,26 @@ from .bottleneck import (
 from .device_clock import DeviceClock
 from .free_run import Trace, free_run
 from .slice_clock import SliceClock
+from .stage_clock import EpochCourse, StageClock, StageTimes
+from .stage_device import StageDevice, Wire
 from .timing import Timing
 
 __all__ = [
     "Bottleneck",
     "DeviceClock",
     "EngineLoad",
+    "EpochCourse",
     "ExchangeLoad",
     "LinkLoad",
     "Load",
     "MemoryLoad",
     "SliceClock",
+    "StageClock",
+    "StageDevice",
+    "StageTimes",
     "Timing",
     "Trace",
+    "Wire",
     "engine_loads",
     "exchange_name",
     "find_bottleneck",

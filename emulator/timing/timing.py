@@ -33,6 +33,8 @@ from ..mapping import (
 from ..network import Phase
 from .device_clock import DeviceClock
 from .slice_clock import SliceClock, engine_name, port_name
+from .stage_clock import StageClock, StageTimes
+from .stage_device import StageDevice, Wire
 
 
 def port_row_ps(board: Board, stream: MemoryStream, device_bytes: int) -> int:
@@ -49,7 +51,8 @@ class Timing:
 
     `engines` by device and slice; `links` by link, with their streams in both directions; `blocks` of balanced
     parameters; `off_chip` by device and slice, empty if all is on chip. A sample enters every `interval_ps`: the time
-    of the slowest resource for a sample.
+    of the slowest resource for a sample. Where boards take actions as a whole, `stages` are the costs of these, and
+    engines and links are those that rows would have.
     """
 
     cluster: Cluster
@@ -59,6 +62,7 @@ class Timing:
     interval_ps: int
     blocks: tuple[BalancedParameters, ...] = ()
     off_chip: tuple[tuple[OffChip, ...], ...] = ()
+    stages: StageTimes | None = None
 
     @classmethod
     def of(
@@ -135,6 +139,32 @@ class Timing:
             }
             for part, of_slice in zip(self.mapping.devices[device], self.memory(device), strict=True)
         ]
+
+    def stage_devices(self) -> list[StageDevice]:
+        """Return the devices that take actions as a whole, at time zero, with the links on which they send."""
+        assert self.stages is not None
+        stages = range(len(self.mapping.devices))
+        count = len(stages) // self.stages.chunks
+        wires: list[dict[int, Wire]] = [{} for _ in range(count)]
+        for stage in stages:
+            for to, link in ((stage + 1, stage), (stage - 1, stage - 1)):
+                sender, receiver = stage % count, to % count
+                if to in stages and sender != receiver:
+                    wires[sender][receiver] = Wire(f"link {sender} -> {receiver}", self.cluster.link_at(link))
+        return [StageDevice(device, self.stages.machine, wires[device]) for device in range(count)]
+
+    def stage_clock(self, stage: int, device: StageDevice) -> StageClock:
+        """Return the clock of a stage on a device that takes actions as a whole, at time zero."""
+        assert self.stages is not None
+        count = len(self.mapping.devices) // self.stages.chunks
+        right, left = (
+            [each for each in self.links[link] if each.path.is_forward == forward]
+            if 0 <= link < len(self.links)
+            else []
+            for link, forward in ((stage, True), (stage - 1, False))
+        )
+        neighbours = (stage + 1) % count, (stage - 1) % count
+        return StageClock(self.streams(stage), self.stages, device, right, left, neighbours)
 
     def streams(self, device: int) -> DeviceStreams:
         """Return the streams that a device takes in."""

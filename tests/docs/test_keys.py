@@ -8,6 +8,7 @@ import pytest
 from emuchain.emulator.cluster.description import (
     BoardDescription,
     LinksDescription,
+    MachineDescription,
     NetworkDescription,
     ResourcesDescription,
     WithLinks,
@@ -29,6 +30,7 @@ MODELS: dict[str, type[Model]] = {
     "a cluster": WithLinks,
     "a board": model_of(BoardDescription),
     "links": LinksDescription,
+    "a machine": MachineDescription,
     "resources": ResourcesDescription,
     "an interconnect": NetworkDescription,
     "a profile": ProfileDescription,

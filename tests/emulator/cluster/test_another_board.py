@@ -81,6 +81,10 @@ class Array(Board):
     def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
         return [Resources(dsp=count) for count in multipliers]
 
+    def share(self, parts: int, *, whole: bool) -> Array:
+        cells = self.cells if whole else self.cells // parts
+        return dataclasses.replace(self, cells=cells, on_chip_memory_bytes=self.on_chip_memory_bytes // parts)
+
     def said(self) -> str:
         return f"`cells` = {self.cells}"
 

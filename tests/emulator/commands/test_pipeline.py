@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +53,8 @@ def test_help_names_all_schedules(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = as_json(capsys, *on("1f1b-so", 3, 8), *COSTS)
+    path = found.pop("critical_path")
+    assert (path[0], path[-1]) == ("0F0", "0B7")
     assert found == {
         "schedule": "1f1b-so",
         "stages": 3,
@@ -87,12 +91,43 @@ def test_machines(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert as_json(capsys, *on(schedule, 3, micro_batches), *costs, *flags)[key] == value
 
 
+def test_critical_path(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a schedule writes actions: device, kind, micro-batch, chunk."""
+    times = ["--forward", "1", "--backward", "2"]
+    assert as_json(capsys, *on("1f1b-as", 2, 2), *times)["critical_path"] == ["0F0", "1F0", "1B0", "1F1", "1B1", "0B1"]
+    found = as_json(capsys, *on("interleaved", 2, 2), *times)["critical_path"]
+    assert found[:4] == ["0F0", "1F0", "1F1", "1F0c1"] and found[-1] == "0B1"
+
+
 def test_a_formula_that_does_not_hold(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*on("1f1b-so", 4, 32), "--forward", "1", "--backward", "2.0", "--transfer", "1.2"]
     found = as_json(capsys, *arguments)
     assert (found["time"], found["formula"], found["formula_holds"]) == (112.4, 112.2, False)
     assert command(*arguments) == 0
     assert "formula: 112.2, does not hold here; exact where" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_picture_and_trace(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    picture, trace = tmp_path / "x.svg", tmp_path / "x.json"
+    arguments = [*on("1f1b-so", 3, 8), *COSTS, "--plot", str(picture), "--trace", str(trace)]
+    assert command(*arguments, *["--json"] * as_json) == 0
+    printed = capsys.readouterr().out
+    if as_json:
+        assert json.loads(printed)["time"] == 320
+    else:
+        assert printed.splitlines()[-2:] == [f"drawn in {picture}", f"trace in {trace}"]
+    assert "1f1b-so, N = 3, M = 8: time 320, bubble 25.0 %" in picture.read_text()
+    slices = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert max(event["args"]["end"] for event in slices) == 320
+    assert len(slices) == 2 * 8 * 3 + 2 * 8 * 2
+
+
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert command(*on("1f1b-so", 3, 8), *COSTS, "--plot", "x.svg") == 2
+    assert "`--plot` needs matplotlib: pip install 'emuchain[plot]'" in capsys.readouterr().err
 
 
 def test_times_are_exact(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +144,64 @@ def test_chunks_and_gradients(capsys: pytest.CaptureFixture[str]) -> None:
     assert as_json(capsys, *on("zero-bubble", 4, 8), *uneven)["time"] == 8 * 5 + 3 * 3
 
 
+LISTS = {
+    # two stages, two micro-batches: by hand
+    "1f1b-sno --forward 1,2 --backward 2,3 --transfer 1": (15, None),
+    "1f1b-sno --forward 1,2 --backward 2,3 --transfer 1,9": (15, None),
+    "1f1b-sno --forward 1,2 --backward 2,3 --transfer 1 --latency 0.5": (16, None),
+    "1f1b-sno --forward 2,2 --backward 3,3 --transfer 1": (17, 17),
+    "1f1b-sno --forward 2 --backward 3 --transfer 1": (17, 17),
+    "1f1b-as --forward 1,2 --backward 2,3": (13, None),
+    "zero-bubble --forward 1 --backward 2,2 --gradient 1,1": (7, 7),
+    "interleaved --forward 2 --backward 4,4": (15, 15),
+    "interleaved --forward 1,1,1,1 --backward 4": (15, 15),
+    "interleaved --forward 1,1,1,2 --backward 4": (17, None),
+}
+
+
+@pytest.mark.parametrize("given", LISTS)
+def test_times_by_stage(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    schedule, *flags = given.split()
+    found = as_json(capsys, *on(schedule, 2, 2), *flags)
+    assert (found["time"], found["formula"]) == LISTS[given]
+
+
+def test_a_command_to_try_on_stages_of_chunks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each stage gets a device of its own, with the times that it had as a chunk."""
+    assert command(*on("interleaved", 2, 2), *"--forward 1,1,1,2 --backward 3".split()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "formula: none for stages that differ"
+    *_, to_try = lines[5].partition("emuchain pipeline ")
+    times = "--forward 1,1,1,2 --backward 1.5,1.5,1.5,1.5"
+    assert to_try == f"--schedule 1f1b-min --stages 4 --micro-batches 2 {times}"
+    assert command(*to_try.split()) == 0
+
+
+def test_streamed(capsys: pytest.CaptureFixture[str]) -> None:
+    """FPDeep's machine: (M + 1) (F + B), and 2 (N - 1) rows and their messages; eight rows unless it is said."""
+    arguments = [*on("fbp-as", 3, 8), *COSTS, "--engines", "split", "--transport", "streamed"]
+    found = as_json(capsys, *arguments)
+    assert (found["time"], found["formula"], found["rows"]) == (9 * 30 + 4 * 35 / 8, 9 * 30 + 4 * 35 / 8, 8)
+    assert as_json(capsys, *arguments, "--rows", "3")["time"] == pytest.approx(9 * 30 + 4 * 35 / 3, rel=1e-15)
+
+
 BAD = {
+    "list": ("--forward 1,2", "`forward` = '1,2': has 2 values; must be one, or one for each of 3 stages"),
+    "list of chunks": (
+        "--schedule interleaved --forward 1,2",
+        "has 2 values; must be one, or one for each of 3 devices, or of 6 stages",
+    ),
+    "list of links": ("--transfer 1,2,3,4", "has 4 values; must be one, or one for each link of 3 stages"),
+    "in a list": ("--forward 1,x,2", "`forward` = 'x': must be a number that is not negative"),
+    "no time in a list": ("--forward 1,0,2", "`forward` = '1,0,2': must be more than 0"),
+    "empty": ("--forward 1,,2", "`forward` = ''"),
+    "gradient in a list": ("--gradient 1,21,1", "is part of `backward` = 20 (stage 1)"),
+    "latency": ("--latency -1", "`latency` = '-1'"),
+    "picture": ("--plot x.abc", "`--plot` x.abc: the end of a picture's name is one of ."),
+    "folder": ("--plot no/x.svg", "`--plot` no/x.svg: cannot be written: there is no folder no"),
+    "trace": ("--trace no/x.json", "`trace` = 'no/x.json': cannot be written: No such file"),
+    "rows": ("--rows 4", "`rows` = 4: messages are stored; rows need `--transport streamed`"),
+    "shared and streamed": ("--engines shared --transport streamed", "rows of shared engines have no fixed time"),
     "schedule": ("--schedule 1f1b-os", "did you mean `1f1b-so`? must be one of 1f1b-as, "),
     "forward": ("--forward=-1", "`forward` = '-1': must be a number that is not negative"),
     "no time": ("--backward 0", "`backward` = '0': must be more than 0"),

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from emuchain.emulator.pipeline import Engines, Machine, StageCosts, least_time_ps
+from emuchain.emulator.pipeline import Engines, Machine, StageCosts, Transport, least_time_ps
 
 from .shapes import SPLIT, shape_of, timed
 
@@ -53,28 +53,40 @@ def test_zero_bubble_by_hand() -> None:
     assert max(result.features) == 4
 
 
-# Nine (F, B, SR) each, within the range in which the form is exact: F < B, F = B and F > B, SR from 0 to the limit.
-UP_TO_LEAST = [
-    (1, 1, 0),
-    (1, 1, 1),
-    (1, 2, 0),
-    (10, 20, 5),
-    (10, 20, 10),
-    (3, 7, 2),
-    (5, 5, 3),
-    (7, 3, 3),
-    (9, 4, 1),
-]
-"""SR <= min(F, B)."""
-UP_TO_SUM = [(1, 1, 0), (1, 1, 2), (1, 2, 3), (10, 20, 5), (10, 20, 30), (3, 7, 8), (5, 5, 7), (7, 3, 10), (9, 4, 11)]
-"""SR <= F + B."""
-UP_TO_MEAN = [(1, 1, 0), (1, 1, 1), (1, 2, 1), (10, 20, 5), (10, 20, 15), (3, 7, 5), (5, 5, 3), (7, 3, 5), (9, 4, 6)]
-"""SR <= (F + B) / 2."""
+# Timeline = closed form for all N <= 8, M <= 32 and nine (F, B, SR) within validity: zero mismatches.
+
+STAGES, MICRO_BATCHES = range(1, 9), range(1, 33)
+
+# F < B, F = B and F > B, SR from 0 to the limit.
+UP_TO_LEAST = "SR <= min(F, B)"
+UP_TO_SUM = "SR <= F + B"
+UP_TO_MEAN = "SR <= (F + B) / 2"
+RANGES = {
+    UP_TO_LEAST: [
+        *((1, 1, 0), (1, 1, 1), (1, 2, 0), (10, 20, 5), (10, 20, 10)),
+        *((3, 7, 2), (5, 5, 3), (7, 3, 3), (9, 4, 1)),
+    ],
+    UP_TO_SUM: [
+        *((1, 1, 0), (1, 1, 2), (1, 2, 3), (10, 20, 5), (10, 20, 30)),
+        *((3, 7, 8), (5, 5, 7), (7, 3, 10), (9, 4, 11)),
+    ],
+    UP_TO_MEAN: [
+        *((1, 1, 0), (1, 1, 1), (1, 2, 1), (10, 20, 5), (10, 20, 15)),
+        *((3, 7, 5), (5, 5, 3), (7, 3, 5), (9, 4, 6)),
+    ],
+}
+LIMITS = {
+    UP_TO_LEAST: lambda forward, backward: min(forward, backward),
+    UP_TO_SUM: lambda forward, backward: forward + backward,
+    UP_TO_MEAN: lambda forward, backward: (forward + backward) / 2,
+}
+ROWS = 5
 FORMS = {
     "1f1b-as": ("1f1b-as", None, None, UP_TO_LEAST),
     "1f1b-as with more warm-up": ("1f1b-as", None, "2(N-i+1)", UP_TO_LEAST),
     "fbp-as": ("fbp-as", None, None, UP_TO_LEAST),
     "fbp-as, split": ("fbp-as", SPLIT, None, UP_TO_SUM),
+    "fbp-as, streamed": ("fbp-as", Machine(Engines.SPLIT, Transport.STREAMED), None, UP_TO_SUM),
     "1f1b-sno": ("1f1b-sno", None, None, UP_TO_SUM),
     "1f1b-so": ("1f1b-so", None, None, UP_TO_LEAST),
     "1f1b-so with one less": ("1f1b-so", None, "2(N-i)+1", UP_TO_MEAN),
@@ -83,25 +95,35 @@ FORMS = {
 }
 
 
+@pytest.mark.parametrize("limit", RANGES)
+def test_nine_costs_within_each_limit(limit: str) -> None:
+    assert len(set(RANGES[limit])) == 9
+    assert all(0 <= transfer <= LIMITS[limit](forward, backward) for forward, backward, transfer in RANGES[limit])
+    assert any(transfer == LIMITS[limit](forward, backward) for forward, backward, transfer in RANGES[limit])
+
+
 def expected_ps(case: str, stages: int, count: int, forward: int, backward: int, transfer: int) -> int:
-    """Return BaPipe's Tables I and II, written out once more."""
+    """Return BaPipe's Tables I and II, written out once more; of streamed rows, each takes a fifth, rounded up."""
     drained = (count + stages - 1) * (forward + backward)
     if case.startswith("1f1b-as") or case == "fbp-as":
         return drained
     if case == "fbp-as, split":
         return (count + 2 * stages - 1) * (forward + backward)
+    if case == "fbp-as, streamed":
+        row, sent = -(-(forward + backward) // ROWS), -(-transfer // ROWS)
+        return (count + 1) * ROWS * row + 2 * (stages - 1) * (row + sent)
     if case == "1f1b-sno":
         return drained + (stages + count - 2 - -(-(count - 1) // stages)) * 2 * transfer
     return drained + (stages - 1) * 2 * transfer
 
 
 def check(case: str, stages: range, counts: range) -> None:
-    name, machine, warm_up, all_costs = FORMS[case]
+    name, machine, warm_up, limit = FORMS[case]
     wrong = []
-    for number, count, (forward, backward, transfer) in itertools.product(stages, counts, all_costs):
-        costs = StageCosts(forward, backward, transfer_ps=transfer)
+    for number, count, (forward, backward, transfer) in itertools.product(stages, counts, RANGES[limit]):
+        costs = StageCosts(forward, backward, transfer_ps=transfer, rows=ROWS)
         result, form = timed(name, shape_of(name, number, count, costs, machine, warm_up))
-        assert form is not None and form.exact
+        assert form is not None and form.exact and (form.valid == limit or number == 1)
         expected = expected_ps(case, number, count, forward, backward, transfer)
         if not result.makespan_ps == form.time_ps == expected:
             wrong.append((number, count, (forward, backward, transfer), result.makespan_ps, form.time_ps, expected))
@@ -110,13 +132,13 @@ def check(case: str, stages: range, counts: range) -> None:
 
 @pytest.mark.parametrize("case", FORMS)
 def test_few_stages(case: str) -> None:
-    check(case, range(1, 4), range(1, 8))
+    check(case, STAGES[:3], MICRO_BATCHES[:7])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", FORMS)
 def test_up_to_8_stages_and_32_micro_batches(case: str) -> None:
-    check(case, range(1, 9), range(1, 33))
+    check(case, STAGES, MICRO_BATCHES)
 
 
 def test_gpipe_needs_its_errors_hidden_too() -> None:
@@ -126,27 +148,62 @@ def test_gpipe_needs_its_errors_hidden_too() -> None:
     assert result.makespan_ps == 48
 
 
-@pytest.mark.parametrize("chunks", [1, 2, 3])
-def test_interleaved(chunks: int) -> None:
-    for stages, rounds, (forward, backward) in itertools.product(range(1, 6), range(1, 5), [(1, 1), (1, 2), (7, 3)]):
-        count = stages * rounds
-        shape = shape_of("interleaved", stages, count, StageCosts(forward, backward), chunks=chunks)
+OF_CHUNKS = [(1, 1), (1, 2), (2, 1), (3, 7), (7, 3), (5, 5), (9, 4), (4, 9), (10, 20)]
+"""Nine (F, B) of a chunk."""
+OF_PARTS = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (2, 2, 1), (3, 3, 2), (4, 3, 3), (3, 4, 3), (7, 5, 0), (5, 9, 4)]
+"""Nine (F, EB, PG), PG <= min(F, EB)."""
+
+
+def check_interleaved(chunks: int, stages: range, counts: range) -> None:
+    for number, count, (forward, backward) in itertools.product(stages, counts, OF_CHUNKS):
+        if count < number or count % (count // number):
+            continue  # M >= N, and M in equal rounds of N or more
+        shape = shape_of("interleaved", number, count, StageCosts(forward, backward), chunks=chunks)
         result, form = timed("interleaved", shape)
         assert form is not None and form.exact
-        assert result.makespan_ps == form.time_ps == (count * chunks + stages - 1) * (forward + backward)
+        expected = (count * chunks + number - 1) * (forward + backward)
+        assert result.makespan_ps == form.time_ps == expected, (number, count, forward, backward)
+
+
+def check_zero_bubble(stages: range, counts: range) -> None:
+    for number, count, (forward, errors, gradients) in itertools.product(stages, counts, OF_PARTS):
+        if count < number:
+            continue
+        costs = StageCosts(forward, errors + gradients, gradients)
+        result, form = timed("zero-bubble", shape_of("zero-bubble", number, count, costs))
+        assert form is not None and form.exact
+        expected = count * (forward + errors + gradients) + (number - 1) * (forward + errors - gradients)
+        assert result.makespan_ps == form.time_ps == expected, (number, count, forward, errors, gradients)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_interleaved(chunks: int) -> None:
+    check_interleaved(chunks, STAGES[:4], MICRO_BATCHES[:8])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_interleaved_up_to_8_stages_and_32_micro_batches(chunks: int) -> None:
+    check_interleaved(chunks, STAGES, MICRO_BATCHES)
 
 
 def test_zero_bubble() -> None:
-    """F, EB and PG from 1 to 4; exact where PG is the shortest, and there are as many micro-batches as stages."""
-    for stages, extra in itertools.product(range(1, 6), range(4)):
-        for forward, errors, gradients in itertools.product(range(1, 5), repeat=3):
-            costs = StageCosts(forward, errors + gradients, gradients)
-            result, form = timed("zero-bubble", shape_of("zero-bubble", stages, stages + extra, costs))
-            assert form is not None and form.exact == (gradients <= min(forward, errors) or stages == 1)
-            if form.exact:
-                expected = (stages + extra) * (forward + errors + gradients)
-                expected += (stages - 1) * (forward + errors - gradients)
-                assert result.makespan_ps == form.time_ps == expected, (stages, extra, forward, errors, gradients)
+    check_zero_bubble(STAGES[:5], MICRO_BATCHES[:8])
+
+
+@pytest.mark.slow
+def test_zero_bubble_up_to_8_stages_and_32_micro_batches() -> None:
+    check_zero_bubble(STAGES, MICRO_BATCHES)
+
+
+def test_where_the_form_of_zero_bubble_is_exact() -> None:
+    """Where PG is the shortest, and there are as many micro-batches as stages."""
+    for forward, errors, gradients in itertools.product(range(1, 5), repeat=3):
+        for stages, count in ((1, 1), (3, 2), (3, 3), (4, 7)):
+            shape = shape_of("zero-bubble", stages, count, StageCosts(forward, errors + gradients, gradients))
+            _, form = timed("zero-bubble", shape)
+            assert form is not None
+            assert form.exact == (stages == 1 or (gradients <= min(forward, errors) and count >= stages))
 
 
 def test_the_smallest_warm_up_is_no_larger_than_needed() -> None:

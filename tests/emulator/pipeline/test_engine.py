@@ -42,7 +42,9 @@ COSTS = [StageCosts(2, 3, transfer_ps=1)] * 2
 @st.composite
 def stage_costs(draw: st.DrawFn) -> StageCosts:
     errors, gradients = draw(st.integers(1, 20)), draw(st.integers(0, 20))
-    return StageCosts(draw(st.integers(1, 20)), errors + gradients, gradients, draw(st.integers(0, 30)))
+    sent_errors = draw(st.none() | st.integers(0, 30))
+    times = draw(st.integers(1, 20)), errors + gradients, gradients, draw(st.integers(0, 30)), sent_errors
+    return StageCosts(*times, rows=draw(st.integers(1, 4)))
 
 
 @st.composite
@@ -53,9 +55,11 @@ def shapes(draw: st.DrawFn, name: str) -> Shape:
     if pipeline_kind(name).interleaves:
         chunks = draw(st.integers(1, 3))
         count = max(count - count % devices, devices)
+    engines = draw(st.sampled_from(Engines))
+    transports = [each for each in Transport if engines is not Engines.SHARED or each is not Transport.STREAMED]
     machine = Machine(
-        draw(st.sampled_from(Engines)),
-        draw(st.sampled_from(Transport)),
+        engines,
+        draw(st.sampled_from(transports)),
         draw(st.sampled_from(Backward)),
         draw(st.integers(0, 5)),
     )
@@ -97,11 +101,24 @@ def check_inputs(each: Timed, by_step: dict[Step, Timed], shape: Shape) -> None:
     """No action starts before its inputs are there."""
     for step, travels in inputs_of(each.step, len(shape.costs)):
         source = by_step[step]
+        transfer_ps = message_ps(step, shape) if travels and source.device != each.device else 0
+        if shape.machine.transport is Transport.STREAMED:
+            side_by_side = each.step.kind is Kind.GRADIENT
+            assert each.start_ps >= (source.start_ps if side_by_side or travels else source.end_ps) + bool(transfer_ps)
+            assert each.end_ps >= source.end_ps
+            continue
         assert each.start_ps >= source.end_ps
         if travels and source.device != each.device:
-            transfer = shape.costs[min(step.stage, each.step.stage)].transfer_ps + shape.machine.latency_ps
             sent = source.end_ps if shape.machine.transport is Transport.STORED else source.start_ps
-            assert each.start_ps >= sent + transfer
+            assert each.start_ps >= sent + transfer_ps
+
+
+def message_ps(step: Step, shape: Shape) -> int:
+    """Time of the message of a step, from the device to the next."""
+    if step.kind is Kind.FORWARD:
+        return shape.costs[step.stage].transfer_ps + shape.machine.latency_ps
+    of_link = shape.costs[step.stage - 1]
+    return (of_link.transfer_ps if of_link.errors_ps is None else of_link.errors_ps) + shape.machine.latency_ps
 
 
 def check_engines(found: list[Timed], shape: Shape) -> None:

@@ -18,9 +18,20 @@ from typing import Any, NoReturn
 
 import pytest
 
+from emuchain.emulator.pipeline import Machine, Shape, StageCosts, pipeline_kind, time_pipeline
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.run import PHASES, simulate
-from emuchain.emulator.timeline import Course, LaneKind, Level, SpanRecorder, Window, flows_of, timeline_of, write_trace
+from emuchain.emulator.timeline import (
+    Course,
+    LaneKind,
+    Level,
+    SpanRecorder,
+    Window,
+    flows_of,
+    timeline_of,
+    write_pipeline_trace,
+    write_trace,
+)
 from emuchain.emulator.timing import engine_loads
 
 HERE = Path(__file__).resolve().parent / "trace_processor"
@@ -194,3 +205,20 @@ def test_rows_by_sql(plan_of: Any, opened: Callable[[Path], Query], tmp_path: Pa
     """
     assert query(late)[0]["number"] == 0, "a row feeds work that starts once it has left"
     assert query("select count(*) as number from flow")[0]["number"] == len(list(flows_of(timeline, Level.ROW)))
+
+
+@pytest.mark.parametrize("transfer_ps", [0, 5])
+def test_a_pipeline_by_sql(opened: Callable[[Path], Query], tmp_path: Path, transfer_ps: int) -> None:
+    """A picosecond is the unit of time here, so a microsecond of the trace."""
+    shape = Shape(3, 8, (StageCosts(10, 20, transfer_ps=transfer_ps),) * 3, Machine())
+    result = time_pipeline(pipeline_kind("1f1b-so").schedule(shape)[0], shape.costs, shape.machine)
+    path = tmp_path / "pipeline.json"
+    write_pipeline_trace(path, shape, result, 1)
+    query = opened(path)
+    assert_nothing_lost(query)
+    lanes = {(row["device"], row["lane"]): (row["slices"], row["ns"]) for row in query(LANES)}
+    for device, busy_ps in enumerate(result.busy_ps):
+        assert lanes[f"device {device}", "F, B"] == (16, 1000 * busy_ps)
+        for other in {device - 1, device + 1} & set(range(3)):
+            assert lanes[f"device {device}", f"link {device} -> {other}"] == (8, 8000 * transfer_ps)
+    assert query("select count(*) as arrows from flow")[0]["arrows"] == len(result.sent) == 32

@@ -1,0 +1,111 @@
+"""What the flags of `emuchain pipeline` say: a schedule's kind, and the shape that it is made for."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from ..common import InputError
+from ..pipeline import Engines, Machine, PipelineKind, Shape, StageCosts, Transport, pipeline_kind, warm_ups
+
+_NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
+_MOST_ACTIONS = 1_000_000
+_OF_INTERLEAVED = 2
+_ROWS = 8
+
+
+def shape_of(flags: Mapping[str, Any]) -> tuple[PipelineKind, Shape, int]:
+    """Return the kind of schedule, the shape, and how many ps of it are the user's unit of time.
+
+    Raises:
+        InputError: a value is invalid.
+    """
+    kind = pipeline_kind(flags["schedule"])
+    stages, micro_batches = flags["stages"], flags["micro_batches"]
+    chunks = flags["chunks"] or (_OF_INTERLEAVED if kind.interleaves else 1)
+    if stages * micro_batches * chunks > _MOST_ACTIONS:
+        raise InputError(f"`micro_batches` = {micro_batches}: on {stages} stages at most {_MOST_ACTIONS // stages}")
+    machine = _machine(kind.machine, flags)
+    rows = _rows(machine, flags["rows"])
+    columns = _times(flags, stages, chunks)
+    latency = _number(flags["latency"], "latency")
+    # Times are exact: the unit of time is as many ps as make all of them, and those of rows, whole numbers.
+    scale = rows * math.lcm(latency.denominator, *(time.denominator for column in columns for time in column))
+    in_ps = ([int(time * scale) for time in column] for column in columns)
+    costs = tuple(StageCosts(f, b, w, sr, rows=rows) for f, b, w, sr in zip(*in_ps, strict=True))
+    machine = dataclasses.replace(machine, latency_ps=int(latency * scale))
+    forwards = None if flags["warm_up"] is None else warm_ups(flags["warm_up"], stages, micro_batches)
+    return kind, Shape(stages, micro_batches, costs, machine, chunks, forwards), scale
+
+
+def _machine(machine: Machine, flags: Mapping[str, Any]) -> Machine:
+    """Return the schedule's own machine with the engines and the transport that the flags name."""
+    engines, transport = flags["engines"], flags["transport"]
+    return dataclasses.replace(
+        machine,
+        engines=Engines(engines) if engines else machine.engines,
+        transport=Transport(transport) if transport else machine.transport,
+    )
+
+
+def _rows(machine: Machine, rows: int | None) -> int:
+    if machine.transport is Transport.STREAMED:
+        return rows or _ROWS
+    if rows is not None:
+        raise InputError(f"`rows` = {rows}: messages are {machine.transport.value}; rows need `--transport streamed`")
+    return 1
+
+
+def _times(flags: Mapping[str, Any], devices: int, chunks: int) -> Sequence[Sequence[Fraction]]:
+    """Return F, B, the part of B for gradients, and SR of each stage."""
+    forward, backward = (_by_stage(flags, name, devices, chunks) for name in ("forward", "backward"))
+    for name, times in (("forward", forward), ("backward", backward)):
+        if not all(times):
+            raise InputError(f"`{name}` = {flags[name]!r}: must be more than 0")
+    if flags["gradient"] is None:
+        gradient = [time / 2 for time in backward]
+    else:
+        gradient = _by_stage(flags, "gradient", devices, chunks)
+    for stage, (part, whole) in enumerate(zip(gradient, backward, strict=True)):
+        if part > whole:
+            at = f" (stage {stage})" if "," in flags["gradient"] + flags["backward"] else ""
+            raise InputError(f"`gradient` = {flags['gradient']}: is part of `backward` = {flags['backward']}{at}")
+    return forward, backward, gradient, _by_link(flags["transfer"], devices * chunks)
+
+
+def _by_stage(flags: Mapping[str, Any], name: str, devices: int, chunks: int) -> list[Fraction]:
+    """Return the time of each stage: of one value, or one for each device, each chunk has an equal part."""
+    times = _list(flags[name], name)
+    if len(times) not in (1, devices, devices * chunks):
+        each = f"{devices} stages" if chunks == 1 else f"{devices} devices, or of {devices * chunks} stages"
+        raise InputError(f"`{name}` = {flags[name]!r}: has {len(times)} values; must be one, or one for each of {each}")
+    if len(times) == devices * chunks and len(times) > 1:
+        return times
+    of_devices = times * devices if len(times) == 1 else times
+    return [time / chunks for time in of_devices] * chunks
+
+
+def _by_link(text: str, stages: int) -> list[Fraction]:
+    """Return the time of a message behind each stage; that of the last is not used."""
+    times = _list(text, "transfer")
+    if len(times) not in (1, stages - 1, stages):
+        raise InputError(
+            f"`transfer` = {text!r}: has {len(times)} values; must be one, or one for each link of {stages} stages"
+        )
+    if len(times) == 1:
+        return times * stages
+    return [*times[: stages - 1], times[stages - 2]]
+
+
+def _list(text: str, name: str) -> list[Fraction]:
+    return [_number(each, name) for each in text.split(",")]
+
+
+def _number(text: str, name: str) -> Fraction:
+    if _NUMBER.fullmatch(text.strip()) is None:
+        raise InputError(f"`{name}` = {text!r}: must be a number that is not negative, such as 3 or 2.5")
+    return Fraction(text.strip())

@@ -1,0 +1,134 @@
+"""Stages on boards that take actions as a whole, for users: what limits, a table by stage, and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..common import format_bytes, format_time_ps
+from ..pipeline import StageCosts, pipeline_kinds
+from ..plan import Plan, PlannedStages
+from ..run import Usage
+from .answer import Line, title_of
+from .table import table
+from .text import number, percent
+
+
+def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
+    """Return what limits a run: its busiest stage or link, and how long all wait."""
+    assert plan.stages is not None
+    machine, busy = plan.stages.machine, busy_shares(plan, usage)
+    device = max(range(plan.devices), key=lambda each: (busy[each], -each))
+    stage = max(range(device, plan.stage_count, plan.devices), key=lambda each: _costs(plan, each).work_ps)
+    costs = _costs(plan, stage)
+    lines = [
+        Line(
+            f"limit: device {device}, busy for {percent(busy[device])} of the time; stage {stage} takes"
+            f" F {format_time_ps(costs.forward_ps)}, B {format_time_ps(costs.backward_ps)} a micro-batch of"
+            f" {plan.stages.samples}"
+            + ("; its memory port sets that" if plan.stages.stage(stage, plan.stages.samples).bound_by_memory else "")
+        )
+    ]
+    if usage.links:
+        link = max(usage.links, key=lambda each: each.utilisation)
+        lines.append(
+            Line(f"then: link {link.sender} -> {link.receiver}, busy for {percent(link.utilisation)} of the time")
+        )
+    waits = "messages leave when an action is done" if machine.transport.value == "stored" else "messages are hidden"
+    engines = {"turns": "one action at a time", "shared": "F and B share a pool", "split": "F, B and W side by side"}
+    lines.append(Line(f"machine: {engines[machine.engines.value]}; {waits}", optional=True))
+    return lines
+
+
+def order_line(plan: Plan) -> list[Line]:
+    """Return a line where a schedule's order costs nothing, because rows are streamed from engines of their own."""
+    meant = pipeline_kinds().get(plan.config.schedule.name)
+    if not plan.times_rows or meant is None:
+        return []
+    engines = meant.machine.engines.value
+    return [
+        Line(
+            f"order: rows stream from split engines, whatever the order of {plan.config.schedule.name}; it is for"
+            f" `--engines {engines}`"
+        )
+    ]
+
+
+def stage_bound_lines(plan: Plan) -> list[Line]:
+    """Return the rate that a plan's slowest device allows, whatever its schedule."""
+    assert plan.stages is not None
+    work = [0] * plan.devices
+    for stage in range(plan.stage_count):
+        work[stage % plan.devices] += _costs(plan, stage).work_ps
+    slowest = max(range(plan.devices), key=lambda device: (work[device], -device))
+    rate = plan.data_parallel.replicas * plan.stages.samples * 1e12 / work[slowest]
+    takes = format_time_ps(work[slowest])
+    return [
+        Line(f"{title_of(plan)}: at most {number(rate)} images/s, with any schedule"),
+        Line(f"limit: device {slowest}, {takes} for F and B of a micro-batch of {plan.stages.samples}"),
+    ]
+
+
+def busy_shares(plan: Plan, usage: Usage) -> list[float]:
+    """Return by device the share of the time that its multipliers work, each action having all of them."""
+    shares = [0.0] * plan.devices
+    for stage in usage.devices:
+        shares[stage.device % plan.devices] += sum(stage.busy.values())
+    return shares
+
+
+def stage_rows(plan: Plan) -> None:
+    """Print the costs of each stage for a micro-batch."""
+    assert plan.stages is not None
+    chunks = plan.chunks > 1
+    rows = []
+    for stage in range(plan.stage_count):
+        found = plan.stages.stage(stage, plan.stages.samples)
+        rows.append(
+            [
+                str(stage),
+                *([str(stage % plan.devices)] if chunks else []),
+                *(format_time_ps(ps) for ps in (found.costs.forward_ps, found.costs.backward_ps)),
+                str(plan.stages.kept_samples[stage]),
+                str(plan.stages.weight_copies[stage]),
+                format_bytes(found.on_chip_bytes),
+                format_bytes(found.off_chip_bytes),
+                "yes" if found.bound_by_memory else "no",
+            ]
+        )
+    columns = ["stage", *(["device"] if chunks else []), "F", "B", "samples kept", "weight copies"]
+    table(
+        f"Stages: a micro-batch of {plan.stages.samples} samples",
+        [*columns, "on chip", "off chip", "waits for memory"],
+        rows,
+    )
+
+
+def stages_as_json(stages: PlannedStages) -> dict[str, Any]:
+    """Return machine and stages; times and bytes are those of a micro-batch."""
+    found = [stages.stage(stage, stages.samples) for stage in range(len(stages.mapping.devices))]
+    return {
+        "engines": stages.machine.engines.value,
+        "transport": stages.machine.transport.value,
+        "backward": stages.machine.backward.value,
+        "chunks": stages.chunks,
+        "micro_batch": stages.samples,
+        "stages": [
+            {
+                "forward_ps": stage.costs.forward_ps,
+                "backward_ps": stage.costs.backward_ps,
+                "pg_ps": stage.costs.pg_ps,
+                "feature_bytes": stage.costs.feature_bytes,
+                "parameter_bytes": stage.costs.parameter_bytes,
+                "kept_samples": kept,
+                "weight_copies": copies,
+                "on_chip_bytes": stage.on_chip_bytes,
+                "off_chip_bytes": stage.off_chip_bytes,
+            }
+            for stage, kept, copies in zip(found, stages.kept_samples, stages.weight_copies, strict=True)
+        ],
+    }
+
+
+def _costs(plan: Plan, stage: int) -> StageCosts:
+    assert plan.stages is not None
+    return plan.stages.costs(stage, plan.stages.samples)

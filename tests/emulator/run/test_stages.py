@@ -1,0 +1,160 @@
+"""Boards that take actions as a whole: times equal those of the timeline engine, and bits stay what they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emuchain
+from emuchain.emulator.pipeline import StageCosts, run_timeline
+from emuchain.emulator.plan import Plan
+from emuchain.emulator.run import Weights
+from emuchain.emulator.schedule import schedules
+
+NETWORK = {
+    "name": "stages",
+    "input": [3, 16, 16],
+    "layers": [
+        {"type": "conv", "channels": 8, "kernel": 3, "pad": 1},
+        {"type": "relu"},
+        {"type": "conv", "channels": 8, "kernel": 3, "pad": 1},
+        {"type": "max-pool", "kernel": 2},
+        {"type": "conv", "channels": 16, "kernel": 3, "pad": 1},
+        {"type": "relu"},
+        {"type": "conv", "channels": 16, "kernel": 3, "pad": 1},
+        {"type": "max-pool", "kernel": 2},
+        {"type": "fc", "features": 10},
+        {"type": "softmax"},
+    ],
+}
+MACHINES = [*itertools.product(("turns", "split"), ("stored", "hidden"), ("layers", "channels"))]
+ON_A_CHAIN = [name for name, kind in schedules().items() if not kind.replicates]
+DRAINING = [name for name in ON_A_CHAIN if schedules()[name].drains]
+
+
+def planned(**keys: Any) -> Plan:
+    return emuchain.plan(NETWORK, **{"devices": 4, "batch": 24, "micro_batch": 4, **keys})
+
+
+def on_the_engine(plan: Plan, samples: int) -> int:
+    """The time of an epoch by the timeline engine, from the stages' costs and the bytes between them."""
+    assert plan.stages is not None
+    size, costs = plan.stages.samples, list[StageCosts]()
+    for stage in range(plan.stage_count):
+        streams = plan.timing.links[stage] if stage + 1 < plan.stage_count else ()
+        mbps = plan.cluster.link_at(stage).bandwidth_mbps
+        right, left = (
+            -(-8_000_000 * size * sum(each.sample_bytes for each in streams if each.path.is_forward == forward) // mbps)
+            for forward in (True, False)
+        )
+        costs.append(dataclasses.replace(plan.stages.costs(stage, size), transfer_ps=right, errors_ps=left))
+    machine = dataclasses.replace(plan.stages.machine, latency_ps=plan.cluster.link.latency_ps)
+    return max(each.end_ps for each in run_timeline(plan.schedule(samples), costs, machine))
+
+
+@pytest.mark.parametrize("schedule", ON_A_CHAIN)
+@pytest.mark.parametrize(("engines", "transport", "stages"), MACHINES)
+def test_times_are_those_of_the_timeline_engine(schedule: str, engines: str, transport: str, stages: str) -> None:
+    """The chain hands times on from device to device; the engine works off events in order of time."""
+    kind = schedules()[schedule]
+    samples = 24 if kind.drains or not kind.aligned else 72  # the engine takes no spans of micro-batches
+    devices = 2 if kind.chunks > 1 and stages == "layers" else 4
+    plan = planned(
+        schedule=schedule, engines=engines, transport=transport, stages=stages, samples=samples, devices=devices
+    )
+    if kind.chunks > 1 and engines == "split" and devices == 2:
+        return  # messages of both directions share a link there, in another order
+    assert emuchain.simulate(plan).virtual_time_ps == on_the_engine(plan, samples)
+
+
+def test_the_time_is_known_by_hand() -> None:
+    """Two stages, one micro-batch: F, a message, F and B, a message, B."""
+    plan = planned(devices=2, batch=4, samples=4, engines="turns", transport="stored", stages="layers")
+    assert plan.stages is not None
+    first, second = (plan.stages.costs(stage, 4) for stage in range(2))
+    [sent] = {each.sample_bytes for each in plan.timing.links[0]}
+    message_ps = -(-8_000_000 * 4 * sent // plan.cluster.link.bandwidth_mbps) + plan.cluster.link.latency_ps
+    by_hand = first.work_ps + message_ps + second.work_ps + message_ps
+    assert emuchain.simulate(plan).virtual_time_ps == by_hand
+
+
+@pytest.mark.parametrize(("engines", "matters"), [("turns", True), ("split", False)])
+def test_micro_batches_matter_only_where_actions_are_taken_as_a_whole(engines: str, matters: bool) -> None:
+    times = {
+        emuchain.simulate(planned(schedule="1f1b-so", engines=engines, samples=48, micro_batch=size)).virtual_time_ps
+        for size in (1, 4, 12)
+    }
+    assert (len(times) > 1) == matters
+
+
+@pytest.mark.parametrize("schedule", ON_A_CHAIN)
+def test_a_shared_pool_is_no_slower_than_turns(schedule: str) -> None:
+    """With FBP's warm-up, and others: what runs together ends no later than one after the other."""
+    if not schedules()[schedule].aligned:
+        return
+    times = [
+        emuchain.simulate(planned(schedule=schedule, engines=each, transport="hidden", samples=48)).virtual_time_ps
+        for each in ("shared", "turns")
+    ]
+    assert times[0] <= times[1]
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+@pytest.mark.parametrize("schedule", DRAINING)
+def test_weights_are_those_of_sync(weights_of_sync: Weights, schedule: str, devices: int) -> None:
+    machine = {1: ("split", "streamed"), 2: ("turns", "stored"), 4: ("shared", "hidden")}[devices]
+    found = trained(schedule=schedule, devices=devices, engines=machine[0], transport=machine[1])
+    assert all(np.array_equal(found[layer][name], weights_of_sync[layer][name]) for layer, name in names(found))
+    assert names(found) == names(weights_of_sync)
+
+
+def trained(**keys: Any) -> Weights:
+    keys = {"samples": 48, "test_samples": 1, "batch": 16, "micro_batch": 4, **keys}
+    return emuchain.train("quick-cifar", **keys).weights
+
+
+def names(weights: Weights) -> set[tuple[str, str]]:
+    return {(layer, name) for layer, arrays in weights.items() for name in arrays}
+
+
+@pytest.fixture(scope="module")
+def weights_of_sync() -> Weights:
+    return trained(schedule="sync", devices=1)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "keys"),
+    [
+        ("1f1b-so", {"engines": "turns"}),
+        ("fbp-as", {"engines": "shared"}),
+        ("interleaved", {"engines": "turns", "transport": "hidden", "devices": 2}),
+        ("pipedream", {"engines": "split", "transport": "stored"}),
+        ("zero-bubble", {"engines": "turns", "stages": "layers"}),
+    ],
+)
+def test_training_takes_the_time_of_the_simulation(schedule: str, keys: dict[str, Any]) -> None:
+    settings: dict[str, Any] = {"devices": 3, "samples": 32, "batch": 16, "micro_batch": 4, "epochs": 2, **keys}
+    simulated = emuchain.simulate("quick-cifar", schedule=schedule, **settings)
+    found = emuchain.train("quick-cifar", schedule=schedule, test_samples=1, **settings)
+    assert found.history["virtual_time_ps"].tolist() == list(simulated.epoch_ends_ps)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"engines": "turns", "transport": "streamed"}, "`transport` = 'streamed': rows leave engines that are split"),
+        ({"stages": "layers", "devices": 6}, "`devices` = 6: must be 1 to 5 with `stages` = 'layers'"),
+        ({"schedule": "gpipe", "warm_up": "N-i+1"}, "`warm_up` = 'N-i+1': schedule gpipe has a fixed order"),
+        ({"schedule": "gpipe", "chunks": 2}, "`chunks` = 2: schedule gpipe has one stage on each device"),
+        ({"schedule": "fbp-as", "engines": "shared", "micro_batch": 5}, "`micro_batch` = 5: leaves a micro-batch of 4"),
+        ({"engines": "shared", "replicas": 2, "schedule": "sync"}, "`replicas` = 2: engines that are shared"),
+    ],
+)
+def test_what_cannot_be_is_refused(keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(emuchain.InputError, match=re.escape(words)):
+        emuchain.simulate(NETWORK, **{"devices": 2, "batch": 24, "micro_batch": 4, "samples": 24, **keys})
