@@ -7,7 +7,8 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from ...common import InputError
-from . import fpdeep, inceptionn
+from . import bapipe, fpdeep, inceptionn
+from .bapipe.pictures import draw_all as draw_bapipe
 from .claim import Claim, Value, load_claims
 from .fpdeep.pictures import draw_all as draw_fpdeep
 from .inceptionn.pictures import draw_all as draw_inceptionn
@@ -17,6 +18,7 @@ from .measure import Measure, NoEvidence
 MEASURES: Mapping[str, Mapping[str, Measure]] = {
     "fpdeep": fpdeep.MEASURES,
     "inceptionn": inceptionn.MEASURES,
+    "bapipe": bapipe.MEASURES,
 }
 
 
@@ -73,6 +75,8 @@ def draw_pictures(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -
     """
     if paper == "inceptionn":
         return draw_inceptionn(folder)
+    if paper == "bapipe":
+        return draw_bapipe(folder)
     return draw_fpdeep(folder, runs)
 
 

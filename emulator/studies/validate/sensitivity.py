@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ....comm import SingleProcess, WorkerLost, in_parallel, usable_cores
 from ...common import InputError
+from .bapipe.constants import CONSTANTS as BAPIPE
 from .claim import Claim, Class, Value, load_claims
 from .constants import Constant, in_force
 from .fpdeep.constants import CONSTANTS as FPDEEP
@@ -18,7 +19,7 @@ from .inceptionn.constants import CONSTANTS as INCEPTIONN
 from .judge import Verdict
 from .run import validate
 
-CONSTANTS: Mapping[str, Sequence[Constant]] = {"fpdeep": FPDEEP, "inceptionn": INCEPTIONN}
+CONSTANTS: Mapping[str, Sequence[Constant]] = {"fpdeep": FPDEEP, "inceptionn": INCEPTIONN, "bapipe": BAPIPE}
 
 Row = tuple[Verdict, Value]
 Announce = Callable[[int, int], contextlib.AbstractContextManager[Callable[[], None]]]

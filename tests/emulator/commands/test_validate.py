@@ -67,9 +67,9 @@ def test_markdown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["other"], "`paper` = 'other': known: fpdeep"),
+        (["other"], "`paper` = 'other': known: bapipe, fpdeep"),
         (["fpdeep", "--only", "nothing"], "no claim id of fpdeep begins with it"),
-        (["../clusters/vc709"], "known: fpdeep"),
+        (["../clusters/vc709"], "known: bapipe, fpdeep"),
     ],
 )
 def test_bad_input(arguments: list[str], message: str) -> None:

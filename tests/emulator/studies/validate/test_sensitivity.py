@@ -46,7 +46,7 @@ def test_results_are_kept_by_what_is_in_force() -> None:
     assert calls == ["a", "a", "a"]
 
 
-@pytest.mark.parametrize("paper", CONSTANTS)
+@pytest.mark.parametrize("paper", CLUSTERS)
 def test_defaults_are_those_of_all_commands(paper: str) -> None:
     ordinary = load_cluster(CLUSTERS[paper])
     for constant in CONSTANTS[paper]:
