@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from ..common import format_bytes, format_time_ps
 from ..explore import DATA_PARALLEL, Candidate, Exploration, Question
-from ..report import Line, percent, plural, print_answer, say, table
+from ..report import Line, command_line, next_line, number, percent, plural, print_answer, say, table
 
 
-def print_exploration(devices: str, question: Question, found: Exploration) -> None:
-    """Print the answer, each step with its reason, the stages of the winner, and the candidates."""
-    print_answer(_answer(devices, question, found))
+def print_exploration(devices: str, question: Question, found: Exploration, run: dict[str, object] | None) -> None:
+    """Print the answer, each step with its reason, the stages of the winner, and the candidates.
+
+    `run` are the flags of a simulation of these boards, None where there are only profiles.
+    """
+    print_answer([*_answer(devices, question, found), *_next(question, found, run)])
     cut = _shown_cut(found)
     print(f"\nSteps to the cut of {cut.name}:" if cut is not None else "")
     steps = cut.partition.steps if cut is not None and cut.partition is not None else ()
-    for number, step in enumerate(steps, 1):
-        say(f"{number}. {step.name}: {step.reason}")
+    for place, step in enumerate(steps, 1):
+        say(f"{place}. {step.name}: {step.reason}")
     say(f"{len(steps) + 1}. schedule: {_choice(found)}")
     _print_stages(question, found.winner)
     _print_candidates(found)
@@ -43,6 +47,25 @@ def _answer(devices: str, question: Question, found: Exploration) -> list[Line]:
     return lines
 
 
+def _next(question: Question, found: Exploration, run: dict[str, object] | None) -> list[Line]:
+    """Return the command that times the best pipeline on the chain, cut between layers, device by device."""
+    best = next((each for each in found.candidates if each.timeline is not None), None)
+    if run is None or best is None:
+        return []
+    machine = next(machine for kind, machine in question.schedules if kind.name == best.name)
+    flags = {
+        **run,
+        "batch": question.batch,
+        "samples": question.batch,
+        "micro_batch": best.samples,
+        "schedule": best.name,
+        "engines": machine.engines.value,
+        "transport": machine.transport.value,
+        "stages": "layers",
+    }
+    return [dataclasses.replace(next_line(command_line("simulate", None, flags)), optional=True)]
+
+
 def _every_cut(question: Question, winner: Candidate) -> str:
     where = "every cut between layers" if question.whole_layers else "every cut"
     return f"{where} and every synchronous schedule of {plural(winner.micro_batches, 'micro-batch')}"
@@ -58,7 +81,7 @@ def _time(candidate: Candidate) -> str:
 
 def _rate(question: Question, candidate: Candidate) -> str:
     assert candidate.time_ps is not None
-    return f"{question.batch * 1e12 / candidate.time_ps:,.4g} samples/s"
+    return f"{number(question.batch * 1e12 / candidate.time_ps)} samples/s"
 
 
 def _limit_ps(winner: Candidate) -> str:
@@ -111,12 +134,12 @@ def _print_stages(question: Question, winner: Candidate) -> None:
         table("Devices", ["device", "on", "micro-batches"], rows, names=("on",))
         return
     rows, begin = [], 0
-    for number, (end, costs) in enumerate(zip(winner.partition.cut.ends, winner.partition.costs, strict=True)):
-        kept = winner.timeline.features[number]
+    for stage, (end, costs) in enumerate(zip(winner.partition.cut.ends, winner.partition.costs, strict=True)):
+        kept = winner.timeline.features[stage]
         rows.append(
             [
-                str(number),
-                stages.kinds[number],
+                str(stage),
+                stages.kinds[stage],
                 stages.said(begin, end),
                 format_time_ps(costs.forward_ps),
                 format_time_ps(costs.backward_ps),

@@ -45,11 +45,13 @@ _SCHEDULES = {"hidden": ("1f1b-as", "fbp-as", "gpipe"), "stored": ("1f1b-sno", "
     help="Samples of a micro-batch; or all that divide the mini-batch, by powers of two or as profiled.",
 )
 @click.option("--precision", type=click.Choice(list(_VALUE_BYTES)), default="fp32", show_default=True)
-@click.option("--engines", type=click.Choice(["turns", "shared"]), help="What boards can do.  [default: both]")
+@click.option(
+    "--engines", type=click.Choice(["turns", "shared"]), help="What boards can do.  [default: the cluster's, or both]"
+)
 @click.option(
     "--transport",
     type=click.Choice(["hidden", "stored"]),
-    help="Whether messages leave while they are computed.  [default: hidden on boards, stored with a profile]",
+    help="Whether messages leave while they are computed.  [default: the cluster's; or hidden, with a profile stored]",
 )
 @click.option("--whole-layers", is_flag=True, help="Cut between layers only.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -68,11 +70,17 @@ def explore(network: str | None, as_json: bool, **flags: Any) -> None:
     if as_json:
         print(json.dumps(exploration_as_json(devices, question, found), indent=2))
     else:
-        print_exploration(devices, question, found)
+        named = {key: flags[key] for key in ("cluster", "devices")}
+        precision = {} if flags["precision"] == "fp32" else {"precision": flags["precision"]}
+        run = {"network": network, **named, **precision} if flags["profile"] is None else None
+        print_exploration(devices, question, found, run)
 
 
 class _Chain(NamedTuple):
-    """What is known of the devices: kinds, wires, stages by the samples of a micro-batch, sizes to try, machines."""
+    """What is known of the devices: kinds, wires, stages by the samples of a micro-batch, sizes to try, machines.
+
+    Without `engines`, they can do all that a schedule asks for.
+    """
 
     kinds: tuple[str, ...]
     wires: Wires
@@ -80,6 +88,7 @@ class _Chain(NamedTuple):
     sizes: tuple[int, ...]
     transport: Transport
     source: str
+    engines: str | None = None
 
 
 def _question(network: str | None, flags: dict[str, Any]) -> tuple[str, Question]:
@@ -93,10 +102,11 @@ def _question(network: str | None, flags: dict[str, Any]) -> tuple[str, Question
 
     chain = _of_boards(network, flags) if flags["profile"] is None else _of_profile(network, flags)
     transport = Transport(flags["transport"]) if flags["transport"] else chain.transport
+    engines = flags["engines"] or chain.engines
     sizes = _sizes(chain, flags["batch"], flags["micro_batch"])
     stages_of = functools.cache(chain.stages_of)
     question = Question(
-        stages_of, chain.wires, flags["batch"], sizes, _schedules(transport, flags["engines"]), flags["whole_layers"]
+        stages_of, chain.wires, flags["batch"], sizes, _schedules(transport, engines), flags["whole_layers"]
     )
     alike = ((kind, len(list(group))) for kind, group in itertools.groupby(chain.kinds))
     return ", ".join(f"{count} {kind}" for kind, count in alike), question
@@ -152,7 +162,10 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
         return BoardStages(found, boards, samples, _VALUE_BYTES[flags["precision"]])
 
     sizes = micro_batches_of(flags["batch"])
-    return _Chain(tuple(board.name for board in boards), wires, stages_of, sizes, Transport.HIDDEN, found.name)
+    said = cluster.transport in _SCHEDULES
+    transport = Transport(cluster.transport) if said else Transport.HIDDEN
+    engines = None if cluster.engines == "split" else cluster.engines
+    return _Chain(tuple(board.name for board in boards), wires, stages_of, sizes, transport, found.name, engines)
 
 
 def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:

@@ -78,8 +78,8 @@ class _Flow:
         if bound:
             cut, places, longest = self._coarse(message_ps, link)
         else:
-            told = f"a message takes {format_time_ps(message_ps)} at most" if stages.devices > 1 else "one device"
-            self._say("communication", f"{told}, no longer than a stage: it does not limit")
+            most = f"a message takes {format_time_ps(message_ps)} at most, no longer than a stage: it does not limit"
+            self._say("communication", most if stages.devices > 1 else "one device sends none")
             cut, places, longest = self._within_layers(first)
         cut = self._heed_memory(cut, places, longest)
         return Partition(cut, self._pieces.costs(cut.ends), tuple(self._steps), bound or self._whole_layers)

@@ -155,3 +155,39 @@ def test_a_negative_time(capsys: pytest.CaptureFixture[str], tmp_path: Path, gpu
     assert command("--profile", str(said), "--cluster", gpus) == 2
     error = capsys.readouterr().err
     assert "layer l0: `forward_us` = -1000: must not be negative" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("schedule", "flags"),
+    [
+        ("1f1b-as", ["--engines", "turns", "--transport", "hidden"]),
+        ("fbp-as", ["--engines", "shared", "--transport", "hidden"]),
+        ("1f1b-so", ["--engines", "turns", "--transport", "stored"]),
+    ],
+)
+def test_the_chain_takes_the_time_that_was_explored(
+    capsys: pytest.CaptureFixture[str], schedule: str, flags: list[str]
+) -> None:
+    """Cut by the same rule, and timed by clocks that hand times on from device to device."""
+    named = ["vgg16-cifar", "--cluster", "vc709", "--devices", "4", "--batch", "64", "--micro-batch", "8", *flags]
+    found = as_json(capsys, *named, "--whole-layers")
+    [explored] = (each["time_ps"] for each in found["candidates"] if each["schedule"] == schedule)
+    with pytest.raises(SystemExit):
+        main(["simulate", *named, "--schedule", schedule, "--stages", "layers", "--samples", "64", "--json"])
+    assert json.loads(capsys.readouterr().out)["virtual_time_ps"] == explored
+
+
+def test_the_next_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("quick-cifar", "--cluster", "vc709", "--devices", "3", "--micro-batch", "4", "--batch", "32") == 0
+    [line] = (line for line in capsys.readouterr().out.splitlines() if line.startswith("next: emuchain "))
+    with pytest.raises(SystemExit) as ended:
+        main(line.removeprefix("next: emuchain ").split())
+    assert not ended.value.code
+
+
+def test_a_cluster_says_how_its_boards_execute(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    cluster = tmp_path / "turns.toml"
+    cluster.write_text(MIXED + '[machine]\nengines = "turns"\ntransport = "stored"\n')
+    found = as_json(capsys, "quick-cifar", "--cluster", str(cluster), "--micro-batch", "8", "--batch", "32")
+    names = {each["schedule"] for each in found["candidates"]}
+    assert names == {"1f1b-sno", "1f1b-so", "gpipe", "data-parallel"}
