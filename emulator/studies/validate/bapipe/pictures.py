@@ -5,26 +5,23 @@ from __future__ import annotations
 import functools
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from ....common import InputError
-from ....pipeline import Machine, PipelineResult, Transport
-from ....report import new_figure, save_figure
+from ....pipeline import Machine, Transport
+from ....report import draw_pipeline, new_figure, save_figure
 from ....schedule import Kind
 from ..claim import Value, load_claims
 from ..measure import Measure
 from . import boards, largest, speedups
-from .schedules import Case, run
+from .schedules import Case, run, shape_of
 from .timelines import FIG_3, FIG_4
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Draw = Callable[[pathlib.Path], None]
 _WIDTH, _HEIGHT = 9, 4
-_COLOURS = {Kind.FORWARD: "#9ec9e8", Kind.BACKWARD: "#f5b183"}
-_PUBLISHED, _OURS = "#bbbbbb", "#3b76af"
-_LANE = 0.4
+_FORWARD, _MESSAGE, _PUBLISHED, _OURS = "#9ec9e8", "#c9e3b4", "#bbbbbb", "#3b76af"
+_HALF = 0.4
+"""Half the height of a box."""
+_UNIT_PS = 10
 FIG_2 = Case(2, 4, 20, 40, 8)
 
 
@@ -50,47 +47,29 @@ def draw_execution(path: pathlib.Path) -> None:
     modes = ((Transport.HIDDEN, "(a) asynchronous"), (Transport.STORED, "(b) synchronous"))
     for axes, (transport, title) in zip(figure.subplots(2, 1, sharex=True), modes, strict=True):
         found = run("gpipe", FIG_2, Machine(transport=transport))
-        _actions(axes, found, FIG_2, {Kind.FORWARD})
-        for each in found.timed:
-            if each.step.kind is Kind.FORWARD and each.step.stage == 0:
+        forwards = [each for each in found.timed if each.step.kind is Kind.FORWARD]
+        for each in forwards:
+            height = each.device - _HALF, 2 * _HALF
+            axes.broken_barh([(each.start_ps, FIG_2.f)], height, color=_FORWARD, edgecolor="grey", linewidth=0.5)
+            at = each.start_ps + FIG_2.f / 2, each.device
+            axes.text(*at, str(each.step.micro_batch), ha="center", va="center", fontsize=7)
+            if each.device == 0:
                 begin = each.end_ps - (FIG_2.sr if transport is Transport.HIDDEN else 0)
-                axes.broken_barh([(begin, FIG_2.sr)], (0.42, 0.16), color="#c9e3b4", edgecolor="grey", linewidth=0.5)
-        axes.set_xlim(0, max(each.end_ps for each in found.timed if each.step.kind is Kind.FORWARD) + FIG_2.sr)
+                axes.broken_barh([(begin, FIG_2.sr)], (0.42, 0.16), color=_MESSAGE, edgecolor="grey", linewidth=0.5)
+        axes.set_xlim(0, max(each.end_ps for each in forwards) + FIG_2.sr)
+        axes.set_yticks(range(FIG_2.n), [f"accelerator {device + 1}" for device in range(FIG_2.n)], fontsize=7)
+        axes.set_ylim(FIG_2.n - 0.5, -0.5)
+        axes.set_xticks([])
         axes.set_title(f"{title}; green: a message", fontsize=9)
     save_figure(figure, path, f"`--pictures` {path}")
 
 
 def draw_schedule(schedule: str, case: Case, path: pathlib.Path) -> None:
-    """Draw a timeline: a row for each accelerator, the number of the micro-batch in the box, idle time white."""
-    figure = new_figure(_WIDTH, 2.6, "--pictures")
-    axes, found = figure.subplots(), run(schedule, case)
-    _actions(axes, found, case, set(_COLOURS))
-    messages = f", SR = {case.sr / 10:g}" if case.sr else ""
-    times = f"F = {case.f / 10:g}, B = {case.b / 10:g}{messages}: {found.makespan_ps / 10:g}"
-    axes.set_title(f"{schedule}, {case.n} accelerators, {case.m} micro-batches, {times}", fontsize=9)
-    axes.set_xlim(0, found.makespan_ps)
-    save_figure(figure, path, f"`--pictures` {path}")
-
-
-def _actions(axes: Axes, found: PipelineResult, case: Case, kinds: set[Kind]) -> None:
-    side_by_side = any(
-        one.device == other.device and one.start_ps < other.end_ps and other.start_ps < one.end_ps
-        for place, one in enumerate(found.timed)
-        for other in found.timed[:place]
-    )
-    for each in found.timed:
-        if each.step.kind not in kinds:
-            continue
-        height = _LANE if side_by_side else 2 * _LANE
-        low = each.device - _LANE + (_LANE if side_by_side and each.step.kind is Kind.BACKWARD else 0)
-        length = each.end_ps - each.start_ps
-        colour = _COLOURS[each.step.kind]
-        axes.broken_barh([(each.start_ps, length)], (low, height), color=colour, edgecolor="grey", linewidth=0.5)
-        name = f"{each.step.kind.value}{each.step.micro_batch + 1}"
-        axes.text(each.start_ps + length / 2, low + height / 2, name, ha="center", va="center", fontsize=6)
-    axes.set_yticks(range(case.n), [f"accelerator {device + 1}" for device in range(case.n)], fontsize=7)
-    axes.set_ylim(case.n - 0.5, -0.5)
-    axes.set_xticks([])
+    """Draw Fig. 3 or 4: the timeline of a schedule."""
+    found = run(schedule, case)
+    times = {"F": case.f, "B": case.b, **({"SR": case.sr} if case.sr else {}), "mini-batch": found.makespan_ps}
+    title = f"{schedule}: {', '.join(f'{name} = {time / _UNIT_PS:g}' for name, time in times.items())}"
+    draw_pipeline(shape_of(schedule, case), found, _UNIT_PS, title, path, "--pictures")
 
 
 def _bars(path: pathlib.Path, panels: Mapping[str, Mapping[str, tuple[float, float]]]) -> None:

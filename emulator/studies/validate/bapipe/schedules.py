@@ -42,13 +42,17 @@ def cases(ratios: tuple[Fraction, ...], least: Callable[[int, int], int]) -> Ite
                 yield from (Case(n, m, f, b, int(share * least(f, b))) for share in ratios)
 
 
+def shape_of(schedule: str, case: Case, machine: Machine | None = None) -> Shape:
+    """Return a case for the engine, on the schedule's own machine or another one."""
+    costs = (StageCosts(case.f, case.b, transfer_ps=case.sr),) * case.n
+    return Shape(case.n, case.m, costs, machine or pipeline_kind(schedule).machine)
+
+
 @functools.cache
 def run(schedule: str, case: Case, machine: Machine | None = None) -> PipelineResult:
-    """Return a case on the timeline engine, on the schedule's own machine or another one."""
-    kind = pipeline_kind(schedule)
-    costs = (StageCosts(case.f, case.b, transfer_ps=case.sr),) * case.n
-    shape = Shape(case.n, case.m, costs, machine or kind.machine)
-    return time_pipeline(kind.schedule(shape)[0], costs, shape.machine)
+    """Return a case on the timeline engine."""
+    shape = shape_of(schedule, case, machine)
+    return time_pipeline(pipeline_kind(schedule).schedule(shape)[0], shape.costs, shape.machine)
 
 
 def _drained(case: Case) -> int:

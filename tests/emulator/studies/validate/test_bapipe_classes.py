@@ -128,6 +128,7 @@ def test_predictions_notice_a_fault(fault: Fault, rows: str, monkeypatch: pytest
     assert [name for name in sound if sound[name].ours == broken[name].ours] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constant", FITTED, ids=lambda constant: constant.name)
 def test_predictions_do_not_hang_on_fitted_constants(constant: Constant) -> None:
     """No verdict turns within what the fitted figure allows the constant to be."""
