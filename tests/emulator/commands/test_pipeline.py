@@ -214,7 +214,6 @@ BAD = {
     "warm-up": ("--warm-up open(i)", "`warm_up` = 'open(i)'"),
     "deadlock": ("--warm-up i", "deadlock: device 0 waits at B0v0 for B0 of stage 1"),
     "fixed order": ("--schedule gpipe --warm-up i", "`warm_up`: gpipe has a fixed order"),
-    "rounds": ("--schedule interleaved --micro-batches 7", "must be a multiple of 2, such as 6"),
 }
 
 

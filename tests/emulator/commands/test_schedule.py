@@ -98,7 +98,6 @@ REFUSED = {
         "--schedule 1f1b-so --devices 2 --micro-batches 4 --warm-up i",
         "deadlock: device 0 waits at B0v0 for its right neighbour; device 1 waits at F1v0 for its left neighbour",
     ),
-    "rounds": ("--schedule interleaved --devices 4 --micro-batches 9", "must be a multiple of 2, such as 8"),
     "too many": ("--schedule gpipe --devices 4 --micro-batches 200000", "on 4 stages, at most 125000"),
     "CSV of two": ("--schedule gpipe --devices 2 --micro-batches 2 --steps 2 --csv", "has 2 mini-batches; as CSV"),
     "no file": ("--check nowhere.csv", "nowhere.csv: cannot be read: "),

@@ -156,8 +156,8 @@ OF_PARTS = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (2, 2, 1), (3, 3, 2), (4, 3, 3), (3
 
 def check_interleaved(chunks: int, stages: range, counts: range) -> None:
     for number, count, (forward, backward) in itertools.product(stages, counts, OF_CHUNKS):
-        if count < number or count % (count // number):
-            continue  # M >= N, and M in equal rounds of N or more
+        if count < number:
+            continue
         shape = shape_of("interleaved", number, count, StageCosts(forward, backward), chunks=chunks)
         result, form = timed("interleaved", shape)
         assert form is not None and form.exact

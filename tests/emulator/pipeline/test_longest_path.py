@@ -28,8 +28,6 @@ def shapes(draw: st.DrawFn, name: str, engines: Engines, transport: Transport) -
     """Draw unequal stages, with errors that take another time than features; at most 5 stages, 8 micro-batches."""
     chunks = draw(st.integers(1, 2)) if pipeline_kind(name).interleaves and engines is Engines.TURNS else 1
     devices, count = draw(st.integers(1, 5 // chunks)), draw(st.integers(1, 8))
-    if pipeline_kind(name).interleaves:
-        count = max(count - count % devices, devices)
     backward = draw(st.sampled_from(Backward)) if engines is Engines.TURNS else Backward.FUSED
     rows = draw(st.integers(1, 4))
     costs = []

@@ -25,6 +25,11 @@ def interleaved(devices: int, rounds: int, chunks: int, steps: int = 1) -> Sched
     return schedules()["interleaved"].generate(EpochShape(devices, steps * batch, batch, 1, chunks=chunks))
 
 
+@given(st.integers(1, 8), st.integers(1, 32), st.integers(1, 4))
+def test_interleaved_takes_any_number_of_micro_batches(devices: int, count: int, chunks: int) -> None:
+    dry_run(schedules()["interleaved"].generate(EpochShape(devices, count, count, 1, chunks=chunks)), aligned=True)
+
+
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 4), st.integers(1, 2))
 def test_interleaved_passes_the_dry_run(devices: int, rounds: int, chunks: int, steps: int) -> None:
     schedule = interleaved(devices, rounds, chunks, steps)
@@ -127,9 +132,8 @@ def test_versions_of_a_sample_that_do_not_agree() -> None:
 @given(st.sampled_from([name for name, kind in schedules().items() if kind.aligned]), st.data())
 def test_all_but_fpdeep_use_one_version_for_a_sample(name: str, data: st.DataObject) -> None:
     devices, batch = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 9))
-    batch = devices * batch if name == "interleaved" else batch
-    micro_batch = 1 if name == "interleaved" else data.draw(st.integers(1, 4))
+    micro_batch = data.draw(st.integers(1, 4))
     kind = schedules()[name]
     steps = data.draw(st.integers(1, 2 * devices + 2))
-    tail = 0 if name == "interleaved" else data.draw(st.integers(0, batch - 1))
+    tail = data.draw(st.integers(0, batch - 1))
     dry_run(kind.generate(EpochShape(devices, steps * batch + tail, batch, micro_batch)), aligned=True)

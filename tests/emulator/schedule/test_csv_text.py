@@ -45,7 +45,7 @@ def drained(draw: st.DrawFn) -> Schedule:
     """A mini-batch of any schedule that drains."""
     name, devices = draw(st.sampled_from(DRAINED)), draw(st.integers(1, 5))
     if name == "interleaved":
-        return made(name, devices, devices * draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+        return made(name, devices, draw(st.integers(1, 12)), draw(st.integers(1, 3)))
     return made(name, devices, draw(st.integers(1, 9)))
 
 
