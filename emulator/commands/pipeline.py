@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 @click.option(
     "--rows", type=click.IntRange(1, 4096), metavar="R", help="Rows of a micro-batch, if streamed.  [default: 8]"
 )
+@click.option(
+    "--fused/--not-fused",
+    default=None,
+    help="Whether B includes W, so that errors leave after both.  [default: as the schedule was meant]",
+)
 @click.option("--warm-up", metavar="EXPR", help="Warm-up forwards of stage i (from 1 on), as `2(N-i)+1`.")
 @click.option("--chunks", type=click.IntRange(1, 1024), metavar="V", help="Stages of a device, for `interleaved`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -118,6 +123,7 @@ class _Run:
             "chunks": self.shape.chunks,
             "engines": machine.engines.value,
             "transport": machine.transport.value,
+            "backward": machine.backward.value,
             **({"rows": self.shape.costs[0].rows} if machine.transport.value == "streamed" else {}),
             "time": _plain(self.time),
             "bubble": _plain(result.bubble),

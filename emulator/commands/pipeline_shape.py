@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..common import InputError
-from ..pipeline import Engines, Machine, PipelineKind, Shape, StageCosts, Transport, pipeline_kind, warm_ups
+from ..pipeline import Backward, Engines, Machine, PipelineKind, Shape, StageCosts, Transport, pipeline_kind, warm_ups
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
 _MOST_ACTIONS = 1_000_000
@@ -44,11 +44,13 @@ def shape_of(flags: Mapping[str, Any]) -> tuple[PipelineKind, Shape, int]:
 
 def _machine(machine: Machine, flags: Mapping[str, Any]) -> Machine:
     """Return the schedule's own machine with the engines and the transport that the flags name."""
-    engines, transport = flags["engines"], flags["transport"]
+    engines, transport, fused = flags["engines"], flags["transport"], flags["fused"]
+    backward = machine.backward if fused is None else Backward.FUSED if fused else Backward.SPLIT
     return dataclasses.replace(
         machine,
         engines=Engines(engines) if engines else machine.engines,
         transport=Transport(transport) if transport else machine.transport,
+        backward=backward,
     )
 
 

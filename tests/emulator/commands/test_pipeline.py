@@ -62,6 +62,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         "chunks": 1,
         "engines": "turns",
         "transport": "stored",
+        "backward": "fused",
         "time": 320,
         "bubble": 0.25,
         "features": [6, 4, 2],
