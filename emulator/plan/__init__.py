@@ -4,8 +4,9 @@ from .by_rate import Settled, place_by_rate
 from .data import check_data, epoch_samples, training_data
 from .fit import missing_bytes, off_chip_bytes, on_chip_banks
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
+from .make import make_plan
 from .placement import place_on_chip, smallest_cluster
-from .plan import Plan, describe_devices, exchange_loads, exchange_times, make_plan
+from .plan import Plan, describe_devices, exchange_loads, exchange_times
 from .replication import check_samples
 from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
 from .stages import PlannedStages

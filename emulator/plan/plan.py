@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel, exchange_ps
-from ...kernels.codec import NoCodec
-from ..cluster import Cluster, load_cluster
+from ..cluster import Cluster
 from ..common import InputError, format_bytes, format_time_ps, html_table
-from ..mapping import Mapping, partition, partition_layers
-from ..network import Network, load_network
+from ..mapping import Mapping
+from ..network import Network
 from ..pipeline import Engines
-from ..schedule import EpochShape, Schedule, Staleness, dry_run
+from ..schedule import EpochShape, Schedule
 from ..timing import Bottleneck, EpochCourse, ExchangeLoad, Timing, find_bottleneck
-from .by_rate import place_by_rate, settle
 from .fit import missing_bytes, off_chip_bytes
-from .lateness import staleness_of
 from .layout import Layout, lay_out, lay_out_on_chip
-from .placement import place_on_chip
-from .replication import replicate
 from .shared import shared_course
-from .stages import PlannedStages, check_chunks, chunks_of, folded, machine_of, stages_on_boards, warm_ups_of
-from .steady import SteadyPipeline, find_steady
+from .stages import PlannedStages, warm_ups_of
+from .steady import SteadyPipeline
 
 if TYPE_CHECKING:
     from ..config import Config
-
-_MOST_TURNS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,9 +91,9 @@ class Plan:
     def epoch(self, samples: int, micro_batch: int | None = None) -> EpochShape:
         """Return what a replica's schedule is made for, in an epoch in which it has `samples` samples."""
         size = micro_batch or self.config.micro_batch
-        return _epoch(
-            self.config, self.devices, self.chunks, samples, self.batch, size, self.steady.staleness, self.timing.stores
-        )
+        warm_ups = warm_ups_of(self.config, self.devices, -(-self.batch // size))
+        late, stores = self.steady.staleness, self.timing.stores
+        return EpochShape(self.devices, samples, self.batch, size, late, stores, self.chunks, warm_ups)
 
     def course(self, schedule: Schedule) -> EpochCourse | None:
         """Return when the actions of an epoch run, where F and B share a pool; None where devices find that alone.
@@ -179,120 +171,6 @@ class Plan:
         return find_bottleneck(self.timing, exchange_loads(self))
 
 
-def make_plan(
-    config: Config,
-    ranks: int = 1,
-    cluster_changes: dict[str, object] | None = None,
-    *,
-    network: Network | None = None,
-    cluster: Cluster | None = None,
-) -> Plan:
-    """Derive the plan from a configuration and dry-run its schedule.
-
-    Args:
-        config: the run's configuration.
-        ranks: number of processes; by default each hosts a device.
-        cluster_changes: changed values of cluster keys, as with `--what-if`.
-        network, cluster: used in place of those that the configuration names.
-
-    Raises:
-        InputError: something in the configuration, or in a file that it names, is invalid.
-    """
-    network = network or load_network(config.network)
-    cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
-    data_parallel, devices = replicate(config, ranks)
-    batch = config.batch // data_parallel.replicas
-    if config.engines or config.transport:
-        transport = config.transport or (None if config.engines else cluster.transport)
-        cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
-    machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
-    cluster, stages = folded(cluster, devices, chunks, machine), devices * chunks
-    if chunks > 1:
-        check_chunks(config, network, devices, chunks)
-
-    def planned(
-        timing: Timing, steady: SteadyPipeline, bound_ps: int = 0, board_stages: PlannedStages | None = None
-    ) -> Plan:
-        if config.schedule.aligned and not config.schedule.drains:
-            whole = _epoch(config, devices, chunks, batch, batch, config.micro_batch)
-            steady = dataclasses.replace(steady, staleness=staleness_of(config.schedule, whole))
-        plan = Plan(
-            *(config, network, cluster, timing.mapping, timing, steady, data_parallel, bound_ps, chunks, board_stages)
-        )
-        tail = (config.samples or 0) % config.batch // data_parallel.replicas
-        epoch = plan.epoch(tail)
-        steps = config.schedule.steps_to_check(epoch)
-        whole = dataclasses.replace(epoch, samples=steps * batch + tail)
-        schedule = config.schedule.generate(whole)
-        if schedule.chunks != chunks:
-            raise InputError(
-                f"schedule {schedule.name}: has {schedule.chunks} stages on a device, and the chain has {chunks}; its"
-                " kind's `chunks` should say as many"
-            )
-        dry_run(schedule, timing.stores, aligned=config.schedule.aligned)
-        return plan
-
-    if machine is None and config.precision != "fp32":
-        raise InputError(
-            f"`precision` = {config.precision!r}: rows on split engines are of values of 4 bytes; should be 'fp32', or"
-            " `engines` = 'turns' or 'shared'"
-        )
-    if machine is not None:
-        if machine.engines is Engines.SHARED and data_parallel.replicas > 1:
-            raise InputError(
-                f"`replicas` = {data_parallel.replicas}: engines that are shared are timed on one chain; should be 1,"
-                " or `engines` = 'turns'"
-            )
-        epoch = _epoch(config, devices, chunks, batch, batch, config.micro_batch)
-        found_stages = stages_on_boards(network, cluster, config, machine, epoch)
-        timing = Timing.of(found_stages.mapping, cluster)
-        steady = _steady(timing, batch, data_parallel)
-        steady = dataclasses.replace(steady, in_flight=found_stages.kept_samples)
-        return planned(dataclasses.replace(timing, stages=found_stages), steady, board_stages=found_stages)
-    if config.memory == "ignored":
-        cut = partition_layers if config.stages == "layers" else partition
-        timing = Timing.of(cut(network, cluster, stages), cluster)
-        steady = _steady(timing, batch, data_parallel)
-        if config.balancing == "auto":
-            timing, steady = _balanced(timing, steady, batch, data_parallel)
-        return planned(timing, steady)
-    balancing = config.balancing == "auto" and chunks == 1
-
-    def steady_of(timing: Timing) -> SteadyPipeline:
-        return _steady(timing, batch, data_parallel)
-
-    if config.stages == "layers":
-        mapping = partition_layers(network, cluster, stages)
-        found = [settle(mapping, cluster, steady_of, 0, balancing=balancing)]
-    else:
-        found = place_by_rate(network, cluster, stages, steady_of, balancing=balancing)
-    found.sort(key=lambda settled: settled.cost(batch, config.schedule.drains))
-    for settled in found[:-1]:
-        # With balanced parameters, weights that are late on one device are late on another, and may come never.
-        with contextlib.suppress(InputError):
-            return planned(settled.timing, settled.steady, settled.bound_ps)
-    return planned(found[-1].timing, found[-1].steady, found[-1].bound_ps)
-
-
-def _epoch(
-    config: Config,
-    devices: int,
-    chunks: int,
-    samples: int,
-    batch: int,
-    micro_batch: int,
-    staleness: tuple[Staleness, ...] = (),
-    stores: tuple[tuple[int, int], ...] = (),
-) -> EpochShape:
-    """Return what a schedule is made for.
-
-    Raises:
-        InputError: the schedule takes no warm-up, or its expression cannot be read.
-    """
-    warm_ups = warm_ups_of(config, devices, -(-batch // micro_batch))
-    return EpochShape(devices, samples, batch, micro_batch, staleness, stores, chunks, warm_ups)
-
-
 def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     """Return the duration of each device's exchange with other replicas for a mini-batch, in ps; [] without others."""
     if data_parallel.replicas == 1:
@@ -306,42 +184,6 @@ def exchange_loads(plan: Plan) -> tuple[ExchangeLoad, ...]:
     """Return the load of each device's exchange: its time for a mini-batch divided by the samples."""
     times = exchange_times(plan.timing, plan.data_parallel)
     return tuple(ExchangeLoad(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times))
-
-
-def _steady(timing: Timing, batch: int, data_parallel: DataParallel) -> SteadyPipeline:
-    """Return the steady pipeline; updates wait for gradients of other replicas, if there are any.
-
-    The compressed size of gradients is not known yet, so the staleness is that without a codec. Where the exchange is
-    slower than the chain, it sets the rate. Samples then enter in bursts, at most as closely as in a chain alone.
-    """
-    alone = find_steady(timing, batch)
-    waits = exchange_times(timing, dataclasses.replace(data_parallel, codec=NoCodec()))
-    if not waits:
-        return alone
-    interval_ps = max(timing.interval_ps, -(-max(waits) // batch))
-    steady = find_steady(dataclasses.replace(timing, interval_ps=interval_ps), batch, waits)
-    in_flight = tuple(map(max, steady.in_flight, alone.in_flight))
-    return dataclasses.replace(steady, in_flight=in_flight)
-
-
-def _balanced(
-    timing: Timing, steady: SteadyPipeline, batch: int, data_parallel: DataParallel
-) -> tuple[Timing, SteadyPipeline]:
-    """Return timing and steady pipeline with parameters balanced where they do not fit; unchanged if not all find room.
-
-    Balanced parameters change times, times change the samples in flight, and these change the memory that is left, so
-    this iterates.
-    """
-    found = timing, steady
-    for _ in range(_MOST_TURNS):
-        _, balancing = place_on_chip(timing.mapping, timing.cluster, found[1].in_flight)
-        if not balancing.fits:
-            return timing, steady
-        if balancing.blocks == found[0].blocks:
-            break
-        balanced = Timing.of(timing.mapping, timing.cluster, balancing.blocks)
-        found = balanced, _steady(balanced, batch, data_parallel)
-    return found
 
 
 def describe_devices(plan: Plan) -> str:

@@ -1,0 +1,192 @@
+"""Makes the plan of a configuration: a cut with places for all data, its steady pipeline, a schedule dry-run."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING
+
+from ...comm.exchange import DataParallel
+from ...kernels.codec import NoCodec
+from ..cluster import Cluster, load_cluster
+from ..common import InputError
+from ..mapping import partition, partition_layers
+from ..network import Network, load_network
+from ..pipeline import Engines, Machine
+from ..schedule import EpochShape, Staleness, dry_run
+from ..timing import Timing
+from .by_rate import place_by_rate, settle
+from .lateness import staleness_of
+from .placement import place_on_chip
+from .plan import Plan, exchange_times
+from .replication import replicate
+from .stages import PlannedStages, check_chunks, chunks_of, folded, machine_of, stages_on_boards, warm_ups_of
+from .steady import SteadyPipeline, find_steady
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+_MOST_TURNS = 4
+
+
+def make_plan(
+    config: Config,
+    ranks: int = 1,
+    cluster_changes: dict[str, object] | None = None,
+    *,
+    network: Network | None = None,
+    cluster: Cluster | None = None,
+) -> Plan:
+    """Derive the plan from a configuration and dry-run its schedule.
+
+    Args:
+        config: the run's configuration.
+        ranks: number of processes; by default each hosts a device.
+        cluster_changes: changed values of cluster keys, as with `--what-if`.
+        network, cluster: used in place of those that the configuration names.
+
+    Raises:
+        InputError: something in the configuration, or in a file that it names, is invalid.
+    """
+    network = network or load_network(config.network)
+    cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
+    if config.engines or config.transport:
+        transport = config.transport or (None if config.engines else cluster.transport)
+        cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
+    data_parallel, devices = replicate(config, ranks)
+    machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
+    if chunks > 1:
+        check_chunks(config, network, devices, chunks)
+    making = _Making(config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks)
+    return making.of_rows() if machine is None else making.of_actions(machine)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Making:
+    """What a plan is made from; `cluster` has a board for each stage."""
+
+    config: Config
+    network: Network
+    cluster: Cluster
+    data_parallel: DataParallel
+    devices: int
+    chunks: int
+
+    @property
+    def batch(self) -> int:
+        """Number of a replica's samples in a mini-batch."""
+        return self.config.batch // self.data_parallel.replicas
+
+    @property
+    def stages(self) -> int:
+        """Number of stages of a chain."""
+        return self.devices * self.chunks
+
+    def of_actions(self, machine: Machine) -> Plan:
+        """Return the plan on boards that take actions as a whole.
+
+        Raises:
+            InputError: a value does not suit them.
+        """
+        replicas, kind = self.data_parallel.replicas, self.config.schedule
+        if machine.engines is Engines.SHARED and replicas > 1:
+            raise InputError(
+                f"`replicas` = {replicas}: engines that are shared are timed on one chain; should be 1, or `engines` ="
+                " 'turns'"
+            )
+        stages = stages_on_boards(self.network, self.cluster, self.config, machine, self._mini_batch())
+        timing = Timing.of(stages.mapping, self.cluster)
+        if kind.aligned:
+            none = Staleness((0,) * self.batch, (0,) * self.batch)
+            steady = SteadyPipeline((none,) * self.devices, stages.kept_samples, 0)
+        else:
+            steady = dataclasses.replace(self._steady(timing), in_flight=stages.kept_samples)
+        return self._planned(dataclasses.replace(timing, stages=stages), steady, stages=stages)
+
+    def of_rows(self) -> Plan:
+        """Return the plan on boards that stream rows through engines of their own.
+
+        Raises:
+            InputError: a value does not suit them, or the network does not fit.
+        """
+        config, network, cluster = self.config, self.network, self.cluster
+        if config.precision != "fp32":
+            raise InputError(
+                f"`precision` = {config.precision!r}: rows on split engines are of values of 4 bytes; should be 'fp32',"
+                " or `engines` = 'turns' or 'shared'"
+            )
+        balancing, whole = config.balancing == "auto" and self.chunks == 1, config.stages == "layers"
+        if config.memory == "ignored":
+            timing = Timing.of((partition_layers if whole else partition)(network, cluster, self.stages), cluster)
+            steady = self._steady(timing)
+            return self._planned(*(self._balanced(timing, steady) if balancing else (timing, steady)))
+        if whole:
+            mapping = partition_layers(network, cluster, self.stages)
+            found = [settle(mapping, cluster, self._steady, 0, balancing=balancing)]
+        else:
+            found = place_by_rate(network, cluster, self.stages, self._steady, balancing=balancing)
+        found.sort(key=lambda settled: settled.cost(self.batch, config.schedule.drains))
+        for settled in found[:-1]:
+            # With balanced parameters, weights that are late on one device are late on another, and may come never.
+            with contextlib.suppress(InputError):
+                return self._planned(settled.timing, settled.steady, settled.bound_ps)
+        return self._planned(found[-1].timing, found[-1].steady, found[-1].bound_ps)
+
+    def _mini_batch(self) -> EpochShape:
+        """Return an epoch of one mini-batch."""
+        size = self.config.micro_batch
+        warm_ups = warm_ups_of(self.config, self.devices, -(-self.batch // size))
+        return EpochShape(self.devices, self.batch, self.batch, size, chunks=self.chunks, warm_ups=warm_ups)
+
+    def _planned(
+        self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0, stages: PlannedStages | None = None
+    ) -> Plan:
+        """Return the plan of a cut, once its schedule has passed the dry run."""
+        config, replicas, kind = self.config, self.data_parallel.replicas, self.config.schedule
+        if kind.aligned and not kind.drains:
+            steady = dataclasses.replace(steady, staleness=staleness_of(kind, self._mini_batch()))
+        of = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks, stages
+        plan = Plan(config, self.network, self.cluster, *of)
+        tail = (config.samples or 0) % config.batch // replicas
+        epoch = plan.epoch(tail)
+        schedule = kind.generate(dataclasses.replace(epoch, samples=kind.steps_to_check(epoch) * self.batch + tail))
+        if schedule.chunks != self.chunks:
+            raise InputError(
+                f"schedule {schedule.name}: has {schedule.chunks} stages on a device, and the chain has {self.chunks};"
+                " its kind's `chunks` should say as many"
+            )
+        dry_run(schedule, timing.stores, aligned=kind.aligned)
+        return plan
+
+    def _steady(self, timing: Timing) -> SteadyPipeline:
+        """Return the steady pipeline; updates wait for gradients of other replicas, if there are any.
+
+        The compressed size of gradients is not known yet, so the staleness is that without a codec. Where the exchange
+        is slower than the chain, it sets the rate. Samples then enter in bursts, at most as closely as in a chain
+        alone.
+        """
+        alone = find_steady(timing, self.batch)
+        waits = exchange_times(timing, dataclasses.replace(self.data_parallel, codec=NoCodec()))
+        if not waits:
+            return alone
+        interval_ps = max(timing.interval_ps, -(-max(waits) // self.batch))
+        steady = find_steady(dataclasses.replace(timing, interval_ps=interval_ps), self.batch, waits)
+        in_flight = tuple(map(max, steady.in_flight, alone.in_flight))
+        return dataclasses.replace(steady, in_flight=in_flight)
+
+    def _balanced(self, timing: Timing, steady: SteadyPipeline) -> tuple[Timing, SteadyPipeline]:
+        """Return timing and steady pipeline with parameters balanced where they do not fit, if all find room.
+
+        Balanced parameters change times, times change the samples in flight, and these change the memory that is left,
+        so this iterates.
+        """
+        found = timing, steady
+        for _ in range(_MOST_TURNS):
+            _, balancing = place_on_chip(timing.mapping, timing.cluster, found[1].in_flight)
+            if not balancing.fits:
+                return timing, steady
+            if balancing.blocks == found[0].blocks:
+                break
+            balanced = Timing.of(timing.mapping, timing.cluster, balancing.blocks)
+            found = balanced, self._steady(balanced)
+        return found
