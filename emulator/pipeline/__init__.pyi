@@ -2,7 +2,7 @@ from .costs import StageCosts
 from .drawing import LEGEND, draw
 from .engine import run_course, run_timeline
 from .machine import Backward, Engines, Machine, Transport
-from .program import Step
+from .program import Step, work_ps
 from .result import PipelineResult, time_pipeline
 from .run import Course, Sent, Timed
 from .search import least_time_ps, smallest_warm_ups
@@ -33,4 +33,5 @@ __all__ = [
     "smallest_warm_ups",
     "time_pipeline",
     "warm_ups",
+    "work_ps",
 ]
