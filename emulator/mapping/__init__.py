@@ -33,7 +33,7 @@ from .traffic import (
     streams,
     streams_between,
 )
-from .whole_layers import cut_layers, partition_layers, whole_layers
+from .whole_layers import LayerCut, cut_layers, partition_layers, whole_layers
 
 __all__ = [
     "COPIES",
@@ -48,6 +48,7 @@ __all__ = [
     "Cut",
     "DataPath",
     "DeviceStreams",
+    "LayerCut",
     "Mapping",
     "MemoryStream",
     "OffChip",
