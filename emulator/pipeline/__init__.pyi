@@ -3,7 +3,7 @@ from .drawing import LEGEND, draw
 from .engine import run_course, run_timeline
 from .machine import Backward, Engines, Machine, Transport
 from .program import Step, work_ps
-from .result import PipelineResult, time_pipeline
+from .result import PipelineResult, time_pipeline, time_shape
 from .run import Course, Sent, Timed
 from .search import least_time_ps, smallest_warm_ups
 from .shape import ClosedForm, PipelineKind, Shape, pipeline_kind, pipeline_kinds
@@ -32,6 +32,7 @@ __all__ = [
     "run_timeline",
     "smallest_warm_ups",
     "time_pipeline",
+    "time_shape",
     "warm_ups",
     "work_ps",
 ]

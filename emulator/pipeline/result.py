@@ -12,6 +12,7 @@ from .engine import run_course
 from .machine import Engines, Machine
 from .program import Step, work_ps
 from .run import Sent, Timed
+from .shape import PipelineKind, Shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +62,16 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
         send_peak=max(_send_peak(costs, device, devices, machine) for device in range(devices)),
         critical_path=_critical_path(timed),
     )
+
+
+def time_shape(kind: PipelineKind, shape: Shape) -> PipelineResult:
+    """Time the schedule that a kind makes for a shape.
+
+    Raises:
+        InputError: as `PipelineKind.schedule` and `time_pipeline`.
+    """
+    schedule, _ = kind.schedule(shape)
+    return time_pipeline(schedule, shape.costs, shape.machine)
 
 
 def _peak(changes: list[tuple[int, Fraction]]) -> Fraction:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from .....comm import Interconnect
 from ....cluster import Link
 from ....explore import Candidate, Wires, data_parallel, pipelined
-from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_pipeline
+from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_shape
 from ....profile import LayerProfile, LayerTimes, Profile, ProfileStages
 from ..constants import kept
 from .constants import ALL_REDUCE_SAMPLES, FEATURE_MBYTES, in_use
@@ -164,6 +164,5 @@ def pipedream_samples_per_ps(network: str, devices: int, batch: int) -> float:
     ends = []
     for count in (_MANY, 2 * _MANY):
         shape = Shape(len(costs), count, costs, Machine(), warm_ups=tuple(forwards[:-1]))
-        order, _ = pipeline_kind("1f1b-sno").schedule(shape)
-        ends.append(time_pipeline(order, costs, shape.machine).makespan_ps)
+        ends.append(time_shape(pipeline_kind("1f1b-sno"), shape).makespan_ps)
     return _MANY * batch / (ends[1] - ends[0])

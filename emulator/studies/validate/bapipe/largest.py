@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from ....mapping import VALUE_BYTES
-from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_pipeline
+from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_shape
 from ..constants import kept
 from ..measure import Measure, Measured
 from .constants import FEATURE_MBYTES, PARAMETER_BYTES, in_use
@@ -34,9 +34,8 @@ def micro_batches(stages: int) -> int:
 @kept
 def kept_batches(schedule: str, stages: int) -> tuple[int, ...]:
     """Return the micro-batches whose features each stage keeps."""
-    costs = (StageCosts(1, 2),) * stages
-    order, _ = pipeline_kind(schedule).schedule(Shape(stages, micro_batches(stages), costs, Machine()))
-    return tuple(int(each) for each in time_pipeline(order, costs, Machine()).features)
+    shape = Shape(stages, micro_batches(stages), (StageCosts(1, 2),) * stages, Machine())
+    return tuple(int(each) for each in time_shape(pipeline_kind(schedule), shape).features)
 
 
 def layer_bytes(layer: ChainLayer, batches: int, weight_copies: int = 1) -> float:

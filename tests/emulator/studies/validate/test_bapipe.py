@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from emuchain.emulator.commands.validate import validate as command
 from emuchain.emulator.mapping import cut_layers
 from emuchain.emulator.pipeline import warm_ups
-from emuchain.emulator.studies.validate import Class, Result, load_claims, tables, validate
+from emuchain.emulator.studies.validate import Class, Result, draw_pictures, load_claims, tables, validate
 from emuchain.emulator.studies.validate.bapipe import (
     boards,
     cuts,
@@ -188,7 +188,7 @@ def test_the_explorer_and_the_fastest_cut_agree() -> None:
 
 def test_tables_1_and_2_notice_another_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "MICRO_BATCHES", (8,))
-    names = [f"{name}-{row}" for row in ("time", "features") for name in schedules.TIMES]
+    names = [f"{name}-{row}" for row in ("time", "features") for name in schedules.SCHEDULES]
     assert all(result_of(name).verdict.is_good for name in names)
     run = schedules.run
     other = {"1f1b-as": "gpipe", "fbp-as": "1f1b-as", "1f1b-sno": "1f1b-so", "1f1b-so": "1f1b-sno"}
@@ -238,8 +238,6 @@ def test_on_the_screen_and_as_json() -> None:
 
 def test_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from emuchain.emulator.studies.validate import draw_pictures
-
     drawn = draw_pictures("bapipe", tmp_path / "new", None)
     names = "fig2 fig3a fig3b fig4a fig4b table3 table4 table5 table6".split()
     assert [path.name for path in drawn] == [f"{name}.png" for name in names]
