@@ -1,12 +1,11 @@
-"""What an exploration says: an answer, the steps, the stages and the candidates; or one JSON object."""
+"""What an exploration says: an answer, the steps, the stages and the candidates."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from ..common import format_bytes, format_time_ps
-from ..explore import DATA_PARALLEL, Candidate, Exploration, Question
+from ..explore import FURTHEST, Candidate, Exploration, Question
 from ..report import Line, command_line, next_line, number, percent, plural, print_answer, say, table
 
 
@@ -16,7 +15,7 @@ def print_exploration(devices: str, question: Question, found: Exploration, run:
     `run` are the flags of a simulation of these boards, None where there are only profiles.
     """
     print_answer([*_answer(devices, question, found), *_next(question, found, run)])
-    cut = _shown_cut(found)
+    cut = found.best_cut
     print(f"\nSteps to the cut of {cut.name}:" if cut is not None else "")
     steps = cut.partition.steps if cut is not None and cut.partition is not None else ()
     for place, step in enumerate(steps, 1):
@@ -24,11 +23,6 @@ def print_exploration(devices: str, question: Question, found: Exploration, run:
     say(f"{len(steps) + 1}. schedule: {_choice(found)}")
     _print_stages(question, found.winner)
     _print_candidates(found)
-
-
-def _shown_cut(found: Exploration) -> Candidate | None:
-    """Return the winner or, if it has no cut, the best candidate with one."""
-    return next((each for each in found.candidates if each.partition is not None), None)
 
 
 def _answer(devices: str, question: Question, found: Exploration) -> list[Line]:
@@ -109,7 +103,7 @@ def _turn(question: Question, found: Exploration) -> str:
     if not question.wires.links:
         return "one device has no links"
     gbps = min(link.bandwidth_gbps for link in question.wires.links)
-    return f"no link.bandwidth_gbps from {gbps / 1024:.3g} to {gbps * 1024:.3g} has another winner"
+    return f"no link.bandwidth_gbps from {gbps / FURTHEST:.3g} to {gbps * FURTHEST:.3g} has another winner"
 
 
 def _choice(found: Exploration) -> str:
@@ -133,8 +127,8 @@ def _print_stages(question: Question, winner: Candidate) -> None:
         ]
         table("Devices", ["device", "on", "micro-batches"], rows, names=("on",))
         return
-    rows, begin = [], 0
-    for stage, (end, costs) in enumerate(zip(winner.partition.cut.ends, winner.partition.costs, strict=True)):
+    rows, cut = [], winner.partition
+    for stage, ((begin, end), costs) in enumerate(zip(cut.cut.spans, cut.costs, strict=True)):
         kept = winner.timeline.features[stage]
         rows.append(
             [
@@ -148,7 +142,6 @@ def _print_stages(question: Question, winner: Candidate) -> None:
                 format_bytes(costs.parameter_bytes),
             ]
         )
-        begin = end
     columns = ["stage", "on", "layers", "F", "B", "SR", "features kept", "parameters"]
     table(f"Stages of {winner.name}, times of a micro-batch", columns, rows, left=("layers",), names=("on",))
 
@@ -163,66 +156,3 @@ def _print_candidates(found: Exploration) -> None:
     table(
         "Candidates, each with its best micro-batch", columns, rows, left=("mini-batch", "limit"), names=("schedule",)
     )
-
-
-def exploration_as_json(devices: str, question: Question, found: Exploration) -> dict[str, Any]:
-    """Return an exploration as one JSON object; times in ps."""
-    winner, cut = found.winner, _shown_cut(found)
-    return {
-        "network": question.stages_of(winner.samples).name,
-        "devices": devices,
-        "batch": question.batch,
-        "winner": _candidate(question, winner),
-        "runner_up": None if found.runner_up is None else _candidate(question, found.runner_up),
-        "margin": found.margin,
-        "bound_ps": found.bound_ps,
-        "gap": found.gap,
-        "turn": None
-        if found.turn is None
-        else {"parameter": found.turn.parameter, "value": found.turn.value, "winner": found.turn.winner},
-        "steps": [
-            {"step": step.name, "reason": step.reason}
-            for step in (cut.partition.steps if cut and cut.partition else ())
-        ],
-        "candidates": [_candidate(question, each) for each in found.candidates],
-    }
-
-
-def _candidate(question: Question, candidate: Candidate) -> dict[str, Any]:
-    said: dict[str, Any] = {
-        "schedule": candidate.name,
-        "micro_batch": candidate.samples,
-        "micro_batches": candidate.micro_batches,
-        "time_ps": candidate.time_ps,
-        "why_not": candidate.why_not or None,
-        "limit": candidate.limit or None,
-    }
-    if candidate.name == DATA_PARALLEL:
-        return {
-            **said,
-            "micro_batches_by_device": list(candidate.dealt),
-            "compute_ps": candidate.compute_ps,
-            "exchange_ps": candidate.exchange_ps,
-        }
-    cut, timeline = candidate.partition, candidate.timeline
-    if cut is None or timeline is None:
-        return said
-    stages, begins = question.stages_of(candidate.samples), (0, *cut.cut.ends)
-    return {
-        **said,
-        "bubble": float(timeline.bubble),
-        "stages": [
-            {
-                "on": stages.kinds[number],
-                "layers": stages.said(begin, end),
-                "forward_ps": costs.forward_ps,
-                "backward_ps": costs.backward_ps,
-                "transfer_ps": costs.transfer_ps,
-                "feature_bytes": int(kept * costs.feature_bytes),
-                "parameter_bytes": costs.parameter_bytes,
-            }
-            for number, (begin, end, costs, kept) in enumerate(
-                zip(begins, cut.cut.ends, cut.costs, timeline.features, strict=False)
-            )
-        ],
-    }

@@ -62,7 +62,8 @@ def explore(network: str | None, as_json: bool, **flags: Any) -> None:
     """
     with starting():
         from ..explore import explore as best_of
-        from .exploration import exploration_as_json, print_exploration
+        from .exploration import print_exploration
+        from .exploration_json import exploration_as_json
 
     devices, question = _question(network, flags)
     found = best_of(question)

@@ -1,6 +1,6 @@
 from .bound import all_cuts_ps, cuts_between_layers_ps
 from .candidate import DATA_PARALLEL, Candidate, Wires, data_parallel, deal, pipelined
-from .explore import Exploration, Question, Turn, explore, micro_batches_of
+from .explore import FURTHEST, Exploration, Question, Turn, explore, micro_batches_of
 from .ideal import ideal
 from .inter_layer import Cut, least_cut
 from .intra_layer import filled_cut
@@ -9,6 +9,7 @@ from .pieces import Demand, Pieces
 
 __all__ = [
     "DATA_PARALLEL",
+    "FURTHEST",
     "Candidate",
     "Cut",
     "Demand",

@@ -208,5 +208,5 @@ def _limit(stages: Stages, cut: Partition) -> str:
     if max(sends, default=0) > works[stage]:
         link = sends.index(max(sends))
         return f"link {link} -> {link + 1}"
-    begin = cut.cut.ends[stage - 1] if stage else 0
-    return f"stage {stage} ({stages.said(begin, cut.cut.ends[stage])} on {stages.kinds[stage]})"
+    begin, end = list(cut.cut.spans)[stage]
+    return f"stage {stage} ({stages.said(begin, end)} on {stages.kinds[stage]})"

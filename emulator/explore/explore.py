@@ -14,8 +14,8 @@ from .pieces import Demand, Pieces
 
 _FINEST = 100
 """The bandwidth at which the winner changes is found to a part in this many."""
-_FURTHEST = 10
-"""Bandwidths are tried up to 2 to this power times the cluster's own, and down as far."""
+FURTHEST = 1024
+"""Bandwidths are tried by powers of two, up to so many times the cluster's own, and down as far."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,11 @@ class Exploration:
     runner_up: Candidate | None
     bound_ps: int
     turn: Turn | None
+
+    @property
+    def best_cut(self) -> Candidate | None:
+        """The winner or, if it has no cut, the best candidate with one."""
+        return next((each for each in self.candidates if each.partition is not None), None)
 
     @property
     def gap(self) -> float:
@@ -149,7 +154,7 @@ def _turn(question: Question, winner: Candidate) -> Turn | None:
     def of_links(factor: float) -> str:
         return _winner(dataclasses.replace(question, wires=question.wires.times(factor)), winner)
 
-    for power in range(1, _FURTHEST + 1) if question.wires.links else ():
+    for power in range(1, FURTHEST.bit_length()) if question.wires.links else ():
         for sign in (-1, 1):
             other = of_links(2.0 ** (sign * power))
             if other != winner.name:

@@ -1,12 +1,14 @@
 """The exact cut at given places over unequal devices: no other one has a faster slowest stage.
 
 Dynamic programming over (devices used, place): the least maximum with which the first devices take all before a place.
-A stage's cost may be any function of its piece; bounds that are cheap to know say which pieces need not be asked for.
+A stage's cost may be any function of its piece. Unlike `mapping.cut_layers`, which asks for the cost of every piece, it
+leaves out those whose bounds, which are cheap to know, rule them out; of equally fast cuts it may find another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .pieces import Pieces
@@ -20,6 +22,11 @@ class Cut(NamedTuple):
 
     ends: tuple[int, ...]
     period_ps: int
+
+    @property
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """The begin and the end of each stage."""
+        return itertools.pairwise((0, *self.ends))
 
 
 def least_cut(

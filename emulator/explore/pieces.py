@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 from ..cluster import Link
@@ -66,7 +67,7 @@ class Pieces:
             DoesNotFit: one needs more memory than there is.
         """
         found = []
-        for device, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
+        for device, (begin, end) in enumerate(itertools.pairwise((0, *ends))):
             costs = self.stages.costs(begin, end, device, self.demand.kept[device])
             found.append(dataclasses.replace(costs, transfer_ps=self.link_ps(device, end)))
         return tuple(found)
@@ -74,7 +75,7 @@ class Pieces:
     def period_ps(self, ends: Sequence[int]) -> int | None:
         """Return the time of the slowest stage of a cut; None if one does not fit."""
         slowest = 0
-        for device, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
+        for device, (begin, end) in enumerate(itertools.pairwise((0, *ends))):
             work = self.work_ps(begin, end, device)
             if work is None:
                 return None

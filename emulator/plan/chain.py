@@ -20,7 +20,7 @@ from ..schedule import ScheduleKind
 if TYPE_CHECKING:
     from ..config import Config
 
-_SUITS = {Engines.SPLIT: "streamed", Engines.SHARED: "hidden", Engines.TURNS: "stored"}
+_SUITS = {Engines.SPLIT: Transport.STREAMED, Engines.SHARED: Transport.HIDDEN, Engines.TURNS: Transport.STORED}
 """The transport of a cluster that names none."""
 
 
@@ -31,7 +31,7 @@ def machine_of(cluster: Cluster, kind: ScheduleKind) -> Machine | None:
         InputError: rows are to be streamed from engines that have no time for each row.
     """
     engines = Engines(cluster.engines)
-    transport = Transport(cluster.transport or _SUITS[engines])
+    transport = Transport(cluster.transport) if cluster.transport else _SUITS[engines]
     if transport is Transport.STREAMED:
         if engines is Engines.SPLIT:
             return None

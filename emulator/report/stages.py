@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ..common import format_bytes, format_time_ps
-from ..pipeline import StageCosts, pipeline_kinds
+from ..pipeline import Engines, StageCosts, Transport, pipeline_kinds
 from ..plan import Plan, PlannedStages
 from ..run import Usage
 from .answer import Line, title_of
 from .table import table
 from .text import number, percent
+
+_ENGINES = {
+    Engines.TURNS: "one action at a time",
+    Engines.SHARED: "F and B share a pool",
+    Engines.SPLIT: "F, B and W side by side",
+}
 
 
 def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
@@ -33,9 +39,8 @@ def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
         lines.append(
             Line(f"then: link {link.sender} -> {link.receiver}, busy for {percent(link.utilisation)} of the time")
         )
-    waits = "messages leave when an action is done" if machine.transport.value == "stored" else "messages are hidden"
-    engines = {"turns": "one action at a time", "shared": "F and B share a pool", "split": "F, B and W side by side"}
-    lines.append(Line(f"machine: {engines[machine.engines.value]}; {waits}", optional=True))
+    waits = "messages leave when an action is done" if machine.transport is Transport.STORED else "messages are hidden"
+    lines.append(Line(f"machine: {_ENGINES[machine.engines]}; {waits}", optional=True))
     return lines
 
 

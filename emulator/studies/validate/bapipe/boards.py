@@ -7,7 +7,6 @@ DP take no time. A clock of 93 MHz a DSP is fitted.
 from __future__ import annotations
 
 import functools
-import itertools
 
 from .....comm import Interconnect
 from ....cluster import Board, Link, board_keys, load_cluster
@@ -112,10 +111,9 @@ def _better_for_unequal() -> Measured:
     """Measure the slowest stage of the cut for unequal boards over that of the cut for equal ones."""
     equal, ours = pipeline("4vcu118").partition, pipeline("2plus2").partition
     assert equal is not None and ours is not None
-    ends = [0, *equal.cut.ends]
     slowest = max(
         _stages("2plus2").costs(begin, end, device, 2 * (4 - device)).work_ps
-        for device, (begin, end) in enumerate(itertools.pairwise(ends))
+        for device, (begin, end) in enumerate(equal.cut.spans)
     )
     most = max(each.work_ps for each in ours.costs)
     return Measured(most / slowest, "2 VCU129 and 2 VCU118: slowest stage over that of stages for equal boards")
