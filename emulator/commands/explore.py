@@ -153,7 +153,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..profile import BoardStages
 
     if network is None:
-        raise InputError("NETWORK is missing; only a `--profile` can do without")
+        raise InputError("NETWORK is missing; it can be left out with `--profile` only")
     found, cluster = load_network(network), load_cluster(flags["cluster"])
     devices = _devices(flags["devices"], len(cluster.boards))
     boards = [cluster.board(device) for device in range(devices)]
@@ -186,7 +186,9 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     else:
         samples = flags["micro_batch"]
         if not samples.isdecimal() or not int(samples):
-            raise InputError(f"{path}: says for no micro-batch; give the one it was measured with by `--micro-batch N`")
+            raise InputError(
+                f"{path}: does not say how many samples a micro-batch had; give their number by `--micro-batch N`"
+            )
         profile = load_graph(path, int(samples), tuple(dict.fromkeys(kinds)))
     wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), chain.interconnect)
 

@@ -32,7 +32,7 @@ def run_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> 
 
 
 def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int, steps: int) -> Schedule:
-    """Return the order of a kind of schedule, of mini-batches of so many micro-batches, without a network.
+    """Return the order of a kind of schedule, of mini-batches of `micro_batches` micro-batches, without a network.
 
     Raises:
         InputError: a flag is missing or has no part in it, or the schedule cannot be made for this shape.

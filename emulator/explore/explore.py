@@ -15,7 +15,7 @@ from .pieces import Demand, Pieces
 _FINEST = 100
 """The bandwidth at which the winner changes is found to a part in this many."""
 FURTHEST = 1024
-"""Bandwidths are tried by powers of two, up to so many times the cluster's own, and down as far."""
+"""Bandwidths are tried by powers of two, from the cluster's own over this to as much times it."""
 
 
 @dataclasses.dataclass(frozen=True)

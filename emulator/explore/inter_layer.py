@@ -14,7 +14,7 @@ from typing import NamedTuple
 from .pieces import Pieces
 
 _NEVER = 1 << 100
-"""A time in ps of what cannot be."""
+"""A time in ps longer than that of any stage."""
 
 
 class Cut(NamedTuple):
@@ -37,7 +37,7 @@ def least_cut(
     Args:
         pieces: times of stages and links.
         places: places in ascending order; the first and the last one are the ends of the row.
-        links_count: whether a link is as good a reason to be slow as a stage is.
+        links_count: whether the time of a message counts as that of a stage does.
         longest_message_ps: cuts whose messages take longer are left out.
     """
     bounds = _Bounds(pieces, places)

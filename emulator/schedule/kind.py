@@ -71,7 +71,7 @@ class ScheduleKind:
     before it with all numbers higher, once no sample of either uses the first weights. `summary` is a line for --help.
 
     `chunks` is the number of stages on a device where none is asked for; only a kind that has more than one takes
-    another number. `warm_ups` gives each device's warm-up forwards on a chain of so many devices; only a kind that has
+    another number. `warm_ups` gives each device's warm-up forwards for a number of devices; only a kind that has
     it takes others. Where it `splits_backward`, errors leave before the parameter gradients are computed. Where it is
     `aligned`, F, B and W of a sample use the same version of the weights; otherwise each sees those that are newest in
     the steady pipeline (`EpochShape.staleness`).

@@ -1,4 +1,4 @@
-"""The closed form of 1F1B without a flush: M micro-batches, of however many mini-batches, go as those of one."""
+"""The closed form of 1F1B without a flush: M micro-batches of several mini-batches take as long as those of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pipedream`: on GPUs; every micro-batch is a mini-batch, as PipeDream knows no other."""
+"""`pipedream`: on GPUs; every micro-batch is a mini-batch, since PipeDream does not divide these."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_pipedream_on_one_device_is_sync(planned, trained, bits) -> None:
 
 
 def test_delays_change_the_weights(planned, trained, bits) -> None:
-    """Otherwise the tests above would show little. 2BW is late by one update on any number of devices."""
+    """The tests above compare weights that differ. 2BW is late by one update on any number of devices."""
     found = {
         (name, devices): bits(trained(planned(name, devices, 3)).weights)
         for name, devices in (("sync", 1), ("2bw", 1), ("2bw", 3), ("pipedream", 2), ("pipedream", 3))

@@ -30,7 +30,7 @@ def _lstm_macs(inputs: int) -> int:
 
 @kept
 def gnmt(layers: int) -> tuple[ChainLayer, ...]:
-    """Return GNMT-L for sentences of so many tokens; L is even, and 4 or more.
+    """Return GNMT-L for sentences of `TOKENS`; L is even, and 4 or more.
 
     A decoder layer hands on the encoder's last outputs beside its own, an encoder layer its inputs, which are added
     later. An embedding counts one multiply-accumulate for each value that it looks up.

@@ -103,7 +103,7 @@ def _bubble(schedule: str) -> Measured:
 
 
 def _full(schedule: str) -> list[Case]:
-    """Return cases with so many micro-batches that a warm-up is whole."""
+    """Return cases with enough micro-batches for a whole warm-up."""
     return [case for case in _valid(schedule) if case.m >= 2 * case.n]
 
 
