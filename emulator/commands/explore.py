@@ -187,7 +187,7 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
         samples = flags["micro_batch"]
         if not samples.isdecimal() or not int(samples):
             raise InputError(
-                f"{path}: does not say how many samples a micro-batch had; give their number by `--micro-batch N`"
+                f"{path}: does not say for which micro-batch; give the one it was measured with by `--micro-batch N`"
             )
         profile = load_graph(path, int(samples), tuple(dict.fromkeys(kinds)))
     wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), chain.interconnect)

@@ -8,7 +8,7 @@ leaves out those whose bounds, which are cheap to know, rule them out; of equall
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .pieces import Pieces
@@ -55,23 +55,11 @@ def least_cut(
             message = pieces.link_ps(device, places[k])
             if longest_message_ps is not None and message > longest_message_ps:
                 continue
-            wait = pieces.wait_ps(device, places[k])
-            least = max(message if links_count else 0, bounds.rest(device + 1, k))
-            tried = sorted(
-                (max(time, wait + pieces.least_ps(places[j], places[k], device), least), j)
-                for j, (time, _) in best[device].items()
-                if j < k
-            )
-            now = most + 1
-            for bound, j in tried:
-                if bound >= now:
-                    break
-                work = pieces.work_ps(places[j], places[k], device)
-                if work is None:
-                    continue
-                time = max(best[device][j][0], work + wait, message if links_count else 0)
-                if time < now:
-                    found[k], now = (time, j), time
+            counted = message if links_count else 0
+            before = {j: max(time, counted) for j, (time, _) in best[device].items() if j < k}
+            piece = _fastest(pieces, places, device, k, before, bounds.rest(device + 1, k), most + 1)
+            if piece is not None:
+                found[k] = piece
         best.append(found)
     if last not in best[-1]:
         return None
@@ -80,6 +68,32 @@ def least_cut(
         ends.append(places[k])
         k = best[device][k][1]
     return Cut(tuple(reversed(ends)), best[-1][last][0])
+
+
+def _fastest(
+    pieces: Pieces, places: Sequence[int], device: int, k: int, before: Mapping[int, int], rest: int, below: int
+) -> tuple[int, int] | None:
+    """Return the least maximum of the devices up to one that ends at place k, and the place where this one begins.
+
+    Args:
+        pieces: times of stages and links.
+        places: all places.
+        device: the device.
+        k: the number of the place at which it ends.
+        before: for each place where it can begin, the least maximum of all before.
+        rest: a bound for the devices behind it.
+        below: only a maximum below this counts.
+    """
+    wait, found = pieces.wait_ps(device, places[k]), None
+    bounds = ((max(time, wait + pieces.least_ps(places[j], places[k], device), rest), j) for j, time in before.items())
+    for bound, j in sorted(bounds):
+        if bound >= below:
+            break
+        work = pieces.work_ps(places[j], places[k], device)
+        time = None if work is None else max(before[j], work + wait)
+        if time is not None and time < below:
+            found, below = (time, j), time
+    return found
 
 
 class _Bounds:

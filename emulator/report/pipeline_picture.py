@@ -5,10 +5,15 @@ from __future__ import annotations
 import collections
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..pipeline import Engines, PipelineResult, Shape, Timed
 from ..schedule import Kind
 from .picture import new_figure, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Patch
 
 _WIDTH_INCHES, _ROW_INCHES, _MOST_INCHES = 7.2, 0.26, 40.0
 _HEIGHT = 0.84
@@ -32,29 +37,12 @@ def draw_pipeline(
     rows = _rows(shape, result.timed)
     figure = new_figure(_WIDTH_INCHES, min(1.0 + _ROW_INCHES * len(rows), _MOST_INCHES), flag, layout="constrained")
     from matplotlib import rc_context
-    from matplotlib.patches import Patch
 
     axes = figure.subplots()
     end = result.makespan_ps / unit_ps
-    least = end / (_WIDTH_INCHES - 1.0) * _INCHES_OF_DIGIT
     for place, timed in enumerate(rows.values()):
         axes.broken_barh([(0, end)], (place - _HEIGHT / 2, _HEIGHT), color=_IDLE, linewidth=0)
-        boxes = collections.defaultdict(list)
-        for each in timed:
-            start, width = each.start_ps / unit_ps, (each.end_ps - each.start_ps) / unit_ps
-            boxes[each.step.kind, each.step.stage // shape.devices].append((start, width))
-            label = str(each.step.micro_batch)
-            if width >= least * len(label):
-                at = start + width / 2, place
-                axes.text(*at, label, ha="center", va="center_baseline", fontsize=_LABEL_POINTS)
-        for (kind, chunk), spans in boxes.items():
-            axes.broken_barh(
-                spans,
-                (place - _HEIGHT / 2, _HEIGHT),
-                facecolor=_shade(kind, chunk, shape.chunks),
-                edgecolor="white",
-                linewidth=0.6,
-            )
+        _draw_boxes(axes, shape, timed, unit_ps, place, end)
     axes.set_yticks(range(len(rows)), rows.keys(), fontsize=7)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(0, end)
@@ -63,7 +51,38 @@ def draw_pipeline(
     axes.tick_params(axis="y", length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(title, fontsize=8, loc="left")
-    kinds = {each.step.kind for each in result.timed}
+    patches = _patches(shape, result.timed)
+    figure.legend(handles=patches, loc="outside lower right", ncols=len(patches), fontsize=7, frameon=False)
+    with rc_context({"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}):  # text as text, and short
+        save_figure(figure, path, f"`{flag}` {os.fspath(path)}", dpi=200)
+
+
+def _draw_boxes(axes: Axes, shape: Shape, timed: Sequence[Timed], unit_ps: int, place: int, end: float) -> None:
+    """Draw the actions of a row of `end` units, with the numbers for which their boxes have room."""
+    least = end / (_WIDTH_INCHES - 1.0) * _INCHES_OF_DIGIT
+    boxes = collections.defaultdict(list)
+    for each in timed:
+        start, width = each.start_ps / unit_ps, (each.end_ps - each.start_ps) / unit_ps
+        boxes[each.step.kind, each.step.stage // shape.devices].append((start, width))
+        label = str(each.step.micro_batch)
+        if width >= least * len(label):
+            at = start + width / 2, place
+            axes.text(*at, label, ha="center", va="center_baseline", fontsize=_LABEL_POINTS)
+    for (kind, chunk), spans in boxes.items():
+        axes.broken_barh(
+            spans,
+            (place - _HEIGHT / 2, _HEIGHT),
+            facecolor=_shade(kind, chunk, shape.chunks),
+            edgecolor="white",
+            linewidth=0.6,
+        )
+
+
+def _patches(shape: Shape, timed: Sequence[Timed]) -> list[Patch]:
+    """Return the legend's patches: kinds of actions by chunk, and idle."""
+    from matplotlib.patches import Patch
+
+    kinds = {each.step.kind for each in timed}
     patches = [
         Patch(
             facecolor=_shade(kind, chunk, shape.chunks),
@@ -74,9 +93,7 @@ def draw_pipeline(
         for chunk in range(shape.chunks)
     ]
     patches.append(Patch(facecolor=_IDLE, label="idle"))
-    figure.legend(handles=patches, loc="outside lower right", ncols=len(patches), fontsize=7, frameon=False)
-    with rc_context({"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}):  # text as text, and short
-        save_figure(figure, path, f"`{flag}` {os.fspath(path)}", dpi=200)
+    return patches
 
 
 def _rows(shape: Shape, timed: Sequence[Timed]) -> dict[str, list[Timed]]:

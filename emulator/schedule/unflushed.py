@@ -30,7 +30,7 @@ def unflushed(
         epoch: the epoch.
         units: all its micro-batches, in order.
         forwards: for each device, the number of units whose F it does first.
-        version_of: the version of the weights that a mini-batch uses: a function of its number and of the device's forwards.
+        version_of: the version of the weights that a mini-batch uses, by its number and the device's forwards.
     """
 
     def passes(kind: Kind, unit: Unit, first: int) -> Iterator[Action]:
