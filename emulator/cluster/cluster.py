@@ -44,6 +44,10 @@ class Link:
         """Return the time in ps that a message takes, without the latency."""
         return -(-8_000_000 * sent_bytes // self.bandwidth_mbps)
 
+    def carried_bytes(self, time_ps: int) -> int:
+        """Return the bytes of the largest message that takes no longer than a time, without the latency."""
+        return self.bandwidth_mbps * time_ps // 8_000_000
+
 
 def chain_interconnect(boards: tuple[Board, ...], link: Link) -> Interconnect:
     """Return the chain's links as an interconnect for gradients: no packet overhead, sums at the slowest clock."""

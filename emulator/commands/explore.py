@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..pipeline import Engines, Machine, PipelineKind, Transport
     from ..profile import Stages
 
-_VALUE_BYTES = {"fp32": 4, "fp16": 2}
 _MOST_DEVICES = 64
 _SCHEDULES = {"hidden": ("1f1b-as", "fbp-as", "gpipe"), "stored": ("1f1b-sno", "1f1b-so", "gpipe")}
 """The schedules of BaPipe, and GPipe's, by the transport that devices have."""
@@ -44,7 +43,7 @@ _SCHEDULES = {"hidden": ("1f1b-as", "fbp-as", "gpipe"), "stored": ("1f1b-sno", "
     metavar="N|search",
     help="Samples of a micro-batch; or all that divide the mini-batch, by powers of two or as profiled.",
 )
-@click.option("--precision", type=click.Choice(list(_VALUE_BYTES)), default="fp32", show_default=True)
+@click.option("--precision", type=click.Choice(["fp32", "fp16"]), default="fp32", show_default=True)
 @click.option(
     "--engines", type=click.Choice(["turns", "shared"]), help="What boards can do.  [default: the cluster's, or both]"
 )
@@ -147,6 +146,7 @@ def _devices(given: int | None, listed: int) -> int:
 def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..cluster import load_cluster
     from ..explore import Wires, micro_batches_of
+    from ..mapping import PRECISIONS
     from ..network import load_network
     from ..pipeline import Transport
     from ..profile import BoardStages
@@ -159,7 +159,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
 
     def stages_of(samples: int) -> Stages:
-        return BoardStages(found, boards, samples, _VALUE_BYTES[flags["precision"]])
+        return BoardStages(found, boards, samples, PRECISIONS[flags["precision"]])
 
     sizes = micro_batches_of(flags["batch"])
     said = cluster.transport in _SCHEDULES
@@ -171,6 +171,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
 def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..cluster import load_named
     from ..explore import Wires
+    from ..mapping import PRECISIONS
     from ..network import load_network
     from ..pipeline import Transport
     from ..profile import ProfileStages, load_graph, load_profile
@@ -180,7 +181,7 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     kinds = tuple(chain.kind(device) for device in range(devices))
     if path.suffix == ".toml":
         known = None if network is None else load_network(network)
-        profile = load_profile(path, known, _VALUE_BYTES[flags["precision"]])
+        profile = load_profile(path, known, PRECISIONS[flags["precision"]])
     else:
         samples = flags["micro_batch"]
         if not samples.isdecimal() or not int(samples):

@@ -5,7 +5,7 @@ from .ideal import ideal
 from .inter_layer import Cut, least_cut
 from .intra_layer import filled_cut
 from .partition import Partition, Step, partition
-from .pieces import Demand, Pieces, transfer_ps
+from .pieces import Demand, Pieces
 
 __all__ = [
     "DATA_PARALLEL",
@@ -30,5 +30,4 @@ __all__ = [
     "micro_batches_of",
     "partition",
     "pipelined",
-    "transfer_ps",
 ]

@@ -19,7 +19,7 @@ from ..pipeline import (
     StageCosts,
     Transport,
     least_time_ps,
-    time_pipeline,
+    time_shape,
 )
 from ..profile import DoesNotFit, Stages
 from .partition import Partition, partition
@@ -134,8 +134,7 @@ def pipelined(
     shape = Shape(stages.devices, micro_batches, cut.costs, machine)
     if better_than_ps is not None and _least_ps(shape) > better_than_ps:
         return None
-    schedule, _ = kind.schedule(shape)
-    timeline = time_pipeline(schedule, cut.costs, machine)
+    timeline = time_shape(kind, shape)
     limit = _limit(stages, cut)
     return dataclasses.replace(found, time_ps=timeline.makespan_ps, partition=cut, timeline=timeline, limit=limit)
 

@@ -9,8 +9,6 @@ from ..cluster import Link
 from ..pipeline import StageCosts
 from ..profile import DoesNotFit, Stages
 
-_PS_OF_BYTE_AT_MBPS = 8_000_000
-
 
 @dataclasses.dataclass(frozen=True)
 class Demand:
@@ -55,7 +53,7 @@ class Pieces:
         """Return the time of a message at a cut behind a device, 0 behind the last one."""
         if device >= len(self.links):
             return 0
-        return transfer_ps(self.stages.message_bytes(place), self.links[device])
+        return self.links[device].transfer_ps(self.stages.message_bytes(place))
 
     def wait_ps(self, device: int, place: int) -> int:
         """Return how long a device waits for the messages of a micro-batch."""
@@ -70,8 +68,7 @@ class Pieces:
         found = []
         for device, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
             costs = self.stages.costs(begin, end, device, self.demand.kept[device])
-            sent = self.stages.message_bytes(end)
-            found.append(dataclasses.replace(costs, transfer_ps=self.link_ps(device, end), sent_bytes=sent))
+            found.append(dataclasses.replace(costs, transfer_ps=self.link_ps(device, end)))
         return tuple(found)
 
     def period_ps(self, ends: Sequence[int]) -> int | None:
@@ -89,8 +86,3 @@ class Pieces:
         times = [(self.link_ps(link, end), -link) for link, end in enumerate(ends[:-1])]
         longest, link = max(times, default=(0, 0))
         return longest, -link
-
-
-def transfer_ps(count: int, link: Link) -> int:
-    """Return the time in ps of a message of `count` bytes on a link, without latency."""
-    return -(-count * _PS_OF_BYTE_AT_MBPS // link.bandwidth_mbps)

@@ -22,12 +22,23 @@ from .row import PieceMemory
 from .sending import steps_before_sending
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance
-from .traffic import VALUE_BYTES, DataPath, Stream, StreamKey, path_row_ps, sample_ps, streams, streams_between
-from .whole_layers import cut_layers, partition_layers, whole_layers
+from .traffic import (
+    PRECISIONS,
+    VALUE_BYTES,
+    DataPath,
+    Stream,
+    StreamKey,
+    path_row_ps,
+    sample_ps,
+    streams,
+    streams_between,
+)
+from .whole_layers import LayerCut, cut_layers, partition_layers, whole_layers
 
 __all__ = [
     "COPIES",
     "LUT_RAM_BITS",
+    "PRECISIONS",
     "VALUE_BYTES",
     "Balance",
     "BalancedParameters",
@@ -37,6 +48,7 @@ __all__ = [
     "Cut",
     "DataPath",
     "DeviceStreams",
+    "LayerCut",
     "Mapping",
     "MemoryStream",
     "OffChip",

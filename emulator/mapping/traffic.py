@@ -26,6 +26,8 @@ Bytes = TypeVar("Bytes", int, NDArray[np.int64])
 
 VALUE_BYTES = 4
 """Bytes of an activation, an error or a parameter: all are single-precision floats (FPDeep, Table 6)."""
+PRECISIONS = {"fp32": VALUE_BYTES, "fp16": VALUE_BYTES // 2}
+"""Bytes of a value for boards that take actions as a whole; they change times and memory, not numbers."""
 
 
 class DataPath(enum.IntEnum):

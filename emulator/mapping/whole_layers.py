@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ..cluster import Cluster
 from ..common import InputError
@@ -15,8 +16,15 @@ StageCost = Callable[[int, int, int], float]
 """The time of layers begin … end-1 on a device: a function of (device, begin, end)."""
 
 
-def cut_layers(layers: int, devices: int, cost: StageCost) -> list[int]:
-    """Return for each device the layer behind its last one, so that the largest cost is as small as possible.
+class LayerCut(NamedTuple):
+    """A cut between layers: for each device the layer behind its last one, and the cost of the slowest stage."""
+
+    ends: tuple[int, ...]
+    slowest: float
+
+
+def cut_layers(layers: int, devices: int, cost: StageCost) -> LayerCut:
+    """Return the cut between layers whose largest cost is as small as possible.
 
     Each device gets at least one layer. Of cuts that are equally good, the one with the earliest ends is returned. All
     O(devices x layers^2) stages are tried, so `cost` may be any function.
@@ -35,7 +43,7 @@ def cut_layers(layers: int, devices: int, cost: StageCost) -> list[int]:
     ends = [0]
     for device in range(devices):
         ends.append(best(device, ends[-1])[1])
-    return ends[1:]
+    return LayerCut(tuple(ends[1:]), best(0, 0)[0])
 
 
 def partition_layers(network: Network, cluster: Cluster, devices: int, cost: StageCost | None = None) -> Mapping:
@@ -54,7 +62,7 @@ def partition_layers(network: Network, cluster: Cluster, devices: int, cost: Sta
     def work(device: int, begin: int, end: int) -> float:
         return sum(layer.macs for layer in layers[begin:end]) / cluster.board(device).capacity
 
-    ends = cut_layers(len(layers), devices, cost or work)
+    ends = cut_layers(len(layers), devices, cost or work).ends
     return Mapping(network, tuple(whole_layers(network, b, e) for b, e in zip([0, *ends], ends, strict=False)))
 
 

@@ -6,18 +6,16 @@ import dataclasses
 
 from ..common import InputError
 
-_PS_OF_BYTE_AT_GBPS = 8000
-
 
 @dataclasses.dataclass(frozen=True)
 class StageCosts:
     """The costs of a stage for one micro-batch.
 
     `backward_ps` is all of B, EB and PG; `pg_ps` is the part of it that PG takes, None if it is not known.
-    `transfer_ps` is the time of a message of features from this stage to the next, which `sent_bytes` at a bandwidth
-    give (`over`); `errors_ps` that of the errors that come back, None if it is the same. `feature_bytes` are kept from
-    F to B, `parameter_bytes` are the weights. A micro-batch has `samples` samples of `rows` rows each, which matter
-    where messages are streamed: a row then takes an equal part of each time, rounded up to whole ps.
+    `transfer_ps` is the time of a message of features from this stage to the next; `errors_ps` that of the errors that
+    come back, None if it is the same. `feature_bytes` are kept from F to B, `parameter_bytes` are the weights. A
+    micro-batch has `samples` samples of `rows` rows each, which matter where messages are streamed: a row then takes an
+    equal part of each time, rounded up to whole ps.
 
     Raises:
         InputError: a time or a size is negative, F and B take no time, or there are no rows.
@@ -28,7 +26,6 @@ class StageCosts:
     pg_ps: int | None = None
     transfer_ps: int = 0
     errors_ps: int | None = None
-    sent_bytes: int = 0
     feature_bytes: int = 0
     parameter_bytes: int = 0
     samples: int = 1
@@ -75,13 +72,3 @@ class StageCosts:
     def sent_errors_ps(self) -> int:
         """Time of a message of errors from the next stage to this one."""
         return self.transfer_ps if self.errors_ps is None else self.errors_ps
-
-    def over(self, bandwidth_gbps: float) -> StageCosts:
-        """Return these costs with the time that `sent_bytes` take at a bandwidth in Gb/s, to the nearest ps.
-
-        Errors then take as long as features.
-        """
-        if bandwidth_gbps <= 0:
-            raise InputError(f"`bandwidth_gbps` = {bandwidth_gbps}: must be positive")
-        transfer_ps = round(self.sent_bytes * _PS_OF_BYTE_AT_GBPS / bandwidth_gbps)
-        return dataclasses.replace(self, transfer_ps=transfer_ps, errors_ps=None)

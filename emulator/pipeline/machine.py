@@ -6,6 +6,7 @@ import dataclasses
 import enum
 
 from ..common import InputError
+from ..schedule import Kind
 
 
 class Engines(enum.Enum):
@@ -51,6 +52,11 @@ class Machine:
     transport: Transport = Transport.STORED
     backward: Backward = Backward.FUSED
     latency_ps: int = 0
+
+    @property
+    def frees_features(self) -> Kind:
+        """The kind of the action that needs a micro-batch's features last."""
+        return Kind.BACKWARD if self.backward is Backward.FUSED else Kind.GRADIENT
 
     def __post_init__(self) -> None:
         if self.engines is Engines.SHARED and self.transport is Transport.STREAMED:

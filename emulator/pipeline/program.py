@@ -102,8 +102,7 @@ class _Waits:
 
     def __init__(self, where: str, machine: Machine) -> None:
         self._where = where
-        self._fused = machine.backward is Backward.FUSED
-        self._last = Kind.BACKWARD if self._fused else Kind.GRADIENT
+        self._last = machine.frees_features
         self._needs_room = machine.engines is not Engines.TURNS and machine.transport is not Transport.STREAMED
         self._freed: list[Step] = []
         self._gradients: list[Step] = []
@@ -144,11 +143,8 @@ class _Waits:
 
 def _source(step: Step) -> Step | None:
     """Return the step of the same stage whose result a step needs."""
-    if step.kind is Kind.BACKWARD:
-        return step._replace(kind=Kind.FORWARD)
-    if step.kind is Kind.GRADIENT:
-        return step._replace(kind=Kind.BACKWARD)
-    return None
+    before = step.kind.before
+    return None if before is None else step._replace(kind=before)
 
 
 def _message(step: Step, stages: int) -> Step | None:

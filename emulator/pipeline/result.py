@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
 
-from ..schedule import Kind, Schedule, with_versions
+from ..schedule import Kind, Schedule, weight_copies
 from .costs import StageCosts
 from .engine import run_course
-from .machine import Backward, Engines, Machine
+from .machine import Engines, Machine
 from .program import Step, work_ps
 from .run import Sent, Timed
+from .shape import PipelineKind, Shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,19 +50,28 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
     for each in timed:
         by_device[each.device].append(each)
     busy = tuple(sum(each.work_ps for each in costs[device::devices]) * count for device in range(devices))
-    chunks = len(costs) // devices
-    last = Kind.BACKWARD if machine.backward is Backward.FUSED else Kind.GRADIENT
+    chunks, programs = len(costs) // devices, schedule.programs(range(devices))
     return PipelineResult(
         timed=timed,
         sent=sent,
         makespan_ps=makespan,
         bubble=Fraction(makespan - max(busy), makespan),
-        features=tuple(Fraction(_kept(each, last), chunks) for each in by_device),
-        weight_copies=tuple(_weight_copies(schedule, device) for device in range(devices)),
+        features=tuple(Fraction(_kept(each, machine.frees_features), chunks) for each in by_device),
+        weight_copies=tuple(weight_copies(programs[device]) for device in range(devices)),
         busy_ps=busy,
         send_peak=max(_send_peak(costs, device, devices, machine) for device in range(devices)),
         critical_path=_critical_path(timed),
     )
+
+
+def time_shape(kind: PipelineKind, shape: Shape) -> PipelineResult:
+    """Time the schedule that a kind makes for a shape.
+
+    Raises:
+        InputError: as `PipelineKind.schedule` and `time_pipeline`.
+    """
+    schedule, _ = kind.schedule(shape)
+    return time_pipeline(schedule, shape.costs, shape.machine)
 
 
 def _peak(changes: list[tuple[int, Fraction]]) -> Fraction:
@@ -77,17 +87,6 @@ def _kept(timed: Sequence[Timed], last: Kind) -> Fraction:
     """Return the most micro-batches between the start of F and the end of the action that needs its features last."""
     changes = [(each.start_ps, Fraction(1)) for each in timed if each.step.kind is Kind.FORWARD]
     return _peak(changes + [(each.end_ps, Fraction(-1)) for each in timed if each.step.kind is last])
-
-
-def _weight_copies(schedule: Schedule, device: int) -> int:
-    """Return the most versions of its weights that a device keeps at a time."""
-    kept = peak = 1
-    [program] = schedule.programs([device]).values()
-    for each in with_versions(program):
-        kept += each.keeps
-        peak = max(peak, kept)
-        kept -= len(each.frees)
-    return peak
 
 
 def _send_peak(costs: Sequence[StageCosts], device: int, devices: int, machine: Machine) -> Fraction:

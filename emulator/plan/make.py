@@ -16,11 +16,12 @@ from ..pipeline import Engines, Machine
 from ..schedule import EpochShape, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import place_by_rate, settle
+from .chain import check_chunks, chunks_of, folded, machine_of, warm_ups_of
 from .lateness import staleness_of
 from .placement import place_on_chip
 from .plan import Plan, exchange_times
 from .replication import replicate
-from .stages import PlannedStages, check_chunks, chunks_of, folded, machine_of, stages_on_boards, warm_ups_of
+from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from ..network import Network
 from ..pipeline import Engines
 from ..schedule import EpochShape, Schedule
 from ..timing import Bottleneck, EpochCourse, ExchangeLoad, Timing, find_bottleneck
+from .chain import warm_ups_of
 from .fit import missing_bytes, off_chip_bytes
 from .layout import Layout, lay_out, lay_out_on_chip
 from .shared import shared_course
-from .stages import PlannedStages, warm_ups_of
+from .stages import PlannedStages
 from .steady import SteadyPipeline
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 from .board_stages import BoardStages
-from .needs import PartNeeds, boundary_bytes, cut_bytes
-from .on_chip import Data, Phases
+from .needs import PartNeeds, boundary_bytes, cut_bytes, streams_bytes
+from .on_chip import Data, DataBytes, Phases
 from .pipedream import load_graph
 from .profile import LayerProfile, LayerTimes, Profile
 from .profile_stages import ProfileStages
@@ -12,6 +12,7 @@ __all__ = [
     "BoardStage",
     "BoardStages",
     "Data",
+    "DataBytes",
     "DeviceTable",
     "DoesNotFit",
     "LayerCosts",
@@ -31,4 +32,5 @@ __all__ = [
     "load_graph",
     "load_profile",
     "stage_of_needs",
+    "streams_bytes",
 ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..mapping import VALUE_BYTES, Slice, activation_bytes, slice_memory, streams_between
+from ..mapping import VALUE_BYTES, Slice, Stream, activation_bytes, slice_memory, streams_between
 from ..network import Layer, Network
 
 
@@ -40,11 +40,12 @@ def cut_bytes(left: Layer, right: Slice, value_bytes: int = VALUE_BYTES) -> int:
     Between slices of one layer partial sums cross, too, and their errors back.
     """
     crossing = streams_between(left, right)
-    return value_bytes * max(
-        _values((each.channels, each.rows, each.columns) for each in crossing if each.path.is_forward is forward)
+    return max(
+        streams_bytes((each for each in crossing if each.path.is_forward is forward), value_bytes)
         for forward in (True, False)
     )
 
 
-def _values(maps: Iterable[tuple[int, int, int]]) -> int:
-    return sum(map(math.prod, maps))
+def streams_bytes(streams: Iterable[Stream], value_bytes: int = VALUE_BYTES) -> int:
+    """Return the bytes of a sample of some streams, with values of `value_bytes`."""
+    return sum(stream.sample_bytes for stream in streams) * value_bytes // VALUE_BYTES

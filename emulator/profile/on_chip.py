@@ -37,6 +37,14 @@ class Phases(NamedTuple):
     pg: int
 
 
+class DataBytes(NamedTuple):
+    """Bytes of weights, gradients and features, in the order of `ALL`."""
+
+    weights: int
+    gradients: int
+    features: int
+
+
 class LayerData(NamedTuple):
     """A layer's work and data for a micro-batch.
 
@@ -45,8 +53,8 @@ class LayerData(NamedTuple):
     """
 
     work_ps: Phases
-    rooms: tuple[int, int, int]
-    sizes: tuple[int, int, int]
+    rooms: DataBytes
+    sizes: DataBytes
 
     def room(self, data: Data) -> int:
         """Return the bytes that some of the data take."""

@@ -19,7 +19,7 @@ from ..mapping import VALUE_BYTES, Slice
 from ..network import Phase
 from ..pipeline import StageCosts
 from .needs import PartNeeds
-from .on_chip import Data, LayerData, Phases, choose_off_chip
+from .on_chip import ALL, Data, DataBytes, LayerData, Phases, choose_off_chip
 
 
 class DoesNotFit(InputError):
@@ -37,11 +37,15 @@ class DoesNotFit(InputError):
 
 @dataclasses.dataclass(frozen=True)
 class LayerCosts:
-    """What a layer of a stage takes for a micro-batch: times in ps, bytes over the memory port, what is off chip."""
+    """What a layer of a stage takes for a micro-batch: times in ps, bytes over the memory port, what is off chip.
+
+    `stored_bytes` are those of all its data, on chip and off chip.
+    """
 
     part: Slice
     times_ps: Phases
     moved_bytes: Phases
+    stored_bytes: DataBytes
     off_chip: Data
     bound_by_memory: tuple[Phase, ...]
 
@@ -54,6 +58,15 @@ class BoardStage:
     layers: tuple[LayerCosts, ...]
     on_chip_bytes: int
     off_chip_bytes: int
+
+    @property
+    def data_on_chip(self) -> DataBytes:
+        """Bytes of the data that it has on chip; `on_chip_bytes` includes buffers, too."""
+        weights, gradients, features = (
+            sum(layer.stored_bytes[place] for layer in self.layers if not layer.off_chip & data)
+            for place, data in enumerate(ALL)
+        )
+        return DataBytes(weights, gradients, features)
 
     @property
     def moved_bytes(self) -> int:
@@ -155,12 +168,12 @@ def _layer_data(needs: PartNeeds, board: Board, samples: int, kept_samples: int,
     parameters, features = needs.parameter_bytes, needs.feature_bytes
     return LayerData(
         Phases(work_ps, work_ps if needs.part.layer.needs_errors else 0, work_ps),
-        (weight_copies * parameters, parameters, kept_samples * features),
-        (parameters, parameters, samples * features),
+        DataBytes(weight_copies * parameters, parameters, kept_samples * features),
+        DataBytes(parameters, parameters, samples * features),
     )
 
 
 def _layer_costs(part: Slice, layer: LayerData, off_chip: Data, mbytes_per_s: int) -> LayerCosts:
     times = layer.times_ps(off_chip, mbytes_per_s)
     longer = [phase for phase, time, work in zip(Phase, times, layer.work_ps, strict=True) if time > work]
-    return LayerCosts(part, times, layer.moved(off_chip), off_chip, tuple(longer))
+    return LayerCosts(part, times, layer.moved(off_chip), layer.rooms, off_chip, tuple(longer))

@@ -3,11 +3,12 @@
 from .action import Action, Kind, MicroBatch, SampleSpan, Schedule, cut_samples
 from .csv_text import parse_csv, to_csv
 from .dry_run import dry_run
+from .features import kept_micro_batches
 from .kind import EpochShape, ScheduleKind, Staleness, schedules
 from .pipeline import pipeline
 from .span_store import SpanStore
 from .text import parse, to_text
-from .versions import VersionedAction, with_versions
+from .versions import VersionedAction, weight_copies, with_versions
 from .warm_up import warm_up
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "VersionedAction",
     "cut_samples",
     "dry_run",
+    "kept_micro_batches",
     "parse",
     "parse_csv",
     "pipeline",
@@ -30,5 +32,6 @@ __all__ = [
     "to_csv",
     "to_text",
     "warm_up",
+    "weight_copies",
     "with_versions",
 ]

@@ -24,6 +24,13 @@ class Kind(enum.Enum):
 
     __hash__ = object.__hash__  # members are singletons; Enum's hash is several times slower
 
+    @property
+    def before(self) -> Kind | None:
+        """What a stage does with a micro-batch before; None for F, and for U, which is of no micro-batch."""
+        if self is Kind.BACKWARD:
+            return Kind.FORWARD
+        return Kind.BACKWARD if self is Kind.GRADIENT else None
+
 
 @dataclasses.dataclass(frozen=True)
 class Action:

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from .action import Action, Kind, MicroBatch
 from .messages import Messages
 
-_BEFORE = {Kind.BACKWARD: Kind.FORWARD, Kind.GRADIENT: Kind.BACKWARD}
-
 
 class Stage:
     """Chunk `number // devices` of device `number % devices`, with a queue of messages from each neighbour.
@@ -66,7 +64,7 @@ class Stage:
             raise LookupError("is done twice")
         if done[index] < begin:
             raise LookupError(f"leaves out samples from {done[index]} on")
-        before = _BEFORE.get(action.kind)
+        before = action.kind.before
         if before is not None and self._done[before][index] < end:
             raise LookupError(f"comes before {before.value}{index}")
         done[index] = end

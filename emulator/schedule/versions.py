@@ -45,6 +45,16 @@ def with_versions(program: Iterable[Action]) -> Iterator[VersionedAction]:
         yield VersionedAction(action, keeps, frees)
 
 
+def weight_copies(program: Iterable[Action]) -> int:
+    """Return the most versions of its weights that a device keeps at a time."""
+    kept = peak = 1
+    for each in with_versions(program):
+        kept += each.keeps
+        peak = max(peak, kept)
+        kept -= len(each.frees)
+    return peak
+
+
 class _Ahead:
     """A program that can be read ahead."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,12 +20,9 @@ import numpy as np
 from ...comm import Observer, Times
 from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
-from ..pipeline import Backward, Engines, Machine, StageCosts, Step
+from ..pipeline import Backward, Machine, StageCosts, Step, work_ps
 from ..schedule import Kind, SampleSpan
 from .stage_device import Ran, StageDevice
-
-_BEFORE = {Kind.BACKWARD: Kind.FORWARD, Kind.GRADIENT: Kind.BACKWARD}
-"""What a stage does with a micro-batch before."""
 
 
 class StageTimes(Protocol):
@@ -110,18 +108,17 @@ class StageClock:
         """Carry out F of a span of samples; return the arrival times of what is sent."""
         costs = self._times.costs(self.streams.device, span.samples)
         self.busy_ps[Phase.FP] += costs.forward_ps
-        return self._run(Kind.FORWARD, span, arrived, not_before_ps, costs.forward_ps, costs)
+        return self._run(Kind.FORWARD, span, costs, arrived, not_before_ps)
 
     def backward(
         self, span: SampleSpan, arrived: Mapping[StreamKey, Times], not_before_ps: int
     ) -> dict[StreamKey, Times]:
         """Carry out B of a span of samples, with its parameter gradients where the machine fuses both."""
         costs = self._times.costs(self.streams.device, span.samples)
-        fused = self._machine.backward is Backward.FUSED
         self.busy_ps[Phase.EB] += costs.eb_ps
-        self.busy_ps[Phase.PG] += costs.known_pg_ps if fused else 0
-        alone_ps = costs.backward_ps if fused else costs.eb_ps
-        return self._run(Kind.BACKWARD, span, arrived, not_before_ps, alone_ps, costs)
+        if self._machine.backward is Backward.FUSED:
+            self.busy_ps[Phase.PG] += costs.known_pg_ps
+        return self._run(Kind.BACKWARD, span, costs, arrived, not_before_ps)
 
     def gradient(self, whole: SampleSpan) -> dict[StreamKey, Times]:
         """Carry out W of a micro-batch, unless it was part of B; nothing is sent."""
@@ -129,37 +126,34 @@ class StageClock:
         if self._machine.backward is Backward.SPLIT:
             costs = self._times.costs(self.streams.device, whole.samples)
             self.busy_ps[Phase.PG] += costs.known_pg_ps
-            self._run(Kind.GRADIENT, whole, {}, 0, costs.known_pg_ps, costs)
+            self._run(Kind.GRADIENT, whole, costs)
         return {}
 
     def _run(
         self,
         kind: Kind,
         span: SampleSpan,
-        arrived: Mapping[StreamKey, Times],
-        not_before_ps: int,
-        alone_ps: int,
         costs: StageCosts,
+        arrived: Mapping[StreamKey, Times] = MappingProxyType({}),
+        not_before_ps: int = 0,
     ) -> dict[StreamKey, Times]:
         index = span.of.index
-        own_ps = self._ended_ps.get((_BEFORE[kind], index), 0) if kind in _BEFORE else 0
+        own_ps = 0 if kind.before is None else self._ended_ps.get((kind.before, index), 0)
         ready_ps = max([not_before_ps, own_ps, *(int(times[-1, -1]) for times in arrived.values())])
-        # An engine of its own is as large as lets each kind take as long as all together.
-        work_ps = costs.work_ps if self._machine.engines is Engines.SPLIT else alone_ps
-        last = Kind.BACKWARD if self._machine.backward is Backward.FUSED else Kind.GRADIENT
+        is_last = kind is self._machine.frees_features
         step = Step(kind, index, self.streams.device)
         if self._course is None:
-            ran = self.device.run(kind, ready_ps, work_ps, frees=kind is last)
+            ran = self.device.run(kind, ready_ps, work_ps(costs, kind, self._machine), frees=is_last)
         else:
             start_ps, end_ps = self._course.ran_ps[step]
             ran = self.device.ran(kind, Ran(self._begin_ps + start_ps, self._begin_ps + end_ps))
             assert ready_ps <= ran.start_ps, f"{step}: starts at {ran.start_ps} ps, ready at {ready_ps} ps"
         self._ended_ps[kind, index] = ran.end_ps
-        if kind is last and span.ends:
-            for each in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
-                self._ended_ps.pop((each, index), None)
-        if kind is last:
+        if is_last:
             self._done_ps = max(self._done_ps, ran.end_ps)
+            if span.ends:
+                for each in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
+                    self._ended_ps.pop((each, index), None)
         return self._send(kind, span, ran)
 
     def _send(self, kind: Kind, span: SampleSpan, ran: Ran) -> dict[StreamKey, Times]:

@@ -61,4 +61,4 @@ class Workload:
     def transfer_ps(self, count: int, hops: int = 1) -> int:
         """Return the time in ps of `count` bytes at a link's full bandwidth, plus the latency of `hops` links."""
         link = self.cluster.link
-        return -(-count * 8_000_000 // link.bandwidth_mbps) + hops * link.latency_ps
+        return link.transfer_ps(count) + hops * link.latency_ps

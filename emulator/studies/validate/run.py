@@ -73,6 +73,10 @@ def draw_pictures(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -
     Raises:
         InputError: matplotlib is not installed, `runs` has no results, or a file cannot be written.
     """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"`--pictures` {folder}: cannot be created: {error.strerror}") from None
     if paper == "inceptionn":
         return draw_inceptionn(folder)
     if paper == "bapipe":

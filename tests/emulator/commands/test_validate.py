@@ -18,7 +18,7 @@ from emuchain.emulator.commands.validate import validate
 from emuchain.emulator.common import InputError
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.run import results_of, write_results
-from emuchain.emulator.studies.validate import load_claims
+from emuchain.emulator.studies.validate import draw_pictures, load_claims
 from emuchain.emulator.studies.validate.fpdeep import pictures
 
 
@@ -124,4 +124,4 @@ def test_pictures_need_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(InputError, match=r"pip install 'emuchain\[plot\]'"):
         pictures.draw_scaling(tmp_path / "fig15.png")
     with pytest.raises(InputError, match="cannot be created"):
-        pictures.draw_all(Path("/dev/null/x"), None)
+        draw_pictures("fpdeep", Path("/dev/null/x"), None)

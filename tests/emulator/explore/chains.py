@@ -11,9 +11,6 @@ from emuchain.emulator.cluster import Link
 from emuchain.emulator.explore import Demand, Pieces
 from emuchain.emulator.profile import LayerProfile, LayerTimes, Profile, ProfileStages
 
-PIECES = 64
-"""Places of a layer in the row of a profile."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Case:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from emuchain.emulator.explore import Demand, Pieces, all_cuts_ps, cuts_between_layers_ps
-from emuchain.emulator.pipeline import Machine, Shape, Transport, least_time_ps, pipeline_kind, run_timeline
+from emuchain.emulator.pipeline import Machine, Shape, Transport, least_time_ps, pipeline_kind, time_shape
+from emuchain.emulator.profile.stages import PIECES
 
-from .chains import PIECES, random_case
+from .chains import random_case
 
 SCHEDULES = ("gpipe", "1f1b-sno", "1f1b-so", "1f1b-as", "fbp-as")
 
@@ -28,8 +29,7 @@ def test_no_cut_and_no_schedule_is_below_the_bound(seed: int, stored: bool) -> N
         for name in SCHEDULES:
             kind = pipeline_kind(name)
             machine = Machine(kind.machine.engines, Transport.STORED if stored else Transport.HIDDEN)
-            schedule, _ = kind.schedule(Shape(case.devices, count, costs, machine))
-            assert max(each.end_ps for each in run_timeline(schedule, costs, machine)) >= between
+            assert time_shape(kind, Shape(case.devices, count, costs, machine)).makespan_ps >= between
     assert 0 < anywhere <= between
     if stored:
         assert between == best, "no bound over all cuts is higher than that of the best one"

@@ -10,8 +10,9 @@ from emuchain.emulator.cluster import Link
 from emuchain.emulator.common import InputError
 from emuchain.emulator.explore import Cut, Demand, Pieces, filled_cut, ideal, least_cut, partition
 from emuchain.emulator.profile import DoesNotFit, LayerProfile, LayerTimes, Profile, ProfileStages
+from emuchain.emulator.profile.stages import PIECES
 
-from .chains import PIECES, Case, random_case
+from .chains import Case, random_case
 
 CASES = 200
 

@@ -222,8 +222,3 @@ def test_costs_that_are_refused() -> None:
         run_timeline(parse(BY_HAND), [StageCosts(1, 2)] * 3, Machine())
     with pytest.raises(InputError, match="a split backward needs"):
         run_timeline(parse(BY_HAND), COSTS, Machine(backward=Backward.SPLIT))
-
-
-def test_bytes_over_a_link() -> None:
-    """1,000 bytes at 8 Gb/s take a microsecond."""
-    assert StageCosts(1, 2, sent_bytes=1000).over(8).transfer_ps == 10**6

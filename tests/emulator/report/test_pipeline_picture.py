@@ -9,18 +9,26 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.pipeline import Engines, Machine, PipelineResult, Shape, StageCosts, Transport, pipeline_kind
-from emuchain.emulator.pipeline import time_pipeline as time_shape
+from emuchain.emulator.pipeline import (
+    Engines,
+    Machine,
+    PipelineResult,
+    Shape,
+    StageCosts,
+    Transport,
+    pipeline_kind,
+    time_shape,
+)
 from emuchain.emulator.report import draw_pipeline, pipeline_picture
+
+from ..pipeline.shapes import shape_of
 
 pytest.importorskip("matplotlib")
 
 
 def timed(name: str, machine: Machine | None = None, chunks: int = 1, count: int = 4) -> tuple[Shape, PipelineResult]:
-    kind = pipeline_kind(name)
-    machine = machine or kind.machine
-    shape = Shape(2, count, (StageCosts(10, 20, 10),) * (2 * chunks), machine, chunks)
-    return shape, time_shape(kind.schedule(shape)[0], shape.costs, machine)
+    shape = shape_of(name, 2, count, StageCosts(10, 20, 10), machine, chunks=chunks)
+    return shape, time_shape(pipeline_kind(name), shape)
 
 
 @pytest.fixture

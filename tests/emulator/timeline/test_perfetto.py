@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from emuchain.emulator.pipeline import Machine, Shape, StageCosts, pipeline_kind, time_pipeline
+from emuchain.emulator.pipeline import Machine, Shape, StageCosts, pipeline_kind, time_shape
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.run import PHASES, simulate
 from emuchain.emulator.timeline import (
@@ -211,7 +211,7 @@ def test_rows_by_sql(plan_of: Any, opened: Callable[[Path], Query], tmp_path: Pa
 def test_a_pipeline_by_sql(opened: Callable[[Path], Query], tmp_path: Path, transfer_ps: int) -> None:
     """A picosecond is the unit of time here, so a microsecond of the trace."""
     shape = Shape(3, 8, (StageCosts(10, 20, transfer_ps=transfer_ps),) * 3, Machine())
-    result = time_pipeline(pipeline_kind("1f1b-so").schedule(shape)[0], shape.costs, shape.machine)
+    result = time_shape(pipeline_kind("1f1b-so"), shape)
     path = tmp_path / "pipeline.json"
     write_pipeline_trace(path, shape, result, 1)
     query = opened(path)

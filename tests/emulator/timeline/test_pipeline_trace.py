@@ -19,9 +19,11 @@ from emuchain.emulator.pipeline import (
     StageCosts,
     Transport,
     pipeline_kind,
-    time_pipeline,
+    time_shape,
 )
 from emuchain.emulator.timeline import write_pipeline_trace
+
+from ..pipeline.shapes import shape_of
 
 Event = dict[str, Any]
 COSTS = StageCosts(10, 20, 10, 7)
@@ -38,9 +40,8 @@ CASES = {
 def timed(case: str) -> tuple[Shape, PipelineResult]:
     name, machine, chunks = CASES[case]
     devices = 1 if case == "no messages" else 3
-    shape = Shape(devices, 6, (COSTS,) * (devices * chunks), machine, chunks)
-    schedule, _ = pipeline_kind(name).schedule(shape)
-    return shape, time_pipeline(schedule, shape.costs, machine)
+    shape = shape_of(name, devices, 6, COSTS, machine, chunks=chunks)
+    return shape, time_shape(pipeline_kind(name), shape)
 
 
 @pytest.fixture(params=CASES)

@@ -1,7 +1,4 @@
-"""Cuts of a chain of layers into stages: BaPipe's, one stage a device, and PipeDream's, whose stages may be replicated.
-
-Both are exact: no other cut has a faster slowest stage or link.
-"""
+"""PipeDream's cuts of a chain of layers, exact: no other cut has a faster slowest stage or link."""
 
 from __future__ import annotations
 
@@ -11,40 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .layers import ChainLayer
-
-StageTime = Callable[[int, int, int], float]
-"""The time of layers begin … end-1 on a device: begin, end, device."""
-
-
-class Cut(NamedTuple):
-    """A cut before each layer of `firsts`, and the time of the slowest stage or link."""
-
-    time: float
-    firsts: tuple[int, ...]
-
-
-def fastest_cut(layers: int, devices: int, stage: StageTime, links: Sequence[float] | None = None) -> Cut:
-    """Return the cut whose slowest stage or link is fastest; each device has at least one layer.
-
-    Args:
-        layers: number of layers.
-        devices: number of devices, in the order of the chain.
-        stage: the time of a stage.
-        links: the time of a link for a cut behind each layer, in one direction; 0 without it.
-    """
-    best = {end: Cut(stage(0, end, 0), ()) for end in range(1, layers + 1)}
-    for device in range(1, devices):
-        best = {
-            end: min(
-                Cut(
-                    max(best[cut].time, stage(cut, end, device), links[cut - 1] if links else 0),
-                    (*best[cut].firsts, cut),
-                )
-                for cut in range(device, end)
-            )
-            for end in range(device + 1, layers + 1)
-        }
-    return best[layers]
 
 
 class Replicated(NamedTuple):
@@ -56,7 +19,7 @@ class Replicated(NamedTuple):
 
 
 def pipedream_stages(
-    layers: Sequence[ChainLayer], devices: int, stage: StageTime, links: Sequence[float]
+    layers: Sequence[ChainLayer], devices: int, stage: Callable[[int, int, int], float], links: Sequence[float]
 ) -> tuple[Replicated, ...]:
     """Return PipeDream's partition, by its dynamic programme over computation and communication; memory has no part.
 
@@ -79,3 +42,23 @@ def pipedream_stages(
         return found
 
     return best(len(layers), devices)[1]
+
+
+def straight_stages(layers: int, devices: int, stage: Callable[[int, int], float]) -> tuple[int, ...]:
+    """Return the ends of PipeDream's stages, by time alone, where none is replicated.
+
+    As above, the first stages are as fast as they can be, whatever the last one takes; of equal ones, they begin as
+    early as possible. So the cut may be another one than that of `mapping.cut_layers`, which is as fast.
+
+    Args:
+        layers: number of layers.
+        devices: number of devices, each of which has at least one layer.
+        stage: the time of layers begin … end-1.
+    """
+    best: dict[int, tuple[float, tuple[int, ...]]] = {end: (stage(0, end), ()) for end in range(1, layers + 1)}
+    for device in range(1, devices):
+        best = {
+            end: min((max(best[cut][0], stage(cut, end)), (*best[cut][1], cut)) for cut in range(device, end))
+            for end in range(device + 1, layers + 1)
+        }
+    return (*best[layers][1], layers)

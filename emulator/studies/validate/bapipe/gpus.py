@@ -8,12 +8,12 @@ four GPUs half the batch of VGG-16 has 0.62 of the throughput, which is an all-r
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .....comm import Interconnect
 from ....cluster import Link
 from ....explore import Candidate, Wires, data_parallel, pipelined
-from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_pipeline
+from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_shape
 from ....profile import LayerProfile, LayerTimes, Profile, ProfileStages
 from ..constants import kept
 from .constants import ALL_REDUCE_SAMPLES, FEATURE_MBYTES, in_use
@@ -28,8 +28,6 @@ BASE = 64
 """B of the rows of DP that all others are compared with; that of ResNet-50 is not printed."""
 FEATURE_BATCH = 32
 """The batch of `FEATURE_MBYTES`."""
-PIECES = 64
-"""Places of a layer in a profile's row."""
 _GPU = "V100"
 _PS_PER_MMAC = 100  # of F; only ratios of times are compared
 _MANY = 32
@@ -51,6 +49,12 @@ def work_ps(layers: Sequence[ChainLayer], samples: int = 1) -> float:
     return 3 * forward_ps(layers, samples)
 
 
+def stage_work_ps(layers: Sequence[ChainLayer], samples: int = 1) -> Callable[[int, int], float]:
+    """Return the time of F and B of layers begin … end-1, as a function of both."""
+    before = [0.0, *itertools.accumulate(work_ps([layer], samples) for layer in layers)]
+    return lambda begin, end: before[end] - before[begin]
+
+
 def ring_bytes(layers: Sequence[ChainLayer], devices: int) -> float:
     """Return the bytes that a link carries in an all-reduce of the gradients by a ring."""
     return 2 * (devices - 1) / devices * sum(layer.parameter_bytes for layer in layers)
@@ -60,6 +64,11 @@ def link_bytes_per_ps() -> float:
     """Return the bandwidth of a link in one direction."""
     vgg16 = layers_of("vgg16")
     return ring_bytes(vgg16, 4) / (in_use(ALL_REDUCE_SAMPLES) * work_ps(vgg16))
+
+
+def all_reduce_ps(layers: Sequence[ChainLayer], devices: int) -> float:
+    """Return the time of an all-reduce of the gradients by a ring."""
+    return ring_bytes(layers, devices) / link_bytes_per_ps()
 
 
 def all_reduce_samples(share: float, batch: int = BASE) -> float:
@@ -113,8 +122,8 @@ def parts(network: str, devices: int, schedule: str, micro_batches: int, batch: 
     """Return the layers of each of BaPipe's stages."""
     found, layers = pipeline(network, devices, schedule, micro_batches, batch).partition, layers_of(network)
     assert found is not None
-    ends = [0, *(end // PIECES for end in found.cut.ends)]
-    return [layers[begin:end] for begin, end in itertools.pairwise(ends)]
+    ends = map(_stages(network, devices, batch).layer_of, found.cut.ends)
+    return [layers[begin:end] for begin, end in itertools.pairwise((0, *ends))]
 
 
 def _costs(layers: Sequence[ChainLayer], batch: int, devices: int = 1, more_ps: float = 0) -> StageCosts:
@@ -127,13 +136,10 @@ def _costs(layers: Sequence[ChainLayer], batch: int, devices: int = 1, more_ps: 
 def pipedream_parts(network: str, devices: int, batch: int) -> tuple[Replicated, ...]:
     """Return PipeDream's stages."""
     layers = layers_of(network)
-    bandwidth = link_bytes_per_ps()
-    work = [0.0, *itertools.accumulate(work_ps([layer], batch) for layer in layers)]
-    held = [0, *itertools.accumulate(layer.parameter_bytes for layer in layers)]
+    work_ps = stage_work_ps(layers, batch)
 
     def stage_ps(begin: int, end: int, count: int) -> float:
-        ring = 2 * (count - 1) / count * (held[end] - held[begin]) / bandwidth
-        return (work[end] - work[begin] + ring) / count
+        return (work_ps(begin, end) + all_reduce_ps(layers[begin:end], count)) / count
 
     return pipedream_stages(layers, devices, stage_ps, [2 * message_ps(layer, batch) for layer in layers])
 
@@ -151,14 +157,12 @@ def pipedream_samples_per_ps(network: str, devices: int, batch: int) -> float:
     costs: list[StageCosts] = []
     for begin, end, count in reversed(found):
         part = layers[begin:end]
-        more = ring_bytes(part, count) / link_bytes_per_ps() / count
-        costs.insert(0, _costs(part, batch, count, more))
+        costs.insert(0, _costs(part, batch, count, all_reduce_ps(part, count) / count))
         behind += count
         noam = -(-behind // count)  # PipeDream's batches in flight, for each device of the stage
         forwards.insert(0, max(forwards[0], count * noam))
     ends = []
     for count in (_MANY, 2 * _MANY):
         shape = Shape(len(costs), count, costs, Machine(), warm_ups=tuple(forwards[:-1]))
-        order, _ = pipeline_kind("1f1b-sno").schedule(shape)
-        ends.append(time_pipeline(order, costs, shape.machine).makespan_ps)
+        ends.append(time_shape(pipeline_kind("1f1b-sno"), shape).makespan_ps)
     return _MANY * batch / (ends[1] - ends[0])

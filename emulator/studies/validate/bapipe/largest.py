@@ -10,14 +10,15 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 
-from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_pipeline
+from ....mapping import VALUE_BYTES
+from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_shape
 from ..constants import kept
 from ..measure import Measure, Measured
 from .constants import FEATURE_MBYTES, PARAMETER_BYTES, in_use
-from .cuts import fastest_cut
+from .cuts import straight_stages
 from .gnmt import gnmt, parameters
-from .gpus import MEMORY_BYTES, work_ps
-from .layers import VALUE_BYTES, ChainLayer
+from .gpus import MEMORY_BYTES, stage_work_ps
+from .layers import ChainLayer
 
 GPUS = (1, 2, 4, 8)
 FITTED, PUBLISHED_LAYERS = 32, (32, 42, 60, 74, 118, 158)
@@ -33,9 +34,8 @@ def micro_batches(stages: int) -> int:
 @kept
 def kept_batches(schedule: str, stages: int) -> tuple[int, ...]:
     """Return the micro-batches whose features each stage keeps."""
-    costs = (StageCosts(1, 2),) * stages
-    order, _ = pipeline_kind(schedule).schedule(Shape(stages, micro_batches(stages), costs, Machine()))
-    return tuple(int(each) for each in time_pipeline(order, costs, Machine()).features)
+    shape = Shape(stages, micro_batches(stages), (StageCosts(1, 2),) * stages, Machine())
+    return tuple(int(each) for each in time_shape(pipeline_kind(schedule), shape).features)
 
 
 def layer_bytes(layer: ChainLayer, batches: int, weight_copies: int = 1) -> float:
@@ -59,12 +59,10 @@ def fits_with_pipedream(layers: Sequence[ChainLayer], stages: int) -> bool:
 
     Stage i keeps N-i+1 batches, and as many copies of its weights.
     """
-    before = [0.0, *itertools.accumulate(work_ps([layer]) for layer in layers)]
-    cut = fastest_cut(len(layers), stages, lambda begin, end, _: before[end] - before[begin])
-    ends = [0, *cut.firsts, len(layers)]
+    ends = straight_stages(len(layers), stages, stage_work_ps(layers))
     return all(
         sum(layer_bytes(layer, stages - stage, stages - stage) for layer in layers[begin:end]) <= MEMORY_BYTES
-        for stage, (begin, end) in enumerate(itertools.pairwise(ends))
+        for stage, (begin, end) in enumerate(itertools.pairwise((0, *ends)))
     )
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from ....mapping import Slice, cut_channels
+from ....mapping import VALUE_BYTES, Slice, cut_channels
 from ....network import load_network
 from ....profile import PartNeeds, boundary_bytes
-
-VALUE_BYTES = 4
 
 
 @dataclasses.dataclass(frozen=True)

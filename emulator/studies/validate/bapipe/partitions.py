@@ -7,13 +7,13 @@ import itertools
 
 from ....cluster import load_cluster
 from ....explore import Demand, ideal, partition
-from ....mapping import Slice, cut_channels
+from ....mapping import LayerCut, cut_layers, whole_layers
 from ....network import load_network
 from ....profile import BoardStages, board_stage
 from ..measure import Measure, Measured
 from . import gpus
 from .boards import VALUE_BYTES, pipeline
-from .cuts import Cut, fastest_cut, pipedream_stages
+from .cuts import pipedream_stages
 from .layers import zoo_layers
 from .speedups import stages_of
 
@@ -26,32 +26,32 @@ def _equation_1() -> Measured:
     """Measure the fastest cut of many equal layers over unequal accelerators."""
     by_equation = float(ideal(EQUATION_1)[0])
     how = f"T_n = {EQUATION_1}, {_UNIFORM_LAYERS} equal layers; the explorer's ideal {by_equation:.4f}"
-    return Measured([_uniform_cut().time, by_equation], how)
+    return Measured([_uniform_cut().slowest, by_equation], how)
 
 
 @functools.cache
-def _uniform_cut() -> Cut:
+def _uniform_cut() -> LayerCut:
     layers = _UNIFORM_LAYERS
-    return fastest_cut(layers, 4, lambda begin, end, device: (end - begin) * EQUATION_1[device] / layers)
+    return cut_layers(layers, 4, lambda device, begin, end: (end - begin) * EQUATION_1[device] / layers)
 
 
 def _shares() -> Measured:
-    ends = [0, *_uniform_cut().firsts, _UNIFORM_LAYERS]
-    shares = [(end - begin) / _UNIFORM_LAYERS for begin, end in itertools.pairwise(ends)]
+    ends = _uniform_cut().ends
+    shares = [(end - begin) / _UNIFORM_LAYERS for begin, end in itertools.pairwise((0, *ends))]
     return Measured(shares, f"of the layers; by the explorer {', '.join(map(str, ideal(EQUATION_1)[1]))}")
 
 
 def _profile() -> Measured:
     """Return what the profile of a layer has on a board."""
-    layer, board = load_network("vgg16").layers[3], load_cluster("u280").board(0)
-    costs = board_stage([Slice(layer, 0, cut_channels(layer))], board, 1, 1, value_bytes=VALUE_BYTES).costs
+    [part], board = whole_layers(load_network("vgg16"), 3, 4), load_cluster("u280").board(0)
+    costs = board_stage([part], board, 1, 1, value_bytes=VALUE_BYTES).costs
     said = {
         "FP time": costs.forward_ps,
         "BP time": costs.backward_ps,
         "weight size": costs.parameter_bytes,
         "feature size": costs.feature_bytes,
     }
-    return Measured([name for name, value in said.items() if value > 0], f"{layer.name} of VGG-16 on {board.name}")
+    return Measured([name for name, value in said.items() if value > 0], f"{part.layer.name} of VGG-16 on {board.name}")
 
 
 def _explored(**keys: float) -> list[str]:
@@ -109,9 +109,12 @@ def _threshold() -> Measured:
 def _least_ps(network: str, devices: int) -> float:
     """Return the least time of the slowest stage or link, whatever the cut."""
     layers = gpus.layers_of(network)
-    before = [0.0, *itertools.accumulate(gpus.work_ps([layer]) for layer in layers)]
-    links = [gpus.message_ps(layer, 1) for layer in layers]
-    return fastest_cut(len(layers), devices, lambda begin, end, _: before[end] - before[begin], links).time
+    work_ps = gpus.stage_work_ps(layers)
+
+    def slowest_ps(_device: int, begin: int, end: int) -> float:
+        return max(work_ps(begin, end), gpus.message_ps(layers[begin - 1], 1) if begin else 0)
+
+    return cut_layers(len(layers), devices, slowest_ps).slowest
 
 
 def _pipedream() -> Measured:
@@ -120,7 +123,7 @@ def _pipedream() -> Measured:
     links = [2 * gpus.message_ps(layer, 64) for layer in layers]
 
     def stage(begin: int, end: int, count: int) -> float:
-        ring = gpus.ring_bytes(layers[begin:end], count) / gpus.link_bytes_per_ps()
+        ring = gpus.all_reduce_ps(layers[begin:end], count)
         return (gpus.work_ps(layers[begin:end], 64) + ring) / count
 
     def best(begin: int, count: int) -> float:

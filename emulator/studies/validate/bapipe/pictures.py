@@ -6,7 +6,6 @@ import functools
 import pathlib
 from collections.abc import Callable, Mapping
 
-from ....common import InputError
 from ....pipeline import Machine, Transport
 from ....report import draw_pipeline, new_figure, save_figure
 from ....schedule import Kind
@@ -26,15 +25,11 @@ FIG_2 = Case(2, 4, 20, 40, 8)
 
 
 def draw_all(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draw all figures; return their paths.
+    """Draw all figures in a folder; return their paths.
 
     Raises:
         InputError: matplotlib is not installed, or a file cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"`--pictures` {folder}: cannot be created: {error.strerror}") from None
     paths = {folder / f"{name}.png": draw for name, draw in _FIGURES.items()}
     for path, draw in paths.items():
         draw(path)

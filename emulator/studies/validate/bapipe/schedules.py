@@ -12,11 +12,12 @@ import functools
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from ....pipeline import Engines, Machine, PipelineResult, Shape, StageCosts, pipeline_kind, time_pipeline
+from ....pipeline import Engines, Machine, PipelineResult, Shape, StageCosts, pipeline_kind, time_shape
 from ..measure import Measure, Measured
 
 STAGES, MICRO_BATCHES = range(1, 9), (1, 2, 3, 5, 8, 9, 16, 21, 32)
 ASYNCHRONOUS, SYNCHRONOUS = ("1f1b-as", "fbp-as"), ("1f1b-sno", "1f1b-so")
+SCHEDULES = (*ASYNCHRONOUS, *SYNCHRONOUS)
 WORK = ((1, 2), (2, 2), (3, 2))
 """F and B."""
 _FORWARD, _BACKWARD = 10, 20
@@ -51,31 +52,16 @@ def shape_of(schedule: str, case: Case, machine: Machine | None = None) -> Shape
 @functools.cache
 def run(schedule: str, case: Case, machine: Machine | None = None) -> PipelineResult:
     """Return a case on the timeline engine."""
-    shape = shape_of(schedule, case, machine)
-    return time_pipeline(pipeline_kind(schedule).schedule(shape)[0], shape.costs, shape.machine)
+    return time_shape(pipeline_kind(schedule), shape_of(schedule, case, machine))
 
 
-def _drained(case: Case) -> int:
-    """Return (M + N - 1)(F + B), of Table I."""
-    return (case.m + case.n - 1) * (case.f + case.b)
+def table_ps(schedule: str, case: Case, machine: Machine | None = None) -> int:
+    """Return the time by the formula of Table I or II, which the schedule has as its closed form."""
+    _, form = pipeline_kind(schedule).schedule(shape_of(schedule, case, machine))
+    assert form is not None
+    return form.time_ps
 
 
-def _not_overlapped(case: Case) -> int:
-    """Return the time of 1F1B-SNO in Table II."""
-    return _drained(case) + (case.n + case.m - 2 - -(-(case.m - 1) // case.n)) * 2 * case.sr
-
-
-def _overlapped(case: Case) -> int:
-    """Return the time of 1F1B-SO in Table II."""
-    return _drained(case) + (case.n - 1) * 2 * case.sr
-
-
-TIMES: dict[str, Callable[[Case], int]] = {
-    "1f1b-as": _drained,
-    "fbp-as": _drained,
-    "1f1b-sno": _not_overlapped,
-    "1f1b-so": _overlapped,
-}
 _BOUNDS: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "1f1b-as": ("SR <= min(F, B)", min),
     "fbp-as": ("SR <= min(F, B)", min),
@@ -94,14 +80,14 @@ def _time(schedule: str) -> Measured:
     """Count the cases in which the engine's time is not the formula's."""
     said, least = _BOUNDS[schedule]
     found = _valid(schedule)
-    wrong = sum(run(schedule, case).makespan_ps != TIMES[schedule](case) for case in found)
+    wrong = sum(run(schedule, case).makespan_ps != table_ps(schedule, case) for case in found)
     beyond = list(cases(_BEYOND, least))
-    off = sum(run(schedule, case).makespan_ps != TIMES[schedule](case) for case in beyond)
+    off = sum(run(schedule, case).makespan_ps != table_ps(schedule, case) for case in beyond)
     how = f"of {len(found)} with {said}; with SR half as long again {off} of {len(beyond)}"
     if schedule == "fbp-as":
         split = dataclasses.replace(pipeline_kind(schedule).machine, engines=Engines.SPLIT)
         apart = [case for case in found if case.sr == 0 and case.m >= 2 * case.n]
-        longer = sum(run(schedule, c, split).makespan_ps == (c.m + 2 * c.n - 1) * (c.f + c.b) for c in apart)
+        longer = sum(run(schedule, c, split).makespan_ps == table_ps(schedule, c, split) for c in apart)
         how += f"; engines of their own for F and B take (M + 2N - 1)(F + B) in {longer} of {len(apart)} with M >= 2N"
     return Measured(wrong, how)
 
@@ -110,7 +96,8 @@ def _bubble(schedule: str) -> Measured:
     """Count the cases in which the engine's idle share is not the table's."""
     found = _valid(schedule)
     wrong = sum(
-        run(schedule, case).bubble != 1 - Fraction(case.m * (case.f + case.b), TIMES[schedule](case)) for case in found
+        run(schedule, case).bubble != 1 - Fraction(case.m * (case.f + case.b), table_ps(schedule, case))
+        for case in found
     )
     return Measured(wrong, f"of {len(found)}: (time - M (F + B)) / time")
 
@@ -209,11 +196,11 @@ def _extra() -> Measured:
 _WARM_UPS = {"1f1b-as": 1, "fbp-as": 2, "1f1b-sno": 1, "1f1b-so": 2}
 
 MEASURES: dict[str, Measure] = {
-    **{f"bapipe-{name}-time": functools.partial(_time, name) for name in TIMES},
-    **{f"bapipe-{name}-bubble": functools.partial(_bubble, name) for name in TIMES},
+    **{f"bapipe-{name}-time": functools.partial(_time, name) for name in SCHEDULES},
+    **{f"bapipe-{name}-bubble": functools.partial(_bubble, name) for name in SCHEDULES},
     **{f"bapipe-{name}-features": functools.partial(_features, name, warm_up) for name, warm_up in _WARM_UPS.items()},
-    **{f"bapipe-{name}-weights": functools.partial(_weights, name) for name in TIMES},
-    **{f"bapipe-{name}-bandwidth": functools.partial(_bandwidth, name) for name in TIMES},
+    **{f"bapipe-{name}-weights": functools.partial(_weights, name) for name in SCHEDULES},
+    **{f"bapipe-{name}-bandwidth": functools.partial(_bandwidth, name) for name in SCHEDULES},
     "bapipe-as-same-time": _same_time,
     "bapipe-as-memory-2x": functools.partial(_memory_ratio, "fbp-as", "1f1b-as"),
     "bapipe-so-memory-2x": functools.partial(_memory_ratio, "1f1b-so", "1f1b-sno"),

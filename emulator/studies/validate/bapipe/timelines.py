@@ -17,10 +17,11 @@ from ....pipeline import (
     pipeline_kind,
     pipeline_kinds,
     time_pipeline,
+    time_shape,
 )
 from ....schedule import EpochShape, Kind, schedules
 from ..measure import Measure, Measured
-from .schedules import ASYNCHRONOUS, SYNCHRONOUS, Case, run
+from .schedules import ASYNCHRONOUS, SCHEDULES, SYNCHRONOUS, Case, run
 
 FIG_3 = Case(3, 8, 10, 20)
 FIG_4 = Case(3, 8, 10, 20, 5)
@@ -100,8 +101,8 @@ def _warm_up(more: str, less: str, of_less: bool) -> Measured:
 
 
 def _modes() -> Measured:
-    transports = [pipeline_kind(name).machine.transport.value for name in (*ASYNCHRONOUS, *SYNCHRONOUS)]
-    return Measured(transports, ", ".join((*ASYNCHRONOUS, *SYNCHRONOUS)))
+    transports = [pipeline_kind(name).machine.transport.value for name in SCHEDULES]
+    return Measured(transports, ", ".join(SCHEDULES))
 
 
 def _schedules_with(transport: Transport, wanted: tuple[str, ...]) -> Measured:
@@ -135,7 +136,7 @@ def _chain() -> Measured:
     """Measure the most distant device that a message comes from."""
     found = max(
         abs(each.released_by.stage - each.step.stage)
-        for name in (*ASYNCHRONOUS, *SYNCHRONOUS)
+        for name in SCHEDULES
         for each in run(name, Case(8, 16, 10, 20, 5)).timed
         if each.released_by is not None
     )
@@ -156,7 +157,7 @@ def _whole_mini_batches(name: str) -> int:
 
 
 def _intra_batch() -> Measured:
-    wrong = [_whole_mini_batches(name) for name in (*ASYNCHRONOUS, *SYNCHRONOUS)]
+    wrong = [_whole_mini_batches(name) for name in SCHEDULES]
     return Measured(sum(wrong), "F and B that use other weights than all of their mini-batch, of three mini-batches")
 
 
@@ -168,8 +169,7 @@ def _gpipe_features() -> Measured:
 def _slowest_stage() -> Measured:
     """Measure the time of a long mini-batch over that of its slowest stage's work."""
     costs = [StageCosts(10, 20), StageCosts(20, 40), StageCosts(5, 10)]
-    shape = Shape(3, 400, costs, Machine())
-    found = time_pipeline(pipeline_kind("1f1b-so").schedule(shape)[0], costs, shape.machine)
+    found = time_shape(pipeline_kind("1f1b-so"), Shape(3, 400, costs, Machine()))
     return Measured(found.makespan_ps / (400 * 60), "stages of 30, 60 and 15, M = 400: over 400 times 60")
 
 

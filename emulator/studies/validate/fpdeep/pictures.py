@@ -26,15 +26,11 @@ _SAME = ("schedule", "devices", "batch", "samples", "test_samples", "epochs", "l
 
 
 def draw_all(folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
-    """Draw all figures; return their paths.
+    """Draw all figures in a folder; return their paths.
 
     Raises:
         InputError: matplotlib is not installed, `runs` has no results, or a file cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"`--pictures` {folder}: cannot be created: {error.strerror}") from None
     drawn = [folder / "fig5.png", folder / "fig10.png"]
     draw_comparison(comparison(), drawn[0])
     ports = topologies.PORTS

@@ -10,7 +10,6 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 from .....comm.exchange import BINS, LEAST_EXPONENT
-from ....common import InputError
 from ....report import new_figure, save_figure, whole_ticks
 from ..mean import Mean
 from ..measure import NoEvidence
@@ -29,15 +28,11 @@ _CODECS = (
 
 
 def draw_all(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Draw the figures that have evidence; return the paths.
+    """Draw the figures that have evidence in a folder; return the paths.
 
     Raises:
         InputError: matplotlib is not installed, or a file cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"`--pictures` {folder}: cannot be created: {error.strerror}") from None
     drawn = []
     for number, draw in _FIGURES.items():
         path = folder / f"fig{number}.png"

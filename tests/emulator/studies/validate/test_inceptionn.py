@@ -19,7 +19,16 @@ from emuchain.comm import Interconnect, NicEngines
 from emuchain.comm.exchange import BINS, histogram
 from emuchain.emulator.commands.validate import validate as command
 from emuchain.emulator.common import InputError
-from emuchain.emulator.studies.validate import Class, Result, Verdict, judge, load_claims, tables, validate
+from emuchain.emulator.studies.validate import (
+    Class,
+    Result,
+    Verdict,
+    draw_pictures,
+    judge,
+    load_claims,
+    tables,
+    validate,
+)
 from emuchain.emulator.studies.validate.claim import Expect
 from emuchain.emulator.studies.validate.inceptionn import codec, evidence, hardware, ring, runs, times, training
 from emuchain.emulator.studies.validate.inceptionn.seeds import Loss, decide
@@ -334,14 +343,12 @@ def test_the_command() -> None:
 @pytest.mark.usefixtures("some_runs")
 def test_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from emuchain.emulator.studies.validate.inceptionn.pictures import draw_all
-
-    drawn = {path.name for path in draw_all(tmp_path / "figures")}
+    drawn = {path.name for path in draw_pictures("inceptionn", tmp_path / "figures", None)}
     assert drawn >= {"fig5.png", "fig12.png", "fig13.png", "fig14a.png", "fig14b.png", "fig15.png"}
     assert all((tmp_path / "figures" / name).stat().st_size > 1000 for name in drawn)
     with pytest.raises(InputError, match="cannot be created"):
         (tmp_path / "taken").write_text("")
-        draw_all(tmp_path / "taken")
+        draw_pictures("inceptionn", tmp_path / "taken", None)
 
 
 def test_an_interconnect_of_a_byte_a_picosecond() -> None:

@@ -1,0 +1,105 @@
+"""What a configuration makes of a cluster: how its boards execute, and how many stages each has.
+
+How boards execute and when messages leave them is the cluster's (`[machine]`), whatever the schedule. With engines of
+their own for FP, EB and PG and rows that are streamed, boards are FPDeep's, whose times are those of rows
+(`timing.Timing`); on all others, actions are timed as a whole (`timing.StageClock`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from ..cluster import Cluster
+from ..common import InputError
+from ..mapping import cut_channels
+from ..network import Network
+from ..pipeline import Backward, Engines, Machine, Transport, warm_ups
+from ..schedule import ScheduleKind
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+_SUITS = {Engines.SPLIT: "streamed", Engines.SHARED: "hidden", Engines.TURNS: "stored"}
+"""The transport of a cluster that names none."""
+
+
+def machine_of(cluster: Cluster, kind: ScheduleKind) -> Machine | None:
+    """Return how a cluster's boards and links work under a kind of schedule; None if they are FPDeep's.
+
+    Raises:
+        InputError: rows are to be streamed from engines that have no time for each row.
+    """
+    engines = Engines(cluster.engines)
+    transport = Transport(cluster.transport or _SUITS[engines])
+    if transport is Transport.STREAMED:
+        if engines is Engines.SPLIT:
+            return None
+        raise InputError(
+            f"`transport` = 'streamed': rows leave engines that are split, and these are {engines.value}; should be"
+            " 'stored' or 'hidden'"
+        )
+    backward = Backward.SPLIT if kind.splits_backward else Backward.FUSED
+    return Machine(engines, transport, backward)
+
+
+def folded(cluster: Cluster, devices: int, chunks: int, machine: Machine | None) -> Cluster:
+    """Return a cluster with a board for each stage of a chain whose devices have `chunks` stages each.
+
+    Stage c N + d is on device d of N. Its share of the board's memory is one in `chunks`; of all else, too, where
+    engines work at the same time. A link closes the chain to a ring.
+    """
+    if chunks == 1:
+        return cluster
+    stages, apart = devices * chunks, machine is None or machine.engines is Engines.SPLIT
+    boards = tuple(cluster.board(stage % devices).share(chunks, whole=not apart) for stage in range(stages))
+    links = [cluster.link_at(stage % devices) for stage in range(stages - 1)]
+    if apart:
+        links = [dataclasses.replace(link, bandwidth_mbps=max(1, link.bandwidth_mbps // chunks)) for link in links]
+    return dataclasses.replace(cluster, boards=boards, own_links=tuple(links))
+
+
+def chunks_of(config: Config, devices: int) -> int:
+    """Return the number of stages of a device; one device alone has one.
+
+    Raises:
+        InputError: the schedule has one stage on each device.
+    """
+    kind = config.schedule
+    if config.chunks is not None and config.chunks > 1 and kind.chunks == 1:
+        raise InputError(
+            f"`chunks` = {config.chunks}: schedule {kind.name} has one stage on each device; try schedule interleaved"
+        )
+    return 1 if devices == 1 else config.chunks or kind.chunks
+
+
+def check_chunks(config: Config, network: Network, devices: int, chunks: int) -> None:
+    """Check that there is something for each of several stages of a device.
+
+    Raises:
+        InputError: there are more stages than layers or channels.
+    """
+    whole = config.stages == "layers"
+    parts = len(network.layers) if whole else sum(map(cut_channels, network.layers))
+    if devices * chunks > parts:
+        kind = "layers" if whole else "channels"
+        raise InputError(
+            f"`chunks` = {chunks}: {devices} devices with {chunks} stages each are {devices * chunks} stages, and"
+            f" {network.name} has {parts} {kind}; should be at most {parts // devices}"
+        )
+
+
+def warm_ups_of(config: Config, devices: int, micro_batches: int) -> tuple[int, ...]:
+    """Return the warm-up forwards of each device that a configuration gives; () for the schedule's own.
+
+    Raises:
+        InputError: the schedule has a fixed order, or the expression cannot be read.
+    """
+    if config.warm_up is None:
+        return ()
+    if not config.schedule.takes_warm_ups:
+        raise InputError(
+            f"`warm_up` = {config.warm_up!r}: schedule {config.schedule.name} has a fixed order; kinds of 1F1B and FBP"
+            " take a warm-up"
+        )
+    return warm_ups(config.warm_up, devices, micro_batches)
