@@ -85,6 +85,8 @@ def rebuild(results: Results) -> Plan:
     network = load_network(_described(results, "network.toml"))
     cluster = load_cluster(_described(results, "cluster.toml"))
     plan = make_plan(_config(results), network=network, cluster=cluster)
+    if not plan.times_rows:
+        raise InputError("its boards take actions as a whole, and these show rows")
     if not _is_plan_of(plan, results):
         raise InputError(
             "the plan that follows from the file's descriptions is not the one that has run: the cluster was changed in"

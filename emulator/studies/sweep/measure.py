@@ -8,8 +8,11 @@ from typing import Any
 from ...common import InputError
 from ...config import settings_config
 from ...plan import Plan, make_plan
-from ...run import SteadyState, steady_state
+from ...run import SteadyState, simulate, steady_state
 from .space import Point
+
+_STEPS = 2, 6
+"""Mini-batches of two runs, whose difference is the time of those in the middle."""
 
 _MIB = 2**20
 
@@ -54,10 +57,12 @@ def measure(task: tuple[Point, int]) -> Measured:
         return Measured(error=point.error)
     try:
         config = settings_config(point.settings)
-        # Times do not depend on micro-batches, and a schedule of few large ones is checked sooner.
-        config = config.model_copy(update={"micro_batch": config.batch})
-        plan = make_plan(config, 1, network=point.network, cluster=point.cluster)
-        return _figures(plan, steady_state(plan), epoch_images)
+        # Of rows, times do not depend on micro-batches, and a schedule of few large ones is checked sooner.
+        blocks = config.model_copy(update={"micro_batch": config.batch})
+        plan = make_plan(blocks, 1, network=point.network, cluster=point.cluster)
+        if plan.times_rows:
+            return _figures(plan, steady_state(plan), epoch_images)
+        return _of_actions(make_plan(config, 1, network=point.network, cluster=point.cluster), epoch_images)
     except InputError as error:
         return Measured(error=_line(str(error)))
     except Exception as error:
@@ -81,6 +86,36 @@ def _figures(plan: Plan, state: SteadyState, epoch_images: int) -> Measured:
         bottleneck_kind=slowest.kind,
         second=behind.name,
         second_kind=behind.kind,
+    )
+
+
+def _of_actions(plan: Plan, epoch_images: int) -> Measured:
+    """Return the figures of boards that take actions as a whole, once mini-batch follows on mini-batch."""
+    plan = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": 1}))
+    few, more = (simulate(plan, steps * plan.config.batch) for steps in _STEPS)
+    images = plan.config.batch * (_STEPS[1] - _STEPS[0])
+    rate = images * 1e12 / (more.virtual_time_ps - few.virtual_time_ps)
+    boards = [plan.cluster.board(device) for device in range(plan.devices)]
+    macs = sum(layer.macs * (3 if layer.needs_errors else 2) for layer in plan.network.layers)
+    power = [board.power_w for board in boards]
+    loads = [(sum(use.busy.values()), f"device {use.device}", "engine") for use in more.usage.devices]
+    loads += [(use.utilisation, f"link {use.sender} -> {use.receiver}", "link") for use in more.usage.links]
+    (_, slowest, kind), *others = sorted(loads, key=lambda load: -load[0])
+    _, second, second_kind = others[0] if others else (0.0, None, None)
+    replicas = plan.data_parallel.replicas
+    return Measured(
+        boards=plan.nodes,
+        images_per_s=rate,
+        efficiency=rate / replicas * macs / (1e12 * sum(board.capacity for board in boards)),
+        images_per_j=rate / replicas / sum(each or 0 for each in power) if all(power) else None,
+        epoch_hours=epoch_images / rate / 3600,
+        fits=plan.fits,
+        missing_mib=0.0,
+        off_chip_mib=sum(plan.off_chip_bytes) / _MIB,
+        bottleneck=slowest,
+        bottleneck_kind=kind,
+        second=second,
+        second_kind=second_kind,
     )
 
 
