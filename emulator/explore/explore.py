@@ -9,8 +9,9 @@ from ..common import InputError
 from ..pipeline import Machine, PipelineKind, Transport
 from ..profile import Stages
 from .bound import all_cuts_ps, cuts_between_layers_ps
-from .candidate import Candidate, Wires, data_parallel, pipelined
+from .candidate import Candidate, Wires, pipelined
 from .pieces import Demand, Pieces
+from .replicated import data_parallel
 
 _FINEST = 100
 """The bandwidth at which the winner changes is found to a part in this many."""
