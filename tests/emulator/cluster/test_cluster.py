@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.comm import Interconnect, NicEngines
-from emuchain.emulator.cluster import clusters, load_cluster
+from emuchain.emulator.cluster import Link, clusters, load_cluster
 from emuchain.emulator.cluster.description import ClusterDescription
 from emuchain.emulator.common import InputError
 from emuchain.emulator.inputs import validate
@@ -254,3 +254,11 @@ def test_what_if_the_network_were_another() -> None:
         parse_what_if(["network.latency_ns=5"])
     with pytest.raises(InputError, match="changes: `network.blocking` = 'maybe'"):
         load_cluster("vc709", parse_what_if(["network.blocking=maybe"]).cluster)
+
+
+@pytest.mark.parametrize("mbps", [1, 7, 10_000, 100_000])
+def test_a_link_carries_in_a_time_what_takes_no_longer(mbps: int) -> None:
+    link = Link(mbps, latency_ps=5)
+    for time_ps in (8_000_000, 12_345_678, 10**12):
+        carried = link.carried_bytes(time_ps)
+        assert link.transfer_ps(carried) <= time_ps < link.transfer_ps(carried + 1)
