@@ -16,9 +16,8 @@ ORDER = [
     *("kernels", "comm", "emulator.common", "emulator.inputs"),
     *("emulator.cluster", "emulator.network", "emulator.data"),
     *("emulator.mapping", "emulator.schedule", "emulator.pipeline", "emulator.timing"),
-    "emulator.profile",
+    *("emulator.profile", "emulator.explore"),
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.run"),
-    "emulator.explore",
     *("emulator.timeline", "emulator.report", "emulator.page", "emulator.studies", "emulator.bench"),
     *("emulator", "emulator.commands"),
 ]

@@ -42,7 +42,7 @@ def _answer(devices: str, question: Question, found: Exploration) -> list[Line]:
 
 
 def _next(question: Question, found: Exploration, run: dict[str, object] | None) -> list[Line]:
-    """Return the command that times the best pipeline on the chain, cut between layers, device by device."""
+    """Return the command that runs the best pipeline on the chain, which takes the same time there."""
     best = next((each for each in found.candidates if each.timeline is not None), None)
     if run is None or best is None:
         return []
@@ -55,7 +55,7 @@ def _next(question: Question, found: Exploration, run: dict[str, object] | None)
         "schedule": best.name,
         "engines": machine.engines.value,
         "transport": machine.transport.value,
-        "stages": "layers",
+        **({"stages": "layers"} if question.whole_layers else {}),
     }
     return [dataclasses.replace(next_line(command_line("simulate", None, flags)), optional=True)]
 

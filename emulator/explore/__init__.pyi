@@ -3,7 +3,7 @@ from .candidate import Candidate, Wires, pipelined
 from .explore import FURTHEST, Exploration, Question, Turn, explore, micro_batches_of
 from .ideal import ideal
 from .inter_layer import Cut, least_cut
-from .intra_layer import filled_cut
+from .intra_layer import filled_cut, fits_at_all
 from .partition import Partition, Step, partition
 from .pieces import Demand, Pieces
 from .replicated import DATA_PARALLEL, data_parallel, deal
@@ -27,6 +27,7 @@ __all__ = [
     "deal",
     "explore",
     "filled_cut",
+    "fits_at_all",
     "ideal",
     "least_cut",
     "micro_batches_of",

@@ -15,12 +15,17 @@ from ..profile import DoesNotFit, Stages
 class Demand:
     """What a schedule asks of the devices.
 
-    Each device keeps the features of `kept` micro-batches. Without `overlaps`, a device waits for the messages over the
-    link behind it: 2 SR in addition to F + B.
+    Each device keeps the features of `kept` micro-batches, and `weight_copies` versions of its weights; without these,
+    one. Without `overlaps`, a device waits for the messages over the link behind it: 2 SR in addition to F + B.
     """
 
     kept: tuple[int, ...]
     overlaps: bool = True
+    weight_copies: tuple[int, ...] = ()
+
+    def copies(self, device: int) -> int:
+        """Return the versions of its weights that a device keeps."""
+        return self.weight_copies[device] if self.weight_copies else 1
 
 
 class Pieces:
@@ -42,9 +47,13 @@ class Pieces:
     def work_ps(self, begin: int, end: int, device: int) -> int | None:
         """Return F + B of a piece; None if it does not fit."""
         try:
-            return self.stages.costs(begin, end, device, self.demand.kept[device]).work_ps
+            return self._costs(begin, end, device).work_ps
         except DoesNotFit:
             return None if self._heeds_memory else max(1, self.least_ps(begin, end, device))
+
+    def _costs(self, begin: int, end: int, device: int) -> StageCosts:
+        demand = self.demand
+        return self.stages.costs(begin, end, device, demand.kept[device], weight_copies=demand.copies(device))
 
     def least_ps(self, begin: int, end: int, device: int) -> int:
         """Return a time that no piece is below, which grows with the piece."""
@@ -68,7 +77,7 @@ class Pieces:
         """
         found = []
         for device, (begin, end) in enumerate(itertools.pairwise((0, *ends))):
-            costs = self.stages.costs(begin, end, device, self.demand.kept[device])
+            costs = self._costs(begin, end, device)
             found.append(dataclasses.replace(costs, transfer_ps=self.link_ps(device, end)))
         return tuple(found)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..cluster import Board, Cluster
-from ..mapping import PRECISIONS, VALUE_BYTES, Mapping, Stream, partition, partition_layers
+from ..cluster import Board, Cluster, Link
+from ..common import InputError
+from ..explore import Demand, Pieces, filled_cut, fits_at_all
+from ..explore import partition as find_partition
+from ..mapping import PRECISIONS, VALUE_BYTES, Mapping, Stream, partition_layers
 from ..network import Network
 from ..pipeline import Machine, StageCosts
 from ..profile import BoardStage, BoardStages, DataBytes, DoesNotFit, board_stage, streams_bytes
@@ -102,6 +106,23 @@ def stages_on_boards(
     kept, copies = _kept(config.schedule, epoch, machine.frees_features)
     pieces = BoardStages(network, boards, size, value_bytes)
 
+    if config.stages == "layers":
+        mapping = _between_layers(network, cluster, pieces, kept, copies)
+    else:
+        links = [cluster.link_at(link) for link in range(count - 1)]
+        mapping = _within_layers(network, pieces, links, Demand(kept, weight_copies=copies))
+    kept_samples = tuple(size * each for each in kept)
+    found = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, size, value_bytes)
+    for stage in range(count):
+        found.costs(stage, size)
+    return found
+
+
+def _between_layers(
+    network: Network, cluster: Cluster, pieces: BoardStages, kept: Sequence[int], copies: Sequence[int]
+) -> Mapping:
+    """Return the cut between layers whose slowest stage is as fast as possible."""
+
     def cost(stage: int, begin: int, end: int) -> float:
         places = pieces.starts[begin], pieces.starts[end]
         try:
@@ -109,15 +130,29 @@ def stages_on_boards(
         except DoesNotFit:
             return math.inf
 
-    if config.stages == "layers":
-        mapping = partition_layers(network, cluster, count, cost)
+    return partition_layers(network, cluster, pieces.devices, cost)
+
+
+def _within_layers(network: Network, stages: BoardStages, links: Sequence[Link], demand: Demand) -> Mapping:
+    """Return the cut by channels that an exploration finds (BaPipe, section III-B).
+
+    Raises:
+        InputError: there are more stages than places to cut at, or a board's memory is too small.
+    """
+    if stages.devices >= len(stages.places):
+        most = len(stages.places) - 1
+        raise InputError(f"`devices` = {stages.devices}: must be 1 to {most}: {network.name} is cut at no more places")
+    if stages.devices <= len(network.layers):
+        ends = find_partition(stages, links, demand).cut.ends
     else:
-        mapping = partition(network, cluster, count)
-    kept_samples = tuple(size * each for each in kept)
-    found = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, size, value_bytes)
-    for stage in range(count):
-        found.costs(stage, size)
-    return found
+        pieces = Pieces(stages, links, demand)
+        enough = fits_at_all(pieces, stages.places, _UNLIMITED)
+        if enough is None:  # the message says which stage of an even cut does not fit
+            step = len(stages.places) / stages.devices
+            pieces.costs([stages.places[round(step * each) - 1] for each in range(1, stages.devices + 1)])
+        assert enough is not None
+        ends = filled_cut(pieces, stages.places, enough).ends
+    return Mapping(network, tuple(stages.slices(*place) for place in itertools.pairwise((0, *ends))))
 
 
 def _kept(kind: ScheduleKind, epoch: EpochShape, last: Kind) -> tuple[tuple[int, ...], tuple[int, ...]]:

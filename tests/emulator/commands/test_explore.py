@@ -157,6 +157,7 @@ def test_a_negative_time(capsys: pytest.CaptureFixture[str], tmp_path: Path, gpu
     assert "layer l0: `forward_us` = -1000: must not be negative" in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(
     ("schedule", "flags"),
     [
@@ -166,14 +167,15 @@ def test_a_negative_time(capsys: pytest.CaptureFixture[str], tmp_path: Path, gpu
     ],
 )
 def test_the_chain_takes_the_time_that_was_explored(
-    capsys: pytest.CaptureFixture[str], schedule: str, flags: list[str]
+    capsys: pytest.CaptureFixture[str], schedule: str, flags: list[str], whole: bool
 ) -> None:
-    """Cut by the same rule, and timed by clocks that hand times on from device to device."""
+    """Cut alike, and timed by clocks that hand times on from device to device."""
     named = ["vgg16-cifar", "--cluster", "vc709", "--devices", "4", "--batch", "64", "--micro-batch", "8", *flags]
-    found = as_json(capsys, *named, "--whole-layers")
+    found = as_json(capsys, *named, *["--whole-layers"] * whole)
     [explored] = (each["time_ps"] for each in found["candidates"] if each["schedule"] == schedule)
     with pytest.raises(SystemExit):
-        main(["simulate", *named, "--schedule", schedule, "--stages", "layers", "--samples", "64", "--json"])
+        stages = "layers" if whole else "channels"
+        main(["simulate", *named, "--schedule", schedule, "--stages", stages, "--samples", "64", "--json"])
     assert json.loads(capsys.readouterr().out)["virtual_time_ps"] == explored
 
 
