@@ -208,13 +208,15 @@ def report(files: tuple[str, ...], out: str) -> None:
     help="Print the order alone, of mini-batches of M micro-batches on --devices, without a network.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print a mini-batch as CSV, as PyTorch's schedules read it.")
-@click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead, as printed by this command.")
+@click.option("--text", "as_text", is_flag=True, help="With --check, print what is in the file as text.")
+@click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead; --csv or --text print it, too.")
 def schedule(
     config_file: str | None,
     flags: dict[str, Any],
     steps: int | None,
     micro_batches: int | None,
     as_csv: bool,
+    as_text: bool,
     check: str | None,
 ) -> None:
     """Print a run's schedule, or check one: every device's actions in order.
@@ -224,8 +226,12 @@ def schedule(
     with starting():
         from .schedule import check_schedule, order_of, print_schedule, run_schedule
 
+    if as_csv and as_text:
+        raise click.UsageError("--csv and --text: give one of them")
     if check is not None:
-        check_schedule(check)
+        if config_file is not None or flags or steps is not None or micro_batches is not None:
+            raise click.UsageError("--check: takes a file, and --csv or --text; leave out all else")
+        check_schedule(check, "csv" if as_csv else "text" if as_text else None)
         return
     steps = steps or (1 if as_csv else 2)
     if micro_batches is None:

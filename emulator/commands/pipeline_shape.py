@@ -13,7 +13,7 @@ from ..common import InputError
 from ..pipeline import Backward, Engines, Machine, PipelineKind, Shape, StageCosts, Transport, pipeline_kind, warm_ups
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
-_MOST_ACTIONS = 1_000_000
+_MOST_ACTIONS = 200_000
 _OF_INTERLEAVED = 2
 _ROWS = 8
 
@@ -109,5 +109,7 @@ def _list(text: str, name: str) -> list[Fraction]:
 
 def _number(text: str, name: str) -> Fraction:
     if _NUMBER.fullmatch(text.strip()) is None:
-        raise InputError(f"`{name}` = {text!r}: must be a number that is not negative, such as 3 or 2.5")
+        raise InputError(
+            f"`{name}` = {text!r}: must be a number that is not negative, such as 3 or 2.5, of at most 12 digits"
+        )
     return Fraction(text.strip())

@@ -79,8 +79,7 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
 
         draw_layout(layout, picture)
     if as_json:
-        stale = [staleness.stale_samples for staleness in plan.steady.staleness]
-        verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": stale}
+        verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
         print(json.dumps({**layout_as_json(layout, smallest), **verdict}, indent=2))
         return
     print_answer(_answer(plan, layout, missing, smallest, flags))

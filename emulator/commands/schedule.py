@@ -11,7 +11,7 @@ from ..config import blaming, load_config
 from ..pipeline import warm_ups
 from ..plan import make_plan
 from ..report import plural
-from ..schedule import EpochShape, Schedule, dry_run, parse, parse_csv, schedules, to_csv, to_text
+from ..schedule import EpochShape, Schedule, check_complete, dry_run, parse, parse_csv, schedules, to_csv, to_text
 
 _OF_ORDERS = ("schedule", "devices", "chunks", "warm_up")
 _MOST_ACTIONS = 1_000_000
@@ -77,18 +77,22 @@ def print_schedule(schedule: Schedule, as_csv: bool) -> None:
     print(to_csv(schedule) if as_csv else to_text(schedule), end="")
 
 
-def check_schedule(file: str) -> None:
-    """Parse the schedule in `file`, which is text or CSV, and dry-run it.
+def check_schedule(file: str, form: str | None = None) -> None:
+    """Parse the schedule in `file`, which is text or CSV, and dry-run it; then print it as `text` or `csv`, if asked.
 
     Raises:
-        InputError: the file cannot be read or parsed, or the schedule fails the dry run.
+        InputError: the file cannot be read or parsed, the schedule fails the dry run, or cannot be written so.
     """
     try:
         text = pathlib.Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read: {error}") from None
     schedule = parse_csv(text, file) if file.endswith(".csv") or _CSV.match(text) else parse(text, file)
+    check_complete(schedule)
     kind = schedules().get(schedule.name)
     dry_run(schedule, aligned=kind is None or kind.aligned)
+    if form is not None:
+        print_schedule(schedule, form == "csv")
+        return
     shape = f"{plural(schedule.devices, 'device')}, {plural(schedule.steps, 'mini-batch')}"
     print(f"{file}: {shape}: complete, in order, free of deadlock")

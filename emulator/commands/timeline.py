@@ -37,7 +37,7 @@ def show_timeline(
         check_picture(picture, "plot")
     with blaming(config_file, flags):
         plan = make_plan(load_config(config_file, flags), 1)
-        plan.needs_rows("a timeline")
+        plan.needs_one_stage("a timeline")
     chart = _chart(plan, window, all_lanes)
     print(_answer(plan))
     print(f"{plan.network.name} on {describe_devices(plan)}, {plan.config.schedule.name}: samples {chart.shown}")

@@ -87,6 +87,8 @@ def rebuild(results: Results) -> Plan:
     plan = make_plan(_config(results), network=network, cluster=cluster)
     if not plan.times_rows:
         raise InputError("its boards take actions as a whole, and these show rows")
+    if plan.chunks > 1:
+        raise InputError("its devices have several stages, and these show one on each")
     if not _is_plan_of(plan, results):
         raise InputError(
             "the plan that follows from the file's descriptions is not the one that has run: the cluster was changed in"

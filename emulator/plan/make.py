@@ -95,6 +95,11 @@ class _Making:
                 f"`replicas` = {replicas}: engines that are shared are timed on one chain; should be 1, or `engines` ="
                 " 'turns'"
             )
+        if machine.engines is Engines.SHARED and not kind.aligned:
+            raise InputError(
+                f"`schedule` = {kind.name!r}: does micro-batches in parts where its weights change, and engines that"
+                " are shared take whole ones; should be one such as 'fbp-as' or 'sync'"
+            )
         stages = stages_on_boards(self.network, self.cluster, self.config, machine, self._mini_batch())
         timing = Timing.of(stages.mapping, self.cluster)
         if kind.aligned:

@@ -111,6 +111,26 @@ class Plan:
         by = lay_out_on_chip if self.config.memory == "ignored" else lay_out
         return by(self.timing, self.steady.in_flight)
 
+    @property
+    def stale_samples(self) -> list[int]:
+        """By device the samples of a mini-batch that see old weights."""
+        if self.config.schedule.drains:
+            return [0] * self.devices
+        return [late.stale_samples for late in self.steady.staleness]
+
+    def needs_one_stage(self, what: str) -> None:
+        """Check that each device has one stage, on which `what` rests, and that times are those of rows.
+
+        Raises:
+            InputError: devices have several stages, or take actions as a whole.
+        """
+        self.needs_rows(what)
+        if self.chunks > 1:
+            raise InputError(
+                f"`schedule` = {self.config.schedule.name!r}: {what} shows one stage on a device, and here are"
+                f" {self.chunks}; `emuchain pipeline --plot` and `--trace` draw them"
+            )
+
     def needs_rows(self, what: str) -> None:
         """Check that times are those of rows, on which `what` rests.
 
@@ -149,7 +169,7 @@ class Plan:
             ["schedule", f"{schedule.name}, batch {self.config.batch}"],
         ]
         if not schedule.drains:
-            stale = [late.stale_samples for late in self.steady.staleness]
+            stale = self.stale_samples
             rows.append(["see old weights", f"{min(stale)} to {max(stale)} of {self.batch} samples"])
         return html_table(f"Plan: {self.network.name} on {describe_devices(self)}", rows)
 

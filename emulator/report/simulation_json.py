@@ -28,7 +28,7 @@ def simulation_as_json(simulation: Simulation, steady: SteadyState | None, epoch
         "epochs_per_hour": 3600 * rate / simulation.samples,
         "fits": plan.fits,
         "missing_bytes": plan.missing_bytes,
-        "stale_samples": [staleness.stale_samples for staleness in plan.steady.staleness],
+        "stale_samples": plan.stale_samples,
         "mapping": mapping_as_json(plan.timing),
         **_usage_as_json(simulation.usage),
         **({} if plan.stages is None else {"pipeline": stages_as_json(plan.stages)}),

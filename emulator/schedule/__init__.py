@@ -1,6 +1,7 @@
 """Schedules as data: the actions of each device in order, printed, parsed, and dry-run before anything starts."""
 
 from .action import Action, Kind, MicroBatch, SampleSpan, Schedule, cut_samples
+from .complete import check_complete
 from .csv_text import parse_csv, to_csv
 from .dry_run import dry_run
 from .features import kept_micro_batches
@@ -22,6 +23,7 @@ __all__ = [
     "SpanStore",
     "Staleness",
     "VersionedAction",
+    "check_complete",
     "cut_samples",
     "dry_run",
     "kept_micro_batches",

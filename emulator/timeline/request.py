@@ -64,7 +64,7 @@ class TraceRequest:
         Raises:
             InputError: the run has no sample of the window.
         """
-        plan.needs_rows("a trace")
+        plan.needs_one_stage("a trace")
         course = Course.of(plan, samples)
         return SpanRecorder(course, self.window.within(course.run_samples, "trace_samples"))
 

@@ -209,7 +209,7 @@ BAD = {
     "exponent": ("--transfer 1e99999999", "`transfer` = '1e99999999'"),
     "gradient": ("--gradient 21", "`gradient` = 21: is part of `backward` = 20"),
     "stages": ("--stages 0", "'--stages'"),
-    "too many": ("--micro-batches 1000000", "`micro_batches` = 1000000: on 3 stages at most 333333"),
+    "too many": ("--micro-batches 1000000", "`micro_batches` = 1000000: on 3 stages at most 66666"),
     "engines": ("--engines many", "'--engines'"),
     "chunks": ("--chunks 2", "`chunks` = 2: 1f1b-so has one stage on each device"),
     "warm-up": ("--warm-up open(i)", "`warm_up` = 'open(i)'"),

@@ -131,3 +131,26 @@ def test_csv_that_deadlocks(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     file.write_text("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n")
     assert command("--check", str(file)) == 2
     assert "deadlock: device 0 waits at B0v0 for its right neighbour; device 1 waits at F1v0" in capsys.readouterr().err
+
+
+def test_a_file_in_the_other_form(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """From CSV to text and back."""
+    as_csv, as_text = tmp_path / "order.csv", tmp_path / "order.txt"
+    assert command(*"--schedule interleaved --devices 2 --micro-batches 4 --csv".split()) == 0
+    as_csv.write_text(capsys.readouterr().out)
+    assert command("--check", str(as_csv), "--text") == 0
+    as_text.write_text(capsys.readouterr().out)
+    assert command("--check", str(as_text), "--csv") == 0
+    assert capsys.readouterr().out == as_csv.read_text()
+
+
+def test_what_is_left_out_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "order.csv"
+    file.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n")
+    assert command("--check", str(file)) == 2
+    assert "device 1: never does B1" in capsys.readouterr().err
+
+
+def test_a_check_takes_a_file_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("--check", "order.csv", "--devices", "3") == 2
+    assert "--check: takes a file" in capsys.readouterr().err

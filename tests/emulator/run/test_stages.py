@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -153,9 +154,26 @@ def test_training_takes_the_time_of_the_simulation(schedule: str, keys: dict[str
         ({"schedule": "gpipe", "warm_up": "N-i+1"}, "`warm_up` = 'N-i+1': schedule gpipe has a fixed order"),
         ({"schedule": "gpipe", "chunks": 2}, "`chunks` = 2: schedule gpipe has one stage on each device"),
         ({"schedule": "fbp-as", "engines": "shared", "micro_batch": 5}, "`micro_batch` = 5: leaves a micro-batch of 4"),
+        ({"engines": "shared"}, "`schedule` = 'fpdeep': does micro-batches in parts"),
         ({"engines": "shared", "replicas": 2, "schedule": "sync"}, "`replicas` = 2: engines that are shared"),
     ],
 )
 def test_what_cannot_be_is_refused(keys: dict[str, Any], words: str) -> None:
     with pytest.raises(emuchain.InputError, match=re.escape(words)):
         emuchain.simulate(NETWORK, **{"devices": 2, "batch": 24, "micro_batch": 4, "samples": 24, **keys})
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"engines": "turns"}, "shows rows on split engines"),
+        ({"schedule": "interleaved"}, "shows one stage on a device"),
+    ],
+)
+def test_a_trace_of_rows_needs_rows_and_one_stage(tmp_path: Path, keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(emuchain.InputError, match=words):
+        emuchain.simulate(planned(samples=24, devices=2, **keys), trace=tmp_path / "trace.json")
+
+
+def test_samples_that_see_old_weights() -> None:
+    assert [planned(schedule=name).stale_samples for name in ("sync", "pipedream")] == [[0] * 4, [24, 24, 24, 0]]
