@@ -150,7 +150,8 @@ class _Making:
         """Return the plan of a cut, once its schedule has passed the dry run."""
         config, replicas, kind = self.config, self.data_parallel.replicas, self.config.schedule
         if kind.aligned and not kind.drains:
-            steady = dataclasses.replace(steady, staleness=staleness_of(kind, self._mini_batch()))
+            epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
+            steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
         of = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks, stages
         plan = Plan(config, self.network, self.cluster, *of)
         tail = (config.samples or 0) % config.batch // replicas
