@@ -118,10 +118,10 @@ def _all_keys(model: type[Model]) -> set[str]:
 def _place(location: tuple[int | str, ...]) -> str:
     """Return the TOML spelling of a pydantic location: ('layers', 3, 'conv', 'kernel') becomes layers[3].kernel."""
     words = ""
-    for before, part in zip((None, *location), location, strict=False):
+    for before, part, behind in zip((None, *location), location, (*location[1:], None), strict=False):
         if isinstance(part, int):
             words += f"[{part}]"
-        elif isinstance(before, int) and len(location) > location.index(before) + 2:
+        elif isinstance(before, int) and isinstance(behind, str):
             continue  # the tag of a discriminated union, between an index and a key
         elif part.startswith(("function-before[", "tagged-union[", "tuple[", "constrained-")):
             continue  # a branch of a union, not a key of the file

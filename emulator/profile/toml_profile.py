@@ -21,6 +21,10 @@ def _tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+_MOST_US = 1e12
+"""A micro-batch of more than eleven days is a wrong unit."""
+
+
 class TimesTable(Model):
     """A table of `times`: what a layer takes on one kind of device for one size of micro-batch."""
 
@@ -88,8 +92,10 @@ def _layer(
         if each.device not in said.devices:
             raise InputError(f"{where}: `device` = {each.device!r}: must be one of {', '.join(said.devices)}")
         for key in ("forward_us", "backward_us", "gradient_us"):
-            if (getattr(each, key) or 0) < 0:
-                raise InputError(f"{where}: `{key}` = {getattr(each, key):g}: must not be negative")
+            time = getattr(each, key) or 0
+            if not 0 <= time <= _MOST_US:
+                must = f"must be at most {_MOST_US:g}" if time > 0 else "must not be negative"
+                raise InputError(f"{where}: `{key}` = {time:g}: {must}")
         if (each.gradient_us or 0) > each.backward_us:
             raise InputError(f"{where}: `gradient_us` = {each.gradient_us:g}: is part of `backward_us`")
         gradient = None if each.gradient_us is None else round(each.gradient_us * _PS_OF_US)

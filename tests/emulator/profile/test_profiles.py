@@ -110,6 +110,8 @@ def test_a_graph_of_pipedream(tmp_path: Path) -> None:
     ("old", "new", "said"),
     [
         ("forward_us = 1.5", "forward_us = -1.5", "layer a: `forward_us` = -1.5: must not be negative"),
+        ("forward_us = 1.5", "forward_us = 1e30", "layer a: `forward_us` = 1e+30: must be at most 1e+12"),
+        ("forward_us = 1.5", "forward_us = nan", "times[0].forward_us` = nan: should be a finite number"),
         ("gradient_us = 2 }", "gradient_us = 5 }", "layer b: `gradient_us` = 5: is part of `backward_us`"),
         ('device = "p100", micro_batch = 4, forward_us = 4', 'device = "p100", micro_batch = 8, forward_us = 4',
          "layer a: `times` lacks p100 with `micro_batch` = 8, which layer b has"),
