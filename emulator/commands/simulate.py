@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -113,13 +112,8 @@ def _run(
 ) -> _Run:
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
-        blocks = config.model_copy(update={"micro_batch": config.batch})  # as `simulate` does it
         with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
-            plan = make_plan(blocks, 1, cluster_changes)
-            if plan.times_rows:
-                plan = dataclasses.replace(plan, config=config)
-            else:  # micro-batches matter
-                plan = make_plan(config, 1, cluster_changes)
+            plan = make_plan(config, 1, cluster_changes, timing_only=True)
             samples = epoch_samples(plan)
             show(f"simulating {samples:,} images on {plan.nodes:,} devices")
             recorder = None if trace is None else trace.recorder(plan, samples)

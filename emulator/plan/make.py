@@ -37,6 +37,7 @@ def make_plan(
     *,
     network: Network | None = None,
     cluster: Cluster | None = None,
+    timing_only: bool = False,
 ) -> Plan:
     """Derive the plan from a configuration and dry-run its schedule.
 
@@ -45,6 +46,8 @@ def make_plan(
         ranks: number of processes; by default each hosts a device.
         cluster_changes: changed values of cluster keys, as with `--what-if`.
         network, cluster: used in place of those that the configuration names.
+        timing_only: whether nothing will be trained. Times of rows do not depend on micro-batches, so the dry run may
+            then take those that `simulate` does: as large as the mini-batch.
 
     Raises:
         InputError: something in the configuration, or in a file that it names, is invalid.
@@ -58,7 +61,9 @@ def make_plan(
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     if chunks > 1:
         check_chunks(config, network, devices, chunks)
-    making = _Making(config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks)
+    making = _Making(
+        config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks, timing_only
+    )
     return making.of_rows() if machine is None else making.of_actions(machine)
 
 
@@ -72,6 +77,7 @@ class _Making:
     data_parallel: DataParallel
     devices: int
     chunks: int
+    timing_only: bool
 
     @property
     def batch(self) -> int:
@@ -155,7 +161,7 @@ class _Making:
         of = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks, stages
         plan = Plan(config, self.network, self.cluster, *of)
         tail = (config.samples or 0) % config.batch // replicas
-        epoch = plan.epoch(tail)
+        epoch = plan.epoch(tail, self.batch if self.timing_only and plan.times_rows else None)
         schedule = kind.generate(dataclasses.replace(epoch, samples=kind.steps_to_check(epoch) * self.batch + tail))
         if schedule.chunks != self.chunks:
             raise InputError(

@@ -118,8 +118,7 @@ def _planned(results: Results, cluster: Cluster, source: str) -> Plan:
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
     named = config.model_copy(update={"network": network.name, "cluster": cluster.name})
-    blocks = named.model_copy(update={"micro_batch": config.batch})  # as `simulate` does it
-    plan = dataclasses.replace(make_plan(blocks, 1, network=network, cluster=cluster), config=named)
+    plan = make_plan(named, 1, network=network, cluster=cluster, timing_only=True)
     if results.exchange and plan.data_parallel.replicas == 1:
         raise InputError(
             f"{source}: does not say on how many devices it trained, as it was made without `devices` by an earlier"

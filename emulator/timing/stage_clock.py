@@ -189,13 +189,14 @@ class StageClock:
 
     def state(self) -> dict[str, Any]:
         """Return the state that training changes; to be called between epochs, when no sample is in flight."""
-        counts = {"busy_ps": dict(self.busy_ps), "sent_rows": dict(self.sent_rows), "done_ps": self._done_ps}
-        times = {"updated_ps": self.updated_ps, "next_ps": self._next_ps}
+        counts = {"busy_ps": dict(self.busy_ps), "sent_rows": dict(self.sent_rows), "port_bytes": self.port_bytes}
+        times = {"done_ps": self._done_ps, "updated_ps": self.updated_ps, "next_ps": self._next_ps}
         return {**counts, **times, "device": self.device.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         self.busy_ps, self.sent_rows = dict(state["busy_ps"]), dict(state["sent_rows"])
+        self.port_bytes = state["port_bytes"]
         self._done_ps, self._next_ps = state["done_ps"], state["next_ps"]
         self._updated_ps, self._newest = {0: state["updated_ps"]}, 0
         self.device.restore(state["device"])

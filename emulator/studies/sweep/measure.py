@@ -57,12 +57,10 @@ def measure(task: tuple[Point, int]) -> Measured:
         return Measured(error=point.error)
     try:
         config = settings_config(point.settings)
-        # Of rows, times do not depend on micro-batches, and a schedule of few large ones is checked sooner.
-        blocks = config.model_copy(update={"micro_batch": config.batch})
-        plan = make_plan(blocks, 1, network=point.network, cluster=point.cluster)
+        plan = make_plan(config, 1, network=point.network, cluster=point.cluster, timing_only=True)
         if plan.times_rows:
             return _figures(plan, steady_state(plan), epoch_images)
-        return _of_actions(make_plan(config, 1, network=point.network, cluster=point.cluster), epoch_images)
+        return _of_actions(plan, epoch_images)
     except InputError as error:
         return Measured(error=_line(str(error)))
     except Exception as error:
