@@ -21,7 +21,7 @@ from .lateness import staleness_of
 from .placement import place_on_chip
 from .plan import Plan, exchange_times
 from .replication import replicate
-from .stages import PlannedStages, stages_on_boards
+from .stages import stages_on_boards
 from .steady import SteadyPipeline, find_steady
 
 if TYPE_CHECKING:
@@ -107,13 +107,13 @@ class _Making:
                 " are shared take whole ones; should be one such as 'fbp-as' or 'sync'"
             )
         stages = stages_on_boards(self.network, self.cluster, self.config, machine, self._mini_batch())
-        timing = Timing.of(stages.mapping, self.cluster)
         if kind.aligned:
             none = Staleness((0,) * self.batch, (0,) * self.batch)
             steady = SteadyPipeline((none,) * self.devices, stages.kept_samples, 0)
         else:
-            steady = dataclasses.replace(self._steady(timing), in_flight=stages.kept_samples)
-        return self._planned(dataclasses.replace(timing, stages=stages), steady, stages=stages)
+            rows = Timing.of(stages.mapping, self.cluster)  # which samples see old weights follows from rows
+            steady = dataclasses.replace(self._steady(rows), in_flight=stages.kept_samples)
+        return self._planned(Timing.of_stages(stages.mapping, self.cluster, stages), steady)
 
     def of_rows(self) -> Plan:
         """Return the plan on boards that stream rows through engines of their own.
@@ -150,15 +150,13 @@ class _Making:
         warm_ups = warm_ups_of(self.config, self.devices, -(-self.batch // size))
         return EpochShape(self.devices, self.batch, self.batch, size, chunks=self.chunks, warm_ups=warm_ups)
 
-    def _planned(
-        self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0, stages: PlannedStages | None = None
-    ) -> Plan:
+    def _planned(self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> Plan:
         """Return the plan of a cut, once its schedule has passed the dry run."""
         config, replicas, kind = self.config, self.data_parallel.replicas, self.config.schedule
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
-        of = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks, stages
+        of = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks
         plan = Plan(config, self.network, self.cluster, *of)
         tail = (config.samples or 0) % config.batch // replicas
         epoch = plan.epoch(tail, self.batch if self.timing_only and plan.times_rows else None)

@@ -29,7 +29,7 @@ class Plan:
     """What a run will do; pure data, the same on every rank.
 
     No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not known. Each device of
-    a chain has `chunks` stages, mostly one. Where boards take actions as a whole, `stages` are their costs.
+    a chain has `chunks` stages, mostly one.
     """
 
     config: Config
@@ -41,7 +41,13 @@ class Plan:
     data_parallel: DataParallel = dataclasses.field(default_factory=DataParallel)
     bound_ps: int = 0
     chunks: int = 1
-    stages: PlannedStages | None = None
+
+    @property
+    def stages(self) -> PlannedStages | None:
+        """The costs of stages, where boards take actions as a whole."""
+        found = self.timing.stages
+        assert found is None or isinstance(found, PlannedStages)
+        return found
 
     @property
     def devices(self) -> int:

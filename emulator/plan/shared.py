@@ -32,14 +32,10 @@ def shared_course(schedule: Schedule, stages: PlannedStages, timing: Timing) -> 
         raise InputError("`latency_ns`: differs from link to link, and engines that are shared take one for all")
     costs = []
     for stage in range(len(timing.mapping.devices)):
-        right = left = 0
-        if stage < len(links):
-            to_right = [each for each in timing.links[stage] if each.path.is_forward]
-            to_left = [each for each in timing.links[stage] if not each.path.is_forward]
-            right, left = (
-                links[stage].transfer_ps(stages.message_bytes(streams, stages.samples))
-                for streams in (to_right, to_left)
-            )
+        right, left = (
+            links[stage].transfer_ps(stages.message_bytes(streams, stages.samples)) if streams else 0
+            for streams in (timing.sent(stage, forward=True), timing.sent(stage, forward=False))
+        )
         costs.append(dataclasses.replace(stages.costs(stage, stages.samples), transfer_ps=right, errors_ps=left))
     machine = dataclasses.replace(stages.machine, latency_ps=links[0].latency_ps if links else 0)
     course = run_course(schedule, costs, machine)

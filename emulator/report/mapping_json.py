@@ -10,18 +10,16 @@ from ..timing import Timing
 
 
 def mapping_as_json(timing: Timing) -> dict[str, Any]:
-    """Return the devices of a chain with their slices, and balanced parameters: all that times follow from."""
+    """Return the devices of a chain with their slices, and balanced parameters: all that times of rows follow from.
+
+    Boards that take actions as a whole have no tiles, and what of their data is off chip is said by stage.
+    """
     return {
         "devices": [
             {
                 "device": device,
                 "board": timing.cluster.board(device).name,
-                "slices": [
-                    {**slice_as_json(part, engines), **off_chip_as_json(off_chip)}
-                    for engines, (part, off_chip) in zip(
-                        timing.engines[device], timing.slices_off_chip(device), strict=True
-                    )
-                ],
+                "slices": _slices(timing, device),
             }
             for device in range(len(timing.mapping.devices))
         ],
@@ -29,14 +27,27 @@ def mapping_as_json(timing: Timing) -> dict[str, Any]:
     }
 
 
-def slice_as_json(part: Slice, engines: SliceEngines) -> dict[str, Any]:
-    """Return a slice, with the number of tiles of its engines."""
-    tile = part.layer.engine_view.tile
+def _slices(timing: Timing, device: int) -> list[dict[str, Any]]:
+    if timing.stages is not None:
+        return [_place(part) for part in timing.mapping.devices[device]]
+    held = zip(timing.engines[device], timing.slices_off_chip(device), strict=True)
+    return [{**slice_as_json(part, engines), **off_chip_as_json(off_chip)} for engines, (part, off_chip) in held]
+
+
+def _place(part: Slice) -> dict[str, Any]:
     return {
         "layer": part.layer.name,
         "cut": part.cut.value,
         "begin_channel": part.begin,
         "end_channel": part.end,
+    }
+
+
+def slice_as_json(part: Slice, engines: SliceEngines) -> dict[str, Any]:
+    """Return a slice, with the number of tiles of its engines."""
+    tile = part.layer.engine_view.tile
+    return {
+        **_place(part),
         "tile_multipliers": tile,
         "tiles": {phase: engine.multipliers // tile for phase, engine in engines_by_phase(engines).items()},
     }

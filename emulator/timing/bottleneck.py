@@ -124,9 +124,9 @@ def engine_loads(timing: Timing) -> tuple[EngineLoad, ...]:
 def link_loads(timing: Timing) -> tuple[LinkLoad, ...]:
     """Return the loads of all links, in the order of the chain: to the right, then to the left."""
     found = []
-    for link, all_streams in enumerate(timing.links):
+    for link in range(len(timing.links)):
         for sender, receiver in ((link, link + 1), (link + 1, link)):
-            streams = tuple(stream for stream in all_streams if stream.path.is_forward == (receiver > sender))
+            streams = timing.sent(link, forward=receiver > sender)
             found.append(LinkLoad(sender, receiver, streams, sample_ps(timing.cluster.link_at(link), streams)))
     return tuple(found)
 

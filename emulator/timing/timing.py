@@ -52,7 +52,7 @@ class Timing:
     `engines` by device and slice; `links` by link, with their streams in both directions; `blocks` of balanced
     parameters; `off_chip` by device and slice, empty if all is on chip. A sample enters every `interval_ps`: the time
     of the slowest resource for a sample. Where boards take actions as a whole, `stages` are the costs of these, and
-    engines and links are those that rows would have.
+    there are no engines and no interval.
     """
 
     cluster: Cluster
@@ -86,6 +86,17 @@ class Timing:
         times += [sample_ps(cluster.link_at(link), carried) for link, carried in enumerate(links)]
         times += [found.port_sample_ps(device) for device in devices]
         return dataclasses.replace(found, interval_ps=max(1, *times))
+
+    @classmethod
+    def of_stages(cls, mapping: Mapping, cluster: Cluster, stages: StageTimes) -> Timing:
+        """Lay out the links of boards that take actions as a whole."""
+        links = tuple(streams(mapping, link, cluster.link.share) for link in range(len(mapping.devices) - 1))
+        return cls(cluster, mapping, (), links, 0, stages=stages)
+
+    def sent(self, link: int, *, forward: bool) -> tuple[Stream, ...]:
+        """Return the streams of one direction of a link; none if there is no such link."""
+        carried = self.links[link] if 0 <= link < len(self.links) else ()
+        return tuple(stream for stream in carried if stream.path.is_forward == forward)
 
     @functools.cached_property
     def _memory(self) -> tuple[tuple[tuple[MemoryStream, ...], ...], ...]:
@@ -157,12 +168,7 @@ class Timing:
         """Return the clock of a stage on a device that takes actions as a whole, at time zero."""
         assert self.stages is not None
         count = len(self.mapping.devices) // self.stages.chunks
-        right, left = (
-            [each for each in self.links[link] if each.path.is_forward == forward]
-            if 0 <= link < len(self.links)
-            else []
-            for link, forward in ((stage, True), (stage - 1, False))
-        )
+        right, left = self.sent(stage, forward=True), self.sent(stage - 1, forward=False)
         neighbours = (stage + 1) % count, (stage - 1) % count
         return StageClock(self.streams(stage), self.stages, device, right, left, neighbours)
 
@@ -176,10 +182,7 @@ class Timing:
         held = zip(self.mapping.devices[device], self.engines[device], self.ports(device), strict=True)
         sends: dict[StreamKey, FifoResource] = {}
         for link, forward in ((device, True), (device - 1, False)):
-            if 0 <= link < len(self.links):
-                for stream in self.links[link]:
-                    if stream.path.is_forward == forward:
-                        sends[stream.key] = self.path(link, stream)
+            sends |= {stream.key: self.path(link, stream) for stream in self.sent(link, forward=forward)}
         stored = (block.part for block in self.blocks if block.store_device == device)
         return DeviceClock(
             self.streams(device),

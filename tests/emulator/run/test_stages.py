@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import emuchain
+from emuchain.emulator.commands.cli import main
 from emuchain.emulator.pipeline import StageCosts, run_timeline
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.run import Weights
@@ -177,3 +178,30 @@ def test_a_trace_of_rows_needs_rows_and_one_stage(tmp_path: Path, keys: dict[str
 
 def test_samples_that_see_old_weights() -> None:
     assert [planned(schedule=name).stale_samples for name in ("sync", "pipedream")] == [[0] * 4, [24, 24, 24, 0]]
+
+
+def board(**keys: Any) -> dict[str, Any]:
+    boards = [{"name": "board", "clock_mhz": 100, "dsp": 100, "on_chip_memory_kbit": 100_000, **keys}]
+    return {"name": "chain", "boards": boards, "links": {"bandwidth_gbps": 10, "latency_ns": 0}}
+
+
+def test_boards_that_take_turns_need_no_engine_for_each_slice() -> None:
+    keys: dict[str, Any] = {"schedule": "gpipe", "devices": 2, "batch": 8, "micro_batch": 4, "samples": 8}
+    with pytest.raises(emuchain.InputError, match="which gives its engines 30 multipliers"):
+        emuchain.plan(NETWORK, board(dsp=30), **keys)
+    assert emuchain.simulate(NETWORK, board(dsp=30), engines="turns", **keys).virtual_time_ps > 0
+
+
+def test_a_simulation_keeps_micro_batches_and_not_mini_batches(capsys: Any, tmp_path: Path) -> None:
+    """What keeps the features of a micro-batch need not have room for those of a mini-batch."""
+    cluster = tmp_path / "small.toml"
+    keys = ["--devices", "3", "--engines", "turns", "--schedule", "1f1b-so", "--micro-batch", "4", "--samples", "1024"]
+    text = 'name = "small"\nboards = [{{ name = "s", clock_mhz = 100, dsp = 2000, on_chip_memory_kbit = {} }}]\n'
+    cluster.write_text(text.format(40_000) + "links = { bandwidth_gbps = 10, latency_ns = 0 }\n")
+    for batch, fits in (("4", True), ("1024", False)):
+        found = ["simulate", "quick-cifar", "--cluster", str(cluster), "--batch", "1024", *keys]
+        found[found.index("--micro-batch") + 1] = batch
+        with pytest.raises(SystemExit) as ended:
+            main(found)
+        assert (not ended.value.code) == fits
+    assert "bytes on chip" in capsys.readouterr().err

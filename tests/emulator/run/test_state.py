@@ -53,6 +53,9 @@ RUNS: dict[str, Keys] = {
     "replicas, sync": {"schedule": "sync", "devices": 3, "replicas": 2, "compress": "truncate:16"},
     "aggregator": {"devices": 2, "replicas": 2, "exchange": "aggregator", "compress": "inceptionn:-8"},
     "groups": {"devices": 1, "replicas": 6, "groups": 2, "exchange": "aggregator", "compress": "inceptionn:-10"},
+    "turns": {"schedule": "1f1b-so", "devices": 3, "engines": "turns"},
+    "interleaved": {"schedule": "interleaved", "devices": 2, "engines": "turns", "transport": "hidden"},
+    "2bw on engines of their own": {"schedule": "2bw", "devices": 3, "engines": "split", "transport": "stored"},
     "all at once": {
         "network": NORMALISED,
         "cluster": "small",
