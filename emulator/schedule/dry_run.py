@@ -182,7 +182,7 @@ class _Device:
                     raise InputError(f"{self._name()} never does {missing}")
         if self.version != self.schedule.steps:
             raise InputError(f"{self._name()} makes {self.version} updates of {self.schedule.steps}")
-        if any(stage.from_left.spans or stage.from_right.spans for stage in self._stages):
+        if any(messages.spans for stage in self._stages for messages in stage.messages.values()):
             raise InputError(f"{self._name()} leaves messages unread")
 
     def complaint(self) -> str:

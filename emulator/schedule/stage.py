@@ -19,7 +19,7 @@ class Stage:
         self.number, self.device = number, device
         self.left: Stage | None = None
         self.right: Stage | None = None
-        self.from_left, self.from_right = Messages(), Messages()
+        self.messages = {Kind.FORWARD: Messages(), Kind.BACKWARD: Messages()}
         self._micro_batches = micro_batches
         kinds = (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT)
         self._done = {kind: [0] * len(micro_batches) for kind in kinds}  # samples of each micro-batch
@@ -27,27 +27,23 @@ class Stage:
 
     def source(self, kind: Kind) -> Stage | None:
         """Return the stage whose message an action of this kind needs."""
+        return self._neighbours(kind)[0]
+
+    def _neighbours(self, kind: Kind) -> tuple[Stage | None, Stage | None]:
+        """Return the stage whose message an action needs, and the one that gets what it makes."""
         if kind is Kind.FORWARD:
-            return self.left
-        return self.right if kind is Kind.BACKWARD else None
+            return self.left, self.right
+        return (self.right, self.left) if kind is Kind.BACKWARD else (None, None)
 
     def step(self, action: Action) -> tuple[bool, Stage | None]:
         """Do an action if its message is there; return whether it was, and the stage that gets what it makes."""
         kind, index = action.kind, action.index
         begin, end = self._samples(action)
-        to: Stage | None = None
-        if kind is Kind.FORWARD:
-            if self.left is not None and not self._take(self.from_left, index, begin, end):
-                return False, None
-            to = self.right
-            if to is not None:
-                to.from_left.send(index, begin, end)
-        elif kind is Kind.BACKWARD:
-            if self.right is not None and not self._take(self.from_right, index, begin, end):
-                return False, None
-            to = self.left
-            if to is not None:
-                to.from_right.send(index, begin, end)
+        source, to = self._neighbours(kind)
+        if source is not None and not self._take(self.messages[kind], index, begin, end):
+            return False, None
+        if to is not None:
+            to.messages[kind].send(index, begin, end)
         self._compute(action, begin, end)
         return True, to
 

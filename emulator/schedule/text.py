@@ -60,7 +60,7 @@ def listed(
     """Return the schedule of these actions of each device; there are as many chunks as they name.
 
     Raises:
-        InputError: an action names a chunk, of which there cannot be as many.
+        InputError: an action names a chunk that is too high for the number of actions.
     """
     chunks = 1
     for device, program in enumerate(actions):
