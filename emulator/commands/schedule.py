@@ -8,8 +8,7 @@ from typing import Any
 
 from ..common import InputError
 from ..config import blaming, load_config
-from ..pipeline import warm_ups
-from ..plan import make_plan
+from ..plan import asked_chunks, make_plan, warm_ups_of
 from ..report import plural
 from ..schedule import EpochShape, Schedule, check_complete, dry_run, parse, parse_csv, schedules, to_csv, to_text
 
@@ -49,19 +48,13 @@ def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int,
     kind, devices = config.schedule, config.devices or 1
     if not kind.aligned or kind.replicates:
         raise InputError(f"`schedule` = {kind.name!r}: has no order without a network; leave out --micro-batches")
-    chunks = config.chunks or kind.chunks
-    if chunks > 1 and kind.chunks == 1:
-        raise InputError(f"`chunks` = {chunks}: schedule {kind.name} has one stage on each device; try interleaved")
+    chunks = asked_chunks(config)
     if devices * chunks * micro_batches * steps > _MOST_ACTIONS:
         raise InputError(
             f"`micro_batches` = {micro_batches}: of {steps} mini-batches on {devices * chunks} stages, at most"
             f" {_MOST_ACTIONS // (devices * chunks * steps)}"
         )
-    forwards: tuple[int, ...] = ()
-    if config.warm_up is not None:
-        if not kind.takes_warm_ups:
-            raise InputError(f"`warm_up` = {config.warm_up!r}: schedule {kind.name} has a fixed order")
-        forwards = warm_ups(config.warm_up, devices, micro_batches)
+    forwards = warm_ups_of(config, devices, micro_batches)
     epoch = EpochShape(devices, steps * micro_batches, micro_batches, 1, chunks=chunks, warm_ups=forwards)
     found = kind.generate(epoch)
     dry_run(found, aligned=True)

@@ -20,9 +20,6 @@ from ..profile import DoesNotFit, Stages
 from .partition import Partition, partition
 from .pieces import Demand
 
-_SEQUENTIAL = "1f1b-sno"
-"""The schedule whose devices wait for their messages."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Wires:
@@ -120,7 +117,7 @@ def pipelined(
     machine = dataclasses.replace(machine, latency_ps=wires.latency_ps)
     found = Candidate(kind.name, stages.samples, micro_batches)
     kept = _kept(kind, machine, stages.devices, micro_batches)
-    overlaps = machine.transport is Transport.HIDDEN or kind.name != _SEQUENTIAL
+    overlaps = machine.transport is Transport.HIDDEN or kind.overlaps
     try:
         cut = partition(stages, wires.links, Demand(kept, overlaps), whole_layers=whole_layers)
     except DoesNotFit as shortage:

@@ -56,7 +56,8 @@ class PipelineKind:
 
     `machine` is what it was meant for. `warm_ups` returns each device's warm-up forwards for a shape, None where the
     kind has none to choose. `generate` makes the schedule of a shape with these. `closed_form` gives the time by a
-    formula, None where there is none. Only a kind that `interleaves` has several stages on a device.
+    formula, None where there is none. Only a kind that `interleaves` has several stages on a device. Where messages are
+    stored, a device waits for them unless the kind `overlaps` them.
     """
 
     name: str
@@ -66,6 +67,7 @@ class PipelineKind:
     closed_form: Callable[[Shape], ClosedForm | None]
     warm_ups: Callable[[Shape], tuple[int, ...]] | None = None
     interleaves: bool = False
+    overlaps: bool = True
 
     def schedule(self, shape: Shape) -> tuple[Schedule, ClosedForm | None]:
         """Return the schedule of a shape, and the formula for its time.

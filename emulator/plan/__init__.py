@@ -1,6 +1,7 @@
 """One frozen `Plan` from a configuration, the same on every rank: placement, steady state, resources, layout."""
 
 from .by_rate import Settled, place_by_rate
+from .chain import asked_chunks, warm_ups_of
 from .data import check_data, epoch_samples, training_data
 from .fit import missing_bytes, off_chip_bytes, on_chip_banks
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
@@ -22,6 +23,7 @@ __all__ = [
     "Settled",
     "SliceLayout",
     "SteadyPipeline",
+    "asked_chunks",
     "bram_bytes",
     "buffer_resources",
     "check_data",
@@ -43,4 +45,5 @@ __all__ = [
     "smallest_cluster",
     "training_data",
     "transceivers_used",
+    "warm_ups_of",
 ]

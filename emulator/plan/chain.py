@@ -65,12 +65,22 @@ def chunks_of(config: Config, devices: int) -> int:
     Raises:
         InputError: the schedule has one stage on each device.
     """
+    chunks = asked_chunks(config)
+    return 1 if devices == 1 else chunks
+
+
+def asked_chunks(config: Config) -> int:
+    """Return the number of stages of a device that a configuration asks for, or its schedule has.
+
+    Raises:
+        InputError: the schedule has one stage on each device.
+    """
     kind = config.schedule
     if config.chunks is not None and config.chunks > 1 and kind.chunks == 1:
         raise InputError(
             f"`chunks` = {config.chunks}: schedule {kind.name} has one stage on each device; try schedule interleaved"
         )
-    return 1 if devices == 1 else config.chunks or kind.chunks
+    return config.chunks or kind.chunks
 
 
 def check_chunks(config: Config, network: Network, devices: int, chunks: int) -> None:

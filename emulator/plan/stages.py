@@ -160,12 +160,12 @@ def _kept(kind: ScheduleKind, epoch: EpochShape, last: Kind) -> tuple[tuple[int,
 
     Args:
         kind: the kind of schedule.
-        epoch: what it is made for; as many mini-batches are looked at as show all that repeats.
+        epoch: what it is made for. One mini-batch shows all where the pipeline drains, else as many as fill it twice.
         last: the kind of the action that needs a micro-batch's features last.
     """
     devices, none = range(epoch.devices), Staleness((0,) * epoch.batch, (0,) * epoch.batch)
-    samples, staleness = (2 * epoch.devices + 2) * epoch.batch, epoch.staleness or (none,) * epoch.devices
-    schedule = kind.generate(dataclasses.replace(epoch, samples=samples, staleness=staleness))
+    steps, staleness = 1 if kind.drains else 2 * epoch.devices + 2, epoch.staleness or (none,) * epoch.devices
+    schedule = kind.generate(dataclasses.replace(epoch, samples=steps * epoch.batch, staleness=staleness))
     programs = schedule.programs(devices)
     features = [kept_micro_batches(programs[device], epoch.chunks, last) for device in devices]
     programs = schedule.programs(devices)
