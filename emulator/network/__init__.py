@@ -4,6 +4,7 @@ from .layer import Layer, Network, SfuStep, Tensor
 from .load import load_network, zoo
 from .operation import EngineView, LayerOperation, Operation, SfuOperation
 from .operator_graph import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC, OperatorGraph, Phase, operator_graph
+from .recurrent import Recurrent
 from .registry import operation_types
 from .rows import RowMap
 from .shape import Shape
@@ -18,6 +19,7 @@ __all__ = [
     "Operation",
     "OperatorGraph",
     "Phase",
+    "Recurrent",
     "RowMap",
     "SfuOperation",
     "SfuStep",

@@ -71,8 +71,13 @@ class _Graph:
                 raise InputError(f"{where}: {operation.type} closes a network; nothing may follow it")
             self._result = taken[0]
             return
+        if not self._opened and isinstance(operation, SfuOperation) and operation.may_begin:
+            self._begin(where, node, taken[0])
+            return
         if not self._opened and not isinstance(operation, LayerOperation):
-            raise InputError(f"{where}: a network begins with conv or fc; other operations run in the SFU of a layer")
+            raise InputError(
+                f"{where}: a network begins with a layer, such as conv, fc or lstm; other operations run in the SFU of one"
+            )
         shape = _output(where, operation, [tensor.shape for tensor in taken])
         if isinstance(operation, LayerOperation):
             made = self._open(where, operation, node.name, taken[0], shape)
@@ -86,13 +91,23 @@ class _Graph:
         self._places[made.number] = where
         self._latest = made
 
+    def _begin(self, where: str, node: Node, images: Tensor) -> None:
+        """Let the source of images do an operation that stands before the first layer."""
+        shape = _output(where, node.operation, [images.shape])
+        self._latest = self._named[IMAGES] = dataclasses.replace(images, shape=shape)
+        if node.name is not None:
+            self._name(where, node.name, self._latest)
+
     def layers(self, description: Description) -> tuple[Layer, ...]:
         """Return all layers, once all operations are added."""
         if self._result is None:
             raise InputError(f'{self._source}: the last of `layers` must be {{type = "softmax"}}')
         if not self._opened:
-            raise InputError(f"{self._source}: `layers` holds no conv and no fc, so there is nothing to train")
-        if self._result.shape[1:] != (1, 1):
+            raise InputError(
+                f"{self._source}: `layers` holds no layer with weights, such as conv or fc, so there is nothing to train"
+            )
+        recurs = any(opened.operation.recurs for opened in self._opened)
+        if self._result.shape[1:] != (1, 1) and (not recurs or self._result.shape[2] != 1):
             raise InputError(
                 f"{self._source}: softmax needs one value a class, found maps of"
                 f" {self._result.shape[1]}x{self._result.shape[2]}; end with fc or global-average-pool"
@@ -101,7 +116,8 @@ class _Graph:
         for number, where in self._places.items():
             if number not in last_uses:
                 raise InputError(f"{where}: its result is not used; name it in a `from`, or leave it out")
-        return tuple(self._layer(index, last_uses) for index in range(len(self._opened)))
+        layers = (self._layer(index, last_uses) for index in range(len(self._opened)))
+        return tuple(map(_last_first, layers) if recurs else layers)
 
     def _last_uses(self) -> dict[int, tuple[int, bool]]:
         """Return for each tensor the last layer that uses it, and whether its SFU does, which works after it."""
@@ -153,6 +169,11 @@ class _Graph:
                 " stand in the order in which data flow, so what comes later would close a cycle"
             )
         return self._named[name]
+
+
+def _last_first(layer: Layer) -> Layer:
+    steps = tuple(dataclasses.replace(step, last_first=True) for step in layer.sfu)
+    return dataclasses.replace(layer, sfu=steps, last_first=True)
 
 
 def _made_by(opened: _Opened) -> list[Tensor]:

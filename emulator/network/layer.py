@@ -34,11 +34,15 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class SfuStep:
-    """One operation of a special function unit; `input` is the first of the tensors that it `reads`."""
+    """One operation of a special function unit; `input` is the first of the tensors that it `reads`.
+
+    Errors are numbered from the last row on where they go so (`last_first`).
+    """
 
     operation: SfuOperation
     reads: tuple[Tensor, ...]
     makes: Tensor
+    last_first: bool = False
 
     @property
     def input(self) -> Shape:
@@ -53,7 +57,8 @@ class SfuStep:
     @functools.cached_property
     def rows(self) -> SfuRows | None:
         """The row maps: which row waits for which; None where each row waits for the same row."""
-        return self.operation.rows(self.input, self.output)
+        rows = self.operation.rows(self.input, self.output)
+        return rows.last_first() if rows is not None and self.last_first else rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +67,8 @@ class Layer:
 
     It works on the tensor `reads`; its complete outputs are `makes`. The tensors in `bypass`, with `reads` if it is
     needed again, pass the layer unchanged, for its SFU or for later layers. After the SFU, the layer sends on
-    `hands_on`, the tensors that later layers need.
+    `hands_on`, the tensors that later layers need. In a network with recurrent layers all errors go `last_first`: from
+    the last row, the last time step, on.
     """
 
     index: int
@@ -73,6 +79,7 @@ class Layer:
     hands_on: tuple[Tensor, ...]
     operation: LayerOperation
     sfu: tuple[SfuStep, ...]
+    last_first: bool = False
 
     @property
     def input(self) -> Shape:
@@ -117,7 +124,8 @@ class Layer:
     @functools.cached_property
     def rows(self) -> LayerRows:
         """The row maps: which row waits for which."""
-        return self.operation.rows(self.input, self.output)
+        rows = self.operation.rows(self.input, self.output)
+        return rows.last_first() if self.last_first else rows
 
     @functools.cached_property
     def engine_view(self) -> EngineView:
@@ -135,6 +143,11 @@ class Layer:
         """Whether the errors of its inputs are needed; those of images are not."""
         return not self.reads.is_images
 
+    @property
+    def has_eb(self) -> bool:
+        """Whether it has EB: for the errors of its inputs, or, if it is recurrent, of its own state."""
+        return self.needs_errors or self.operation.recurs
+
     @functools.cached_property
     def reads_again(self) -> bool:
         """Whether `reads` is needed again after the layer worked on it."""
@@ -143,7 +156,7 @@ class Layer:
     @property
     def weight_shape(self) -> tuple[int, int, int, int]:
         """(oc, ic, kh, kw)"""
-        return self.channels, self.input[0], *self.kernel
+        return self.operation.weight_shape(self.input, self.output)
 
     @property
     def weights(self) -> int:
@@ -159,9 +172,8 @@ class Layer:
     @property
     def macs(self) -> int:
         """Multiply-accumulates of one sample's forward propagation; EB and PG take as many each."""
-        oc, ic, kh, kw = self.weight_shape
-        _, rows, columns = self.output
-        return oc * ic * kh * kw * rows * columns
+        taps, (_, rows, columns) = self.operation.taps(self.input), self.output
+        return self.operation.pieces(self.output) * taps * math.prod(self.kernel) * rows * columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +190,16 @@ class Network:
     def classes(self) -> int:
         """Number of outputs."""
         return self.layers[-1].feeds[0]
+
+    @property
+    def entry(self) -> Shape:
+        """(channels, rows, columns) of what the first layer takes: the input, or the sequence that it becomes."""
+        return self.layers[0].input
+
+    @property
+    def last_first(self) -> bool:
+        """Whether errors go back from the last row on, because a layer is recurrent."""
+        return self.layers[0].last_first
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -67,6 +67,9 @@ class SfuOperation(Operation):
         """Return the number of its parameters, on maps of `channels` channels."""
         return 0
 
+    may_begin: ClassVar[bool] = False
+    """Whether it may stand before the first layer: then the source of images does it."""
+
     def rows(self, shape: Shape, made: Shape) -> SfuRows | None:
         """Return which row of the result waits for which row of the input; None where each waits for the same row."""
         return None
@@ -108,6 +111,28 @@ class LayerOperation(Operation):
 
     one_memory: ClassVar[bool]
     """Whether each buffer is a single memory, because tiles take turns; otherwise there is one for each channel."""
+
+    cuts_outputs: ClassVar[bool] = False
+    """Whether it is always cut by output channels."""
+
+    recurs: ClassVar[bool] = False
+    """Whether a row's result is an input of the next row: then it is cut by output channels, and errors go back."""
+
+    def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
+        """Return (oc, ic, kh, kw) of its weights, from the shapes of input and output."""
+        return made[0], shape[0], *self.window(shape).kernel
+
+    def pieces(self, made: Shape) -> int:
+        """Return how many pieces a cut by output channels may have; 1 if it is indivisible."""
+        return made[0]
+
+    def taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
+        """Return the K×K convolutions for each pixel of a piece, of those of its own state only if not `with_inputs`."""
+        return shape[0]
+
+    def kept_values(self, shape: Shape) -> int:
+        """Return the values of a sample that are kept for the backward pass besides its inputs."""
+        return 0
 
     @abc.abstractmethod
     def with_channels(self, channels: int) -> LayerOperation:

@@ -39,6 +39,16 @@ class LayerRows:
     eb: RowMap
     eb_leaves: RowMap
 
+    def last_first(self) -> LayerRows:
+        """Return the maps with errors numbered as they go where time runs backwards: the last row is 0.
+
+        EB of a row then waits for the first output row that its input row reaches.
+        """
+        rows_in, rows_out = len(self.eb_leaves), len(self.fp)
+        if len(self.eb) != rows_in:  # all error rows are made at once
+            return self
+        return dataclasses.replace(self, eb=_reached_last_first(self.fp, rows_in, rows_out))
+
 
 @dataclasses.dataclass(frozen=True)
 class SfuRows:
@@ -46,3 +56,14 @@ class SfuRows:
 
     forward: RowMap
     backward: RowMap
+
+    def last_first(self) -> SfuRows:
+        """Return the maps with errors numbered from the last row on; see `LayerRows.last_first`."""
+        backward = _reached_last_first(self.forward, len(self.backward), len(self.forward))
+        return dataclasses.replace(self, backward=backward)
+
+
+def _reached_last_first(forward: RowMap, rows_in: int, rows_out: int) -> RowMap:
+    """Return for each error row, from the last on, the number of the last error of its outputs, in the same order."""
+    first = np.searchsorted(forward, np.arange(rows_in))
+    return (rows_out - 1 - first)[::-1]

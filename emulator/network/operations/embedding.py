@@ -1,0 +1,63 @@
+"""Embedding of symbols."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...common import Channels
+from ..operation import EngineView, LayerOperation, Window
+from ..rows import LayerRows
+from ..shape import Shape, shown
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Embedding(LayerOperation):
+    """For each step, the column of weights of its symbol: `features` values.
+
+    It takes one channel for each symbol, of which the one that is there is 1 and the others are 0.
+    """
+
+    features: Channels
+
+    type = "embedding"
+    bias: bool = dataclasses.field(default=False, init=False)
+    convolves, may_be_off_chip, one_memory = False, False, True
+    cuts_outputs = True
+
+    def with_channels(self, channels: int) -> Embedding:
+        """See `LayerOperation`."""
+        return dataclasses.replace(self, features=channels)
+
+    def window(self, shape: Shape) -> Window:
+        """See `LayerOperation`."""
+        return Window((1, 1), (1, 1), (0, 0))
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        [shape] = inputs
+        if shape[2] != 1:
+            raise ValueError(
+                f"maps of {shown(shape)}: an embedding takes a sequence of symbols, one row a step and one column"
+            )
+        return self.features, *shape[1:]
+
+    def taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
+        """See `LayerOperation`: one value is looked up."""
+        return 1
+
+    def rows(self, shape: Shape, made: Shape) -> LayerRows:
+        """See `LayerOperation`."""
+        steps = np.arange(shape[1])
+        return LayerRows(steps, steps, steps)
+
+    def engine_view(self, shape: Shape, made: Shape) -> EngineView:
+        """See `LayerOperation`."""
+        return EngineView(shape[1], 1, shape[1], 1, tile=1, values=1)
+
+    def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
+        """See `LayerOperation`; takes the numbers of the symbols."""
+        return [nn.Embedding(shape[0], self.features)]
