@@ -22,10 +22,11 @@ from ..device import (
     Epoch,
     ImageSource,
     Sgd,
-    SliceNumerics,
     SoftmaxHead,
     Tally,
     epoch_order,
+    named_weights,
+    numerics_of,
 )
 from ..mapping import BalancedParameters, Cut, DeviceStreams, Slice
 from ..plan import Plan, check_samples
@@ -126,7 +127,7 @@ class _MakeNumerics:
 
     def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.plan.network.start, self.plan.config.seed
-        slices = [SliceNumerics(part, start, seed, arena) for part in streams.slices]
+        slices = [numerics_of(part, start, seed, arena) for part in streams.slices]
         stored = {number: Bpram(blocks[number], start, seed) for number in streams.stored}
         return DeviceNumerics(streams, slices, blocks, stored)
 
@@ -247,6 +248,9 @@ class Trainer:
         for rank_held in self.ranks.gather(held):
             for part, weight, others in rank_held:
                 _place(gathered, part, weight, others)
+        for layer in self.plan.network.layers:
+            if layer.operation.recurs and layer.name in gathered:
+                gathered[layer.name].update(named_weights(layer, gathered[layer.name].pop("weight")))
         return gathered
 
     def state(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ The whole layer is the slice of all units; it runs any number of steps in one ca
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import ClassVar
 
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of
@@ -58,6 +59,25 @@ class Tape:
     delta: Floats = dataclasses.field(default_factory=lambda: new(0))
     delta_r: Floats = dataclasses.field(default_factory=lambda: new(0))
     of_outputs: Floats = dataclasses.field(default_factory=lambda: new(0))
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, Floats], lengths: Lengths, *, reverse: bool) -> Tape:
+        """Return a tape from arrays of one by name, those that are needed, of some samples of these `lengths`.
+
+        `h_before` is always needed. Without `delta_r`, it is `delta`.
+        """
+        samples, steps, _ = arrays["h_before"].shape
+        ragged = bool((lengths < steps).any())
+        rows = rows_of(samples, steps, lengths, reverse=reverse)
+        names = ("gates", "inner", "c_before", "h_before", "cells", "y")
+        gates, inner, c_before, h_before, cells, y = (arrays.get(name, new(samples, steps, 0)) for name in names)
+        found = cls(rows, gates, inner, c_before, h_before, cells, y, ragged)
+        if "delta" in arrays:
+            found.delta = arrays["delta"]
+            found.delta_r = arrays.get("delta_r", found.delta)
+        if "of_outputs" in arrays:
+            found.of_outputs = arrays["of_outputs"]
+        return found
 
     @property
     def samples(self) -> int:
