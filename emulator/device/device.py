@@ -118,8 +118,11 @@ class Device:
     def free(self, versions: Sequence[int]) -> None:
         """Forget versions of the weights."""
         self.clock.free(versions)
-        if self.numerics is not None:
-            self.numerics.free(versions)
+        numerics = self.numerics
+        if numerics is not None and self._lanes is not None:
+            self._lanes.afterwards(lambda: numerics.free(versions))
+        elif numerics is not None:
+            numerics.free(versions)
 
     def relays(self, epoch: Epoch) -> list[Coroutine[Any, Any, None]]:
         """Return programs that relay what others send through this device in an epoch, alongside its own."""
@@ -180,10 +183,10 @@ class Device:
 
         self._lanes.gradient(compute)
 
-    async def settle(self) -> None:
-        """Wait until the numerics of all actions so far are done, where they go beside the program."""
+    async def settle(self, *, keeps: bool) -> None:
+        """Wait for numerics that go beside the program: gradients, and where no version is kept, all actions so far."""
         if self._lanes is not None:
-            await self._lanes.settle()
+            await self._lanes.settle(forwards=not keeps)
 
     def end_epoch(self) -> None:
         """Let what goes beside the program end."""
@@ -260,13 +263,12 @@ async def train_stages(
         if action.kind is Kind.UPDATE:
             for stage in stages:
                 last = stage is stages[-1]
-                await stage.settle()
+                await stage.settle(keeps=keeps)
                 await stage.update(action.index - 1, keeps, epoch, on_step if last else None)
         else:
             await stages[action.chunk].do(action, epoch)
         if frees:
             for stage in stages:
-                await stage.settle()
                 stage.free(frees)
     for stage in stages:
         stage.end_epoch()

@@ -23,7 +23,9 @@ class Lanes:
     def __init__(self) -> None:
         self._queues = {Kind.FORWARD: Mailbox(), Kind.BACKWARD: Mailbox()}
         self._forwards: dict[int, Mailbox] = collections.defaultdict(Mailbox)
-        self._done, self._open = Mailbox(), 0
+        self._done, self._open = Mailbox(), dict[int, Kind]()
+        self._count = 0
+        self._deferred: list[tuple[set[int], Callable[[], None]]] = []
 
     def forward(self, micro_batch: int, job: Job) -> None:
         """Carry out F of a micro-batch."""
@@ -49,14 +51,21 @@ class Lanes:
         self._put(Kind.BACKWARD, job)
 
     def _put(self, lane: Kind, job: Job) -> None:
-        self._open += 1
-        self._queues[lane].put(job)
+        self._count += 1
+        self._open[self._count] = lane
+        self._queues[lane].put((self._count, job))
 
-    async def settle(self) -> None:
-        """Wait until all jobs are done."""
-        while self._open:
+    async def settle(self, *, forwards: bool) -> None:
+        """Wait until all jobs of B and W are done, and with `forwards` those of F."""
+        while any(forwards or lane is Kind.BACKWARD for lane in self._open.values()):
             await self._done.get()
-            self._open -= 1
+
+    def afterwards(self, call: Callable[[], None]) -> None:
+        """Make a call once all jobs so far are done."""
+        if self._open:
+            self._deferred.append((set(self._open), call))
+        else:
+            call()
 
     def close(self) -> None:
         """End the programs `serve` after the jobs so far."""
@@ -68,6 +77,13 @@ class Lanes:
         return [self._serve(queue) for queue in self._queues.values()]
 
     async def _serve(self, queue: Mailbox) -> None:
-        while (job := await queue.get()) is not None:
+        while (found := await queue.get()) is not None:
+            number, job = found
             await job()
-            self._done.put(True)
+            del self._open[number]
+            for jobs, call in self._deferred:
+                jobs.discard(number)
+                if not jobs:
+                    call()
+            self._deferred = [waiting for waiting in self._deferred if waiting[0]]
+            self._done.put(number)
