@@ -61,13 +61,14 @@ def lstm_forward(
     lengths: Lengths | None = None,
     reverse: bool = False,
 ) -> tuple[Floats, Floats, Floats, Saved]:
-    """Run an LSTM over x [N, T, inputs]; return y [N, T, H], the last h [N, H], the last c [N, H], and what backward takes.
+    """Run an LSTM over x [N, T, inputs]; return y [N, T, H], the last h and c [N, H], and what backward takes.
 
     - w [4 H, inputs], r [4 H, H], b_w, b_r [4 H]: gate by gate, i, f, g, o, as PyTorch's
     - h0, c0 [N, H]: zeros if None
     - p [P, H]: a projection, PyTorch's weight_hr; h, y and r's columns then are of P numbers
     - lengths [N]: steps of each sample, all T if None; y is 0 after them, and the last h and c are those at the end
-    - reverse: from each sample's last step to its first; y stays in the order of x
+    - reverse: from each sample's last step to its first; y stays in the order of x, so that a bidirectional layer is
+      two calls, whose y are concatenated, and whose dx are added
 
     Raises:
         ValueError: shapes do not fit.

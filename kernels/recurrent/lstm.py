@@ -123,9 +123,7 @@ class LstmSlice(Slice):
 
     def _pack_projection(self, p: Floats | None, errors: bool) -> tuple[Floats, Floats]:
         if (p is not None) != (self.outputs > 0):
-            raise ValueError(
-                f"p: weights of a projection are needed where outputs = {self.outputs} is not 0, only there"
-            )
+            raise ValueError(f"p: weights of a projection are needed where outputs = {self.outputs} > 0, only there")
         if p is None:
             return new(0), new(0)
         p = checked(p, (self.outputs, self.hidden), "p", "(outputs of the projection, units)")
@@ -141,7 +139,7 @@ class LstmSlice(Slice):
 
     def _projection_gradient(self, tape: Tape, dp: Floats | None, fresh: bool) -> None:
         if (dp is not None) != (self.outputs > 0):
-            raise ValueError(f"dp: needed where outputs = {self.outputs} is not 0, only there")
+            raise ValueError(f"dp: needed where outputs = {self.outputs} > 0, only there")
         if dp is None:
             return
         place, turned = target(dp, (self.outputs, self.hidden), "dp"), transposed(tape.of_outputs)

@@ -49,13 +49,13 @@ class Tape:
     """
 
     rows: Rows
+    ragged: bool
     gates: Floats
     inner: Floats
     c_before: Floats
     h_before: Floats
     cells: Floats
     y: Floats
-    ragged: bool
     delta: Floats = dataclasses.field(default_factory=lambda: new(0))
     delta_r: Floats = dataclasses.field(default_factory=lambda: new(0))
     of_outputs: Floats = dataclasses.field(default_factory=lambda: new(0))
@@ -161,12 +161,10 @@ class Slice:
             self._own(checked(b, (rows,), name, "(gates * units)"), gate_major)
             for b, name in ((b_w, "b_w"), (b_r, "b_r"))
         )
-        found = [
-            self._pack_rows(array, gate_major, back=back) for back in (False, True)[: 1 + errors] for array in (w, r)
-        ]
-        w_back, r_back = found[2:] or (new(0), new(0))
-        p_packed, p_back = self._pack_projection(p, errors)
-        return Packed(found[0], found[1], b_w, b_r, p_packed, w_back, r_back, p_back)
+        w_ahead, r_ahead = (self._pack_rows(array, gate_major, back=False) for array in (w, r))
+        w_back, r_back = (self._pack_rows(array, gate_major, back=True) if errors else new(0) for array in (w, r))
+        p_ahead, p_back = self._pack_projection(p, errors)
+        return Packed(w_ahead, r_ahead, b_w, b_r, p_ahead, w_back, r_back, p_back)
 
     def input_products(self, packed: Packed, x: Floats) -> Floats:
         """Return the sums over the inputs of all rows x [..., inputs]: [..., channels]."""
@@ -304,8 +302,7 @@ class Slice:
             raise ValueError(f"z has shape {z.shape}: at least one sample and one step are needed")
         rows, ragged = rows_of(samples, steps, lengths, reverse=reverse), lengths is not None
         sizes = inner, c, self.width, cells, y
-        arrays = [new(samples, steps, size, cleared=ragged) for size in sizes]
-        return Tape(rows, z, *arrays, ragged=ragged)
+        return Tape(rows, ragged, z, *(new(samples, steps, size, cleared=ragged) for size in sizes))
 
 
 def add_gradient(
