@@ -71,7 +71,7 @@ class Tape:
         rows = rows_of(samples, steps, lengths, reverse=reverse)
         names = ("gates", "inner", "c_before", "h_before", "cells", "y")
         gates, inner, c_before, h_before, cells, y = (arrays.get(name, new(samples, steps, 0)) for name in names)
-        found = cls(rows, gates, inner, c_before, h_before, cells, y, ragged)
+        found = cls(rows, ragged, gates, inner, c_before, h_before, cells, y)
         if "delta" in arrays:
             found.delta = arrays["delta"]
             found.delta_r = arrays.get("delta_r", found.delta)
