@@ -1,7 +1,7 @@
 from .bpram import Bpram
 from .device import Device, Epoch, Exchange, OnStep, train_stages
 from .device_numerics import DeviceNumerics
-from .ends import ImageSource, SoftmaxHead, epoch_order
+from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
 from .kinds import numerics_of
 from .lpram import Parameter, Sgd
 from .ports import Outlet, Ports
@@ -24,6 +24,7 @@ __all__ = [
     "SliceNumerics",
     "SoftmaxHead",
     "Tally",
+    "TextSource",
     "epoch_order",
     "named_weights",
     "numerics_of",

@@ -24,11 +24,13 @@ from ..device import (
     Sgd,
     SoftmaxHead,
     Tally,
+    TextSource,
     epoch_order,
     named_weights,
     numerics_of,
 )
 from ..mapping import BalancedParameters, Cut, DeviceStreams, Slice
+from ..network import Shape
 from ..plan import Plan, check_samples
 from ..schedule import cut_samples
 from .chain import Chain
@@ -157,7 +159,7 @@ class Trainer:
         comms = ranks.comm, ranks.exchange_comm
         self.replicas = build_replicas(plan, ranks.rank, ranks.size, comms, most, _MakeNumerics(plan))
         self._pumps: list[Pump] = [*self.replicas.pumps] if ranks.comm is None else [*self.replicas.pumps, ranks]
-        self._ends = [_Ends.of(chain, data) for chain in self.replicas.chains]
+        self._ends = [_Ends.of(chain, data, plan.network.entry) for chain in self.replicas.chains]
         self._exchanged = Exchanged()
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         ranks.gather(None)  # all are ready
@@ -273,12 +275,14 @@ class _Ends:
     test_head: SoftmaxHead | None
 
     @classmethod
-    def of(cls, chain: Chain, data: Dataset) -> _Ends:
-        """Return the ends of a chain for a data set's images and labels."""
-        normalisation = data.normalisation() if chain.starts_here else None
+    def of(cls, chain: Chain, data: Dataset, entry: Shape) -> _Ends:
+        """Return the ends of a chain for a data set's images and labels; the first layer takes the shape `entry`."""
+        normalisation = data.normalisation() if chain.starts_here and not data.symbols else None
 
-        def source(images: NDArray[np.uint8]) -> ImageSource | None:
-            return ImageSource(images, normalisation, chain.arena) if normalisation else None
+        def source(images: NDArray[Any]) -> ImageSource | None:
+            if normalisation is not None:
+                return ImageSource(images, normalisation, chain.arena, entry)
+            return TextSource(images, chain.arena, entry) if chain.starts_here else None
 
         def head(labels: NDArray[np.int64]) -> SoftmaxHead | None:
             return SoftmaxHead(labels) if chain.ends_here else None
