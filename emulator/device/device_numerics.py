@@ -66,7 +66,7 @@ class DeviceNumerics:
 
     async def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
         """Carry out F; `samples` (n,) are sample numbers since the start of training, on which dropout depends."""
-        training = Training(span.of.step, samples)
+        training = Training(span.of.step, samples, self._lengths(span))
 
         def convolve(of: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
             return of.forward(span, x, partial, version, self._lengths(span))
@@ -89,7 +89,7 @@ class DeviceNumerics:
 
         def activate(of: SliceNumerics, held: dict[int, Data]) -> None:
             assert of.sfu is not None
-            of.sfu.infer(held, version)
+            of.sfu.infer(held, version, self._lengths(span))
 
         sent, outputs = await self._through(span, arrived, convolve, activate)
         if outputs is not None and self.head is not None:

@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...comm import Format, Gate, Mailbox, Message, Observer, Pump, Receiver, Sender
 from ...kernels import Arena
 from ...kernels.codec import Codec, NoCodec
@@ -81,12 +84,18 @@ class Chain:
         """Whether the chain's last device is on this rank."""
         return any(device.clock.streams.is_chain_end for device in self.devices)
 
-    def attach(self, source: ImageSource | None, head: SoftmaxHead | None) -> None:
-        """Attach the image source and the head to the chain's first and last device, where these are on this rank."""
+    def attach(
+        self, source: ImageSource | None, head: SoftmaxHead | None, lengths: NDArray[np.int64] | None = None
+    ) -> None:
+        """Attach the image source and the head to the chain's first and last device, where these are on this rank.
+
+        `lengths` are the time steps of each sample by its place in the epoch, where they differ.
+        """
         for device in self.devices:
             if device.numerics is not None:
                 device.numerics.source = source if device.clock.streams.is_chain_start else None
                 device.numerics.head = head if device.clock.streams.is_chain_end else None
+                device.numerics.lengths = lengths
 
     def train(self, programs: dict[int, Iterator[Action]], epoch: Epoch, on_step: OnStep | None = None) -> Programs:
         """Return the programs of all devices for an epoch; the chain's last device reports its steps to `on_step`."""
