@@ -15,6 +15,10 @@ BANK_BYTES = 512 * 4
 """Bytes of a bank of on-chip memory, half a block RAM of 36 kbit: 512 words of 4 bytes, or 1,024 of 2."""
 
 
+ACTIVATION_CYCLES = 204
+"""Latency of a recurrent layer's activations: "the longest pipeline latency is 204 cycles" (FARNN, section 5.1.3)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Work:
     """The work of FP, EB or PG of a slice for one sample.
@@ -51,11 +55,15 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """FP, EB or PG of one slice on its board: its multipliers, and the time of a row."""
+    """FP, EB or PG of one slice on its board: its multipliers, and the time of a row.
+
+    Of that time, `wait_ps` are those in which a recurrent layer's multipliers wait for the results of the step before.
+    """
 
     multipliers: int
     rows: int
     row_ps: int
+    wait_ps: int = 0
 
     @property
     def sample_ps(self) -> int:
@@ -94,6 +102,12 @@ class Board(abc.ABC):
     off_chip_pj_per_bit: float | None
     transceivers: int | None
     transceiver_gbps: float | None
+    activation_cycles: int = ACTIVATION_CYCLES
+
+    @property
+    def activation_ps(self) -> int:
+        """Time in ps from the sums of a recurrent layer's step to its results."""
+        return self.activation_cycles * self.period_ps
 
     @property
     @abc.abstractmethod

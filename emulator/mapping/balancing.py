@@ -83,9 +83,8 @@ def blocks_of(blocks: Sequence[BalancedParameters], part: Slice, device: int) ->
 
 def channel_bytes(part: Slice, value_bytes: int = VALUE_BYTES) -> int:
     """Return the bytes of the weights of one of a slice's cut channels."""
-    kernel_rows, kernel_columns = part.layer.kernel
-    others = len(part.out_channels) if part.cut is Cut.ICP else len(part.in_channels)
-    return others * kernel_rows * kernel_columns * value_bytes
+    outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
+    return (outs if part.cut is Cut.ICP else ins) * kernel_rows * kernel_columns * value_bytes
 
 
 def balanced_streams(blocks: Sequence[BalancedParameters], link: int) -> tuple[Stream, ...]:

@@ -36,17 +36,20 @@ class SliceEngines:
 
 
 def channel_works(layer: Layer) -> tuple[Work, ...]:
-    """Return the work of FP, EB (unless it takes images) and PG of one of the channels along which a layer is cut."""
+    """Return the work of FP, EB (if it has one) and PG of one of the channels along which a layer is cut."""
     view, by_outputs = layer.engine_view, cut_of(layer) is Cut.OCP
-    inputs, outputs = (layer.input[0], 1) if by_outputs else (1, layer.channels)
-    pairs = view.values * inputs, outputs, view.tile, by_outputs, layer.operation.one_memory
-    outwards = Work(view.out_rows, view.out_columns, *pairs)
-    inwards = Work(view.in_rows, view.in_columns, *pairs)
-    return (outwards, inwards, outwards) if layer.needs_errors else (outwards, outwards)
+    operation = layer.operation
+    inputs, outputs = (operation.taps(layer.input), 1) if by_outputs else (1, layer.channels)
+    pairs = outputs, view.tile, by_outputs, operation.one_memory
+    outwards = Work(view.out_rows, view.out_columns, view.values * inputs, *pairs)
+    if not layer.has_eb:
+        return outwards, outwards
+    back = operation.taps(layer.input, with_inputs=layer.needs_errors) if by_outputs else 1
+    return outwards, Work(view.in_rows, view.in_columns, view.values * back, *pairs), outwards
 
 
 def slice_works(part: Slice) -> tuple[Work, ...]:
-    """Return the work of FP, EB (unless it takes images) and PG of a slice."""
+    """Return the work of FP, EB (if it has one) and PG of a slice."""
     return tuple(work.of_channels(part.channels) for work in channel_works(part.layer))
 
 
@@ -70,7 +73,7 @@ def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines,
     is_held_back = device not in mapping.off_chip_devices
     built = iter(board.build(works, mapping.balance.slowest_ps if mapping.balance and is_held_back else 0))
     return tuple(
-        SliceEngines(next(built), next(built) if part.layer.needs_errors else None, next(built)) for part in slices
+        SliceEngines(next(built), next(built) if part.layer.has_eb else None, next(built)) for part in slices
     )
 
 
@@ -89,7 +92,7 @@ def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
                 f" {board.smallest_engine}"
             )
         built.append(board.build_alone(work))
-    return SliceEngines(built[0], built[1] if part.layer.needs_errors else None, built[-1])
+    return SliceEngines(built[0], built[1] if part.layer.has_eb else None, built[-1])
 
 
 def idle_share(mapping: Mapping, cluster: Cluster) -> float:
@@ -114,4 +117,4 @@ def _built(held: Sequence[SliceEngines]) -> list[Engine]:
 
 
 def _macs(part: Slice) -> int:
-    return part.macs * len(channel_works(part.layer))
+    return sum(work.macs for work in slice_works(part))

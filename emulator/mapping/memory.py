@@ -1,6 +1,7 @@
 """The memory subsystem: the on-chip memory of each slice's buffers (FPDeep, section 5.2.2; equation (6) calls it f1).
 
-- Act-RAM holds the slice's input activations from FP until PG, so those of all samples in flight.
+- Act-RAM holds the slice's input activations from FP until PG, so those of all samples in flight; for recurrent layers
+  also states, gates and cells of all steps.
 - LPRAM holds the slice's parameters, in SF x K x K banks of OC words (SF: its input channels). LGB holds as many
   gradients. BPRAM and BGB hold parameters that another device uses, and their gradients (balancing.py).
 - Line buffers feed the engines: K rows of the slice's inputs for FP, and K rows of output errors for EB.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..cluster import BANK_BYTES
-from .slices import Cut, Slice
+from .slices import Cut, Slice, cut_channels
 from .traffic import VALUE_BYTES
 
 WORDS = BANK_BYTES // VALUE_BYTES
@@ -84,17 +85,17 @@ def slice_memory(
     out_columns, kernel_rows = layer.output[2], layer.kernel[0]
     if layer.operation.one_memory:
         ins, rows, columns, outs, out_columns, kernel_rows = 1, 1, ins * rows * columns, 1, outs, 1
-    kept = part.end - part.begin if kept_channels is None else kept_channels
-    parameters = parameter_memory(part, kept, value_bytes)
+    parameters = parameter_memory(part, part.channels if kept_channels is None else kept_channels, value_bytes)
+    kept = -(-layer.operation.kept_values(layer.input) * part.channels // cut_channels(layer))
     if part.is_last:
         parameters += memories(1, layer.parameters - layer.weights, value_bytes)
     line_buffers = memories(ins * kernel_rows, columns, value_bytes)
     error_buffer = Buffer()
-    if layer.needs_errors:
+    if layer.has_eb:
         line_buffers += memories(outs * kernel_rows, out_columns, value_bytes)
         error_buffer = memories(ins, columns, value_bytes)
     return SliceMemory(
-        act_ram=memories(ins, rows * columns * in_flight, value_bytes),
+        act_ram=memories(ins, rows * columns * in_flight, value_bytes) + memories(1, kept * in_flight, value_bytes),
         lpram=parameters,
         lgb=parameters,
         line_buffers=line_buffers,
@@ -110,7 +111,7 @@ def parameter_memory(part: Slice, channels: int, value_bytes: int = VALUE_BYTES)
 
 def weight_memories(part: Slice, channels: int) -> tuple[int, int]:
     """Return the number of memories that hold the weights of `channels` of a slice's cut channels, and their words."""
-    ins, outs = (channels, len(part.out_channels)) if part.cut is Cut.ICP else (len(part.in_channels), channels)
-    kernel_rows, kernel_columns = part.layer.kernel
+    outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
+    ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
     count = ins * kernel_rows * kernel_columns
     return (1, count * outs) if part.layer.operation.one_memory else (count, outs)

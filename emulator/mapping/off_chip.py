@@ -11,7 +11,8 @@ sample
 
 Weights are read once a sample where the slice's activations are on chip: an engine then goes through the whole map,
 one output channel after the other, as with balanced parameters (balancing.py). With the activations off chip, rows come
-and go, and weights that are off chip, too, are read for each row.
+and go, and weights that are off chip, too, are read for each row. FP and EB of a recurrent layer, which must finish a
+step before the next, read them for each row in any case.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import dataclasses
 
 from ..network import Phase
 from .balancing import COPIES, channel_bytes
-from .slices import Slice
+from .slices import Slice, cut_channels
 from .traffic import VALUE_BYTES
 
 
@@ -53,11 +54,12 @@ def memory_streams(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTE
     weights = off_chip.channels * channel_bytes(part, value_bytes)
 
     def of(phase: Phase, rows: int, copies: int, more: int) -> MemoryStream:
-        passes = rows if off_chip.activations else 1
+        each_row = off_chip.activations or (part.layer.operation.recurs and phase is not Phase.PG)
+        passes = rows if each_row else 1
         return MemoryStream(phase, rows, copies * passes * weights + more)
 
     found = [of(Phase.FP, view.out_rows, 1, activations)]
-    if part.layer.needs_errors:
+    if part.layer.has_eb:
         found.append(of(Phase.EB, view.in_rows, 1, 0))
     found.append(of(Phase.PG, view.out_rows, 2, activations))
     return tuple(stream for stream in found if stream.sample_bytes)
@@ -65,8 +67,9 @@ def memory_streams(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTE
 
 def activation_bytes(part: Slice, value_bytes: int = VALUE_BYTES) -> int:
     """Return the bytes of a sample's input activations of a slice."""
-    _, rows, columns = part.layer.input
-    return len(part.in_channels) * rows * columns * value_bytes
+    layer, (_, rows, columns) = part.layer, part.layer.input
+    kept = -(-layer.operation.kept_values(layer.input) * part.channels // cut_channels(layer))
+    return (len(part.in_channels) * rows * columns + kept) * value_bytes
 
 
 def port_bytes(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTES) -> int:

@@ -15,7 +15,7 @@ from .slices import Cut, cut_of
 
 def steps_before_sending(layer: Layer, share: LinkShare) -> tuple[SfuStep, ...]:
     """Return the first steps of a layer's SFU, which each of its slices carries out before it sends."""
-    if share is LinkShare.BYTES or cut_of(layer) is not Cut.OCP:
+    if share is LinkShare.BYTES or cut_of(layer) is not Cut.OCP or layer.operation.recurs:
         return ()
     reads = [tensor.number for step in layer.sfu for tensor in step.reads]
     needed = reads + [tensor.number for tensor in layer.hands_on]

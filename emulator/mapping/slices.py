@@ -22,14 +22,16 @@ class Cut(enum.Enum):
 
 
 def cut_of(layer: Layer) -> Cut:
-    """Return ICP, or OCP where input channels are few."""
+    """Return ICP, or OCP where input channels are few, and for recurrent layers, whose pieces are whole units."""
+    if layer.operation.recurs or layer.operation.cuts_outputs:
+        return Cut.OCP
     few = layer.input[0] < ICP_FROM_CHANNELS and layer.channels > layer.input[0]
     return Cut.OCP if few else Cut.ICP
 
 
 def cut_channels(layer: Layer) -> int:
-    """Return the number of channels along which the layer is cut."""
-    return layer.channels if cut_of(layer) is Cut.OCP else layer.input[0]
+    """Return the number of channels along which the layer is cut; 1 if it is indivisible."""
+    return layer.operation.pieces(layer.output) if cut_of(layer) is Cut.OCP else layer.input[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +70,8 @@ class Slice:
     @functools.cached_property
     def out_channels(self) -> range:
         """The output channels to which this slice contributes."""
-        return range(self.layer.channels) if self.cut is Cut.ICP else range(self.begin, self.end)
+        whole = self.cut is Cut.ICP or self.is_first and self.is_last
+        return range(self.layer.channels) if whole else range(self.begin, self.end)
 
     @property
     def macs(self) -> int:

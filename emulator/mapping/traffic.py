@@ -31,7 +31,12 @@ PRECISIONS = {"fp32": VALUE_BYTES, "fp16": VALUE_BYTES // 2}
 
 
 class DataPath(enum.IntEnum):
-    """The six data paths, numbered as in FPDeep's section 5.1."""
+    """The six data paths, numbered as in FPDeep's section 5.1, and two of recurrent layers that are cut by units.
+
+    There each step needs the states of all units: those of earlier units come with partial activations from the left,
+    those of later units by path 7 from the right. Errors of states are summed to the left, on path 4, as errors of the
+    layer's own outputs, and path 8 brings the sums back to the right.
+    """
 
     ACTIVATIONS = 1
     PARTIAL_ACTIVATIONS = 2
@@ -39,11 +44,19 @@ class DataPath(enum.IntEnum):
     INPUT_ERRORS = 4
     PARAMETERS = 5
     PARAMETER_GRADIENTS = 6
+    STATES = 7
+    STATE_ERRORS = 8
 
     @property
     def is_forward(self) -> bool:
-        """Whether it runs to the right; 1, 2 and 5 serve FP, and 3, 4 and 6 the backward pass."""
-        return self in (DataPath.ACTIVATIONS, DataPath.PARTIAL_ACTIVATIONS, DataPath.PARAMETERS)
+        """Whether it runs to the right; 1, 2, 5 and 7 serve FP, and 3, 4, 6 and 8 the backward pass."""
+        right = DataPath.ACTIVATIONS, DataPath.PARTIAL_ACTIVATIONS, DataPath.PARAMETERS, DataPath.STATE_ERRORS
+        return self in right
+
+    @property
+    def is_of_states(self) -> bool:
+        """Whether it gathers the states of a recurrent layer, or their errors, step by step."""
+        return self in (DataPath.STATES, DataPath.STATE_ERRORS)
 
     @property
     def is_balanced(self) -> bool:
@@ -54,7 +67,8 @@ class DataPath(enum.IntEnum):
 class StreamKey(NamedTuple):
     """A stream: a data path and the number of a tensor, or of a block of balanced parameters.
 
-    With `values`, it carries the values of balanced parameters, once for each update and in no virtual time.
+    With `values`, it carries values in no virtual time: of balanced parameters, once for each update, or of a recurrent
+    layer's states and their errors, once for each step.
     """
 
     path: DataPath
@@ -113,6 +127,12 @@ def streams_between(left: Layer, right: Slice, share: LinkShare = LinkShare.BYTE
         found.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial))
     errors = (tensor for tensor in layer.takes if not tensor.is_images)
     found += [Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number]) for tensor in errors]
+    if partial is not None and layer.operation.recurs:
+        states, (_, rows, columns) = layer.makes.number, layer.output
+        later = layer.channels - right.begin, rows, columns
+        found.append(Stream(DataPath.STATES, states, *later))
+        found.append(Stream(DataPath.INPUT_ERRORS, states, layer.channels, rows, columns))
+        found.append(Stream(DataPath.STATE_ERRORS, states, *later))
     return tuple(found)
 
 
@@ -120,7 +140,7 @@ def carried_bytes(share: LinkShare, all_streams: Iterable[Stream]) -> dict[DataP
     """Return for each path the bytes that the whole link would carry in the time that the path's map takes.
 
     By bytes, these are all bytes of the path's direction, so that all its maps take the same time. By paths, they are
-    the path's own times the paths of the direction: two, or three where it carries balanced parameters.
+    the path's own times the paths of the direction: two, or three where it carries balanced parameters or states.
     """
     own: dict[DataPath, int] = {}
     for stream in all_streams:
@@ -129,13 +149,13 @@ def carried_bytes(share: LinkShare, all_streams: Iterable[Stream]) -> dict[DataP
         right = sum(count for path, count in own.items() if path.is_forward)
         left = sum(own.values()) - right
         return {path: right if path.is_forward else left for path in own}
-    balanced = {path.is_forward for path in own if path.is_balanced}
+    balanced = {path.is_forward for path in own if path.is_balanced or path.is_of_states}
     return {path: count * paths_of_direction(balanced=path.is_forward in balanced) for path, count in own.items()}
 
 
 def paths_of_direction(*, balanced: bool) -> int:
     """Return the number of data paths of a direction of a link, by whether it carries balanced parameters."""
-    return sum(path.is_forward and (balanced or not path.is_balanced) for path in DataPath)
+    return 2 + balanced
 
 
 def path_row_ps(link: Link, stream: Stream, others: tuple[Stream, ...]) -> int:

@@ -171,8 +171,16 @@ class Layer:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one sample's forward propagation; EB and PG take as many each."""
-        taps, (_, rows, columns) = self.operation.taps(self.input), self.output
+        """Multiply-accumulates of one sample's forward propagation; PG, and EB if it has one, take as many each."""
+        return self._macs(with_inputs=True)
+
+    @property
+    def eb_macs(self) -> int:
+        """Multiply-accumulates of one sample's EB; of recurrent layers whose inputs need no errors, those of states."""
+        return self._macs(with_inputs=self.needs_errors)
+
+    def _macs(self, *, with_inputs: bool) -> int:
+        taps, (_, rows, columns) = self.operation.taps(self.input, with_inputs=with_inputs), self.output
         return self.operation.pieces(self.output) * taps * math.prod(self.kernel) * rows * columns
 
 

@@ -71,13 +71,13 @@ def operator_graph(network: Network) -> OperatorGraph:
     """Return the operator graph of a training step.
 
     FP takes the outputs of earlier layers; so does PG, with the output errors that EB of later layers makes. A layer
-    that takes only images has no EB. The loss, which turns outputs into errors, is not an operator.
+    that takes only images has no EB, unless it is recurrent. The loss, which turns outputs into errors, is not an operator.
     """
     operators = {
-        (layer.index, phase): Operator(layer.name, phase, OPERATIONS_PER_MAC * layer.macs)
+        (layer.index, phase): Operator(layer.name, phase, OPERATIONS_PER_MAC * (layer.eb_macs if phase is Phase.EB else layer.macs))
         for layer in network.layers
         for phase in Phase
-        if phase is not Phase.EB or layer.needs_errors
+        if phase is not Phase.EB or layer.has_eb
     }
     makers = _makers(network)
     edges = []

@@ -132,7 +132,8 @@ class _Making:
                 f"`precision` = {config.precision!r}: rows on split engines are of values of 4 bytes; should be 'fp32',"
                 " or `engines` = 'turns' or 'shared'"
             )
-        balancing, whole = config.balancing == "auto" and self.chunks == 1, config.stages == "layers"
+        balancing = config.balancing == "auto" and self.chunks == 1 and not network.last_first
+        whole = config.stages == "layers" or self._keeps_layers_whole()
         if config.memory == "ignored":
             timing = Timing.of((partition_layers if whole else partition)(network, cluster, self.stages), cluster)
             steady = self._steady(timing)
@@ -148,6 +149,23 @@ class _Making:
             with contextlib.suppress(InputError):
                 return self._planned(settled.timing, settled.steady, settled.bound_ps)
         return self._planned(found[-1].timing, found[-1].steady, found[-1].bound_ps)
+
+    def _keeps_layers_whole(self) -> bool:
+        """Return whether layers may not be cut, because steps of a recurrent one need all devices at the same samples.
+
+        Raises:
+            InputError: then there are more devices than layers.
+        """
+        network, kind = self.network, self.config.schedule
+        if kind.aligned or not network.last_first:
+            return False
+        if self.stages > len(network.layers):
+            raise InputError(
+                f"`schedule` = {kind.name!r}: does micro-batches in parts where its weights change, and devices that"
+                f" share a recurrent layer step through whole ones; {network.name} has {len(network.layers)} layers for"
+                f" {self.stages} devices; should be at most {len(network.layers)} devices, or a schedule such as 'sync'"
+            )
+        return True
 
     def _mini_batch(self) -> EpochShape:
         """Return an epoch of one mini-batch."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...comm import FifoResource, Observer, Times
 from ..mapping import DataPath, DeviceStreams, StreamKey, with_errors
+from ..network import Layer
 from ..schedule import SampleSpan, SpanStore
 from .slice_clock import SliceClock
 
@@ -95,6 +96,8 @@ class DeviceClock:
             for number in used:
                 ready = np.maximum(ready, arrived[StreamKey(DataPath.PARAMETERS, number)])
             rows = clock.forward(x, partial, ready)
+            if layer.operation.recurs and not part.is_first:
+                self._gather(DataPath.STATES, layer, rows)
             if part.is_last:
                 held[clock.outputs] = rows
                 clock.activate(held)
@@ -118,7 +121,8 @@ class DeviceClock:
         errors = {key.number: arrived[key] for key in streams.backward if key.path is DataPath.INPUT_ERRORS}
         if streams.is_chain_end:
             [outputs] = self._outputs.read(span)
-            errors[streams.slices[-1].layer.hands_on[0].number] = outputs
+            layer = streams.slices[-1].layer
+            errors[layer.hands_on[0].number] = outputs[:, ::-1] if layer.last_first else outputs
         output_errors = []
         for part, clock in zip(reversed(streams.slices), reversed(self.slices), strict=True):
             layer = part.layer
@@ -132,7 +136,13 @@ class DeviceClock:
             dy = clock.output_errors(sent_errors)
             reads = layer.reads.number
             errors[reads] = clock.error(dy, errors.get(reads), not_before_ps)
-            output_errors.append(dy)
+            kept = clock.kept_errors(dy)
+            output_errors.append(kept)
+            if layer.operation.recurs:
+                if not part.is_first:
+                    self._gather(DataPath.INPUT_ERRORS, layer, kept)
+                if not part.is_last:
+                    self._gather(DataPath.STATE_ERRORS, layer, kept)
         if not streams.is_chain_start:
             tensors = with_errors(streams.slices[0].layer.takes)
             self._send(sent, DataPath.INPUT_ERRORS, {t.number: errors[t.number] for t in tensors})
@@ -186,6 +196,10 @@ class DeviceClock:
         entries[1:] += max(0, not_before_ps - int(entries[0]) - self._interval_ps)
         self._next_entry_ps = max(int(entries[-1]) + self._interval_ps, not_before_ps)
         return np.repeat(entries[:, None], rows, axis=1)
+
+    def _gather(self, path: DataPath, layer: Layer, times: Times) -> None:
+        """Count what a cut recurrent layer's steps send; their rows' times have the gathering in them (`lockstep`)."""
+        self.links[StreamKey(path, layer.makes.number)].serve(times)
 
     def _send(self, sent: dict[StreamKey, Times], path: DataPath, rows: Mapping[int, Times]) -> None:
         for number, times in rows.items():

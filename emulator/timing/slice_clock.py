@@ -53,6 +53,8 @@ class SliceClock:
         self.eb_start_ps: Times = np.zeros(0, np.int64)
         self.pg_end_ps: Times = np.zeros(0, np.int64)
         self._rows = part.layer.rows
+        self._recurs = part.layer.operation.recurs
+        self._kept_errors: Times = np.zeros((0, 0), np.int64)
         self.outputs = before_sending[-1].makes.number if before_sending else part.layer.makes.number
         """Number of the tensor whose rows leave the slice."""
         self._pooled = [step.rows for step in before_sending if step.rows is not None]
@@ -114,11 +116,16 @@ class SliceClock:
             self.eb_start_ps = ready[:, 0]
             return ready
         left, self.eb_start_ps = self._serve(Phase.EB, self.eb, ready)
+        self._kept_errors = left
         left = left[:, self._rows.eb_leaves]
         return left if partial is None else np.maximum(left, partial)
 
+    def kept_errors(self, dy: Times) -> Times:
+        """Return when rows of errors are there for PG, after EB: output errors `dy`, or steps of a recurrent layer."""
+        return self._kept_errors if self._recurs else dy
+
     def gradient(self, dy: Times) -> None:
-        """Serve each row of output errors on PG; its activations have been in Act-RAM since FP."""
+        """Serve each row of errors on PG; its activations have been in Act-RAM since FP."""
         self.pg_end_ps = self._serve(Phase.PG, self.pg, dy)[0][:, -1]
 
     def updated_ps(self, not_before_ps: int = 0) -> int:

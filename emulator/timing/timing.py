@@ -14,6 +14,7 @@ from ...comm import FifoResource
 from ..cluster import Board, Cluster
 from ..mapping import (
     BalancedParameters,
+    DataPath,
     DeviceStreams,
     Mapping,
     MemoryStream,
@@ -32,6 +33,7 @@ from ..mapping import (
 )
 from ..network import Phase
 from .device_clock import DeviceClock
+from .lockstep import lockstep
 from .slice_clock import SliceClock, engine_name, port_name
 from .stage_clock import StageClock, StageTimes
 from .stage_device import StageDevice, Wire
@@ -82,6 +84,8 @@ class Timing:
         share = cluster.link.share
         links = tuple((*streams(mapping, link, share), *balanced_streams(blocks, link)) for link in devices[:-1])
         found = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
+        engines = lockstep(mapping, cluster, engines, found.hop_ps)
+        found = dataclasses.replace(found, engines=engines)
         times = [engine.sample_ps for held in engines for of_slice in held for engine in of_slice.built]
         times += [sample_ps(cluster.link_at(link), carried) for link, carried in enumerate(links)]
         times += [found.port_sample_ps(device) for device in devices]
@@ -130,6 +134,12 @@ class Timing:
     def stores(self) -> tuple[tuple[int, int], ...]:
         """Pairs of devices (user, store), of which the first uses parameters that the second stores, each once."""
         return tuple(sorted({(block.user_device, block.store_device) for block in self.blocks}))
+
+    def hop_ps(self, link: int, path: DataPath, number: int) -> int:
+        """Return the time in ps of a row of a stream over a link, with the latency."""
+        over, carried = self.cluster.link_at(link), self.links[link]
+        [stream] = (stream for stream in carried if stream.key == StreamKey(path, number))
+        return path_row_ps(over, stream, carried) + over.latency_ps
 
     def path(self, link: int, stream: Stream) -> FifoResource:
         """Return a stream's share of its link, as a resource."""

@@ -1,0 +1,79 @@
+"""Arrays at the door of recurrent layers: checked, contiguous, on cache lines."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arena import aligned
+from ..jit import FLOAT_BYTES, Floats, address_of, of_float32
+
+Lengths = NDArray[np.integer[Any]]
+Rows = NDArray[np.int64]
+
+
+def new(*shape: int, cleared: bool = False) -> Floats:
+    """Return an array that starts on a cache line, of zeros where `cleared`."""
+    found = aligned(FLOAT_BYTES * max(1, math.prod(shape))).view(np.float32)[: math.prod(shape)].reshape(shape)
+    if cleared:
+        found[...] = 0
+    return found
+
+
+def checked(array: Floats, shape: tuple[int | None, ...], name: str, axes: str) -> Floats:
+    """Return the array, C-contiguous; None in `shape` fits any size.
+
+    Raises:
+        ValueError: its shape does not fit; `axes` says what is right.
+        TypeError: it is not of float32.
+    """
+    fits = len(array.shape) == len(shape) and all(w in (None, have) for have, w in zip(array.shape, shape, strict=True))
+    if not fits:
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name} has shape {array.shape}; {axes} = ({wanted}) is needed")
+    return np.ascontiguousarray(of_float32(array, name))
+
+
+def target(array: Floats, shape: tuple[int, ...], name: str) -> int:
+    """Return the address of an array that is changed in place.
+
+    Raises:
+        ValueError: its shape does not fit, or it is not C-contiguous and writeable.
+        TypeError: it is not of float32.
+    """
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; {shape} is needed")
+    if not of_float32(array, name).flags.carray:
+        raise ValueError(f"{name} is changed in place: it must be C-contiguous, aligned and writeable")
+    return address_of(array)
+
+
+def state(given: Floats | None, samples: int, width: int, name: str) -> Floats:
+    """Return a copy of a given state (N, width), or zeros."""
+    if given is None:
+        return new(samples, width, cleared=True)
+    found = new(samples, width)
+    found[...] = checked(given, (samples, width), name, "(samples, units)")
+    return found
+
+
+def rows_of(samples: int, steps: int, lengths: Lengths | None, *, reverse: bool) -> Rows:
+    """Return the row, sample * steps + t, of each sample at each step [steps, samples]; -1 after its sequence's end.
+
+    A reverse direction begins at each sample's own last step.
+
+    Raises:
+        ValueError: `lengths` is not one whole number from 0 to `steps` for each sample.
+    """
+    if lengths is None:
+        lengths = np.full(samples, steps, np.int64)
+    lengths = np.asarray(lengths)
+    fits = lengths.shape == (samples,) and np.issubdtype(lengths.dtype, np.integer)
+    if not fits or ((lengths < 0) | (lengths > steps)).any():
+        raise ValueError(f"lengths = {lengths}: {samples} whole numbers from 0 to {steps} are needed, one a sample")
+    step = np.arange(steps, dtype=np.int64)[:, None]
+    t = lengths - 1 - step if reverse else step
+    return np.ascontiguousarray(np.where(step < lengths, np.arange(samples) * steps + t, -1).astype(np.int64))

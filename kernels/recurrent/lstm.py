@@ -1,0 +1,148 @@
+"""Slices of LSTM layers; `lstm_cell.py` has the element-wise lines, `slices.py` what all recurrent layers share."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from ..jit import Floats, Kernels, address_of
+from .arrays import Lengths, checked, new, target
+from .slices import Packed, Slice, Tape, add_gradient, kernels, transposed
+
+steps_kernels = Kernels("recurrent.lstm_steps")
+
+
+@dataclasses.dataclass(frozen=True)
+class LstmSlice(Slice):
+    """Units of an LSTM; with `outputs` > 0, h = P (o * tanh c) has so many, and the slice is the whole layer.
+
+    Raises:
+        ValueError: a size is below 1, or the units are not some of the layer's, or not all where there is a projection.
+    """
+
+    outputs: int = 0
+    gates: ClassVar[int] = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.outputs < 0 or (self.outputs and not self.is_whole):
+            raise ValueError(f"outputs = {self.outputs} of the projection: at least 0 is needed, and all units")
+
+    @property
+    def width(self) -> int:
+        """Width of h, which R multiplies."""
+        return self.outputs or self.hidden
+
+    @property
+    def own_width(self) -> int:
+        """Numbers of h that the slice gives."""
+        return self.outputs or self.units
+
+    def tape(self, z: Floats, *, lengths: Lengths | None = None, reverse: bool = False) -> Tape:
+        """Return the tape for samples whose sums over the inputs are `z` [N, T, channels], which it takes over.
+
+        `lengths` [N] are the steps of each sample, all T if None; later ones change no state, and give 0 in y.
+        """
+        cells = self.units if self.outputs else 0
+        return self._tape(z, self.units, self.units, cells, self.own_width, lengths, reverse)
+
+    def forward(self, packed: Packed, tape: Tape, h: Floats, c: Floats, steps: tuple[int, int]) -> Floats:
+        """Run FP of the steps (first, last + 1) from the whole h [N, width]; return h of the own units [N, own width].
+
+        `c` [N, units] is changed. Where the slice is the whole layer, h is changed, and returned.
+
+        Raises:
+            ValueError: shapes do not fit, or a slice that is not the whole layer is to run other than one step.
+        """
+        self._check_steps(tape, steps, may_be_many=self.is_whole)
+        n, units = tape.samples, self.units
+        place, c_place = target(h, (n, self.width), "h"), target(c, (n, units), "c")
+        own = h if self.is_whole else h[:, self.begin : self._end].copy()
+        sums, cells = new(n, self.channels), new(n, units)
+        projected = new(n, self.outputs)
+        steps_kernels.forward_steps(
+            steps,
+            (units, self.width, self.outputs),
+            tape.rows,
+            tuple(map(address_of, (packed.r, packed.b_w, packed.b_r, packed.p))),
+            (place, address_of(own), self.own_width, c_place),
+            tuple(map(address_of, (tape.gates, tape.inner, tape.c_before, tape.h_before, tape.cells, tape.y))),
+            (address_of(sums), address_of(cells), address_of(projected)),
+        )
+        return own
+
+    def backward(
+        self,
+        packed: Packed,
+        tape: Tape,
+        dy: Floats,
+        dh: Floats,
+        dc: Floats,
+        carry: Floats,
+        steps: tuple[int, int],
+        start: Floats | None = None,
+    ) -> Floats:
+        """Run EB of the steps (first, last + 1) from the last to the first; return errors of the whole h before.
+
+        - dy [N, T, own width]: errors of y, and dh [N, own width], complete errors of h after the last of the steps
+        - dc [N, units], carry [N, own width]: changed; at first the errors of the last c, or 0, and 0
+        - start [N, width]: what slices of higher units have summed; it is changed and returned
+
+        The complete errors of the state before the steps are what is returned by all slices together, plus `carry`.
+
+        Raises:
+            ValueError: shapes do not fit, or a slice that is not the whole layer is to run other than one step.
+        """
+        self._check_steps(tape, steps, may_be_many=self.is_whole and start is None)
+        n, units, own = tape.samples, self.units, self.own_width
+        dy = checked(dy, (n, tape.steps, own), "dy", "(samples, steps, units)")
+        dh = checked(dh, (n, own), "dh", "(samples, units)")
+        places = target(carry, (n, own), "carry"), target(dc, (n, units), "dc")
+        before = new(n, self.width) if start is None else start
+        place = target(before, (n, self.width), "start")
+        source = dh
+        if self.is_whole and start is None:  # each step then reads what the one after it has written
+            before[...] = dh
+            source = before
+        if tape.delta.size == 0:
+            tape.delta = tape.delta_r = new(n, tape.steps, self.channels, cleared=tape.ragged)
+            tape.of_outputs = new(n, tape.steps, self.outputs, cleared=tape.ragged)
+        copied, errors, of_cells = new(n, self.channels), new(n, own), new(n, units)
+        steps_kernels.backward_steps(
+            steps,
+            (units, self.width, self.outputs),
+            tape.rows,
+            (address_of(packed.r_back), address_of(packed.p_back)),
+            (address_of(source), own, place, *places),
+            tuple(map(address_of, (dy, tape.gates, tape.inner, tape.c_before))),
+            (address_of(tape.delta), address_of(tape.of_outputs)),
+            (address_of(copied), address_of(errors), address_of(of_cells)),
+            int(start is None),
+        )
+        return before
+
+    def _pack_projection(self, p: Floats | None, errors: bool) -> tuple[Floats, Floats]:
+        if (p is not None) != (self.outputs > 0):
+            raise ValueError(
+                f"p: weights of a projection are needed where outputs = {self.outputs} is not 0, only there"
+            )
+        if p is None:
+            return new(0), new(0)
+        p = checked(p, (self.outputs, self.hidden), "p", "(outputs of the projection, units)")
+        found = []
+        for pack, lanes, depth in (
+            (kernels.pack_forward, self.outputs, self.hidden),
+            (kernels.pack_backward, self.hidden, self.outputs),
+        )[: 1 + errors]:
+            out = new(int(kernels.packed_size(lanes, depth)))
+            pack(address_of(p), (1, 1), 1, self.outputs, self.hidden, address_of(out))
+            found.append(out)
+        return found[0], found[1] if errors else new(0)
+
+    def _projection_gradient(self, tape: Tape, dp: Floats | None, fresh: bool) -> None:
+        if (dp is not None) != (self.outputs > 0):
+            raise ValueError(f"dp: needed where outputs = {self.outputs} is not 0, only there")
+        if dp is None:
+            return
+        place, turned = target(dp, (self.outputs, self.hidden), "dp"), transposed(tape.of_outputs)
+        add_gradient(place, (1, 1), 1, (0, 1), self.outputs, turned, tape.cells, fresh)

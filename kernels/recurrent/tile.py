@@ -1,0 +1,165 @@
+"""The register tile of recurrent layers, as LLVM IR: a few samples by up to PANEL vectors, over all k.
+
+    c[s * c_step + l] = (c[s * c_step + l], or +0) + sum over k of a[s * a_step + k * a_k] * b[k * b_step + l]
+
+Each sum takes its products one by one, in the order of k, each by one fused multiply-add. One sample takes a whole
+panel of PANEL vectors: so many sums that no multiply-add waits for the one before it. More samples take fewer vectors.
+
+Arguments are addresses, and counts of floats; nothing is checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.extending import intrinsic
+
+from ..form import FORM
+from ..jit import FLOAT_BYTES
+from ..llvm import (
+    FLOAT,
+    INDEX,
+    address,
+    broadcast,
+    emit_fma,
+    first_lanes,
+    index,
+    masked_load,
+    masked_store,
+    numbers_only,
+    vector,
+)
+
+PANEL = 8
+"""Vectors of a panel."""
+
+VECTORS = {"avx512": (8, 8, 8, 4, 4, 4), "neon": (8, 8, 8, 4, 4, 4)}.get(FORM.name, (8, 4, 4, 2, 2, 2))
+"""The most vectors of a tile of one sample, two, and so on: as many sums as the registers hold."""
+
+MOST_SAMPLES = len(VECTORS)
+
+_ARGUMENTS = ("c", "c_step", "a", "a_step", "a_k", "b", "b_step", "steps", "lanes", "fresh")
+
+
+def _function(module: ir.Module, samples: int, vectors: int) -> ir.Function:
+    name = f"recurrent_tile_{samples}x{vectors}"
+    known = module.globals.get(name)
+    if known is not None:
+        return known
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [INDEX] * len(_ARGUMENTS)), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    _write(function, samples, vectors)
+    return function
+
+
+def _write(function: ir.Function, samples: int, vectors: int) -> None:
+    c, c_step, a, a_step, a_k, b, b_step, steps, lanes, fresh = function.args
+    width, kind = FORM.width, vector(FORM.width)
+    names = ("entry", "load", "load_whole", "load_some", "start", "step", "store", "store_whole", "store_some", "done")
+    block = {name: function.append_basic_block(name) for name in names}
+    builder = ir.IRBuilder(block["entry"])
+    some = builder.icmp_signed("<", lanes, index(vectors * width))
+    mask = first_lanes(builder, builder.sub(lanes, index((vectors - 1) * width)), width)
+    rows = [builder.mul(c_step, index(s)) for s in range(samples)]
+    places = [address(builder, c, builder.add(row, index(v * width)), kind) for row in rows for v in range(vectors)]
+    sources = [address(builder, a, builder.mul(a_step, index(s)), FLOAT) for s in range(samples)]
+    builder.cbranch(builder.icmp_signed("!=", fresh, index(0)), block["start"], block["load"])
+
+    builder.position_at_end(block["load"])
+    builder.cbranch(some, block["load_some"], block["load_whole"])
+    builder.position_at_end(block["load_whole"])
+    whole = [builder.load(place, align=FLOAT_BYTES) for place in places]
+    builder.branch(block["start"])
+    builder.position_at_end(block["load_some"])
+    parts = [
+        masked_load(builder, place, mask, width)
+        if number % vectors == vectors - 1
+        else builder.load(place, align=FLOAT_BYTES)
+        for number, place in enumerate(places)
+    ]
+    builder.branch(block["start"])
+
+    builder.position_at_end(block["start"])
+    starts = []
+    for one, other in zip(whole, parts, strict=True):
+        start = builder.phi(kind)
+        start.add_incoming(ir.Constant(kind, [0.0] * width), block["entry"])
+        start.add_incoming(one, block["load_whole"])
+        start.add_incoming(other, block["load_some"])
+        starts.append(start)
+    builder.branch(block["step"])
+
+    builder.position_at_end(block["step"])
+    step, row, offset = builder.phi(INDEX), builder.phi(INDEX), builder.phi(INDEX)
+    sums = [builder.phi(kind) for _ in starts]
+    weights = [builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES) for v in range(vectors)]
+    products = []
+    for s, source in enumerate(sources):
+        value = broadcast(builder, builder.load(builder.gep(source, [offset]), align=FLOAT_BYTES), width)
+        products += [emit_fma(builder, value, weight, sums[s * vectors + v]) for v, weight in enumerate(weights)]
+    next_step = builder.add(step, index(1))
+    next_row = builder.add(row, builder.mul(b_step, index(FLOAT_BYTES)))
+    next_offset = builder.add(offset, a_k)
+    builder.cbranch(builder.icmp_signed("<", next_step, steps), block["step"], block["store"])
+    for phi, begin, following in zip(
+        [step, row, offset, *sums],
+        [index(0), b, index(0), *starts],
+        [next_step, next_row, next_offset, *products],
+        strict=True,
+    ):
+        phi.add_incoming(begin, block["start"])
+        phi.add_incoming(following, block["step"])
+
+    builder.position_at_end(block["store"])
+    builder.cbranch(some, block["store_some"], block["store_whole"])
+    builder.position_at_end(block["store_whole"])
+    for place, product in zip(places, products, strict=True):
+        builder.store(product, place, align=FLOAT_BYTES)
+    builder.branch(block["done"])
+    builder.position_at_end(block["store_some"])
+    for number, (place, product) in enumerate(zip(places, products, strict=True)):
+        if number % vectors == vectors - 1:
+            masked_store(builder, product, place, mask, width)
+        else:
+            builder.store(product, place, align=FLOAT_BYTES)
+    builder.branch(block["done"])
+    builder.position_at_end(block["done"])
+    builder.ret_void()
+
+
+@intrinsic
+def run_tile(
+    context: Any,
+    samples: Any,
+    vectors: Any,
+    c: Any,
+    c_step: Any,
+    a: Any,
+    a_step: Any,
+    a_k: Any,
+    b: Any,
+    b_step: Any,
+    steps: Any,
+    lanes: Any,
+    fresh: Any,
+) -> Any:
+    """Run a tile of `samples` by `vectors` vectors, whose first `lanes` lanes belong to c.
+
+    There is at least one step, and a lane in the last vector. Where `fresh` is not 0, sums start from +0.
+    """
+
+    def generate(builder: ir.IRBuilder, samples: ir.Value, vectors: ir.Value, *values: ir.Value) -> None:
+        done = builder.append_basic_block("ran")
+        switch = builder.switch(builder.add(builder.mul(samples, index(PANEL + 1)), vectors), done)
+        for s, most in enumerate(VECTORS, 1):
+            for v in range(1, most + 1):
+                case = builder.append_basic_block(f"case_{s}x{v}")
+                switch.add_case(index(s * (PANEL + 1) + v), case)
+                with builder.goto_block(case):
+                    builder.call(_function(builder.module, s, v), values)
+                    builder.branch(done)
+        builder.position_at_end(done)
+
+    return numbers_only(2 + len(_ARGUMENTS), generate)

@@ -1,0 +1,20 @@
+"""Compile the kernels of recurrent layers, or load them: call each once on tiny arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .activations import sigmoid
+from .layers import gru_backward, gru_forward, lstm_backward, lstm_forward
+
+
+def warm() -> None:
+    """Call every kernel once, as training calls it."""
+    x, one = np.ones((1, 2, 1), np.float32), np.ones((4, 1), np.float32)
+    sigmoid(x)
+    y, _, _, saved = lstm_forward(x, one, one, one[:, 0], one[:, 0], p=one[:1])
+    lstm_backward(saved, y)
+    for linear_before_reset in (True, False):
+        given = x, one[:3], one[:3], one[:3, 0], one[:3, 0]
+        y, _, kept = gru_forward(*given, linear_before_reset=linear_before_reset)
+        gru_backward(kept, y)
