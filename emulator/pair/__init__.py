@@ -1,6 +1,8 @@
 """A GPU and an FPGA that train recurrent layers together (FARNN): work, tasks, and their timeline. Pure functions."""
 
 from .devices import Pair, pair_of
+from .layout import LayerNeeds, all_needs
+from .of_network import workload_of
 from .pe_chain import mvm_cycles, unsplit_cycles
 from .result import Busy, PairTimes, time_mini_batch
 from .steps import StepCycles, pe_words, step_cycles, unheld_bytes
@@ -11,6 +13,7 @@ from .work import Cell, OtherWork, RecurrentWork, Workload
 __all__ = [
     "Busy",
     "Cell",
+    "LayerNeeds",
     "OtherWork",
     "Pair",
     "PairTimes",
@@ -22,6 +25,7 @@ __all__ = [
     "Task",
     "Timed",
     "Workload",
+    "all_needs",
     "mvm_cycles",
     "pair_of",
     "pe_words",
@@ -30,4 +34,5 @@ __all__ = [
     "time_mini_batch",
     "unheld_bytes",
     "unsplit_cycles",
+    "workload_of",
 ]
