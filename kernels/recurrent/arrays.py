@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -15,6 +16,10 @@ Lengths = NDArray[np.integer[Any]]
 Rows = NDArray[np.int64]
 
 
+NOTHING: Floats = np.empty(0, np.float32)
+"""For what is not there."""
+
+
 def new(*shape: int, cleared: bool = False) -> Floats:
     """Return an array that starts on a cache line, of zeros where `cleared`."""
     memory = np.empty(math.prod(shape) + ALIGNMENT // FLOAT_BYTES, np.float32)
@@ -22,6 +27,15 @@ def new(*shape: int, cleared: bool = False) -> Floats:
     if cleared:
         found.fill(0)
     return found
+
+
+def spare(*sizes: int) -> tuple[Floats, tuple[int, ...]]:
+    """Return memory for arrays of some sizes, which must be kept while they are used, and their addresses."""
+    line = ALIGNMENT // FLOAT_BYTES
+    ends = list(itertools.accumulate((-(-size // line) * line for size in sizes), initial=0))
+    memory = new(ends[-1])
+    place = address_of(memory)
+    return memory, tuple(place + FLOAT_BYTES * end for end in ends[:-1])
 
 
 def checked(array: Floats, shape: tuple[int | None, ...], name: str, axes: str) -> Floats:

@@ -21,14 +21,14 @@ from typing import ClassVar
 import numpy as np
 
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of
-from .arrays import Lengths, Rows, checked, new, rows_of, target
+from .arrays import NOTHING, Lengths, Rows, checked, new, rows_of, target
 
 kernels = Kernels("recurrent.product")
 
 
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """Weights of a slice, packed once for each update; those for errors are () where only FP is wanted."""
+    """Weights of a slice, packed once for each update; those that are not wanted are empty."""
 
     w: Floats
     r: Floats
@@ -57,9 +57,9 @@ class Tape:
     h_before: Floats
     cells: Floats
     y: Floats
-    delta: Floats = dataclasses.field(default_factory=lambda: new(0))
-    delta_r: Floats = dataclasses.field(default_factory=lambda: new(0))
-    of_outputs: Floats = dataclasses.field(default_factory=lambda: new(0))
+    delta: Floats = dataclasses.field(default_factory=lambda: NOTHING)
+    delta_r: Floats = dataclasses.field(default_factory=lambda: NOTHING)
+    of_outputs: Floats = dataclasses.field(default_factory=lambda: NOTHING)
 
     @property
     def samples(self) -> int:
@@ -131,8 +131,8 @@ class Slice:
         """Return the packed weights of the own channels.
 
         Rows are those of the own channels; where `gate_major`, those of the whole layer, gate by gate, as in PyTorch.
-        Without `errors`, the weights are for FP alone; without `inputs`, those of the inputs are left out, as
-        `input_products_of` and `input_errors_of` take them.
+        Without `errors`, the weights are for FP alone; without `inputs`, W is left out: `input_products_of` and
+        `input_errors_of` take it as it is.
 
         Raises:
             ValueError: shapes do not fit.
@@ -145,10 +145,10 @@ class Slice:
             self._own(checked(b, (rows,), name, "(gates * units)"), gate_major)
             for b, name in ((b_w, "b_w"), (b_r, "b_r"))
         )
-        w_ahead = self._pack_rows(w, gate_major, back=False) if inputs else new(0)
-        w_back = self._pack_rows(w, gate_major, back=True) if inputs and errors else new(0)
+        w_ahead = self._pack_rows(w, gate_major, back=False) if inputs else NOTHING
+        w_back = self._pack_rows(w, gate_major, back=True) if inputs and errors else NOTHING
         r_ahead = self._pack_rows(r, gate_major, back=False)
-        r_back = self._pack_rows(r, gate_major, back=True) if errors else new(0)
+        r_back = self._pack_rows(r, gate_major, back=True) if errors else NOTHING
         p_ahead, p_back = self._pack_projection(p, errors)
         return Packed(w_ahead, r_ahead, b_w, b_r, p_ahead, w_back, r_back, p_back)
 
@@ -277,7 +277,7 @@ class Slice:
     def _pack_projection(self, p: Floats | None, errors: bool) -> tuple[Floats, Floats]:
         if p is not None:
             raise ValueError("p: only a whole LSTM has a projection")
-        return new(0), new(0)
+        return NOTHING, NOTHING
 
     def _sources(self, tape: Tape) -> list[tuple[tuple[int, int], Floats]]:
         """Return by what the errors of which gates (first, last + 1) are multiplied for the gradients of R."""
