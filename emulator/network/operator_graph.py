@@ -74,7 +74,9 @@ def operator_graph(network: Network) -> OperatorGraph:
     that takes only images has no EB, unless it is recurrent. The loss, which turns outputs into errors, is not an operator.
     """
     operators = {
-        (layer.index, phase): Operator(layer.name, phase, OPERATIONS_PER_MAC * (layer.eb_macs if phase is Phase.EB else layer.macs))
+        (layer.index, phase): Operator(
+            layer.name, phase, OPERATIONS_PER_MAC * (layer.eb_macs if phase is Phase.EB else layer.macs)
+        )
         for layer in network.layers
         for phase in Phase
         if phase is not Phase.EB or layer.has_eb

@@ -27,13 +27,15 @@ def test_a_damaged_file(tmp_path_factory: pytest.TempPathFactory, changes: list[
 
 
 OPERATORS = st.sampled_from(
-    "Add AveragePool BatchNormalization Concat Constant Conv Dropout Flatten Gemm GlobalAveragePool Identity LRN"
-    " LogSoftmax MatMul MaxPool Mul ReduceMean Relu Reshape Softmax Squeeze Sum".split()
+    "Add AveragePool BatchNormalization Concat Constant ConstantOfShape Conv Dropout Expand Flatten GRU Gather Gemm"
+    " GlobalAveragePool Identity LRN LSTM LogSoftmax MatMul MaxPool Mul ReduceMean Relu Reshape Shape Slice Softmax"
+    " Squeeze Sum Transpose Unsqueeze".split()
 )
 ATTRIBUTES = st.dictionaries(
     st.sampled_from(
-        "alpha axes axis auto_pad beta bias ceil_mode count_include_pad dilations epsilon group keepdims kernel_shape"
-        " momentum pads ratio shape size spatial strides transA transB value value_int value_ints".split()
+        "activations alpha axes axis auto_pad beta bias ceil_mode clip count_include_pad dilations direction end ends"
+        " epsilon group hidden_size keepdims kernel_shape layout momentum pads perm ratio shape size spatial start"
+        " starts strides transA transB value value_int value_ints".split()
     ),
     st.one_of(
         st.integers(-3, 9),
