@@ -3,8 +3,10 @@
 from .board import BANK_BYTES, Board, Engine, Resources, Work
 from .cluster import Cluster, Link, LinkShare
 from .fpga import Fpga, lut_multipliers
+from .gpu import Gpu
 from .load import board_keys, board_types, changeable_keys, clusters, load_cluster
 from .named import NamedChain, load_named
+from .pe_array import PeArray
 
 __all__ = [
     "BANK_BYTES",
@@ -12,9 +14,11 @@ __all__ = [
     "Cluster",
     "Engine",
     "Fpga",
+    "Gpu",
     "Link",
     "LinkShare",
     "NamedChain",
+    "PeArray",
     "Resources",
     "Work",
     "board_keys",

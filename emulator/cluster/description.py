@@ -9,6 +9,10 @@ name = "ours"
 clock_mhz = 200
 dsp = 900                     # multipliers; one does one multiply-accumulate a cycle
 on_chip_memory_kbit = 16000
+[[boards]]                    # or a GPU, for the schedules of pairs
+kind = "gpu"                  # otherwise "fpga"
+name = "its name"
+peak_tflops = 9.3
 [links]                       # all links; or [[links]], in the order of the chain, the last one repeated
 bandwidth_gbps = 150          # of each direction of each link
 latency_ns = 1000
@@ -36,6 +40,7 @@ from ..common import Gbps, GbytesPerSecond, Megahertz, Microseconds, Nanoseconds
 from ..inputs import DESCRIBED, Model
 from .cluster import Link, LinkShare
 from .fpga_description import FpgaDescription
+from .gpu_description import GpuDescription
 
 
 class LinksDescription(Model):
@@ -101,10 +106,23 @@ class NetworkDescription(Model):
         )
 
 
-BoardDescription = FpgaDescription
+BoardDescription = FpgaDescription | GpuDescription
 """All kinds of boards."""
 
-_Boards = tuple[Annotated[BoardDescription, DESCRIBED], ...]
+BOARD_KINDS: tuple[type[BoardDescription], ...] = (FpgaDescription, GpuDescription)
+
+
+def _kind(described: Any) -> str:
+    """Return the kind that a `[[boards]]` table is read as; one of an unknown kind is refused as an FPGA."""
+    return "gpu" if isinstance(described, dict) and described.get("kind") == "gpu" else "fpga"
+
+
+_Board = Annotated[
+    Annotated[FpgaDescription, DESCRIBED, pydantic.Tag("fpga")]
+    | Annotated[GpuDescription, DESCRIBED, pydantic.Tag("gpu")],
+    pydantic.Discriminator(_kind),
+]
+_Boards = tuple[_Board, ...]
 
 
 def _tuple(value: Any) -> Any:

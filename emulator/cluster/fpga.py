@@ -12,7 +12,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from .board import Board, Engine, Resources, Work
+from .board import ACTIVATION_CYCLES, Board, Engine, Resources, Work
+from .pe_array import PeArray
 
 _LONG_CYCLES = 1 << 60
 """More cycles than a sample takes on any engine."""
@@ -41,7 +42,7 @@ class Fpga(Board):
     Engines may take the share `dsp_share` of its DSPs; `lut_multipliers` are built of LUTs in addition. Block RAMs are
     `bram` blocks of `bram_kbit` (36 at Xilinx, 20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power
     under load; bits on the memory port take `off_chip_pj_per_bit` in addition. `lut_per_dsp` are an engine's LUTs for
-    each DSP.
+    each DSP. A board of a pair with a GPU is built of chains of PEs in place of engines (`pe_array`).
     """
 
     name: str
@@ -62,6 +63,8 @@ class Fpga(Board):
     off_chip_memory_bytes: int | None = None
     off_chip_gbytes_per_s: float | None = None
     off_chip_pj_per_bit: float | None = None
+    pe_array: PeArray | None = None
+    activation_cycles: int = ACTIVATION_CYCLES
 
     @property
     def dsp_multipliers(self) -> int:

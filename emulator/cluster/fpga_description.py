@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le
 
 from ..common import GbytesPerSecond, Megahertz, NotNegative, Positive, PositiveNumber, Share, Watts
+from .board import ACTIVATION_CYCLES
 from .fpga import LUT_PER_DSP, Fpga, lut_multipliers
+from .pe_array import LSTM_UNITS, PeArray
 from .whole_engines import WholeEnginesFpga
 
 
@@ -17,6 +19,7 @@ class FpgaDescription:
     """A `[[boards]]` table, with the keys of its `type` filled in."""
 
     type: str | None = None
+    kind: Literal["fpga"] = "fpga"
     name: str
     clock_mhz: Megahertz
     dsp: Positive
@@ -35,11 +38,36 @@ class FpgaDescription:
     off_chip_gbytes_per_s: GbytesPerSecond | None = None
     off_chip_pj_per_bit: PositiveNumber | None = None
     convolution_engines: Literal["tiles", "whole"] = "tiles"
+    pe_chains: Positive | None = None
+    pes_per_chain: Positive | None = None
+    pe_words: Positive | None = None
+    mvm_units: Positive = LSTM_UNITS
+    activation_cycles: NotNegative = ACTIVATION_CYCLES
     source: str | None = None
     count: Annotated[int, Ge(1), Le(100_000)] = 1
 
+    @property
+    def pe_array(self) -> PeArray | None:
+        """The board's chains of PEs; None if it has none.
+
+        Raises:
+            ValueError: of the keys that describe them some are missing.
+        """
+        keys = {"pe_chains": self.pe_chains, "pes_per_chain": self.pes_per_chain, "pe_words": self.pe_words}
+        if all(value is None for value in keys.values()):
+            return None
+        for key, value in keys.items():
+            if value is None:
+                raise ValueError(f"`{key}` is missing: chains of PEs have all of {', '.join(keys)}")
+        chains, pes, words = (value or 0 for value in keys.values())
+        return PeArray(chains, pes, words, self.mvm_units, self.activation_cycles)
+
     def board(self, alpha: float) -> Fpga:
-        """Return the board, with multipliers built of LUTs if `alpha` is below 1."""
+        """Return the board, with multipliers built of LUTs if `alpha` is below 1.
+
+        Raises:
+            ValueError: of the keys that describe chains of PEs some are missing.
+        """
         off_chip = self.off_chip_memory_gbytes
         kind = WholeEnginesFpga if self.convolution_engines == "whole" else Fpga
         board = kind(
@@ -60,5 +88,7 @@ class FpgaDescription:
             off_chip_memory_bytes=None if off_chip is None else round(off_chip * 1e9),
             off_chip_gbytes_per_s=self.off_chip_gbytes_per_s,
             off_chip_pj_per_bit=self.off_chip_pj_per_bit,
+            pe_array=self.pe_array,
+            activation_cycles=self.activation_cycles,
         )
         return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))

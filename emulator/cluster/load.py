@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..common import InputError, did_you_mean, find, names
+from .board import Board
 from .cluster import Cluster, chain_interconnect
 
 if TYPE_CHECKING:
-    from .description import ClusterDescription
+    from .description import BoardDescription, ClusterDescription
 
 CLUSTERS, _BOARDS = "cluster/clusters", "cluster/boards"
 
@@ -40,15 +41,15 @@ def board_keys(kind: str) -> dict[str, Any]:
 def changeable_keys() -> list[str]:
     """Return the keys that `load_cluster` may change: `board.KEY`, `link.KEY`, `machine.KEY`, …."""
     from .description import (
-        BoardDescription,
+        BOARD_KINDS,
         LinksDescription,
         MachineDescription,
         NetworkDescription,
         ResourcesDescription,
     )
 
-    keys = [field.name for field in dataclasses.fields(BoardDescription)]
-    boards = [f"board.{key}" for key in keys if key not in ("name", "source", "count")]
+    keys = dict.fromkeys(field.name for kind in BOARD_KINDS for field in dataclasses.fields(kind))
+    boards = [f"board.{key}" for key in keys if key not in ("kind", "name", "source", "count")]
     links = [f"link.{key}" for key in LinksDescription.model_fields if key != "count"]
     resources = [f"resources.{key}" for key in ResourcesDescription.model_fields]
     network = [f"network.{key}" for key in NetworkDescription.model_fields]
@@ -83,19 +84,20 @@ def load_cluster(
                 known = changeable_keys()
                 hint = did_you_mean(key, known)
                 raise InputError(f"{blame}: unknown key `{key}`; {hint}known keys: {', '.join(known)}")
-        described = _changed(described, changes)
+        described = _changed(described, said, changes, blame)
         source, said, text = blame, _validated(described, blame), json.dumps(described, indent=2)
     return _cluster(said, source, text)
 
 
 def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
-    from .description import MachineDescription, ResourcesDescription
+    from .description import FpgaDescription, MachineDescription, ResourcesDescription
 
     built_of = said.resources or ResourcesDescription()
     for place, board in enumerate(said.boards):
-        if board.lut is None and min(built_of.alpha, built_of.beta) < 1:
+        if isinstance(board, FpgaDescription) and board.lut is None and min(built_of.alpha, built_of.beta) < 1:
             raise InputError(f"{source}: key `boards[{place}].lut` is missing: `resources` has {board.name} use LUTs")
-    boards = tuple(board.board(built_of.alpha) for board in said.boards for _ in range(board.count))
+    kinds = [_board(board, built_of.alpha, source, place) for place, board in enumerate(said.boards)]
+    boards = tuple(kind for kind, board in zip(kinds, said.boards, strict=True) for _ in range(board.count))
     links = said.all_links
     found = Cluster(said.name, boards, links[0], text, built_of.alpha, built_of.beta, built_of.aim)
     executes = said.machine or MachineDescription()
@@ -108,6 +110,13 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
     return dataclasses.replace(found, own_interconnect=over)
 
 
+def _board(said: BoardDescription, alpha: float, source: str, place: int) -> Board:
+    try:
+        return said.board(alpha)
+    except ValueError as error:
+        raise InputError(f"{source}: boards[{place}]: {error}") from None
+
+
 def _validated(described: dict[str, Any], source: str) -> ClusterDescription:
     from ..inputs import validate
     from .description import WithLinks, WithLinkTables
@@ -116,13 +125,26 @@ def _validated(described: dict[str, Any], source: str) -> ClusterDescription:
     return validate(model, _with_types(described, source), source)
 
 
-def _changed(described: dict[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
-    """Return a cluster's description with the values in `changes`."""
+def _changed(
+    described: dict[str, Any], said: ClusterDescription, changes: Mapping[str, object], blame: str
+) -> dict[str, Any]:
+    """Return a cluster's description with the values in `changes`; boards take those that their kind has.
+
+    Raises:
+        InputError: no board has one of these keys.
+    """
 
     def of(table: str) -> dict[str, object]:
         return {key.removeprefix(table): value for key, value in changes.items() if key.startswith(table)}
 
-    boards = [{**board, **of("board.")} for board in described["boards"]]
+    keys_of = [{field.name for field in dataclasses.fields(board)} for board in said.boards]
+    for key in of("board."):
+        if not any(key in keys for keys in keys_of):
+            raise InputError(f"{blame}: `board.{key}`: no board of {said.name} is of a kind that has this key")
+    boards = [
+        {**board, **{key: value for key, value in of("board.").items() if key in keys}}
+        for board, keys in zip(described["boards"], keys_of, strict=True)
+    ]
     tables = described["links"]
     links = [{**t, **of("link.")} for t in tables] if isinstance(tables, list) else {**tables, **of("link.")}
     optional = {table: {**described.get(table, {}), **of(f"{table}.")} for table in ("machine", "resources", "network")}

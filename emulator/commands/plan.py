@@ -35,6 +35,7 @@ from ..report import (
     weights_line,
 )
 from ..run import steady_state
+from .pair import plan_pair
 from .phases import phases
 
 EPOCH_IMAGES = 1_281_167
@@ -61,6 +62,9 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
         InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
     config = validate(Config, flags, "command line")
+    if config.schedule.offload is not None:
+        plan_pair(config, flags, as_json, picture)
+        return
     if picture is not None:
         check_picture(picture, "--plot")
     with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:

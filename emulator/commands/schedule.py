@@ -46,7 +46,7 @@ def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int,
             raise InputError(f"`micro_batches` = {micro_batches}: needs --{key}")
     config = load_config(None, flags)
     kind, devices = config.schedule, config.devices or 1
-    if not kind.aligned or kind.replicates:
+    if not kind.aligned or kind.replicates or kind.offload is not None:
         raise InputError(f"`schedule` = {kind.name!r}: has no order without a network; leave out --micro-batches")
     chunks = asked_chunks(config)
     if devices * chunks * micro_batches * steps > _MOST_ACTIONS:

@@ -42,6 +42,7 @@ from ..report import (
 from ..run import Simulation, SteadyState, simulate, steady_state
 from ..studies import Compared, compare_runs, parse_what_if
 from ..timeline import TraceRequest
+from .pair import simulate_pair
 from .phases import phases
 
 
@@ -72,6 +73,11 @@ def run_simulation(
     Raises:
         InputError: the configuration, `what_if` or `trace` is invalid.
     """
+    with blaming(config_file, flags):
+        config = load_config(config_file, flags)
+        if config.schedule.offload is not None:
+            simulate_pair(config, flags, what_if, as_json, trace, plot)
+            return
     asked, traced = parse_what_if(what_if), TraceRequest.of(**trace)
     if traced is not None:
         traced.check_file()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common import InputError
 from ..data import Dataset, describe_data, is_text, load_data, symbol_count
-from ..network import Network, Recurrent, Shape, load_network
+from ..network import Network, Shape, load_network
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -84,16 +84,9 @@ def check_data(plan: Plan, data: Dataset) -> None:
     """Check that a plan's network takes the images or the text of a data set, and has its classes.
 
     Raises:
-        InputError: shape or number of classes differ; or a layer works in both directions on samples that differ in
-            length.
+        InputError: shape or number of classes differ.
     """
     _check(plan, data.shape, data.n_classes, is_text=bool(data.symbols))
-    for layer in plan.network.layers:
-        if data.train_lengths is not None and isinstance(layer.operation, Recurrent) and layer.operation.bidirectional:
-            raise InputError(
-                f"`text_samples` = {plan.config.text_samples!r}: {layer.name} of network {plan.network.name} works in"
-                " both directions, and would begin with the padding of shorter lines; should be 'windows'"
-            )
 
 
 def _check(plan: Plan, shape: Shape, classes: int, *, is_text: bool) -> None:

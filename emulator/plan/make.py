@@ -53,6 +53,11 @@ def make_plan(
     Raises:
         InputError: something in the configuration, or in a file that it names, is invalid.
     """
+    if config.schedule.offload is not None:
+        raise InputError(
+            f"`schedule` = {config.schedule.name!r}: a GPU, alone or with an FPGA, is timed by `emuchain simulate` and"
+            " `emuchain plan`; should be a schedule of a chain of FPGAs here, such as 'sync'"
+        )
     network = network_of(network or config.network, config.time_steps, config.data)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if config.engines or config.transport:

@@ -19,6 +19,8 @@ from .layout_json import layout_as_json
 from .layout_picture import draw_layout
 from .most_loaded import most_loaded
 from .next_step import command_line, next_changes, other_schedule
+from .pair_json import pair_needs_as_json, pair_times_as_json
+from .pair_picture import draw_pair
 from .picture import check_picture, log_ticks, new_figure, save_figure, whole_ticks
 from .pipeline_picture import draw_pipeline
 from .point_progress import point_progress
@@ -42,6 +44,7 @@ __all__ = [
     "command_line",
     "device_rows",
     "draw_layout",
+    "draw_pair",
     "draw_pipeline",
     "draw_steady_state",
     "draw_timeline",
@@ -66,6 +69,8 @@ __all__ = [
     "order_line",
     "other_schedule",
     "outcome_line",
+    "pair_needs_as_json",
+    "pair_times_as_json",
     "percent",
     "plural",
     "point_progress",

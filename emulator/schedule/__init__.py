@@ -6,6 +6,7 @@ from .csv_text import parse_csv, to_csv
 from .dry_run import dry_run
 from .features import kept_micro_batches
 from .kind import EpochShape, ScheduleKind, Staleness, schedules
+from .offload import Offload
 from .pipeline import pipeline
 from .span_store import SpanStore
 from .text import parse, to_text
@@ -17,6 +18,7 @@ __all__ = [
     "EpochShape",
     "Kind",
     "MicroBatch",
+    "Offload",
     "SampleSpan",
     "Schedule",
     "ScheduleKind",

@@ -10,6 +10,7 @@ from typing import Literal
 
 from ...kernels import instances
 from .action import Schedule
+from .offload import Offload
 
 _STEPS_TO_CHECK = 6
 
@@ -74,7 +75,7 @@ class ScheduleKind:
     another number. `warm_ups` gives each device's warm-up forwards for a number of devices; only a kind that has
     it takes others. Where it `splits_backward`, errors leave before the parameter gradients are computed. Where it is
     `aligned`, F, B and W of a sample use the same version of the weights; otherwise each sees those that are newest in
-    the steady pipeline (`EpochShape.staleness`).
+    the steady pipeline (`EpochShape.staleness`). With `offload`, a GPU trains recurrent layers, alone or with an FPGA.
     """
 
     name: str
@@ -87,6 +88,7 @@ class ScheduleKind:
     warm_ups: Callable[[int], tuple[int, ...]] | None = None
     splits_backward: bool = False
     aligned: bool = True
+    offload: Offload | None = None
 
     @property
     def takes_warm_ups(self) -> bool:
@@ -110,6 +112,10 @@ class ScheduleKind:
 
 @functools.cache
 def schedules() -> Mapping[str, ScheduleKind]:
-    """Return all kinds of schedules that come with emuchain, by name; those of one chain first."""
-    found = sorted(instances(__package__, ScheduleKind), key=lambda kind: kind.replicates is not None)
+    """Return all kinds that come with emuchain, by name: those of one chain, of replicas, then of GPUs."""
+
+    def family(kind: ScheduleKind) -> tuple[bool, bool]:
+        return kind.offload is not None, kind.replicates is not None
+
+    found = sorted(instances(__package__, ScheduleKind), key=family)
     return {kind.name: kind for kind in found}

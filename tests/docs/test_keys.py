@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.cluster.description import (
-    BoardDescription,
+    FpgaDescription,
+    GpuDescription,
     LinksDescription,
     MachineDescription,
     NetworkDescription,
@@ -28,7 +29,8 @@ MODELS: dict[str, type[Model]] = {
     "a run": Config,
     "a network": Description,
     "a cluster": WithLinks,
-    "a board": model_of(BoardDescription),
+    "an FPGA board": model_of(FpgaDescription),
+    "a GPU board": model_of(GpuDescription),
     "links": LinksDescription,
     "a machine": MachineDescription,
     "resources": ResourcesDescription,

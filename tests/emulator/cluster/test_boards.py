@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emuchain.emulator.cluster import Fpga, board_types, load_cluster
+from emuchain.emulator.cluster import Fpga, Gpu, board_keys, board_types, load_cluster
 from emuchain.emulator.cluster.fpga import FF_PER_DSP, LUT_PER_DSP
 from emuchain.emulator.common import InputError
 
@@ -22,7 +22,10 @@ def cluster_of(folder: Path, boards: str, more: str = "") -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", board_types())
+FPGAS = [name for name in board_types() if board_keys(name).get("kind", "fpga") == "fpga"]
+
+
+@pytest.mark.parametrize("name", FPGAS)
 def test_boards_hold_together(tmp_path: Path, name: str) -> None:
     board = load_cluster(str(cluster_of(tmp_path, f'[[boards]]\ntype = "{name}"'))).board(0)
     assert isinstance(board, Fpga)
@@ -79,3 +82,40 @@ def test_bad_boards(tmp_path: Path, one_line: Callable[..., str], case: str) -> 
     line = one_line(error)
     assert line.startswith(f"{path}: ")
     assert told in line
+
+
+PE_KEYS = "pe_chains = 16\npes_per_chain = 16\npe_words = 4608\n"
+FPGA_KEYS = '[[boards]]\nname = "f"\nclock_mhz = 400\ndsp = 7\non_chip_memory_kbit = 36\n'
+
+
+def test_a_gpu_and_an_fpga_of_pe_chains(tmp_path: Path) -> None:
+    boards = f'[[boards]]\ntype = "p100"\nrecurrent_us = 20\n{FPGA_KEYS}{PE_KEYS}'
+    gpu, fpga = load_cluster(str(cluster_of(tmp_path, boards))).boards
+    assert isinstance(gpu, Gpu) and isinstance(fpga, Fpga) and fpga.pe_array is not None
+    assert (gpu.recurrent_ps, gpu.persistent_gru_gbytes_per_s) == (20_000_000, 1074)
+    assert (fpga.pe_array.pes, fpga.pe_array.units, fpga.pe_array.activation_cycles) == (256, 4, 204)
+
+
+def test_changes_reach_the_boards_that_have_the_key() -> None:
+    gpu, fpga = load_cluster("farnn-9p", {"board.peak_tflops": 10, "board.pes_per_chain": 8}).boards
+    assert isinstance(gpu, Gpu) and gpu.peak_tflops == 10
+    assert isinstance(fpga, Fpga) and fpga.pe_array is not None and fpga.pe_array.pes == 128
+    with pytest.raises(InputError, match=r"`board.peak_tflops`: no board of vc709"):
+        load_cluster("vc709", {"board.peak_tflops": 10})
+
+
+def test_bad_pairs(tmp_path: Path, one_line: Callable[..., str]) -> None:
+    for boards, told in {
+        FPGA_KEYS + "pe_chains = 16\n": "boards[0]: `pes_per_chain` is missing",
+        FPGA_KEYS + 'kind = "tpu"\n': "`boards[0].kind` = 'tpu'",
+        '[[boards]]\nkind = "gpu"\nname = "g"\ndsp = 7\n': "unknown key `boards[0].dsp` = 7",
+    }.items():
+        with pytest.raises(InputError) as error:
+            load_cluster(str(cluster_of(tmp_path, boards)))
+        assert told in one_line(error)
+
+
+def test_a_gpu_takes_no_slices() -> None:
+    board = load_cluster("p100").board(0)
+    with pytest.raises(InputError, match="board P100: a GPU, on which no slices of layers can be placed"):
+        board.build([], 0)

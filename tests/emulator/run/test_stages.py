@@ -37,7 +37,7 @@ NETWORK = {
     ],
 }
 MACHINES = [*itertools.product(("turns", "split"), ("stored", "hidden"), ("layers", "channels"))]
-ON_A_CHAIN = [name for name, kind in schedules().items() if not kind.replicates]
+ON_A_CHAIN = [name for name, kind in schedules().items() if not kind.replicates and kind.offload is None]
 DRAINING = [name for name in ON_A_CHAIN if schedules()[name].drains]
 
 

@@ -1,0 +1,38 @@
+"""A GPU and an FPGA that train recurrent layers together (FARNN): work, tasks, and their timeline. Pure functions."""
+
+from .devices import Pair, pair_of
+from .layout import LayerNeeds, all_needs
+from .of_network import workload_of
+from .pe_chain import mvm_cycles, unsplit_cycles
+from .result import Busy, PairTimes, time_mini_batch
+from .steps import StepCycles, pe_words, step_cycles, unheld_bytes
+from .tasks import Part, Phase, Resource, Task
+from .timeline import Timed, run
+from .work import Cell, OtherWork, RecurrentWork, Workload
+
+__all__ = [
+    "Busy",
+    "Cell",
+    "LayerNeeds",
+    "OtherWork",
+    "Pair",
+    "PairTimes",
+    "Part",
+    "Phase",
+    "RecurrentWork",
+    "Resource",
+    "StepCycles",
+    "Task",
+    "Timed",
+    "Workload",
+    "all_needs",
+    "mvm_cycles",
+    "pair_of",
+    "pe_words",
+    "run",
+    "step_cycles",
+    "time_mini_batch",
+    "unheld_bytes",
+    "unsplit_cycles",
+    "workload_of",
+]

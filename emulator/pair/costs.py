@@ -1,0 +1,107 @@
+"""What tasks of a layer cost on a pair, for a mini-batch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from . import gpu as gpus
+from .devices import Pair
+from .steps import input_cycles, step_cycles
+from .tasks import Part, Phase, Resource, Task
+from .work import OtherWork, RecurrentWork
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """Tasks with their durations; `batch` samples make a mini-batch.
+
+    Values stream over the link while the FPGA does its steps: it is as slow as the slowest of these, and waits for the
+    first value to arrive, as the GPU does for the last one.
+    """
+
+    pair: Pair
+    batch: int
+
+    def input_products(self, work: RecurrentWork, phase: Phase, direction: int) -> Task:
+        """Return I-MVM of one direction on the GPU, over all time steps."""
+        macs = self.batch * work.steps * work.input_weights
+        return self._gpu(Part.INPUTS, phase, work, gpus.product_ps(self.pair.gpu, macs), direction)
+
+    def gradients(self, work: RecurrentWork) -> Task:
+        """Return GC of all directions: as many multiply-accumulates as I-MVM and the steps."""
+        macs = work.directions * self.batch * work.steps * (work.input_weights + work.recurrent_weights)
+        return self._gpu(Part.GRADIENTS, Phase.BACKWARD, work, gpus.product_ps(self.pair.gpu, macs))
+
+    def update(self, work: RecurrentWork | OtherWork) -> Task:
+        """Return WU of all directions."""
+        directions = work.directions if isinstance(work, RecurrentWork) else 1
+        duration = gpus.update_ps(self.pair.gpu, directions * work.parameters)
+        return self._gpu(Part.UPDATE, Phase.BACKWARD, work, duration)
+
+    def transposition(self, work: RecurrentWork, weights: int, direction: int) -> Task:
+        """Return the GPU's transposition of a direction's weights for BW."""
+        duration = gpus.transposition_ps(self.pair.gpu, weights)
+        return self._gpu(Part.TRANSPOSE, Phase.BACKWARD, work, duration, direction)
+
+    def others(self, work: OtherWork, phase: Phase, passes: int = 1) -> Task:
+        """Return layers without a state, on the GPU: FW, EB and PG are a pass each."""
+        duration = gpus.product_ps(self.pair.gpu, passes * self.batch * work.macs)
+        return self._gpu(Part.OTHERS, phase, work, duration)
+
+    def load(self, work: RecurrentWork, phase: Phase, weights: int, direction: int) -> Task:
+        """Return the transfer of weights to the PEs."""
+        duration = self.pair.load_ps(weights)
+        return Task(Part.WEIGHTS, phase, work.name, Resource.TO_FPGA, duration, direction=direction)
+
+    def transfer(self, work: RecurrentWork, phase: Phase, link: Resource, values: int, direction: int) -> Task:
+        """Return a transfer of values of all time steps, `values` in each, as a task of its own."""
+        duration = self.pair.values_ps(self.batch * work.steps * values) + self.pair.link.latency_ps
+        return Task(Part.VALUES, phase, work.name, link, duration, direction=direction)
+
+    def steps(self, work: RecurrentWork, phase: Phase, direction: int, *, streamed: bool = True) -> Task:
+        """Return the FPGA's time steps of a direction, sample by sample.
+
+        In FW gates' sums of I-MVM come in and outputs leave; in BW errors of outputs come in and those of gates leave.
+        """
+        cycles = step_cycles(work, self.pair.array, backward=phase is Phase.BACKWARD).total
+        gates, state = work.gates * work.cells, work.state
+        values = (gates, state) if phase is Phase.FORWARD else (state, gates)
+        return self._on_fpga(Part.STEPS, work, phase, direction, cycles, values if streamed else None)
+
+    def input_steps(self, work: RecurrentWork, phase: Phase, direction: int) -> Task:
+        """Return I-MVM of a direction on the FPGA: inputs come in; in BW errors of inputs leave."""
+        cycles = input_cycles(work, self.pair.array, backward=phase is Phase.BACKWARD)
+        values = (work.inputs, 0) if phase is Phase.FORWARD else (0, work.inputs)
+        return self._on_fpga(Part.INPUTS, work, phase, direction, cycles, values)
+
+    def gpu_steps(self, work: RecurrentWork, phase: Phase, step_ps: int) -> Task:
+        """Return the time steps of all directions on the GPU, for the whole mini-batch."""
+        return self._gpu(Part.STEPS, phase, work, work.directions * work.steps * step_ps)
+
+    def _gpu(
+        self, part: Part, phase: Phase, work: RecurrentWork | OtherWork, duration_ps: int, direction: int = 0
+    ) -> Task:
+        return Task(part, phase, work.name, Resource.GPU, duration_ps, direction=direction)
+
+    def _on_fpga(
+        self,
+        part: Part,
+        work: RecurrentWork,
+        phase: Phase,
+        direction: int,
+        cycles: int,
+        values: tuple[int, int] | None,
+    ) -> Task:
+        """Return a task of the FPGA with `cycles` in each step and, streamed, values of each step on both links."""
+        count = self.batch * work.steps
+        computed = count * cycles * self.pair.cycle_ps
+        if values is None:
+            return Task(part, phase, work.name, Resource.FPGA, computed, direction=direction)
+        streams = tuple(
+            (link, self.pair.values_ps(count * each))
+            for link, each in zip((Resource.TO_FPGA, Resource.TO_GPU), values, strict=True)
+            if each
+        )
+        slowest = max(computed, *(busy for _, busy in streams))
+        duration = slowest + len(streams) * self.pair.link.latency_ps
+        return Task(part, phase, work.name, Resource.FPGA, duration, direction=direction, streams=streams)

@@ -1,0 +1,126 @@
+"""A mini-batch on a pair: its timeline, the parts of its time, utilisation, and what limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+
+from ..common import InputError
+from ..schedule import Offload
+from . import alone, offloaded
+from .costs import Costs
+from .devices import Pair
+from .gpu import FLOPS_PER_MAC
+from .steps import pe_words, unheld_bytes
+from .tasks import Phase, Resource, Task
+from .timeline import Timed, run
+from .work import Workload
+
+_PASSES = 2
+"""FW and BW, which have the same multiply-accumulates each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Busy:
+    """How long a resource is busy in a mini-batch, and the task that keeps it busy longest."""
+
+    resource: Resource
+    busy_ps: int
+    longest: Task
+
+
+@dataclasses.dataclass(frozen=True)
+class PairTimes:
+    """The timeline of a mini-batch; `peak_ps` is what it would take at the peak, None without an FPGA."""
+
+    workload: Workload
+    timed: tuple[Timed, ...]
+    peak_ps: int | None
+
+    @property
+    def mini_batch_ps(self) -> int:
+        """Time of the mini-batch."""
+        return max(each.end_ps for each in self.timed)
+
+    @property
+    def forward_ps(self) -> int:
+        """Time of FW."""
+        return max(each.end_ps for each in self.timed if each.task.phase is Phase.FORWARD)
+
+    @property
+    def backward_ps(self) -> int:
+        """Time of BW, GC and WU, which overlap."""
+        return self.mini_batch_ps - self.forward_ps
+
+    @property
+    def utilisation(self) -> float | None:
+        """Throughput over the peak, at which the GPU does all I-MVM and the FPGA all R-MVM (section 6.2.3)."""
+        return None if self.peak_ps is None else self.peak_ps / self.mini_batch_ps
+
+    @functools.cached_property
+    def busy(self) -> Mapping[Resource, Busy]:
+        """All resources that have tasks, with the time that they are busy."""
+        found: dict[Resource, list[tuple[int, Task]]] = {}
+        for task in (each.task for each in self.timed):
+            found.setdefault(task.resource, []).append((task.duration_ps, task))
+            for link, busy_ps in task.streams:
+                found.setdefault(link, []).append((busy_ps, task))
+        return {
+            each: Busy(each, sum(time for time, _ in found[each]), max(found[each], key=lambda of: of[0])[1])
+            for each in Resource
+            if each in found
+        }
+
+    @property
+    def limit(self) -> Busy:
+        """The resource that is busy longest."""
+        return max(self.busy.values(), key=lambda each: each.busy_ps)
+
+
+_TASKS: Mapping[Offload, Callable[[Workload, Costs], list[Task]]] = {
+    Offload.OVERLAPPED: offloaded.overlapped,
+    Offload.IN_TURN: offloaded.in_turn,
+    Offload.ALL_STEPS: functools.partial(offloaded.overlapped, inputs_too=True),
+    Offload.STANDARD: alone.standard,
+    Offload.PERSISTENT: alone.persistent,
+}
+
+
+def time_mini_batch(workload: Workload, pair: Pair, offload: Offload) -> PairTimes:
+    """Return the timeline of a mini-batch.
+
+    Raises:
+        InputError: recurrent weights do not fit into the PEs, or a layer is of a kind that the devices cannot do.
+    """
+    if pair.fpga is not None:
+        check_memory(workload, pair, inputs_too=offload is Offload.ALL_STEPS)
+    timed = run(_TASKS[offload](workload, Costs(pair, workload.batch)))
+    return PairTimes(workload, tuple(timed), None if pair.fpga is None else peak_ps(workload, pair))
+
+
+def check_memory(workload: Workload, pair: Pair, *, inputs_too: bool = False) -> None:
+    """Check that PEs hold the weights of each layer.
+
+    Raises:
+        InputError: they do not; the message has the bytes that are missing.
+    """
+    for work in workload.recurrent:
+        missing = unheld_bytes(work, pair.array, inputs_too=inputs_too)
+        if missing:
+            words = pe_words(work, pair.array, inputs_too=inputs_too)
+            what = "weights" if inputs_too else "recurrent weights"
+            raise InputError(
+                f"`pe_words` = {pair.array.words}: the {what} of {work.name} take {words:,} words in a PE, {missing:,}"
+                f" bytes too much in {work.gates} x {pair.array.pes} PEs; should be {words} or more"
+            )
+
+
+def peak_ps(workload: Workload, pair: Pair) -> int:
+    """Return the time of I-MVM at the GPU's peak and of R-MVM with all PEs, one after the other."""
+    inputs = sum(work.directions * work.steps * work.input_weights for work in workload.recurrent)
+    steps = sum(work.directions * work.steps * work.recurrent_weights for work in workload.recurrent)
+    on_gpu = FLOPS_PER_MAC * inputs / pair.gpu.peak_tflops
+    on_fpga = steps * pair.cycle_ps / (pair.array.units * pair.array.pes)
+    return math.ceil(_PASSES * workload.batch * (on_gpu + on_fpga))

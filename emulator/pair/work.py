@@ -1,0 +1,102 @@
+"""The work of a mini-batch: recurrent layers, and what is before, between and behind them."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+
+
+class Cell(enum.Enum):
+    """The kind of a recurrent layer's cells."""
+
+    LSTM = "lstm"
+    GRU = "gru"
+
+    @property
+    def gates(self) -> int:
+        """Number of gates, each of which has its input and its recurrent weights."""
+        return 4 if self is Cell.LSTM else 3
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentWork:
+    """A recurrent layer: `cells` cells, which take `inputs` values in each of `steps` time steps.
+
+    With a `projection`, its output and the state that it hands on have as many values, else `cells`. A bidirectional
+    layer has two `directions`, each with weights of its own; weights and multiply-accumulates are those of one.
+    """
+
+    name: str
+    cell: Cell
+    inputs: int
+    cells: int
+    steps: int
+    projection: int | None = None
+    directions: int = 1
+
+    @property
+    def gates(self) -> int:
+        """Number of gates."""
+        return self.cell.gates
+
+    @property
+    def state(self) -> int:
+        """Number of values of the output, which the next step takes."""
+        return self.projection or self.cells
+
+    @property
+    def input_weights(self) -> int:
+        """Number of weights W, and multiply-accumulates of I-MVM in a step."""
+        return self.gates * self.cells * self.inputs
+
+    @property
+    def gate_weights(self) -> int:
+        """Number of recurrent weights R, and multiply-accumulates of R-MVM in a step."""
+        return self.gates * self.cells * self.state
+
+    @property
+    def projection_weights(self) -> int:
+        """Number of weights of the projection, and its multiply-accumulates in a step."""
+        return self.cells * (self.projection or 0)
+
+    @property
+    def recurrent_weights(self) -> int:
+        """Number of weights that each step needs: R and the projection."""
+        return self.gate_weights + self.projection_weights
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, and of both biases of each gate."""
+        return self.input_weights + self.recurrent_weights + 2 * self.gates * self.cells
+
+    def padded(self, factor: float) -> RecurrentWork:
+        """Return the work with sequences padded to `factor` times their mean length."""
+        return dataclasses.replace(self, steps=math.ceil(self.steps * factor - 1e-9))
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherWork:
+    """Layers without a state, which the GPU does: `macs` are multiply-accumulates of a sample's FW."""
+
+    name: str
+    macs: int
+    parameters: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """A mini-batch of `batch` samples through `parts`, in the order of the network."""
+
+    name: str
+    parts: tuple[RecurrentWork | OtherWork, ...]
+    batch: int = 1
+
+    @property
+    def recurrent(self) -> tuple[RecurrentWork, ...]:
+        """The recurrent layers."""
+        return tuple(part for part in self.parts if isinstance(part, RecurrentWork))
+
+    def of_batch(self, batch: int) -> Workload:
+        """Return the same parts for a mini-batch of another size."""
+        return dataclasses.replace(self, batch=batch)

@@ -1,0 +1,134 @@
+"""`emuchain simulate` and `plan` under the schedules of pairs: answers, JSON, pictures, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emuchain.emulator.commands.cli import main
+
+Run = Callable[..., str]
+FARNN = ("--schedule", "farnn", "--devices", "2", "--batch", "1")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        said = capsys.readouterr()
+        assert ended.value.code == 0, said.err
+        return said.out
+
+    return run
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Run:
+    def refused(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        [line] = capsys.readouterr().err.splitlines()
+        return line
+
+    return refused
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Callable[..., str]:
+    """Writes the file of a network of LSTM layers and returns its path."""
+
+    def described(layers: int = 5, cells: int = 1024, steps: int = 1600, inputs: int = 1024, more: str = "") -> str:
+        path = tmp_path / f"lstm-{layers}-{cells}-{steps}.toml"
+        lstm = f'{{ type = "lstm", units = {cells}{more} }}, ' * layers
+        ends = '{ type = "fc", features = 10 }, { type = "softmax" }'
+        path.write_text(
+            f'name = "lstm"\ninput = [1, {steps}, {inputs}]\nlayers = [{{ type = "sequence" }}, {lstm}{ends}]\n'
+        )
+        return str(path)
+
+    return described
+
+
+def test_five_layers_of_lstm(run: Run, network: Callable[..., str]) -> None:
+    for cluster, ms in (("farnn-9p", 211.2), ("farnn-13p", 170.2)):
+        words = ("simulate", network(), "--cluster", cluster, *FARNN)
+        found: dict[str, Any] = json.loads(run(*words, "--json"))
+        assert found["mini_batch_ps"] / 1e9 == pytest.approx(ms, rel=0.01)
+        assert found["virtual_time_ps"] == found["mini_batch_ps"] == found["forward_ps"] + found["backward_ps"]
+        lines = run(*words).splitlines()
+        assert lines[0].startswith("lstm on P100 + FARNN-")
+        assert f"{found['mini_batch_ps'] / 1e9:.0f} ms for a mini-batch of 1 sample" in lines[0]
+        assert f"utilisation: {100 * found['utilisation']:.1f} %" in "\n".join(lines[:8])
+        assert lines[lines.index("") - 1].startswith("next: emuchain simulate")
+        assert lines.index("") <= 8
+
+
+def test_an_epoch_has_a_smaller_last_mini_batch(run: Run, network: Callable[..., str]) -> None:
+    short = network(layers=1, cells=64, steps=9, inputs=64)
+    keys = ("simulate", short, "--schedule", "farnn", "--cluster", "farnn-9p", "--json")
+    whole, last = (json.loads(run(*keys, "--batch", batch))["mini_batch_ps"] for batch in ("4", "2"))
+    found = json.loads(run(*keys, "--batch", "4", "--samples", "10", "--epochs", "2"))
+    assert found["virtual_time_ps"] == 2 * (2 * whole + last)
+
+
+def test_cycles_of_a_plan(run: Run, network: Callable[..., str], tmp_path: Path) -> None:
+    keys = ("plan", "--schedule", "farnn", "--batch", "1", "--json")
+    [layer] = json.loads(run(*keys, network(layers=1), "--cluster", "farnn-9p"))["layers"]
+    assert (layer["forward"]["cycles"], layer["words_of_a_pe"]) == (4096, 4096)
+    [layer] = json.loads(run(*keys, network(layers=1), "--cluster", "farnn-vs"))["layers"]
+    assert (layer["forward"]["cycles"], layer["forward"]["unsplit_cycles"]) == (1536, 2048)
+    encoder = network(layers=1, cells=2048, steps=10, inputs=640, more=", projection = 640")
+    [layer] = json.loads(run(*keys, encoder, "--cluster", "farnn-9p-8k"))["layers"]
+    assert (layer["forward"]["cycles"], layer["backward"]["cycles"]) == (7040, 6827)
+    text = run("plan", encoder, "--schedule", "farnn", "--cluster", "farnn-9p-8k", "--batch", "1")
+    assert "7,040" in text and "6,827" in text and "memory: fits, 8,534 of 9,216 words" in text
+
+
+def test_what_if(run: Run, network: Callable[..., str]) -> None:
+    words = ("simulate", network(steps=100), "--cluster", "farnn-9p", *FARNN, "--what-if", "link.bandwidth_gbps=24")
+    found = json.loads(run(*words, "--json"))
+    assert found["what_if"]["run"]["mini_batch_ps"] > 1.5 * found["mini_batch_ps"]
+    assert "if link.bandwidth_gbps = 24: " in run(*words).splitlines()[1]
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_pictures(run: Run, network: Callable[..., str], command: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    drawn = tmp_path / "pair.svg"
+    run(command, network(steps=100), "--schedule", "farnn", "--cluster", "farnn-9p", "--plot", str(drawn))
+    assert drawn.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("schedule", ["gpu-standard", "gpu-persistent"])
+def test_a_gpu_alone(run: Run, network: Callable[..., str], schedule: str) -> None:
+    words = ("simulate", network(steps=100), "--schedule", schedule, "--cluster", "p100", "--batch", "1")
+    found = json.loads(run(*words, "--json"))
+    assert found["utilisation"] is None and found["limit"] == "GPU"
+    assert found["resources"]["GPU"]["busy_ps"] == found["mini_batch_ps"]
+    assert "limit: GPU, busy 100.0 % of the time" in run(*words)
+
+
+def test_refusals(refusal: Run, network: Callable[..., str]) -> None:
+    lstm = network(layers=1, cells=64, steps=9, inputs=64)
+    pair = ("--schedule", "farnn", "--cluster", "farnn-9p")
+    for words, told in {
+        ("simulate", network(layers=1, cells=2048), *pair): "48,234,496 bytes too much",
+        ("plan", network(layers=1, cells=2048), *pair): "48,234,496 bytes too much",
+        ("simulate", lstm, "--cluster", "farnn-9p", "--schedule", "fpdeep"): "board P100: a GPU",
+        ("plan", lstm, "--cluster", "farnn-9p", "--schedule", "fpdeep"): "board P100: a GPU",
+        ("simulate", "quick-cifar", *pair): "`network` = 'quick-cifar': has no recurrent layer",
+        ("simulate", lstm, "--schedule", "farnn"): "device 0 is a VC709, where `schedule` = 'farnn' needs a GPU",
+        ("simulate", lstm, "--schedule", "farnn", "--cluster", "p100"): "device 1, P100, is a GPU, too",
+        ("simulate", lstm, *pair, "--devices", "3"): "`devices` = 3: ",
+        ("simulate", lstm, *pair, "--replicas", "2"): "`replicas` has no part in `schedule` = 'farnn'",
+        ("simulate", lstm, *pair, "--trace", "x.json"): "`--trace`: a pair has no rows of samples",
+        ("schedule", lstm, *pair): "is timed by `emuchain simulate` and `emuchain plan`",
+        ("timeline", lstm, *pair): "is timed by `emuchain simulate` and `emuchain plan`",
+    }.items():
+        assert told in refusal(*words), words
