@@ -35,7 +35,7 @@ def recurrent_step(
     units = weights[1] // gates
     if node.integer("hidden_size", units) != units or recurrent[2] != units:
         raise node.refusal(f"weights of {units} units, where `hidden_size` or the recurrent weights say another number")
-    walk.expect(node, value, channels=weights[2])
+    walk.expect(node, value, channels=weights[2], steps=_length(walk, node))
     outputs: Axes = ("samples", "rows", "directions") if batch_first else ("rows", "directions", "samples")
     keys = {"units": units, "bidirectional": directions == 2, **keys}
     made = walk.step(node, kind, keys, value, axes=(*outputs, "channels"))
@@ -55,6 +55,17 @@ def _directions(node: OnnxNode) -> int:
     return 2 if direction == "bidirectional" else 1
 
 
+def _length(walk: Walk, node: OnnxNode) -> int | None:
+    """Return the time steps of all samples; None where the node does not say it."""
+    if not node.has_input(_LENGTHS):
+        return None
+    found = walk.constant(node, _LENGTHS)
+    lengths = set(() if found is None or found.entries is None else found.entries)
+    if len(lengths) != 1 or not isinstance(length := lengths.pop(), int):
+        raise node.refusal("`sequence_lens`: should be left out, or all time steps for each sample")
+    return length
+
+
 def _check(walk: Walk, node: OnnxNode, activations: tuple[str, ...]) -> None:
     """Refuse what no layer does here."""
     given = node.attributes.get("activations", activations)
@@ -68,10 +79,6 @@ def _check(walk: Walk, node: OnnxNode, activations: tuple[str, ...]) -> None:
         raise node.refusal("`input_forget` = 1: coupled gates are not supported; should be 0")
     if not node.has_input(3):
         raise node.refusal("has no biases, where a layer here has two for each gate; export it with its input B")
-    if node.has_input(_LENGTHS):
-        lengths = walk.constant(node, _LENGTHS)
-        if lengths is None or lengths.numbers is None or len(set(lengths.numbers)) != 1:
-            raise node.refusal("`sequence_lens`: should be left out, or one number for all samples")
     for place in (_FIRST_STATE, _FIRST_STATE + 1):
         state = walk.constant(node, place)
         if node.has_input(place) and (state is None or not state.holds_zeros):

@@ -44,12 +44,13 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Expectation:
-    """What a node expects of the result of a step: a number of channels, or of values in all."""
+    """What a node expects of the result of a step: a number of channels, of values in all, or of time steps."""
 
     node: OnnxNode
     step: int
     channels: int | None
     values: int | None
+    steps: int | None = None
 
     def check(self, shape: Shape) -> None:
         """Check the expectation against the shape that follows from the graph.
@@ -57,7 +58,8 @@ class Expectation:
         Raises:
             InputError: they differ.
         """
-        for kind, count, found in (("channels", self.channels, shape[0]), ("values", self.values, math.prod(shape))):
+        wanted = ("channels", self.channels, shape[0]), ("values", self.values, math.prod(shape))
+        for kind, count, found in (*wanted, ("time steps", self.steps, shape[1])):
             if count not in (None, found):
                 raise self.node.refusal(f"is made for {count} {kind}, but takes maps of {shown(shape)}")
 
@@ -242,9 +244,17 @@ class Walk:
             raise node.refusal(f"its second input, `{attribute}`, should be of integers")
         return tuple(map(int, found))
 
-    def expect(self, node: OnnxNode, value: Value, *, channels: int | None = None, values: int | None = None) -> None:
-        """Record the number of channels that a value must have, or of values in all."""
-        self.expectations.append(Expectation(node, value.step, channels, values))
+    def expect(
+        self,
+        node: OnnxNode,
+        value: Value,
+        *,
+        channels: int | None = None,
+        values: int | None = None,
+        steps: int | None = None,
+    ) -> None:
+        """Record the number of channels that a value must have, of values in all, or of time steps."""
+        self.expectations.append(Expectation(node, value.step, channels, values, steps))
 
     def step(
         self,

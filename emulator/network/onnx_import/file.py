@@ -82,7 +82,9 @@ def _attribute(attribute: onnx.AttributeProto) -> object:
         return _shortest(value)
     if isinstance(value, bytes):
         return value.decode()
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(each.decode() if isinstance(each, bytes) else each for each in value)
+    return value
 
 
 def _constant(tensor: onnx.TensorProto) -> Constant:
