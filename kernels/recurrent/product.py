@@ -24,7 +24,7 @@ from ..llvm import LINE_BYTES, clear, copy
 from .tile import MOST_SAMPLES, ROW, VECTORS, run_tile
 
 WIDTH = FORM.width
-_LANES = np.array(VECTORS) * WIDTH  # of a tile of one sample, two, and so on
+_VECTORS = np.array(VECTORS)
 _STEPS = 192  # of k at a time, where several tiles of samples read the same panel
 _ROW_STEPS = 384  # of k at a time, in gradients
 _LINE = LINE_BYTES // FLOAT_BYTES
@@ -55,15 +55,17 @@ def _run(
     fresh: Any,
 ) -> None:
     """Run all samples in tiles, over up to ROW lanes, by `steps` rows of a panel."""
-    most = _LANES[min(samples, MOST_SAMPLES) - 1]
-    for lane in range(0, lanes, most):
-        some, s = min(most, lanes - lane), 0
-        vectors, b_l = (some + WIDTH - 1) // WIDTH, b + FLOAT_BYTES * lane
+    vectors, lane = _VECTORS[min(samples, MOST_SAMPLES) - 1], 0
+    while lane < lanes:
+        while vectors * WIDTH >= lanes - lane + WIDTH:  # the last ones take 4, 2 or 1 vectors
+            vectors //= 2
+        some, s = min(vectors * WIDTH, lanes - lane), 0
         while s < samples:
             size = even_share(samples - s, MOST_SAMPLES)
             c_s, a_s = c + FLOAT_BYTES * (s * c_step + lane), a + FLOAT_BYTES * s * a_step
-            run_tile(size, vectors, c_s, c_step, a_s, a_step, a_k, b_l, steps, some, fresh)
+            run_tile(size, vectors, c_s, c_step, a_s, a_step, a_k, b + FLOAT_BYTES * lane, steps, some, fresh)
             s += size
+        lane += some
 
 
 @compiled
