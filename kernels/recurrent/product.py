@@ -80,10 +80,17 @@ def product(
     lanes: Any,
     depth: Any,
     fresh: Any,
+    turn: Any,
 ) -> None:
-    """Add a[s * a_step + k * a_k] * b[k][l] over k to c[s * c_step + l], with b in panels; where `fresh`, onto +0."""
+    """Add a[s * a_step + k * a_k] * b[k][l] over k to c[s * c_step + l], with b in panels; where `fresh`, onto +0.
+
+    Panels are read from the first to the last; where `turn` is odd, from the last to the first. If each call takes the
+    other way, the panels that the one before it has read last are still in the cache.
+    """
+    panels = (lanes + ROW - 1) // ROW
     part = depth if samples <= MOST_SAMPLES else _STEPS
-    for lane in range(0, lanes, ROW):
+    for number in range(panels):
+        lane = ROW * (panels - 1 - number if turn % 2 else number)
         width, k = min(ROW, lanes - lane), 0
         while k < depth:
             steps, begin = even_share(depth - k, part), 1 if fresh and k == 0 else 0

@@ -167,6 +167,7 @@ class Slice:
             self.channels,
             self.inputs,
             1,
+            0,
         )
         return z
 
@@ -189,6 +190,7 @@ class Slice:
             self.inputs,
             self.channels,
             int(start is None),
+            0,
         )
         return dx
 
