@@ -16,8 +16,8 @@ from .cluster import Cluster, load_cluster
 from .common import BUG_STATUS, IMAGENET_IMAGES, INPUT_STATUS, InputError
 from .config import settings_config
 from .data import Dataset
-from .network import Network, load_network
-from .plan import Plan, check_data, epoch_samples, make_plan, training_data
+from .network import Network
+from .plan import Plan, check_data, epoch_samples, make_plan, network_of, training_data
 from .run import (
     EpochResult,
     Recorder,
@@ -62,7 +62,8 @@ def plan(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
-    network = network if isinstance(network, Network) else load_network(network)
+    given = settings_config(settings)
+    network = network_of(network, given.time_steps, given.data)
     if not isinstance(cluster, Cluster):
         cluster = load_cluster(cluster, changes)
     elif changes:
@@ -185,12 +186,12 @@ def train(
         if traced is not None and ranks.rank == 0:
             traced.check_file()
         if isinstance(data, Dataset):
-            check_data(planned, data.shape, data.n_classes)
+            check_data(planned, data)
         held = data if isinstance(data, Dataset) else training_data(planned)
         return planned, held, out, None if traced is None else traced.recorder(planned, held.n_train)
 
     planned, held, out, spans = _on_all(ranks, prepare)
-    recorder = Recorder(planned, held.n_train, ranks.describe(), out)
+    recorder = Recorder(planned, held, ranks.describe(), out)
     last: Weights = {}
 
     def record(result: EpochResult, weights: Weights) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import inceptionn, layers
+from . import inceptionn, layers, recurrent
 from .conv import Convolution
 from .extensions import modules
 from .fifo import serve
@@ -19,6 +19,7 @@ def compile_all() -> None:
     _convolve(x, padding=0)  # the whole map, as in a fully connected layer
     for layer in modules(layers.__name__):
         layer.warm()
+    recurrent.warm()
     serve(np.zeros((1, 1), np.int64), 1, 0)
     buffer = inceptionn.compress(np.ones(2, np.float32), -10)
     inceptionn.decompress(buffer, 2)

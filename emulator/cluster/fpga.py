@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from .board import Board, Engine, Resources, Work
+from .board import ACTIVATION_CYCLES, Board, Engine, Resources, Work
 from .pe_array import PeArray
 
 _LONG_CYCLES = 1 << 60
@@ -64,6 +64,7 @@ class Fpga(Board):
     off_chip_gbytes_per_s: float | None = None
     off_chip_pj_per_bit: float | None = None
     pe_array: PeArray | None = None
+    activation_cycles: int = ACTIVATION_CYCLES
 
     @property
     def dsp_multipliers(self) -> int:

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le
 
 from ..common import GbytesPerSecond, Megahertz, NotNegative, Positive, PositiveNumber, Share, Watts
+from .board import ACTIVATION_CYCLES
 from .fpga import LUT_PER_DSP, Fpga, lut_multipliers
-from .pe_array import ACTIVATION_CYCLES, LSTM_UNITS, PeArray
+from .pe_array import LSTM_UNITS, PeArray
 from .whole_engines import WholeEnginesFpga
 
 
@@ -88,5 +89,6 @@ class FpgaDescription:
             off_chip_gbytes_per_s=self.off_chip_gbytes_per_s,
             off_chip_pj_per_bit=self.off_chip_pj_per_bit,
             pe_array=self.pe_array,
+            activation_cycles=self.activation_cycles,
         )
         return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-ACTIVATION_CYCLES = 204
-"""Cycles of the longest activation pipeline, that of LSTM in FW (section 5.1.3)."""
+from .board import ACTIVATION_CYCLES
 
 LSTM_UNITS = 4
 """MVM units, one for each gate of an LSTM (section 5)."""

@@ -247,6 +247,7 @@ def schedule(
 @click.option(
     "--devices", type=CountOrRange(), metavar=RANGE_METAVAR, help=f"Number of FPGAs; {RANGE_HELP}.  [default: 1]"
 )
+@click.option("--time-steps", type=int, metavar="N", help="Time steps of a network that takes sequences.")
 @click.option("--batch", type=int, metavar="N", help="Samples of a mini-batch.  [default: 64]")
 @click.option(
     "--memory",

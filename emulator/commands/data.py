@@ -1,15 +1,27 @@
 """`emuchain data`: fetch and inspect data sets."""
 
+from __future__ import annotations
+
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ..common import InputError
 from . import collector
 
+if TYPE_CHECKING:
+    from ..data import Dataset
+
 _where = click.option(
-    "--data", "where", default="shapes", show_default=True, metavar="shapes|DIR", help="`shapes`, or a directory."
+    "--data",
+    "where",
+    default="shapes",
+    show_default=True,
+    metavar="shapes|text|DIR|FILE.txt",
+    help="`shapes`, `text`, a directory, or a text.",
 )
 
 
@@ -40,6 +52,9 @@ def info(where: str) -> None:
     from ..data import load_data
 
     found = load_data(where)
+    if found.symbols:
+        _show_text(found)
+        return
     normalisation = found.normalisation()
     lines = {
         "name": found.name,
@@ -51,6 +66,25 @@ def info(where: str) -> None:
         "std (of 255)": ", ".join(f"{std:.3f}" for std in normalisation.std),
         "note": found.note,
     }
+    _show(lines)
+
+
+def _show_text(found: Dataset) -> None:
+    from ..data import ngram_bits
+
+    ngrams, steps = ngram_bits(found), found.shape[1]
+    lines = {
+        "name": found.name,
+        "training samples": f"{found.n_train:,} windows of {steps} characters",
+        "test samples": f"{found.n_test:,}, the last tenth of the text",
+        "symbols": f"{found.symbols}: {' '.join(map(repr, found.classes))}",
+        "unigram model": f"{ngrams.unigram:.3f} bits a character of the test (counts plus one)",
+        "bigram model": f"{ngrams.bigram:.3f} bits a character",
+    }
+    _show(lines)
+
+
+def _show(lines: Mapping[str, str]) -> None:
     for key, value in lines.items():
         if value:
             click.echo(textwrap.fill(f"{key:<16} {value}", 80, subsequent_indent=" " * 17))
@@ -62,8 +96,12 @@ def info(where: str) -> None:
 @click.option("--columns", type=click.IntRange(1, 100), default=12, show_default=True, help="Images of each class.")
 def preview(where: str, out: Path, columns: int) -> None:
     """Draw the first training images of each class, one class a row."""
-    from ..data import load_data, png, preview_picture
+    from ..data import is_text, load_data, png, preview_picture
 
+    if is_text(where):
+        raise InputError(
+            f"`data` = {where!r}: is a text; only images can be drawn, and `emuchain data info` shows texts"
+        )
     picture = png(preview_picture(load_data(where), columns))
     try:
         out.write_bytes(picture)

@@ -8,7 +8,7 @@ import pathlib
 import shlex
 
 from ..common import InputError
-from ..network import load_network, operator_graph, zoo
+from ..network import Network, load_network, operator_graph, zoo
 from ..report import layer_rows, next_line, percent, print_answer, table
 
 
@@ -44,13 +44,22 @@ def show_network(name: str) -> None:
         [
             f"{found.name}: {found.parameters:,} parameters in {len(found.layers)} layers",
             f"work: {found.macs / 1e6:,.2f} million multiply-accumulates (MMAC) a forward pass",
-            f"images of {'x'.join(map(str, found.input))} (channels, rows, columns) in {found.classes:,} classes",
+            _inputs(found),
             f"most work: {most_work.name}, {percent(most_work.macs / found.macs)}",
             f"most weights: {most_weights.name}, {percent(weights / found.parameters)}",
             next_line(shlex.join(["emuchain", "plan", name, "--devices", "8"])),
         ]
     )
     layer_rows(found)
+
+
+def _inputs(network: Network) -> str:
+    values, steps, _ = network.input
+    said = f"images of {'x'.join(map(str, network.input))} (channels, rows, columns)"
+    if network.takes_sequence:
+        said = f"sequences of {steps:,} steps of {values:,} values"
+    each = ", each step" if network.result_steps > 1 else ""
+    return f"{said} in {network.classes:,} classes{each}"
 
 
 def graph_as_json(name: str) -> None:

@@ -10,6 +10,7 @@ from ..common import format_time_ps
 from ..config import Config
 from ..report import (
     Line,
+    bits_line,
     command_line,
     device_rows,
     epoch_rows,
@@ -71,6 +72,7 @@ def _answer(results: Results) -> list[Line]:
     return [
         Line(f"{title}: {number(results.images_per_s)} images/s{ignored(missing)}"),
         outcome_line(results.epochs, history["train_loss"][last], results.test_accuracy),
+        *([] if results.bits is None else [bits_line(*results.bits)]),
         Line(f"time: {format_time_ps(results.virtual_time_ps)} on the cluster; {host_s:.1f} s on the host"),
         _busiest(usage),
         Line(memory_verdict(missing, [device.memory.off_chip for device in usage.devices])),

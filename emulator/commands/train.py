@@ -16,6 +16,7 @@ from ..report import (
     EpochRow,
     Line,
     Progress,
+    bits_line,
     command_line,
     device_rows,
     exchange_rows,
@@ -75,7 +76,7 @@ def run_training(
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
-        shown = _Shown(plan, data, Recorder(plan, data.n_train, ranks.describe(), out), progress)
+        shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out), progress)
         train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights, observer=recorder)
     shown.tables(full)
     if traced is not None:
@@ -142,13 +143,14 @@ class _Shown:
 
     def answer(self) -> list[Line]:
         """Return the lines at the end: rate, accuracy, times, limit, memory and weights."""
-        plan, history = self._plan, self._recorder.history
+        plan, history, ngrams = self._plan, self._recorder.history, self._recorder.ngrams
         last, missing = history[-1], plan.missing_bytes
         images = self._data.n_train * len(history)
         per_image_ps = round(1e12 * last.host_time_s / images)
         return [
             rate_line(plan, images / (last.virtual_time_ps * 1e-12), missing),
             outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
+            *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
             Line(
                 f"time: {format_time_ps(last.virtual_time_ps)} on the cluster; {last.host_time_s:.1f} s here,"
                 f" {format_time_ps(per_image_ps)} an image"

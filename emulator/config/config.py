@@ -59,7 +59,19 @@ class Config(Model):
     """Everything that a run depends on, apart from the files that it names."""
 
     network: str = pydantic.Field("quick-cifar", description="a network of the zoo, or a TOML or ONNX file")
-    data: str = pydantic.Field("shapes", description="`shapes` (built in), or a folder with CIFAR-10 or MNIST")
+    time_steps: Positive | None = pydantic.Field(
+        None, description="time steps of a network that takes sequences; default: as many as its `input` has rows"
+    )
+    data: str | None = pydantic.Field(
+        None,
+        description="`shapes` or `text` (built in), a folder with CIFAR-10 or MNIST, or FILE.txt, a text in UTF-8;"
+        " default: `text` for a network that takes sequences, else `shapes`",
+    )
+    text_samples: Literal["windows", "lines"] = pydantic.Field(
+        "windows",
+        description="of a text: windows of as many characters as there are time steps, side by side, or lines, padded"
+        " at the end",
+    )
     samples: Positive | None = pydantic.Field(None, description="use the first N training images only")
     test_samples: Positive | None = pydantic.Field(None, description="evaluate on the first N test images only")
     epochs: Positive = pydantic.Field(1, description="passes over the training images")

@@ -1,18 +1,24 @@
 from .dataset import Dataset, Normalisation
 from .fetch import Progress, fetch_data
 from .load import describe_data, load_data
+from .ngrams import NgramBits, ngram_bits
 from .png import png
 from .preview import preview_picture
 from .softmax import linear_accuracy
+from .text import is_text, symbol_count
 
 __all__ = [
     "Dataset",
+    "NgramBits",
     "Normalisation",
     "Progress",
     "describe_data",
     "fetch_data",
+    "is_text",
     "linear_accuracy",
     "load_data",
+    "ngram_bits",
     "png",
     "preview_picture",
+    "symbol_count",
 ]

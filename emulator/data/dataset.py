@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +19,28 @@ class Dataset:
 
     Images are uint8 of shape (N, c, h, w), C-contiguous; labels are int64 of shape (N,), each in [0, len(classes)).
     `note` is one line the user should see (such as a split that is not the official one), or empty.
+
+    A text has `symbols` of them: images are their numbers, int32 of shape (N, 1, steps, 1), for which a network takes
+    a channel for each; labels are those of each step, (N, steps), or -1 where a step is padding. Where samples differ
+    in length, `train_lengths` and `test_lengths` are their steps, (N,).
     """
 
     name: str
-    train_images: NDArray[np.uint8]
+    train_images: NDArray[Any]
     train_labels: NDArray[np.int64]
-    test_images: NDArray[np.uint8]
+    test_images: NDArray[Any]
     test_labels: NDArray[np.int64]
     classes: tuple[str, ...]
     note: str = ""
+    symbols: int = 0
+    train_lengths: NDArray[np.int64] | None = None
+    test_lengths: NDArray[np.int64] | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Shape (c, h, w) of one image."""
+        """Shape (c, h, w) of one image; of a text, (symbols, steps, 1)."""
         c, h, w = self.train_images.shape[1:]
-        return c, h, w
+        return self.symbols or c, h, w
 
     @property
     def n_train(self) -> int:
@@ -59,17 +67,39 @@ class Dataset:
                 f"`samples` = {samples}: but {self.name} has {self.n_train} training images;"
                 f" give a number from 1 to {self.n_train}"
             )
+        lengths = None if self.train_lengths is None else self.train_lengths[:samples]
         return dataclasses.replace(
-            self, train_images=self.train_images[:samples], train_labels=self.train_labels[:samples]
+            self,
+            train_images=self.train_images[:samples],
+            train_labels=self.train_labels[:samples],
+            train_lengths=lengths,
         )
 
     def test_first(self, samples: int) -> "Dataset":
         """Return the set with only its first `samples` test images, or all if it has fewer (a view)."""
-        return dataclasses.replace(self, test_images=self.test_images[:samples], test_labels=self.test_labels[:samples])
+        lengths = None if self.test_lengths is None else self.test_lengths[:samples]
+        return dataclasses.replace(
+            self,
+            test_images=self.test_images[:samples],
+            test_labels=self.test_labels[:samples],
+            test_lengths=lengths,
+        )
+
+    def last_labels(self) -> "Dataset":
+        """Return the set with the label of each sample's last step alone, (N,)."""
+        return dataclasses.replace(
+            self,
+            train_labels=_last_labels(self.train_labels, self.train_lengths),
+            test_labels=_last_labels(self.test_labels, self.test_lengths),
+        )
 
     def normalisation(self) -> "Normalisation":
         """Return the normalisation of the training images."""
         return Normalisation.of(self.train_images)
+
+
+def _last_labels(labels: NDArray[np.int64], lengths: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    return labels[:, -1] if lengths is None else labels[np.arange(len(labels)), lengths - 1]
 
 
 @dataclass(frozen=True, eq=False)

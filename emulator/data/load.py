@@ -1,12 +1,15 @@
-"""Finding a data set: the name `shapes`, or a directory in one of the known layouts."""
+"""Finding a data set: `shapes` or `text`, a directory in one of the known layouts, or the file of a text."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from ..common import InputError
-from . import cifar, mnist, shapes
+from . import cifar, mnist, shapes, text
 from .dataset import Dataset
+
+STEPS = 64
+"""Characters of a window of text, where nothing says another number."""
 
 Description = tuple[int, int, tuple[int, int, int], int]  # n_train, n_test, (c, h, w), n_classes
 
@@ -30,29 +33,35 @@ _UNDERSTOOD = (
 )
 
 
-def load_data(where: str) -> Dataset:
-    """Return the data set `shapes`, or the one in the directory `where` (`./shapes` is a directory of that name).
+def load_data(where: str, steps: int = STEPS, *, lines: bool = False) -> Dataset:
+    """Return the data set `shapes` or `text`, or that in the directory or file `where` (`./shapes` is a directory).
+
+    A file is a text, and its name ends in .txt. Its samples, and those of `text`, are windows of `steps` characters, or
+    `lines`.
 
     Raises InputError when there is no such directory, when it holds no known layout, and when a file in it is missing,
     cut off or otherwise damaged.
     """
     if where == "shapes":
         return shapes.draw()
+    if text.is_text(where):
+        return text.load_text(where, steps, lines=lines)
     folder, layout = _find(where)
     return layout.load(folder)
 
 
-def describe_data(where: str) -> Description:
-    """Return (n_train, n_test, (c, h, w), n_classes) of `load_data(where)`, if possible from sizes and headers alone.
+def describe_data(where: str, steps: int = STEPS, *, lines: bool = False) -> Description:
+    """Return (n_train, n_test, (c, h, w), n_classes) of `load_data(…)`, if possible from sizes and headers alone.
 
     Raises InputError as `load_data` does, for the files that it reads.
     """
     if where == "shapes":
         return shapes.N_TRAIN, shapes.N_TEST, shapes.SHAPE, len(shapes.CLASSES)
-    folder, layout = _find(where)
-    if layout.describe is not None:
-        return layout.describe(folder)
-    data = layout.load(folder)
+    if not text.is_text(where):
+        folder, layout = _find(where)
+        if layout.describe is not None:
+            return layout.describe(folder)
+    data = load_data(where, steps, lines=lines)
     return data.n_train, data.n_test, data.shape, data.n_classes
 
 
@@ -66,9 +75,9 @@ def _find(where: str) -> tuple[Path, _Layout]:
 
 def _look_in(root: Path) -> tuple[Path, _Layout]:
     if not root.exists():
-        raise InputError(f"{root}: no such directory; give `shapes`, or a directory with a data set")
+        raise InputError(f"{root}: no such directory; give `shapes`, `text`, or a directory with a data set")
     if not root.is_dir():
-        raise InputError(f"{root}: is a file; give the directory it is in")
+        raise InputError(f"{root}: is a file; give the directory it is in, or a text, whose name ends in .txt")
     here = [(root, layout) for layout in _LAYOUTS if layout.recognise(root)]
     below = [(root / layout.folder, layout) for layout in _LAYOUTS if layout.recognise(root / layout.folder)]
     found = here or below

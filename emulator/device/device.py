@@ -22,6 +22,8 @@ from ..mapping import DataPath, StreamKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
 from ..timing import DeviceClock, EpochCourse, StageClock, exchange_name
 from .balanced import Balanced
+from .gather import shares_states
+from .lanes import Lanes
 from .ports import Maps, Ports
 from .tally import Tally
 
@@ -75,7 +77,10 @@ class Device:
         self.clock, self.numerics = clock, numerics
         self.exchange: Exchange | None = None
         self._ports = ports
+        if numerics is not None:
+            numerics.attach(ports)
         self.balanced = Balanced(clock, numerics, ports, codec)
+        self._lanes = Lanes() if numerics is not None and shares_states(clock.streams.slices) else None
 
     @property
     def number(self) -> int:
@@ -113,36 +118,80 @@ class Device:
     def free(self, versions: Sequence[int]) -> None:
         """Forget versions of the weights."""
         self.clock.free(versions)
-        if self.numerics is not None:
-            self.numerics.free(versions)
+        numerics = self.numerics
+        if numerics is not None and self._lanes is not None:
+            self._lanes.afterwards(lambda: numerics.free(versions))
+        elif numerics is not None:
+            numerics.free(versions)
 
     def relays(self, epoch: Epoch) -> list[Coroutine[Any, Any, None]]:
         """Return programs that relay what others send through this device in an epoch, alongside its own."""
-        return self.balanced.relays(epoch.step_samples)
+        beside = [] if self._lanes is None else self._lanes.serve()
+        return [*self.balanced.relays(epoch.step_samples), *beside]
 
     async def _forward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         streams = self.clock.streams
         blocks = (StreamKey(DataPath.PARAMETERS, number) for used in streams.parameters for number in used)
         times, maps = await self._receive((*streams.forward, *blocks), span)
-        sent, made = self.clock.forward(span, times, self.clock.ready_ps(version)), Maps()
-        if self.numerics is not None:
-            made = self.numerics.forward(span, maps, version, epoch.sample_numbers[span.slice])
-        self._send(span, sent, made)
+        sent, numerics = self.clock.forward(span, times, self.clock.ready_ps(version)), self.numerics
+        if numerics is None:
+            self._send(span, sent, {})
+            return
+        left = self._send_apart(span, sent)
+
+        async def compute() -> None:
+            made = await numerics.forward(span, maps, version, epoch.sample_numbers[span.slice])
+            self._send(span, left, made)
+
+        if self._lanes is None:
+            await compute()
+        else:
+            self._lanes.forward(span.of.index, compute)
 
     async def _backward(self, span: SampleSpan, version: int) -> None:
         times, maps = await self._receive(self.clock.streams.backward, span)
-        sent, made = self.clock.backward(span, times, self.clock.ready_ps(version)), Maps()
-        if self.numerics is not None:
-            made = self.numerics.backward(span, maps, version)
-        self._send(span, sent, made)
+        sent, numerics = self.clock.backward(span, times, self.clock.ready_ps(version)), self.numerics
+        if numerics is None:
+            self._send(span, sent, {})
+            return
+        left = self._send_apart(span, sent)
+
+        async def compute() -> None:
+            made = await numerics.backward(span, maps, version)
+            self._send(span, left, made)
+
+        if self._lanes is None:
+            await compute()
+        else:
+            self._lanes.backward(span.of.index, compute)
 
     def _gradient(self, whole: SampleSpan, epoch: Epoch) -> None:
         if self.numerics is not None:
-            self.numerics.gradient(whole)
+            self._compute_gradient(self.numerics, whole)
         self._send(whole, self.clock.gradient(whole), {})
         following = epoch.micro_batches[whole.of.index + 1 : whole.of.index + 2]
         if not following or following[0].step > whole.of.step:
             self.balanced.send_gradients(whole.first, epoch.step_samples[whole.of.step])
+
+    def _compute_gradient(self, numerics: DeviceNumerics, whole: SampleSpan) -> None:
+        if self._lanes is None:
+            numerics.gradient(whole)
+            return
+
+        async def compute() -> None:
+            numerics.gradient(whole)
+
+        self._lanes.gradient(compute)
+
+    async def settle(self, *, keeps: bool) -> None:
+        """Wait for numerics that go beside the program: gradients, and where no version is kept, all actions so far."""
+        if self._lanes is not None:
+            await self._lanes.settle(forwards=not keeps)
+
+    def end_epoch(self) -> None:
+        """Let what goes beside the program end."""
+        if self._lanes is not None:
+            self._lanes.close()
 
     async def update(self, step: int, keeps: bool, epoch: Epoch, on_step: OnStep | None) -> None:
         samples, exchanged_ps, numerics = epoch.step_samples[step], 0, self.numerics
@@ -168,8 +217,9 @@ class Device:
         """Run forward propagation only, outside virtual time, with the newest weights."""
         assert self.numerics is not None
         for whole in (micro_batch.whole for micro_batch in micro_batches):
-            _, maps = await self._receive(self.clock.streams.forward, whole)
-            for key, data in self.numerics.infer(whole, maps).items():
+            together = (key for key in self.clock.streams.forward if not self._ports.comes_apart(key))
+            _, maps = await self._receive(together, whole)
+            for key, data in (await self.numerics.infer(whole, maps)).items():
                 self._ports.send_untimed(key, whole.first, data)
 
     async def _receive(self, keys: Iterable[StreamKey], span: SampleSpan) -> tuple[dict[StreamKey, Times], Maps]:
@@ -180,6 +230,11 @@ class Device:
             if message.data is not None:
                 maps[key] = message.data
         return times, maps
+
+    def _send_apart(self, span: SampleSpan, arrives: dict[StreamKey, Times]) -> dict[StreamKey, Times]:
+        """Send the times of streams whose values travel apart; return those of the others."""
+        self._send(span, {key: times for key, times in arrives.items() if self._ports.goes_apart(key)}, {})
+        return {key: times for key, times in arrives.items() if not self._ports.goes_apart(key)}
 
     def _send(self, span: SampleSpan, arrives: dict[StreamKey, Times], maps: Maps) -> None:
         for key, times in arrives.items():
@@ -208,9 +263,12 @@ async def train_stages(
         if action.kind is Kind.UPDATE:
             for stage in stages:
                 last = stage is stages[-1]
+                await stage.settle(keeps=keeps)
                 await stage.update(action.index - 1, keeps, epoch, on_step if last else None)
         else:
             await stages[action.chunk].do(action, epoch)
         if frees:
             for stage in stages:
                 stage.free(frees)
+    for stage in stages:
+        stage.end_epoch()

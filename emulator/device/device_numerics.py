@@ -6,7 +6,7 @@ stream, that one times, and neither depends on the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,14 @@ from ..schedule import SampleSpan
 from .bpram import Bpram
 from .ends import ImageSource, SoftmaxHead
 from .lpram import Sgd
-from .ports import Maps
+from .ports import Maps, Ports, Values
 from .sfu import Training
-from .slice_numerics import SliceNumerics
+from .slice_numerics import Lengths, SliceNumerics
 
 Data = NDArray[np.float32]
 """Maps (samples, rows, columns, channels) by stream; a function that takes them consumes them."""
 
-_Convolve = Callable[[SliceNumerics, Data, Data | None], Data]
+_Convolve = Callable[[SliceNumerics, Data, Data | None], Awaitable[Data]]
 _Activate = Callable[[SliceNumerics, dict[int, Data]], None]
 
 
@@ -51,93 +51,116 @@ class DeviceNumerics:
         self._blocks = blocks
         self._kept = [kept_channels(part, streams.device, blocks) for part in streams.slices]
         self._newest = 0
+        self._ports: Ports | None = None
+        self.lengths: Lengths | None = None
+        """Time steps of each sample by its place in the epoch, where they differ."""
 
-    def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
+    def attach(self, ports: Ports) -> None:
+        """Take the ports of the device."""
+        self._ports = ports
+        for of in self.slices:
+            of.attach(ports)
+
+    def _lengths(self, span: SampleSpan) -> Lengths | None:
+        return None if self.lengths is None else self.lengths[span.slice]
+
+    async def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
         """Carry out F; `samples` (n,) are sample numbers since the start of training, on which dropout depends."""
-        training = Training(span.of.step, samples)
+        training = Training(span.of.step, samples, self._lengths(span))
 
-        def convolve(of: SliceNumerics, x: Data, partial: Data | None) -> Data:
-            return of.forward(span, x, partial, version)
+        def convolve(of: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
+            return of.forward(span, x, partial, version, self._lengths(span))
 
         def activate(of: SliceNumerics, held: dict[int, Data]) -> None:
             assert of.sfu is not None
             of.sfu.forward(span, held, version, training)
 
-        sent, outputs = self._through(span, arrived, convolve, activate)
+        sent, outputs = await self._through(span, arrived, convolve, activate)
         if outputs is not None and self.head is not None:
             self.head.forward(span, outputs)
         return sent
 
-    def infer(self, span: SampleSpan, arrived: Maps) -> Maps:
+    async def infer(self, span: SampleSpan, arrived: Maps) -> Maps:
         """Carry out F in evaluation, with the newest weights."""
         version = self._newest
 
-        def convolve(of: SliceNumerics, x: Data, partial: Data | None) -> Data:
-            return of.infer(x, partial, version)
+        def convolve(of: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
+            return of.infer(span, x, partial, version, self._lengths(span))
 
         def activate(of: SliceNumerics, held: dict[int, Data]) -> None:
             assert of.sfu is not None
-            of.sfu.infer(held, version)
+            of.sfu.infer(held, version, self._lengths(span))
 
-        sent, outputs = self._through(span, arrived, convolve, activate)
+        sent, outputs = await self._through(span, arrived, convolve, activate)
         if outputs is not None and self.head is not None:
             self.head.infer(span, outputs)
         return sent
 
-    def _through(
+    async def _through(
         self, span: SampleSpan, arrived: Maps, convolve: _Convolve, activate: _Activate
     ) -> tuple[Maps, Data | None]:
         """Run all slices in order; return what is sent, and at the chain's end the outputs."""
-        streams, sent = self.streams, Maps()
+        streams, values = self.streams, Values(span, arrived, self._ports)
         if self.source is not None:
             held = {streams.slices[0].layer.reads.number: self.source.images(span)}
         else:
             paths = [key for key in streams.forward if key.path is DataPath.ACTIVATIONS]
-            held = {key.number: arrived.pop(key) for key in paths}
+            held = {key.number: await values.take(key) for key in paths}
         for part, of in zip(streams.slices, self.slices, strict=True):
             layer = part.layer
             x, partial = held[layer.reads.number], None
             if not part.is_last:
                 for tensor in layer.takes:
                     maps = of.beyond(x) if tensor == layer.reads else held[tensor.number]
-                    sent[StreamKey(DataPath.ACTIVATIONS, tensor.number)] = maps
-            if not part.is_first:
-                partial = arrived.pop(StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number))
-            y = convolve(of, x, partial)
+                    values.put(StreamKey(DataPath.ACTIVATIONS, tensor.number), maps)
+            gathered = layer.operation.recurs  # each slice has the outputs of all units before its own
+            if not part.is_first and not gathered:
+                partial = await values.take(StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number))
+            y = await convolve(of, x, partial)
             if part.is_last:
                 held[layer.makes.number] = y
                 activate(of, held)
                 held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
-            else:
-                sent[StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number)] = y
+            elif not gathered:
+                values.put(StreamKey(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number), y)
         if streams.is_chain_end:
-            return sent, held[streams.slices[-1].layer.hands_on[0].number]
+            return values.made, held[streams.slices[-1].layer.hands_on[0].number]
         if streams.slices[-1].is_last:
-            sent.update({StreamKey(DataPath.ACTIVATIONS, number): maps for number, maps in held.items()})
-        return sent, None
+            for number, maps in held.items():
+                values.put(StreamKey(DataPath.ACTIVATIONS, number), maps)
+        return values.made, None
 
-    def backward(self, span: SampleSpan, arrived: Maps, version: int) -> Maps:
+    async def backward(self, span: SampleSpan, arrived: Maps, version: int) -> Maps:
         """Carry out B, the last slice first; return what is sent."""
-        streams, sent = self.streams, Maps()
-        paths = [key for key in streams.backward if key.path is DataPath.INPUT_ERRORS]
-        errors: dict[int, Any] = {key.number: arrived.pop(key) for key in paths}
+        streams, values = self.streams, Values(span, arrived, self._ports)
+        errors: dict[int, Any] = {}
+
+        async def take_errors() -> None:
+            for key in streams.backward:
+                if key.path is DataPath.INPUT_ERRORS:
+                    errors[key.number] = await values.take(key)
+
         if self.head is not None:
             errors[streams.slices[-1].layer.hands_on[0].number] = self.head.backward(span)
+        elif streams.slices[-1].is_last:
+            await take_errors()
         for part, of in zip(reversed(streams.slices), reversed(self.slices), strict=True):
-            layer = part.layer
+            layer, reads = part.layer, part.layer.reads.number
             if of.sfu is not None:
                 of.sfu.backward(span, errors, version)
                 dy = errors.pop(layer.makes.number)
             else:
-                dy = arrived.pop(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number))
+                dy = await values.take(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number))
             if not part.is_first:
-                sent[StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number)] = of.before(dy)
-            reads = layer.reads.number
+                values.put(StreamKey(DataPath.OUTPUT_ERRORS, layer.makes.number), of.before(dy))
+            await of.recur(span, dy, version)
+            if not part.is_last:
+                await take_errors()  # devices that share a recurrent layer have them after its steps
             errors[reads] = of.error(span, dy, errors.get(reads), version)
         if not streams.is_chain_start:
-            tensors = with_errors(streams.slices[0].layer.takes)
-            sent.update({StreamKey(DataPath.INPUT_ERRORS, t.number): errors[t.number] for t in tensors})
-        return sent
+            for tensor in with_errors(streams.slices[0].layer.takes):
+                values.put(StreamKey(DataPath.INPUT_ERRORS, tensor.number), errors[tensor.number])
+        return values.made
 
     def gradient(self, whole: SampleSpan) -> None:
         """Carry out W for a micro-batch."""

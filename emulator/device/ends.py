@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+import functools
+import operator
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +14,7 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ...kernels.layers import loss
 from ..data import Normalisation
+from ..network import Shape
 from ..schedule import SampleSpan
 from .act_ram import ActRam
 from .tally import Tally
@@ -24,27 +29,59 @@ def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
 
 
 class ImageSource:
-    """Source of normalised images, from `images` (N, channels, rows, columns), in the order `order`."""
+    """Source of normalised images, from `images` (N, channels, rows, columns), in the order `order`.
 
-    def __init__(self, images: NDArray[np.uint8], normalisation: Normalisation, arena: Arena) -> None:
+    `entry` is the (channels, rows, columns) that the first layer takes: those of the images, or, where rows are time
+    steps, (channels·columns, rows, 1), with the columns of each channel one after the other.
+    """
+
+    def __init__(
+        self, images: NDArray[np.uint8], normalisation: Normalisation, arena: Arena, entry: Shape | None = None
+    ) -> None:
         self._images, self._normalisation, self._arena = images, normalisation, arena
+        channels, *size = entry or images.shape[1:]
+        self._entry = (*size, channels)
         self.order: NDArray[np.int64] = np.arange(len(images))
 
     def images(self, span: SampleSpan) -> Data:
         """Return the images (samples, rows, columns, channels) of a span."""
-        channels, *size = self._images.shape[1:]
-        pixels = self._arena.take((span.samples, channels, *size), np.uint8)
+        channels, rows, columns = self._images.shape[1:]
+        pixels = self._arena.take((span.samples, channels, rows, columns), np.uint8)
         # `clip` lets NumPy write to `out` directly; no index needs clipping.
         np.take(self._images, self.order[span.slice], axis=0, out=pixels, mode="clip")
-        maps = self._arena.take((span.samples, *size, channels))
-        self._normalisation.apply_channels_last(pixels, maps)
+        maps = self._arena.take((span.samples, *self._entry))
+        by_channel = maps
+        if self._entry != (rows, columns, channels):
+            by_channel = maps.reshape(span.samples, rows, channels, columns).swapaxes(2, 3)
+        self._normalisation.apply_channels_last(pixels, by_channel)
+        return maps
+
+
+class TextSource(ImageSource):
+    """Source of symbols as maps with a channel for each: 1 in that of the symbol that is there, 0 in all others.
+
+    `symbols` (N, 1, steps, 1) are their numbers, `entry` the (channels, steps, 1) that the first layer takes.
+    """
+
+    def __init__(self, symbols: NDArray[np.int32], arena: Arena, entry: Shape) -> None:
+        self._symbols, self._arena = symbols, arena
+        self._channels, self._steps, _ = entry
+        self.order = np.arange(len(symbols))
+
+    def images(self, span: SampleSpan) -> Data:
+        """Return the maps (samples, steps, 1, channels) of a span."""
+        symbols = self._symbols[self.order[span.slice], 0]
+        maps = self._arena.take((span.samples, self._steps, 1, self._channels))
+        maps[...] = 0
+        np.put_along_axis(maps[:, :, 0], symbols, 1, axis=2)
         return maps
 
 
 class SoftmaxHead:
-    """Softmax with cross-entropy against the labels, in the order `order`.
+    """Softmax with cross-entropy against the labels, in the order `order`: (N,), or (N, steps) for each time step.
 
-    Errors are those of the loss's sum, not of its mean, since the update averages the sums in LGB.
+    Steps whose label is -1 do not count. The loss of a sample is the mean over its other steps. Errors are those of the
+    sum over samples, not of their mean, since the update averages the sums in LGB.
     """
 
     def __init__(self, labels: NDArray[np.int64]) -> None:
@@ -63,18 +100,30 @@ class SoftmaxHead:
 
     def _judge(self, span: SampleSpan, outputs: Data) -> Data:
         labels = self._labels[self.order[span.slice]]
-        logits = outputs.reshape(len(outputs), -1)
-        losses, errors, correct = loss.softmax_cross_entropy(logits, labels)
+        if labels.ndim == 1:
+            losses, errors, correct = loss.softmax_cross_entropy(outputs.reshape(len(outputs), -1), labels)
+            self._count(span, Tally(len(labels), correct=int(correct.sum())), losses.tolist())
+            return errors.reshape(outputs.shape)
+        logits, counts = outputs.reshape(*labels.shape, -1), labels >= 0
+        steps = counts.sum(axis=1)
+        losses, errors, correct = loss.softmax_cross_entropy(logits[counts], labels[counts])
+        errors /= np.repeat(steps, steps).astype(np.float32)[:, None]
+        maps = np.zeros(logits.shape, np.float32)
+        maps[counts] = errors
+        sums = np.bincount(np.repeat(np.arange(len(labels)), steps), losses, len(labels))  # one step after another
+        found = Tally(len(labels), correct=int(correct.sum()), steps=int(steps.sum()))
+        self._count(span, found, (sums / steps).tolist(), sums.tolist())
+        return maps.reshape(outputs.shape)
+
+    def _count(self, span: SampleSpan, found: Tally, losses: list[float], step_losses: Sequence[float] = ()) -> None:
+        """Add to the tally; losses one by one, so that their sums do not depend on the micro-batches."""
         before = self._tallies[span.of.step]
-        total = before.loss
-        for value in losses.tolist():  # one by one, so that the sum does not depend on the micro-batches
-            total += value
-        counted = before.samples + len(labels), total, before.correct + int(correct.sum())
-        self._tallies[span.of.step] = Tally(*counted)
-        return errors.reshape(outputs.shape)
+        total = functools.reduce(operator.add, losses, before.loss)
+        steps = functools.reduce(operator.add, step_losses, before.step_loss)
+        self._tallies[span.of.step] = dataclasses.replace(before + found, loss=total, step_loss=steps)
 
     def backward(self, span: SampleSpan) -> Data:
-        """Return softmax minus one-hot, for each sample."""
+        """Return softmax minus one-hot, for each sample; of its steps, over their number."""
         [errors] = self._errors.read(span)
         return errors
 

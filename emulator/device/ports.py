@@ -60,6 +60,43 @@ class Ports:
             got, self._rest[key] = split(got, span.samples)
         return got
 
+    def goes_apart(self, key: StreamKey) -> bool:
+        """Return whether a stream that is sent carries times alone, and its values travel apart, in no virtual time.
+
+        So it is between devices that share a recurrent layer: values then need others of the same action in return.
+        """
+        return not key.path.is_balanced and key._replace(values=True) in self._outlets
+
+    def comes_apart(self, key: StreamKey) -> bool:
+        """Return whether a stream that arrives carries times alone, and its values come apart."""
+        return not key.path.is_balanced and key._replace(values=True) in self._inlets
+
     async def next_message(self, key: StreamKey) -> Message:
         """Return the next message unchanged."""
         return await self._inlets[key].get()
+
+
+class Values:
+    """The maps of a span that an action takes in and makes: those that came with their times, and those apart.
+
+    `made` are to be sent with their times.
+    """
+
+    def __init__(self, span: SampleSpan, arrived: Maps, ports: Ports | None) -> None:
+        self.made = Maps()
+        self._span, self._arrived, self._ports = span, arrived, ports
+
+    async def take(self, key: StreamKey) -> NDArray[np.float32]:
+        """Return maps that arrive, which nothing else takes."""
+        if self._ports is None or not self._ports.comes_apart(key):
+            return self._arrived.pop(key)
+        message = await self._ports.receive(key._replace(values=True), self._span)
+        assert message.data is not None
+        return message.data
+
+    def put(self, key: StreamKey, maps: NDArray[np.float32]) -> None:
+        """Send maps: at once, if they travel apart from their times."""
+        if self._ports is not None and self._ports.goes_apart(key):
+            self._ports.send_untimed(key._replace(values=True), self._span.first, maps)
+        else:
+            self.made[key] = maps

@@ -72,9 +72,7 @@ def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines,
         )
     is_held_back = device not in mapping.off_chip_devices
     built = iter(board.build(works, mapping.balance.slowest_ps if mapping.balance and is_held_back else 0))
-    return tuple(
-        SliceEngines(next(built), next(built) if part.layer.has_eb else None, next(built)) for part in slices
-    )
+    return tuple(SliceEngines(next(built), next(built) if part.layer.has_eb else None, next(built)) for part in slices)
 
 
 def engines_in_turn(part: Slice, board: Board) -> SliceEngines:

@@ -70,7 +70,7 @@ class Slice:
     @functools.cached_property
     def out_channels(self) -> range:
         """The output channels to which this slice contributes."""
-        whole = self.cut is Cut.ICP or self.is_first and self.is_last
+        whole = self.cut is Cut.ICP or (self.is_first and self.is_last)
         return range(self.layer.channels) if whole else range(self.begin, self.end)
 
     @property

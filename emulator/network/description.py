@@ -12,14 +12,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ..common import Names, Positive
+from ..common import InputError, Names, Positive
 from ..inputs import Model, model_of, validate
 from .operation import Operation
 from .registry import operation_types
+from .shape import shown
 
 _SEVERAL = Annotated[Names, pydantic.Field(min_length=2)]
 
@@ -76,6 +78,36 @@ class Description(Model):
     """A network, as in its TOML file."""
 
     name: str
+    symbols: Positive | None = None
     input: Annotated[tuple[Positive, Positive, Positive], pydantic.BeforeValidator(_as_tuple)]
     start: Literal["he", "xavier"] = "he"
     layers: Annotated[tuple[Annotated[Node, _AnyNode()], ...], pydantic.BeforeValidator(_as_tuple)]
+
+
+def with_symbols(keys: Mapping[str, Any], symbols: int | None) -> dict[str, Any]:
+    """Return a description's keys with a number for the word "symbols": this one, or that of its key `symbols`."""
+    count = symbols or keys.get("symbols")
+    if count is None or "symbols" not in keys:
+        return dict(keys)
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(each) if key not in ("name", "from", "type") else each for key, each in value.items()}
+        return [filled(each) for each in value] if isinstance(value, list) else count if value == "symbols" else value
+
+    return {**keys, "symbols": None, **{key: filled(keys[key]) for key in ("input", "layers") if key in keys}}
+
+
+def with_steps(description: Description, steps: int) -> Description:
+    """Return a description of the same network on sequences of so many time steps.
+
+    Raises:
+        InputError: its input is not a sequence.
+    """
+    channels, rows, columns = description.input
+    if columns != 1 or rows == 1:
+        raise InputError(
+            f"`time_steps` = {steps}: network {description.name} takes maps of {shown(description.input)}; only a"
+            " sequence, with several rows of one column each, may have another number of steps"
+        )
+    return description.model_copy(update={"input": (channels, steps, 1)})

@@ -76,7 +76,7 @@ class _Graph:
             return
         if not self._opened and not isinstance(operation, LayerOperation):
             raise InputError(
-                f"{where}: a network begins with a layer, such as conv, fc or lstm; other operations run in the SFU of one"
+                f"{where}: a network begins with a layer, such as conv, fc or lstm; other operations run in its SFU"
             )
         shape = _output(where, operation, [tensor.shape for tensor in taken])
         if isinstance(operation, LayerOperation):
@@ -104,7 +104,7 @@ class _Graph:
             raise InputError(f'{self._source}: the last of `layers` must be {{type = "softmax"}}')
         if not self._opened:
             raise InputError(
-                f"{self._source}: `layers` holds no layer with weights, such as conv or fc, so there is nothing to train"
+                f"{self._source}: `layers` holds no layer, such as conv, fc or lstm, so there is nothing to train"
             )
         recurs = any(opened.operation.recurs for opened in self._opened)
         if self._result.shape[1:] != (1, 1) and (not recurs or self._result.shape[2] != 1):

@@ -205,6 +205,16 @@ class Network:
         return self.layers[0].input
 
     @property
+    def takes_sequence(self) -> bool:
+        """Whether the input is a sequence: several rows, the time steps, of one column."""
+        return self.input[1] > 1 and self.input[2] == 1
+
+    @property
+    def result_steps(self) -> int:
+        """Number of time steps that have results of their own; 1 where the network has one result."""
+        return self.layers[-1].feeds[1]
+
+    @property
     def last_first(self) -> bool:
         """Whether errors go back from the last row on, because a layer is recurrent."""
         return self.layers[0].last_first

@@ -18,31 +18,40 @@ def zoo() -> list[str]:
     return names(_ZOO)
 
 
-def load_network(network: str | Mapping[str, Any]) -> Network:
+def load_network(
+    network: str | Mapping[str, Any], *, time_steps: int | None = None, symbols: int | None = None
+) -> Network:
     """Return a network with all shapes worked out.
 
     Args:
         network: a name of the `zoo`; the path of a TOML or ONNX file; or a mapping with the keys of such a TOML file.
+        time_steps: the steps of its sequences, in place of those that its `input` says.
+        symbols: what the word "symbols" stands for in its description, in place of what its key `symbols` says.
 
     Raises:
-        InputError: no such name or file, or an invalid description.
+        InputError: no such name or file, or an invalid description; `time_steps` for an input that is not a sequence.
     """
     from ..inputs import read_toml, validate
-    from .description import Description
+    from .description import Description, with_steps, with_symbols
     from .graph import resolve
     from .text import to_toml
 
+    text = None
     if not isinstance(network, str):
         source = repr(network.get("name", "network"))
-        description = validate(Description, dict(network), source)
-        return dataclasses.replace(resolve(description, source), text=to_toml(description))
-    path = find("network", network, _ZOO, (".toml", ONNX))
-    if network.endswith(ONNX):
-        from .onnx_import import describe, read_onnx
-
-        description = describe(read_onnx(path), path.stem)
-        text = to_toml(description)
+        description = validate(Description, with_symbols(network, symbols), source)
     else:
-        description = validate(Description, read_toml(path), str(path))
-        text = path.read_text(encoding="utf-8")
-    return dataclasses.replace(resolve(description, str(path)), text=text)
+        path = find("network", network, _ZOO, (".toml", ONNX))
+        source = str(path)
+        if network.endswith(ONNX):
+            from .onnx_import import describe, read_onnx
+
+            description = describe(read_onnx(path), path.stem)
+        else:
+            said = read_toml(path)
+            keys = with_symbols(said, symbols)
+            description = validate(Description, keys, source)
+            text = path.read_text(encoding="utf-8") if keys == said and time_steps is None else None
+    if time_steps is not None:
+        description = with_steps(description, time_steps)
+    return dataclasses.replace(resolve(description, source), text=text or to_toml(description))

@@ -127,7 +127,7 @@ class LayerOperation(Operation):
         return made[0]
 
     def taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
-        """Return the K×K convolutions for each pixel of a piece, of those of its own state only if not `with_inputs`."""
+        """Return the K×K convolutions for each pixel of a piece; not `with_inputs`, those of its own state alone."""
         return shape[0]
 
     def kept_values(self, shape: Shape) -> int:

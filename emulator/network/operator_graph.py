@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from .layer import Network
+from .layer import Layer, Network
 from .shape import Shape
 
 OPERATIONS_PER_MAC = 2
@@ -71,10 +71,13 @@ def operator_graph(network: Network) -> OperatorGraph:
     """Return the operator graph of a training step.
 
     FP takes the outputs of earlier layers; so does PG, with the output errors that EB of later layers makes. A layer
-    that takes only images has no EB, unless it is recurrent. The loss, which turns outputs into errors, is not an operator.
+    that takes only images has no EB, unless it is recurrent. The loss, which turns outputs into errors, is not an
+    operator.
     """
     operators = {
-        (layer.index, phase): Operator(layer.name, phase, OPERATIONS_PER_MAC * (layer.eb_macs if phase is Phase.EB else layer.macs))
+        (layer.index, phase): Operator(
+            layer.name, phase, OPERATIONS_PER_MAC * (layer.eb_macs if phase is Phase.EB else layer.macs)
+        )
         for layer in network.layers
         for phase in Phase
         if phase is not Phase.EB or layer.has_eb
@@ -89,6 +92,10 @@ def operator_graph(network: Network) -> OperatorGraph:
                 if (maker, phase) in operators:
                     edges.append(Edge(operators[layer.index, Phase.EB], operators[maker, phase], layer.input))
     return OperatorGraph(tuple(operators.values()), tuple(edges))
+
+
+def _macs(layer: Layer, phase: Phase) -> int:
+    return layer.eb_macs if phase is Phase.EB else layer.macs
 
 
 def _makers(network: Network) -> dict[int, set[int]]:

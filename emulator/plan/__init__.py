@@ -2,7 +2,7 @@
 
 from .by_rate import Settled, place_by_rate
 from .chain import asked_chunks, warm_ups_of
-from .data import check_data, epoch_samples, training_data
+from .data import check_data, data_of, epoch_samples, network_of, training_data
 from .fit import missing_bytes, off_chip_bytes, on_chip_banks
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
 from .make import make_plan
@@ -28,6 +28,7 @@ __all__ = [
     "buffer_resources",
     "check_data",
     "check_samples",
+    "data_of",
     "describe_devices",
     "epoch_samples",
     "exchange_loads",
@@ -38,6 +39,7 @@ __all__ = [
     "lut_bytes",
     "make_plan",
     "missing_bytes",
+    "network_of",
     "off_chip_bytes",
     "on_chip_banks",
     "place_by_rate",

@@ -1,14 +1,45 @@
-"""The data set that a plan's configuration names, checked against its network."""
+"""A run's network and the data set that its configuration names, checked against each other."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..common import InputError
-from ..data import Dataset, describe_data, load_data
-from ..network import Shape
-from .plan import Plan
+from ..data import Dataset, describe_data, is_text, load_data, symbol_count
+from ..network import Network, Shape, load_network
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+
+def network_of(
+    network: str | Mapping[str, Any] | Network, time_steps: int | None = None, data: str | None = None
+) -> Network:
+    """Return a network with so many time steps, and with as many symbols as a text has.
+
+    Raises:
+        InputError: there is no such network; it does not take sequences, or is loaded and has other time steps; there
+            is no such text.
+    """
+    if isinstance(network, Network):
+        if time_steps not in (None, network.input[1]):
+            raise InputError(
+                f"`time_steps` = {time_steps}: but {network.name} is loaded, with {network.input[1]} of them; give the"
+                " network by its name, or the number to `load_network`"
+            )
+        return network
+    symbols = None
+    if data is not None and is_text(data):
+        with _about_data(data):
+            symbols = symbol_count(data)
+    return load_network(network, time_steps=time_steps, symbols=symbols)
+
+
+def data_of(plan: Plan) -> str:
+    """Return the name of a plan's data set: that of the configuration, or the built-in one that suits the network."""
+    return plan.config.data or ("text" if plan.network.takes_sequence else "shapes")
 
 
 def training_data(plan: Plan) -> Dataset:
@@ -17,10 +48,12 @@ def training_data(plan: Plan) -> Dataset:
     Raises:
         InputError: the data set is missing or damaged, or its images or classes do not match the network.
     """
-    config = plan.config
-    with _about_data(config.data):
-        data = load_data(config.data)
-    check_data(plan, data.shape, data.n_classes)
+    config, where = plan.config, data_of(plan)
+    with _about_data(where):
+        data = load_data(where, plan.network.input[1], lines=config.text_samples == "lines")
+    check_data(plan, data)
+    if data.symbols and plan.network.result_steps == 1:
+        data = data.last_labels()
     if config.samples is not None:
         data = data.first(config.samples)
     return data if config.test_samples is None else data.test_first(config.test_samples)
@@ -32,34 +65,65 @@ def epoch_samples(plan: Plan) -> int:
     Raises:
         InputError: the data set is missing, does not fit the network, or has too few samples.
     """
-    config = plan.config
-    if config.samples is not None and "data" not in config.model_fields_set:
+    config, where = plan.config, data_of(plan)
+    if config.samples is not None and config.data is None:
         return config.samples
-    with _about_data(config.data):
-        available, _, shape, classes = describe_data(config.data)
+    with _about_data(where):
+        lines = config.text_samples == "lines"
+        available, _, shape, classes = describe_data(where, plan.network.input[1], lines=lines)
     try:
-        check_data(plan, shape, classes)
+        _check(plan, shape, classes, is_text=is_text(where))
     except InputError as error:
         raise InputError(f"{error}; with `samples` and without `data`, a run can be planned without images") from None
     if config.samples is not None and config.samples > available:
-        raise InputError(f"`samples` = {config.samples}: but {config.data} has {available} training images")
+        raise InputError(f"`samples` = {config.samples}: but {where} has {available} training images")
     return config.samples or available
 
 
-def check_data(plan: Plan, shape: Shape, classes: int) -> None:
-    """Check that a plan's network takes images of this shape and has this number of classes.
+def check_data(plan: Plan, data: Dataset) -> None:
+    """Check that a plan's network takes the images or the text of a data set, and has its classes.
 
     Raises:
-        InputError: the shape or the number of classes differs.
+        InputError: shape or number of classes differ.
     """
-    network, source = plan.network, plan.config.data
+    _check(plan, data.shape, data.n_classes, is_text=bool(data.symbols))
+
+
+def _check(plan: Plan, shape: Shape, classes: int, *, is_text: bool) -> None:
+    network, source = plan.network, f"`data` = {data_of(plan)!r}"
+    if is_text:
+        _check_text(network, source, shape)
+        return
     if shape != network.input:
         raise InputError(
-            f"`data` = {source!r}: images are {_size(shape)}, but network {network.name} takes {_size(network.input)}"
+            f"{source}: images are {_size(shape)}, but network {network.name} takes {_size(network.input)}"
+        )
+    if network.result_steps > 1:
+        raise InputError(
+            f"{source}: has a label for each image, but network {network.name} has results for each of its"
+            f' {network.result_steps} steps; put {{type = "last-step"}} before its last layer'
         )
     if classes != network.classes:
+        raise InputError(f"{source}: has {classes} classes, but network {network.name} has {network.classes} outputs")
+
+
+def _check_text(network: Network, source: str, shape: Shape) -> None:
+    """Check a network against a text of this shape; it may have channels and outputs for more symbols."""
+    symbols, steps, _ = shape
+    should = f"its `input` should be [{symbols}, {steps}, 1], and its outputs as many as symbols"
+    if not network.takes_sequence or network.entry != network.input:
         raise InputError(
-            f"`data` = {source!r}: has {classes} classes, but network {network.name} has {network.classes} outputs"
+            f"{source}: is a text, but network {network.name} takes images of {_size(network.input)}; {should}"
+        )
+    if symbols > min(network.input[0], network.classes):
+        raise InputError(
+            f"{source}: has {symbols:,} symbols, but network {network.name} takes {network.input[0]:,} and has"
+            f" {network.classes:,} outputs; {should}"
+        )
+    if network.result_steps not in (1, steps):
+        raise InputError(
+            f"{source}: has {steps:,} steps, but network {network.name} has results for {network.result_steps:,}; it"
+            " should have one for each step, or one in all"
         )
 
 

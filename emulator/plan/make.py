@@ -11,12 +11,13 @@ from ...kernels.codec import NoCodec
 from ..cluster import Cluster, load_cluster
 from ..common import InputError
 from ..mapping import partition, partition_layers
-from ..network import Network, load_network
+from ..network import Network
 from ..pipeline import Engines, Machine
 from ..schedule import EpochShape, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, warm_ups_of
+from .data import network_of
 from .lateness import staleness_of
 from .placement import place_on_chip
 from .plan import Plan, exchange_times
@@ -57,7 +58,7 @@ def make_plan(
             f"`schedule` = {config.schedule.name!r}: a GPU, alone or with an FPGA, is timed by `emuchain simulate` and"
             " `emuchain plan`; should be a schedule of a chain of FPGAs here, such as 'sync'"
         )
-    network = network or load_network(config.network)
+    network = network_of(network or config.network, config.time_steps, config.data)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)

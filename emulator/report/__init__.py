@@ -2,6 +2,7 @@
 
 from .answer import (
     Line,
+    bits_line,
     epoch_line,
     limit_lines,
     memory_line,
@@ -38,6 +39,7 @@ __all__ = [
     "EpochRow",
     "Line",
     "Progress",
+    "bits_line",
     "check_picture",
     "command_line",
     "device_rows",

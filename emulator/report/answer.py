@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 from ..common import format_bytes, format_time_ps
+from ..data import NgramBits
 from ..mapping import COPIES
 from ..plan import Plan
 from ..run import SteadyState
@@ -79,6 +80,14 @@ def outcome_line(epochs: int, train_loss: float, test_accuracy: float | None) ->
     """Return how well a network has been trained; `test_accuracy` is a fraction, or None if nothing was tested."""
     tested = "" if test_accuracy is None else f"test accuracy {100 * test_accuracy:.2f} %, "
     return Line(f"{tested}train loss {train_loss:.4f} after {epochs:,} epoch{'s' * (epochs != 1)}")
+
+
+def bits_line(test: float, ngrams: NgramBits) -> Line:
+    """Return the bits a character of a network on the test part of a text, and those of the simplest models."""
+    return Line(
+        f"bits a character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model {ngrams.bigram:.3f} (counts"
+        " plus one)"
+    )
 
 
 def limit_lines(plan: Plan, state: SteadyState) -> list[Line]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...comm import Format, Gate, Mailbox, Message, Observer, Pump, Receiver, Sender
 from ...kernels import Arena
 from ...kernels.codec import Codec, NoCodec
 from ..device import Device, Epoch, OnStep, Outlet, Ports, train_stages
-from ..mapping import BalancedParameters, DataPath, DeviceStreams, Stream, StreamKey
+from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey
 from ..schedule import Action
 from ..timing import Timing
 from .placement import Placement
@@ -81,14 +84,20 @@ class Chain:
         """Whether the chain's last device is on this rank."""
         return any(device.clock.streams.is_chain_end for device in self.devices)
 
-    def attach(self, source: ImageSource | None, head: SoftmaxHead | None) -> None:
-        """Attach the image source and the head to the chain's first and last device, where these are on this rank."""
+    def attach(
+        self, source: ImageSource | None, head: SoftmaxHead | None, lengths: NDArray[np.int64] | None = None
+    ) -> None:
+        """Attach the image source and the head to the chain's first and last device, where these are on this rank.
+
+        `lengths` are the time steps of each sample by its place in the epoch, where they differ.
+        """
         for device in self.devices:
             if device.numerics is not None:
                 device.numerics.source = source if device.clock.streams.is_chain_start else None
                 device.numerics.head = head if device.clock.streams.is_chain_end else None
+                device.numerics.lengths = lengths
 
-    def train(self, programs: Mapping[int, Iterator[Action]], epoch: Epoch, on_step: OnStep | None = None) -> Programs:
+    def train(self, programs: dict[int, Iterator[Action]], epoch: Epoch, on_step: OnStep | None = None) -> Programs:
         """Return the programs of all devices for an epoch; the chain's last device reports its steps to `on_step`."""
         own = [
             train_stages(stages, programs[number], epoch, on_step if stages[-1].clock.streams.is_chain_end else None)
@@ -113,7 +122,7 @@ class Chain:
         """Return the training state by device; call between epochs only."""
         return {device.number: device.state() for device in self.devices}
 
-    def restore(self, state: Mapping[int, Any]) -> None:
+    def restore(self, state: dict[int, Any]) -> None:
         """Restore what `state` returned."""
         for device in self.devices:
             device.restore(state[device.number])
@@ -130,10 +139,12 @@ def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None) -> Ch
             continue
         gates = {True: _gate(timing, link), False: _gate(timing, link)} if wiring.throttled else {}
         chain.pumps.extend(gates.values())
+        states = _states_across(timing.mapping, link)
         for stream in streams:
             sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
-            for key, with_data in _keys(stream, make is not None):
-                form = Format(stream.channels, stream.rows, stream.columns, with_data)
+            for key, with_data in _keys(stream, states, make is not None):
+                rows = 1 if key.values and _is_gathered(stream, states) else stream.rows
+                form = Format(stream.channels, rows, stream.columns, with_data)
                 outlet = _connect(chain, wiring, key, link, sender, receiver, form, inlets)
                 if outlet is not None:
                     gate = None if key.values else gates.get(key.path.is_forward)
@@ -192,11 +203,30 @@ def _connect(
     return outlet
 
 
-def _keys(stream: Stream, with_data: bool) -> list[tuple[StreamKey, bool]]:
-    """Return a stream's keys, and which have data: for balanced parameters, one for times and one for values."""
-    if stream.path in (DataPath.PARAMETERS, DataPath.PARAMETER_GRADIENTS):
-        return [(stream.key, False), (stream.key._replace(values=True), with_data)]
-    return [(stream.key, with_data)]
+def _states_across(mapping: Mapping, link: int) -> int | None:
+    """Return the number of the outputs of the recurrent layer that a link's two devices share, if they do."""
+    left, right = mapping.devices[link][-1].layer, mapping.devices[link + 1][0].layer
+    return right.makes.number if left.index == right.index and right.operation.recurs else None
+
+
+def _keys(stream: Stream, states: int | None, with_data: bool) -> list[tuple[StreamKey, bool]]:
+    """Return a stream's keys, and which have data: for balanced parameters, one for times and one for values.
+
+    So do all streams between devices that share a recurrent layer, whose outputs are the tensor `states`.
+    """
+    values = stream.key._replace(values=True), with_data
+    if stream.path.is_balanced:
+        return [(stream.key, False), values]
+    if states is None:
+        return [(stream.key, with_data)]
+    if _is_gathered(stream, states) and stream.path is not DataPath.PARTIAL_ACTIVATIONS:
+        return [values]
+    return [(stream.key, False), values]
+
+
+def _is_gathered(stream: Stream, states: int | None) -> bool:
+    """Return whether a stream's values travel at each step."""
+    return stream.number == states and stream.path is not DataPath.OUTPUT_ERRORS
 
 
 def _tag(key: StreamKey, chunk: int) -> int:

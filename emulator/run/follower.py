@@ -26,18 +26,25 @@ class SharedData:
     test_labels: NDArray[np.int64]
     shape: tuple[int, int, int]
     classes: tuple[str, ...]
+    symbols: int = 0
+    train_lengths: NDArray[np.int64] | None = None
+    test_lengths: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, data: Dataset, replicas: int) -> SharedData:
         """Return the part of `data` that all ranks need to train `replicas` replicas."""
         images = data.train_images if replicas > 1 else None
-        return cls(data.name, images, data.train_labels, data.test_labels, data.shape, data.classes)
+        labels, lengths = (data.train_labels, data.test_labels), (data.train_lengths, data.test_lengths)
+        return cls(data.name, images, *labels, data.train_images.shape[1:], data.classes, data.symbols, *lengths)
 
     def dataset(self) -> Dataset:
         """Return the data set; omitted images are all 0 and take no memory."""
         train, test = self.train_labels, self.test_labels
         images = self._images(len(train)) if self.train_images is None else self.train_images
-        return Dataset(self.name, images, train, self._images(len(test)), test, self.classes)
+        lengths = self.train_lengths, self.test_lengths
+        return Dataset(
+            self.name, images, train, self._images(len(test)), test, self.classes, "", self.symbols, *lengths
+        )
 
     def _images(self, count: int) -> NDArray[np.uint8]:
         return np.broadcast_to(np.uint8(0), (count, *self.shape))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pathlib
 
+from ..data import Dataset, ngram_bits
 from ..plan import Plan
 from .results import Results, results_of, versions
 from .results_file import write_results
@@ -12,11 +13,15 @@ from .train import EpochResult, Weights
 
 
 class Recorder:
-    """Keeps the results of epochs; `mpi` is the MPI library's version, `out` the results file, if one is wanted."""
+    """Keeps the results of epochs; `mpi` is the MPI library's version, `out` the results file, if one is wanted.
 
-    def __init__(self, plan: Plan, samples: int, mpi: str, out: pathlib.Path | None) -> None:
+    `ngrams` are the bits a character of the simplest models, where the network predicts each character of a text.
+    """
+
+    def __init__(self, plan: Plan, data: Dataset, mpi: str, out: pathlib.Path | None) -> None:
         self.history: list[EpochResult] = []
-        self._plan, self._samples, self._mpi, self._out = plan, samples, mpi, out
+        self.ngrams = ngram_bits(data) if data.symbols and plan.network.result_steps > 1 else None
+        self._plan, self._samples, self._mpi, self._out = plan, data.n_train, mpi, out
 
     def record(self, result: EpochResult, weights: Weights) -> None:
         """Add an epoch, and write the results file with all epochs so far."""
@@ -26,7 +31,7 @@ class Recorder:
 
     def results(self, weights: Weights) -> Results:
         """Return the results of all epochs so far, with these weights."""
-        return results_of(self._plan, self._samples, self.history, weights, self._versions)
+        return results_of(self._plan, self._samples, self.history, weights, self._versions, self.ngrams)
 
     @functools.cached_property
     def _versions(self) -> dict[str, str]:

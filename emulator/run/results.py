@@ -14,8 +14,9 @@ import numpy as np
 from ...comm.exchange import step_sizes
 from ...kernels.inceptionn import WIDTHS
 from ..common import format_time_ps, html_table
+from ..data import NgramBits
 from ..mapping import DataPath
-from ..plan import Plan
+from ..plan import Plan, data_of
 from .sizes import size_table
 from .train import EpochResult, Weights
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, Usage
@@ -54,6 +55,14 @@ class Results:
     def test_accuracy(self) -> float:
         """Share of test images classified correctly, after the last epoch; NaN before the first."""
         return float(self.history["test_accuracy"][-1]) if self.epochs else float("nan")
+
+    @property
+    def bits(self) -> tuple[float, NgramBits] | None:
+        """Bits a character of the test, after the last epoch, and those of the simplest models; None without a text."""
+        if not self.epochs or "test_bits" not in self.history:
+            return None
+        test, unigram, bigram = (float(self.history[f"{of}_bits"][-1]) for of in ("test", "unigram", "bigram"))
+        return test, NgramBits(unigram, bigram)
 
     @property
     def images_per_s(self) -> float:
@@ -102,12 +111,21 @@ def _percent(share: float) -> str:
 
 
 def results_of(
-    plan: Plan, samples: int, history: Sequence[EpochResult], weights: Weights, versions: Mapping[str, str]
+    plan: Plan,
+    samples: int,
+    history: Sequence[EpochResult],
+    weights: Weights,
+    versions: Mapping[str, str],
+    ngrams: NgramBits | None = None,
 ) -> Results:
-    """Return the results of a run of a plan with `samples` training images; open settings are filled in."""
+    """Return the results of a run of a plan with `samples` training images; open settings are filled in.
+
+    `ngrams` are the bits a character of the simplest models, beside which those of a text's network stand.
+    """
     config = {
         **plan.config.model_dump(),
         "devices": plan.config.devices or (plan.nodes if plan.config.schedule.replicates else plan.devices),
+        "data": data_of(plan),
         "samples": samples,
     }
     descriptions = {
@@ -117,7 +135,7 @@ def results_of(
         "missing_bytes": str(plan.missing_bytes),
     }
     usage = history[-1].usage if history else None
-    tables = history_table(history), device_table(usage), link_table(usage)
+    tables = history_table(history, ngrams), device_table(usage), link_table(usage)
     messages = size_table([row.sizes for row in history], len(step_sizes(samples, plan.config.batch)))
     exchange = exchange_table(history, plan.nodes)
     return Results(config, descriptions, dict(versions), *tables, weights, exchange, messages)
@@ -144,9 +162,9 @@ def versions(mpi: str) -> dict[str, str]:
     }
 
 
-def history_table(history: Sequence[EpochResult]) -> Table:
-    """Return the history's columns."""
-    return {
+def history_table(history: Sequence[EpochResult], ngrams: NgramBits | None = None) -> Table:
+    """Return the history's columns; of a text's network bits a character, too, with those of the simplest models."""
+    table = {
         "epoch": np.array([row.epoch + 1 for row in history], np.int64),
         "learning_rate": np.array([row.learning_rate for row in history], np.float64),
         "train_loss": np.array([row.train.mean_loss for row in history], np.float64),
@@ -156,6 +174,11 @@ def history_table(history: Sequence[EpochResult]) -> Table:
         "virtual_time_ps": np.array([row.virtual_time_ps for row in history], np.int64),
         "host_time_s": np.array([row.host_time_s for row in history], np.float64),
     }
+    if ngrams is not None:
+        table["test_bits"] = np.array([row.test.bits_per_step for row in history], np.float64)
+        table["unigram_bits"] = np.full(len(history), ngrams.unigram)
+        table["bigram_bits"] = np.full(len(history), ngrams.bigram)
+    return table
 
 
 def exchange_table(history: Sequence[EpochResult], nodes: int) -> Table:

@@ -7,7 +7,8 @@ So a killed run leaves a readable file with all finished epochs. Layout:
                        times ignore
     versions/          attributes: of emuchain, Python, libraries, MPI, machine
     history/           one row per epoch: epoch, learning_rate, train_loss, train_accuracy, test_loss, test_accuracy,
-                       virtual_time_ps, host_time_s (both since the start of training)
+                       virtual_time_ps, host_time_s (both since the start of training); of a network that predicts
+                       each character of a text test_bits, unigram_bits, bigram_bits (a character)
     devices/           one row per device: board, slices, multipliers, fp_busy … pg_idle, lpram_bytes …
     links/             one row per direction of each link: sender, receiver, path1_bytes … path6_bytes, utilisation
     exchange/          with replicas, one row per epoch: value_bytes and compressed_bytes (float32 gradients sent,

@@ -22,12 +22,15 @@ from ..device import (
     Epoch,
     ImageSource,
     Sgd,
-    SliceNumerics,
     SoftmaxHead,
     Tally,
+    TextSource,
     epoch_order,
+    named_weights,
+    numerics_of,
 )
 from ..mapping import BalancedParameters, Cut, DeviceStreams, Slice
+from ..network import Shape
 from ..plan import Plan, check_samples
 from ..schedule import cut_samples
 from .chain import Chain
@@ -126,7 +129,7 @@ class _MakeNumerics:
 
     def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.plan.network.start, self.plan.config.seed
-        slices = [SliceNumerics(part, start, seed, arena) for part in streams.slices]
+        slices = [numerics_of(part, start, seed, arena) for part in streams.slices]
         stored = {number: Bpram(blocks[number], start, seed) for number in streams.stored}
         return DeviceNumerics(streams, slices, blocks, stored)
 
@@ -156,7 +159,7 @@ class Trainer:
         comms = ranks.comm, ranks.exchange_comm
         self.replicas = build_replicas(plan, ranks.rank, ranks.size, comms, most, _MakeNumerics(plan))
         self._pumps: list[Pump] = [*self.replicas.pumps] if ranks.comm is None else [*self.replicas.pumps, ranks]
-        self._ends = [_Ends.of(chain, data) for chain in self.replicas.chains]
+        self._ends = [_Ends.of(chain, data, plan.network.entry) for chain in self.replicas.chains]
         self._exchanged = Exchanged()
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         ranks.gather(None)  # all are ready
@@ -224,8 +227,8 @@ class Trainer:
 
     def _evaluate(self) -> Tally:
         """Evaluate on the first replica; all have the same weights."""
-        chain, head = self.replicas.chains[0], self._ends[0].test_head
-        chain.attach(self._ends[0].test_source, head)
+        chain, ends, head = self.replicas.chains[0], self._ends[0], self._ends[0].test_head
+        chain.attach(ends.test_source, head, ends.test_lengths)
         if not self._test_batches:
             return Tally()
         # In rounds, so that a rank that is ahead does not fill its memory with maps that no device needs yet.
@@ -247,6 +250,9 @@ class Trainer:
         for rank_held in self.ranks.gather(held):
             for part, weight, others in rank_held:
                 _place(gathered, part, weight, others)
+        for layer in self.plan.network.layers:
+            if layer.operation.recurs and layer.name in gathered:
+                gathered[layer.name].update(named_weights(layer, gathered[layer.name].pop("weight")))
         return gathered
 
     def state(self) -> dict[str, Any]:
@@ -267,27 +273,33 @@ class _Ends:
     test_source: ImageSource | None
     train_head: SoftmaxHead | None
     test_head: SoftmaxHead | None
+    train_lengths: NDArray[np.int64] | None = None
+    test_lengths: NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, chain: Chain, data: Dataset) -> _Ends:
-        """Return the ends of a chain for a data set's images and labels."""
-        normalisation = data.normalisation() if chain.starts_here else None
+    def of(cls, chain: Chain, data: Dataset, entry: Shape) -> _Ends:
+        """Return the ends of a chain for a data set's images and labels; the first layer takes the shape `entry`."""
+        normalisation = data.normalisation() if chain.starts_here and not data.symbols else None
 
-        def source(images: NDArray[np.uint8]) -> ImageSource | None:
-            return ImageSource(images, normalisation, chain.arena) if normalisation else None
+        def source(images: NDArray[Any]) -> ImageSource | None:
+            if normalisation is not None:
+                return ImageSource(images, normalisation, chain.arena, entry)
+            return TextSource(images, chain.arena, entry) if chain.starts_here else None
 
         def head(labels: NDArray[np.int64]) -> SoftmaxHead | None:
             return SoftmaxHead(labels) if chain.ends_here else None
 
         train, test = source(data.train_images), source(data.test_images)
-        return cls(train, test, head(data.train_labels), head(data.test_labels))
+        heads = head(data.train_labels), head(data.test_labels)
+        return cls(train, test, *heads, data.train_lengths, data.test_lengths)
 
     def attach_training(self, chain: Chain, order: NDArray[np.int64]) -> None:
         """Attach the ends for training, with the images in this order."""
         for end in (self.train_source, self.train_head):
             if end is not None:
                 end.order = order
-        chain.attach(self.train_source, self.train_head)
+        lengths = None if self.train_lengths is None else self.train_lengths[order]
+        chain.attach(self.train_source, self.train_head, lengths)
 
 
 def _place(

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arena import aligned
+from ..arena import ALIGNMENT
 from ..jit import FLOAT_BYTES, Floats, address_of, of_float32
 
 Lengths = NDArray[np.integer[Any]]
 Rows = NDArray[np.int64]
 
 
+NOTHING: Floats = np.empty(0, np.float32)
+"""For what is not there."""
+
+
 def new(*shape: int, cleared: bool = False) -> Floats:
     """Return an array that starts on a cache line, of zeros where `cleared`."""
-    found = aligned(FLOAT_BYTES * max(1, math.prod(shape))).view(np.float32)[: math.prod(shape)].reshape(shape)
+    memory = np.empty(math.prod(shape) + ALIGNMENT // FLOAT_BYTES, np.float32)
+    found: Floats = np.ndarray(shape, np.float32, memory, -address_of(memory) % ALIGNMENT)
     if cleared:
-        found[...] = 0
+        found.fill(0)
     return found
+
+
+def spare(*sizes: int) -> tuple[Floats, tuple[int, ...]]:
+    """Return memory for arrays of some sizes, which must be kept while they are used, and their addresses."""
+    line = ALIGNMENT // FLOAT_BYTES
+    ends = list(itertools.accumulate((-(-size // line) * line for size in sizes), initial=0))
+    memory = new(ends[-1])
+    place = address_of(memory)
+    return memory, tuple(place + FLOAT_BYTES * end for end in ends[:-1])
 
 
 def checked(array: Floats, shape: tuple[int | None, ...], name: str, axes: str) -> Floats:
@@ -68,12 +83,12 @@ def rows_of(samples: int, steps: int, lengths: Lengths | None, *, reverse: bool)
     Raises:
         ValueError: `lengths` is not one whole number from 0 to `steps` for each sample.
     """
+    step = np.arange(steps, dtype=np.int64)[:, None]
     if lengths is None:
-        lengths = np.full(samples, steps, np.int64)
+        return np.arange(0, samples * steps, steps) + (steps - 1 - step if reverse else step)
     lengths = np.asarray(lengths)
     fits = lengths.shape == (samples,) and np.issubdtype(lengths.dtype, np.integer)
     if not fits or ((lengths < 0) | (lengths > steps)).any():
         raise ValueError(f"lengths = {lengths}: {samples} whole numbers from 0 to {steps} are needed, one a sample")
-    step = np.arange(steps, dtype=np.int64)[:, None]
     t = lengths - 1 - step if reverse else step
-    return np.ascontiguousarray(np.where(step < lengths, np.arange(samples) * steps + t, -1).astype(np.int64))
+    return np.ascontiguousarray(np.where(step < lengths, np.arange(0, samples * steps, steps) + t, -1))

@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
-from .arrays import Lengths, checked, new, target
+from .arrays import Lengths, checked, new, spare, target
 from .slices import Packed, Slice, Tape
 
 steps_kernels = Kernels("recurrent.gru_steps")
@@ -47,15 +47,15 @@ class GruSlice(Slice):
         n = tape.samples
         place = target(h, (n, self.hidden), "h")
         own = h if self.is_whole else h[:, self.begin : self._end].copy()
-        sums, weights = new(n, self.channels), tuple(map(address_of, (packed.r, packed.b_w, packed.b_r)))
+        memory, (sums, q) = spare(n * self.channels, n * self.units)
+        weights = tuple(map(address_of, (packed.r, packed.b_w, packed.b_r)))
         kept = tuple(map(address_of, (tape.gates, tape.inner, tape.h_before, tape.y)))
         if self.linear_before_reset:
             sizes, state = (self.units, self.hidden, self.begin), (place, address_of(own), self.units)
-            steps_kernels.forward_steps(steps, sizes, tape.rows, weights, state, kept, address_of(sums))
+            steps_kernels.forward_steps(steps, sizes, tape.rows, weights, state, kept, sums)
         else:
-            spare = address_of(sums), address_of(q := new(n, self.units))
-            steps_kernels.forward_reset_steps(steps, self.units, tape.rows, weights, place, kept, spare)
-            del q
+            steps_kernels.forward_reset_steps(steps, self.units, tape.rows, weights, place, kept, (sums, q))
+        del memory
         return own
 
     def backward(
@@ -94,18 +94,18 @@ class GruSlice(Slice):
             tape.delta = tape.delta_r = new(n, tape.steps, self.channels, cleared=tape.ragged)
             if self.linear_before_reset:
                 tape.delta_r = new(n, tape.steps, self.channels, cleared=tape.ragged)
-        copied, errors, s = new(n, self.channels), new(n, units), new(n, units)
-        r, delta = address_of(packed.r_back), address_of(tape.delta)
+        memory, (copied, errors, s) = spare(n * self.channels, n * units, n * units)
+        delta = address_of(tape.delta)
         if self.linear_before_reset:
             steps_kernels.backward_steps(
                 steps,
                 (units, self.width, self.begin),
                 tape.rows,
-                r,
+                address_of(packed.r_back),
                 (address_of(source), units, place, carry_place),
                 tuple(map(address_of, (dy, tape.gates, tape.inner, tape.h_before))),
                 (delta, address_of(tape.delta_r)),
-                (address_of(copied), address_of(errors)),
+                (copied, errors),
                 int(start is None),
             )
         else:
@@ -115,12 +115,13 @@ class GruSlice(Slice):
                 steps,
                 units,
                 tape.rows,
-                r,
+                address_of(packed.r_back),
                 (place, carry_place),
                 tuple(map(address_of, (dy, tape.gates, tape.h_before))),
                 delta,
-                (address_of(copied), address_of(errors), address_of(s)),
+                (copied, errors, s),
             )
+        del memory
         return before
 
     def _sources(self, tape: Tape) -> list[tuple[tuple[int, int], Floats]]:

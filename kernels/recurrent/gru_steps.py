@@ -145,11 +145,8 @@ def forward_reset_steps(steps: Any, units: Any, rows: Any, weights: Any, h: Any,
             if row < 0:
                 continue
             for first in range(0, units, WIDTH):
-                own, kept, at = (
-                    FLOAT_BYTES * (n * units + first),
-                    FLOAT_BYTES * (row * units + first),
-                    FLOAT_BYTES * GATES * first,
-                )
+                own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
+                at = FLOAT_BYTES * GATES * first
                 forward_reset(
                     min(WIDTH, units - first), to + at, bias_w + at, bias_r + at, h + own, gates + GATES * kept, q + own
                 )
@@ -161,11 +158,8 @@ def forward_reset_steps(steps: Any, units: Any, rows: Any, weights: Any, h: Any,
             if row < 0:
                 continue
             for first in range(0, units, WIDTH):
-                own, kept, at = (
-                    FLOAT_BYTES * (n * units + first),
-                    FLOAT_BYTES * (row * units + first),
-                    FLOAT_BYTES * GATES * first,
-                )
+                own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
+                at = FLOAT_BYTES * GATES * first
                 forward_new(
                     min(WIDTH, units - first),
                     to + at,

@@ -22,6 +22,7 @@ class Saved:
     packed: Packed
     tape: Tape
     x: Floats
+    w: Floats
 
 
 class LstmGradients(NamedTuple):
@@ -61,13 +62,14 @@ def lstm_forward(
     lengths: Lengths | None = None,
     reverse: bool = False,
 ) -> tuple[Floats, Floats, Floats, Saved]:
-    """Run an LSTM over x [N, T, inputs]; return y [N, T, H], the last h [N, H], the last c [N, H], and what backward takes.
+    """Run an LSTM over x [N, T, inputs]; return y [N, T, H], the last h and c [N, H], and what backward takes.
 
     - w [4 H, inputs], r [4 H, H], b_w, b_r [4 H]: gate by gate, i, f, g, o, as PyTorch's
     - h0, c0 [N, H]: zeros if None
     - p [P, H]: a projection, PyTorch's weight_hr; h, y and r's columns then are of P numbers
     - lengths [N]: steps of each sample, all T if None; y is 0 after them, and the last h and c are those at the end
-    - reverse: from each sample's last step to its first; y stays in the order of x
+    - reverse: from each sample's last step to its first; y stays in the order of x, so that a bidirectional layer is
+      two calls, whose y are concatenated, and whose dx are added
 
     Raises:
         ValueError: shapes do not fit.
@@ -76,12 +78,12 @@ def lstm_forward(
     x, hidden = _sizes(x, w, 4)
     outputs = 0 if p is None else p.shape[0]
     of = LstmSlice(x.shape[2], hidden, outputs=outputs)
-    packed = of.pack(w, r, b_w, b_r, p, gate_major=True)
+    packed = of.pack(w, r, b_w, b_r, p, gate_major=True, inputs=False)
     samples = len(x)
     h, c = state(h0, samples, of.width, "h0"), state(c0, samples, hidden, "c0")
-    tape, x = _tape(of, packed, x, lengths, reverse)
+    tape, x = _tape(of, w, x, lengths, reverse)
     of.forward(packed, tape, h, c, (0, tape.steps))
-    return tape.y, h, c, Saved(of, packed, tape, x)
+    return tape.y, h, c, Saved(of, packed, tape, x, w)
 
 
 def lstm_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None, dc: Floats | None = None) -> LstmGradients:
@@ -128,11 +130,11 @@ def gru_forward(
     """
     x, hidden = _sizes(x, w, 3)
     of = GruSlice(x.shape[2], hidden, linear_before_reset=linear_before_reset)
-    packed = of.pack(w, r, b_w, b_r, gate_major=True)
+    packed = of.pack(w, r, b_w, b_r, gate_major=True, inputs=False)
     h = state(h0, len(x), hidden, "h0")
-    tape, x = _tape(of, packed, x, lengths, reverse)
+    tape, x = _tape(of, w, x, lengths, reverse)
     of.forward(packed, tape, h, (0, tape.steps))
-    return tape.y, h, Saved(of, packed, tape, x)
+    return tape.y, h, Saved(of, packed, tape, x, w)
 
 
 def gru_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None) -> GruGradients:
@@ -162,10 +164,10 @@ def _sizes(x: Floats, w: Floats, gates: int) -> tuple[Floats, int]:
 
 
 def _tape(
-    of: LstmSlice | GruSlice, packed: Packed, x: Floats, lengths: Lengths | None, reverse: bool
+    of: LstmSlice | GruSlice, w: Floats, x: Floats, lengths: Lengths | None, reverse: bool
 ) -> tuple[Tape, Floats]:
     """Return the tape, and x with zeros after the end of each sample."""
-    tape = of.tape(of.input_products(packed, x), lengths=lengths, reverse=reverse)
+    tape = of.tape(of.input_products_of(w, x), lengths=lengths, reverse=reverse)
     if lengths is not None:
         x = np.where(np.arange(tape.steps)[:, None] < np.asarray(lengths)[:, None, None], x, np.float32(0))
     return tape, x
@@ -173,7 +175,7 @@ def _tape(
 
 def _gradients(saved: Saved, dp: Floats | None) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     of, tape = saved.of, saved.tape
-    dx = of.input_errors(saved.packed, tape.delta)
+    dx = of.input_errors_of(saved.w, tape.delta)
     rows = of.gates * of.hidden
     found = new(rows, of.inputs), new(rows, of.width), new(rows), new(rows)
     of.gradients(tape, saved.x, *found, dp, gate_major=True, fresh=True)

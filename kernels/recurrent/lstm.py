@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
-from .arrays import Lengths, checked, new, target
+from .arrays import NOTHING, Lengths, checked, new, spare, target
 from .slices import Packed, Slice, Tape, add_gradient, kernels, transposed
 
 steps_kernels = Kernels("recurrent.lstm_steps")
@@ -58,8 +58,7 @@ class LstmSlice(Slice):
         n, units = tape.samples, self.units
         place, c_place = target(h, (n, self.width), "h"), target(c, (n, units), "c")
         own = h if self.is_whole else h[:, self.begin : self._end].copy()
-        sums, cells = new(n, self.channels), new(n, units)
-        projected = new(n, self.outputs)
+        memory, places = spare(n * self.channels, n * units, n * self.outputs)
         steps_kernels.forward_steps(
             steps,
             (units, self.width, self.outputs),
@@ -67,8 +66,9 @@ class LstmSlice(Slice):
             tuple(map(address_of, (packed.r, packed.b_w, packed.b_r, packed.p))),
             (place, address_of(own), self.own_width, c_place),
             tuple(map(address_of, (tape.gates, tape.inner, tape.c_before, tape.h_before, tape.cells, tape.y))),
-            (address_of(sums), address_of(cells), address_of(projected)),
+            places,
         )
+        del memory
         return own
 
     def backward(
@@ -106,8 +106,9 @@ class LstmSlice(Slice):
             source = before
         if tape.delta.size == 0:
             tape.delta = tape.delta_r = new(n, tape.steps, self.channels, cleared=tape.ragged)
-            tape.of_outputs = new(n, tape.steps, self.outputs, cleared=tape.ragged)
-        copied, errors, of_cells = new(n, self.channels), new(n, own), new(n, units)
+            if self.outputs:
+                tape.of_outputs = new(n, tape.steps, self.outputs, cleared=tape.ragged)
+        memory, spares = spare(n * self.channels, n * own, n * units)
         steps_kernels.backward_steps(
             steps,
             (units, self.width, self.outputs),
@@ -116,18 +117,17 @@ class LstmSlice(Slice):
             (address_of(source), own, place, *places),
             tuple(map(address_of, (dy, tape.gates, tape.inner, tape.c_before))),
             (address_of(tape.delta), address_of(tape.of_outputs)),
-            (address_of(copied), address_of(errors), address_of(of_cells)),
+            spares,
             int(start is None),
         )
+        del memory
         return before
 
     def _pack_projection(self, p: Floats | None, errors: bool) -> tuple[Floats, Floats]:
         if (p is not None) != (self.outputs > 0):
-            raise ValueError(
-                f"p: weights of a projection are needed where outputs = {self.outputs} is not 0, only there"
-            )
+            raise ValueError(f"p: weights of a projection are needed where outputs = {self.outputs} > 0, only there")
         if p is None:
-            return new(0), new(0)
+            return NOTHING, NOTHING
         p = checked(p, (self.outputs, self.hidden), "p", "(outputs of the projection, units)")
         found = []
         for pack, lanes, depth in (
@@ -137,11 +137,11 @@ class LstmSlice(Slice):
             out = new(int(kernels.packed_size(lanes, depth)))
             pack(address_of(p), (1, 1), 1, self.outputs, self.hidden, address_of(out))
             found.append(out)
-        return found[0], found[1] if errors else new(0)
+        return found[0], found[1] if errors else NOTHING
 
     def _projection_gradient(self, tape: Tape, dp: Floats | None, fresh: bool) -> None:
         if (dp is not None) != (self.outputs > 0):
-            raise ValueError(f"dp: needed where outputs = {self.outputs} is not 0, only there")
+            raise ValueError(f"dp: needed where outputs = {self.outputs} > 0, only there")
         if dp is None:
             return
         place, turned = target(dp, (self.outputs, self.hidden), "dp"), transposed(tape.of_outputs)

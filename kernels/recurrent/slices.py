@@ -16,17 +16,20 @@ The whole layer is the slice of all units; it runs any number of steps in one ca
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
+
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of
-from .arrays import Lengths, Rows, checked, new, rows_of, target
+from .arrays import NOTHING, Lengths, Rows, checked, new, rows_of, target
 
 kernels = Kernels("recurrent.product")
 
 
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """Weights of a slice, packed once for each update; those for errors are () where only FP is wanted."""
+    """Weights of a slice, packed once for each update; those that are not wanted are empty."""
 
     w: Floats
     r: Floats
@@ -48,16 +51,35 @@ class Tape:
     """
 
     rows: Rows
+    ragged: bool
     gates: Floats
     inner: Floats
     c_before: Floats
     h_before: Floats
     cells: Floats
     y: Floats
-    ragged: bool
-    delta: Floats = dataclasses.field(default_factory=lambda: new(0))
-    delta_r: Floats = dataclasses.field(default_factory=lambda: new(0))
-    of_outputs: Floats = dataclasses.field(default_factory=lambda: new(0))
+    delta: Floats = dataclasses.field(default_factory=lambda: NOTHING)
+    delta_r: Floats = dataclasses.field(default_factory=lambda: NOTHING)
+    of_outputs: Floats = dataclasses.field(default_factory=lambda: NOTHING)
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, Floats], lengths: Lengths, *, reverse: bool) -> Tape:
+        """Return a tape from arrays of one by name, those that are needed, of some samples of these `lengths`.
+
+        `h_before` is always needed. Without `delta_r`, it is `delta`.
+        """
+        samples, steps, _ = arrays["h_before"].shape
+        ragged = bool((lengths < steps).any())
+        rows = rows_of(samples, steps, lengths, reverse=reverse)
+        names = ("gates", "inner", "c_before", "h_before", "cells", "y")
+        gates, inner, c_before, h_before, cells, y = (arrays.get(name, new(samples, steps, 0)) for name in names)
+        found = cls(rows, ragged, gates, inner, c_before, h_before, cells, y)
+        if "delta" in arrays:
+            found.delta = arrays["delta"]
+            found.delta_r = arrays.get("delta_r", found.delta)
+        if "of_outputs" in arrays:
+            found.of_outputs = arrays["of_outputs"]
+        return found
 
     @property
     def samples(self) -> int:
@@ -123,12 +145,14 @@ class Slice:
         p: Floats | None = None,
         *,
         gate_major: bool = False,
+        inputs: bool = True,
         errors: bool = True,
     ) -> Packed:
         """Return the packed weights of the own channels.
 
         Rows are those of the own channels; where `gate_major`, those of the whole layer, gate by gate, as in PyTorch.
-        Without `errors`, the weights are for FP alone.
+        Without `errors`, the weights are for FP alone; without `inputs`, W is left out: `input_products_of` and
+        `input_errors_of` take it as it is.
 
         Raises:
             ValueError: shapes do not fit.
@@ -141,12 +165,12 @@ class Slice:
             self._own(checked(b, (rows,), name, "(gates * units)"), gate_major)
             for b, name in ((b_w, "b_w"), (b_r, "b_r"))
         )
-        found = [
-            self._pack_rows(array, gate_major, back=back) for back in (False, True)[: 1 + errors] for array in (w, r)
-        ]
-        w_back, r_back = found[2:] or (new(0), new(0))
-        p_packed, p_back = self._pack_projection(p, errors)
-        return Packed(found[0], found[1], b_w, b_r, p_packed, w_back, r_back, p_back)
+        w_ahead = self._pack_rows(w, gate_major, back=False) if inputs else NOTHING
+        w_back = self._pack_rows(w, gate_major, back=True) if inputs and errors else NOTHING
+        r_ahead = self._pack_rows(r, gate_major, back=False)
+        r_back = self._pack_rows(r, gate_major, back=True) if errors else NOTHING
+        p_ahead, p_back = self._pack_projection(p, errors)
+        return Packed(w_ahead, r_ahead, b_w, b_r, p_ahead, w_back, r_back, p_back)
 
     def input_products(self, packed: Packed, x: Floats) -> Floats:
         """Return the sums over the inputs of all rows x [..., inputs]: [..., channels]."""
@@ -188,6 +212,26 @@ class Slice:
         )
         return dx
 
+    def input_products_of(self, w: Floats, x: Floats) -> Floats:
+        """Return what `input_products` does, for weights as in PyTorch that are used once: they are not kept packed."""
+        x, w = (np.ascontiguousarray(array) for array in (x, w))
+        z = new(*x.shape[:-1], self.channels)
+        count, place = x.size // self.inputs, address_of(w) + FLOAT_BYTES * self.begin * self.inputs
+        order = self._order(gate_major=True)
+        kernels.product_of_rows(address_of(z), address_of(x), count, place, order, self.gates, self.units, self.inputs)
+        return z
+
+    def input_errors_of(self, w: Floats, delta: Floats) -> Floats:
+        """Return what `input_errors` does, for weights w as in PyTorch that are used once: they are not kept packed."""
+        w = np.ascontiguousarray(w)
+        dx = new(*delta.shape[:-1], self.inputs)
+        count, place = delta.size // self.channels, address_of(w) + FLOAT_BYTES * self.begin * self.inputs
+        order = self._order(gate_major=True)
+        kernels.errors_of_rows(
+            address_of(dx), address_of(delta), count, place, order, self.gates, self.units, self.inputs
+        )
+        return dx
+
     def gradients(
         self,
         tape: Tape,
@@ -213,15 +257,21 @@ class Slice:
             turned = transposed(tape.delta_r)
         for gates, source in self._sources(tape):
             self._gradient_of(target(dr, (rows, self.width), "dr"), gate_major, gates, turned, source, fresh)
-        for delta, total, name in ((tape.delta, db_w, "db_w"), (tape.delta_r, db_r, "db_r")):
-            target(total, (rows,), name)
-            view = self._units_first(total, gate_major)
-            own = new(self.channels, cleared=True)
-            if not fresh:
-                own[...] = view.reshape(-1)
-            kernels.sum_rows(own, delta.reshape(-1, self.channels))
-            view[...] = own.reshape(view.shape)
+        self._bias_gradient(tape.delta, db_w, "db_w", gate_major, fresh)
+        if fresh and tape.delta_r is tape.delta:
+            db_r[...] = db_w
+        else:
+            self._bias_gradient(tape.delta_r, db_r, "db_r", gate_major, fresh)
         self._projection_gradient(tape, dp, fresh)
+
+    def _bias_gradient(self, delta: Floats, total: Floats, name: str, gate_major: bool, fresh: bool) -> None:
+        target(total, (self.gates * (self.hidden if gate_major else self.units),), name)
+        view = self._units_first(total, gate_major)
+        own = new(self.channels, cleared=fresh)
+        if not fresh:
+            own[...] = view.reshape(-1)
+        kernels.sum_rows(own, delta.reshape(-1, self.channels))
+        view[...] = own.reshape(view.shape)
 
     def _units_first(self, b: Floats, gate_major: bool) -> Floats:
         """Return a view [units, gates] of the own numbers of a bias."""
@@ -247,7 +297,7 @@ class Slice:
     def _pack_projection(self, p: Floats | None, errors: bool) -> tuple[Floats, Floats]:
         if p is not None:
             raise ValueError("p: only a whole LSTM has a projection")
-        return new(0), new(0)
+        return NOTHING, NOTHING
 
     def _sources(self, tape: Tape) -> list[tuple[tuple[int, int], Floats]]:
         """Return by what the errors of which gates (first, last + 1) are multiplied for the gradients of R."""
@@ -284,8 +334,7 @@ class Slice:
             raise ValueError(f"z has shape {z.shape}: at least one sample and one step are needed")
         rows, ragged = rows_of(samples, steps, lengths, reverse=reverse), lengths is not None
         sizes = inner, c, self.width, cells, y
-        arrays = [new(samples, steps, size, cleared=ragged) for size in sizes]
-        return Tape(rows, z, *arrays, ragged=ragged)
+        return Tape(rows, ragged, z, *(new(samples, steps, size, cleared=ragged) for size in sizes))
 
 
 def add_gradient(

@@ -1,9 +1,10 @@
-"""The register tile of recurrent layers, as LLVM IR: a few samples by up to PANEL vectors, over all k.
+"""The register tile of recurrent layers, as LLVM IR: a few samples by some vectors of lanes, over all k.
 
-    c[s * c_step + l] = (c[s * c_step + l], or +0) + sum over k of a[s * a_step + k * a_k] * b[k * b_step + l]
+    c[s * c_step + l] = (c[s * c_step + l], or +0) + sum over k of a[s * a_step + k * a_k] * b[k][l]
 
-Each sum takes its products one by one, in the order of k, each by one fused multiply-add. One sample takes a whole
-panel of PANEL vectors: so many sums that no multiply-add waits for the one before it. More samples take fewer vectors.
+Each sum takes its products one by one, in the order of k, each by one fused multiply-add. b lies in panels of ROW
+lanes, each with all its k side by side. One sample takes a whole panel: so many sums that no
+multiply-add waits for the one before it. More samples take fewer vectors.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -20,6 +21,8 @@ from ..jit import FLOAT_BYTES
 from ..llvm import (
     FLOAT,
     INDEX,
+    INT,
+    LINE_BYTES,
     address,
     broadcast,
     emit_fma,
@@ -31,15 +34,16 @@ from ..llvm import (
     vector,
 )
 
-PANEL = 8
-"""Vectors of a panel."""
-
 VECTORS = {"avx512": (8, 8, 8, 4, 4, 4), "neon": (8, 8, 8, 4, 4, 4)}.get(FORM.name, (8, 4, 4, 2, 2, 2))
 """The most vectors of a tile of one sample, two, and so on: as many sums as the registers hold."""
 
-MOST_SAMPLES = len(VECTORS)
+MOST_VECTORS, MOST_SAMPLES = VECTORS[0], len(VECTORS)
+ROW = MOST_VECTORS * FORM.width
+"""Lanes of a panel."""
 
-_ARGUMENTS = ("c", "c_step", "a", "a_step", "a_k", "b", "b_step", "steps", "lanes", "fresh")
+_AHEAD = 12  # rows that are prefetched: weights that come from the third-level cache arrive in time
+
+_ARGUMENTS = ("c", "c_step", "a", "a_step", "a_k", "b", "steps", "lanes", "fresh")
 
 
 def _function(module: ir.Module, samples: int, vectors: int) -> ir.Function:
@@ -55,7 +59,7 @@ def _function(module: ir.Module, samples: int, vectors: int) -> ir.Function:
 
 
 def _write(function: ir.Function, samples: int, vectors: int) -> None:
-    c, c_step, a, a_step, a_k, b, b_step, steps, lanes, fresh = function.args
+    c, c_step, a, a_step, a_k, b, steps, lanes, fresh = function.args
     width, kind = FORM.width, vector(FORM.width)
     names = ("entry", "load", "load_whole", "load_some", "start", "step", "store", "store_whole", "store_some", "done")
     block = {name: function.append_basic_block(name) for name in names}
@@ -94,13 +98,17 @@ def _write(function: ir.Function, samples: int, vectors: int) -> None:
     builder.position_at_end(block["step"])
     step, row, offset = builder.phi(INDEX), builder.phi(INDEX), builder.phi(INDEX)
     sums = [builder.phi(kind) for _ in starts]
-    weights = [builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES) for v in range(vectors)]
+    weights = []
+    for v in range(vectors):
+        weights.append(builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES))
+        if v * width * FLOAT_BYTES % LINE_BYTES == 0:
+            _prefetch(builder, builder.add(row, index((_AHEAD * ROW + v * width) * FLOAT_BYTES)))
     products = []
     for s, source in enumerate(sources):
         value = broadcast(builder, builder.load(builder.gep(source, [offset]), align=FLOAT_BYTES), width)
         products += [emit_fma(builder, value, weight, sums[s * vectors + v]) for v, weight in enumerate(weights)]
     next_step = builder.add(step, index(1))
-    next_row = builder.add(row, builder.mul(b_step, index(FLOAT_BYTES)))
+    next_row = builder.add(row, index(FLOAT_BYTES * ROW))
     next_offset = builder.add(offset, a_k)
     builder.cbranch(builder.icmp_signed("<", next_step, steps), block["step"], block["store"])
     for phi, begin, following in zip(
@@ -129,6 +137,14 @@ def _write(function: ir.Function, samples: int, vectors: int) -> None:
     builder.ret_void()
 
 
+def _prefetch(builder: ir.IRBuilder, place: ir.Value) -> None:
+    """Prefetch the cache line at `place` into the first-level cache. Any address will do."""
+    name, byte = "llvm.prefetch.p0", ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    builder.call(function, [builder.inttoptr(place, byte), *(ir.Constant(INT, value) for value in (0, 3, 1))])
+
+
 @intrinsic
 def run_tile(
     context: Any,
@@ -140,7 +156,6 @@ def run_tile(
     a_step: Any,
     a_k: Any,
     b: Any,
-    b_step: Any,
     steps: Any,
     lanes: Any,
     fresh: Any,
@@ -152,11 +167,11 @@ def run_tile(
 
     def generate(builder: ir.IRBuilder, samples: ir.Value, vectors: ir.Value, *values: ir.Value) -> None:
         done = builder.append_basic_block("ran")
-        switch = builder.switch(builder.add(builder.mul(samples, index(PANEL + 1)), vectors), done)
+        switch = builder.switch(builder.add(builder.mul(samples, index(MOST_VECTORS + 1)), vectors), done)
         for s, most in enumerate(VECTORS, 1):
             for v in range(1, most + 1):
                 case = builder.append_basic_block(f"case_{s}x{v}")
-                switch.add_case(index(s * (PANEL + 1) + v), case)
+                switch.add_case(index(s * (MOST_VECTORS + 1) + v), case)
                 with builder.goto_block(case):
                     builder.call(_function(builder.module, s, v), values)
                     builder.branch(done)

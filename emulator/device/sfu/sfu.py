@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....kernels import Arena
 from ....kernels.layers import bias, relu
@@ -18,7 +19,7 @@ from ...schedule import SampleSpan
 from ..act_ram import ActRam
 from ..lpram import Parameter, Sgd
 from .fusion import fuse
-from .unit import Data, Site, State, Training, Unit, units
+from .unit import Data, Site, Training, Unit, units
 
 
 class _Place(NamedTuple):
@@ -57,14 +58,19 @@ class Sfu:
 
         `version` is that of the weights.
         """
-        for kept, state in zip(self._states, self._apply(held, version, training), strict=True):
+        self._complete(held, version)
+        for place, kept in zip(self._places, self._states, strict=True):
+            held[place.makes], state = place.unit.forward(self._inputs(place, held), version, training)
             kept.put(span, *state)
 
-    def infer(self, held: dict[int, Data], version: int) -> None:
-        """Do the same in evaluation and keep nothing."""
-        self._apply(held, version, None)
+    def infer(self, held: dict[int, Data], version: int, lengths: NDArray[np.int64] | None = None) -> None:
+        """Do the same in evaluation and keep nothing; `lengths` (n,) are the samples' time steps where they differ."""
+        self._complete(held, version)
+        for place in self._places:
+            held[place.makes] = place.unit.infer(self._inputs(place, held), version, lengths)
 
-    def _apply(self, held: dict[int, Data], version: int, training: Training | None) -> list[State]:
+    def _complete(self, held: Mapping[int, Data], version: int) -> None:
+        """Add the bias to the complete outputs, and rectify them if a ReLU runs with it."""
         y = held[self._makes]
         if self.bias is not None and self._rectifies:
             relu.forward_with_bias(y, self.bias[version])
@@ -72,14 +78,10 @@ class Sfu:
             bias.add_bias(y, self.bias[version])
         elif self._rectifies:
             relu.forward(y)
-        states = []
-        for place in self._places:
-            xs = [held[tensor] for tensor in place.reads]
-            if place.spares:
-                xs = [self._copied(xs[0])]
-            held[place.makes], state = place.unit.forward(xs, version, training)
-            states.append(state)
-        return states
+
+    def _inputs(self, place: _Place, held: Mapping[int, Data]) -> list[Data]:
+        xs = [held[tensor] for tensor in place.reads]
+        return [self._copied(xs[0])] if place.spares else xs
 
     def backward(self, span: SampleSpan, errors: dict[int, Data], version: int) -> None:
         """Replace the errors of the SFU's results by those of its inputs; errors of the same tensor are added."""

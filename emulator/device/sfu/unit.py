@@ -34,10 +34,14 @@ class Site:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Training samples: their mini-batch's number in the epoch, and their own since the start of training, (n,)."""
+    """Training samples: their mini-batch's number in the epoch, and their own since the start of training, (n,).
+
+    Where their lengths differ, `lengths` are the time steps of each, (n,).
+    """
 
     step: int
     samples: NDArray[np.int64]
+    lengths: NDArray[np.int64] | None = None
 
 
 class Unit(abc.ABC):
@@ -58,6 +62,10 @@ class Unit(abc.ABC):
 
         `version` is that of the weights. `training` is None in evaluation, when nothing is learnt or random.
         """
+
+    def infer(self, xs: Sequence[Data], version: int, lengths: NDArray[np.int64] | None) -> Data:
+        """Return the result in evaluation, of samples of these lengths where they differ."""
+        return self.forward(xs, version, None)[0]
 
     @abc.abstractmethod
     def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:

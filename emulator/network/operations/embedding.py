@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class Embedding(LayerOperation):
     features: Channels
 
     type = "embedding"
-    bias: bool = dataclasses.field(default=False, init=False)
+    bias: ClassVar[bool] = False  # type: ignore[misc]  # it has none
     convolves, may_be_off_chip, one_memory = False, False, True
     cuts_outputs = True
 

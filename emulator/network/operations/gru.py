@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..shape import Shape
 from ..recurrent import Recurrent
+from ..shape import Shape
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ class Sequence(SfuOperation):
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`; maps become (samples, steps, values)."""
 
-        class Rows(nn.Module):  # type: ignore[misc]  # torch is untyped here
+        class Rows(nn.Module):
             def forward(self, x: Any) -> Any:
                 return x.permute(0, 2, 1, 3).flatten(2)
 
@@ -56,7 +56,7 @@ class LastStep(SfuOperation):
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`; takes (samples, steps, values)."""
 
-        class Last(nn.Module):  # type: ignore[misc]  # torch is untyped here
+        class Last(nn.Module):
             def forward(self, x: Any) -> Any:
                 return (x[0] if isinstance(x, tuple) else x)[:, -1]
 

@@ -16,12 +16,13 @@ from ...cluster import Cluster, changeable_keys, load_cluster
 from ...common import InputError, did_you_mean
 from ...config import RUN_ONLY_KEYS, Config
 from ...inputs import validate
-from ...network import Network, load_network
+from ...network import Network
+from ...plan import network_of
 from ...schedule import ScheduleKind, schedules
 
 _WITHOUT_TIME = (
     *RUN_ONLY_KEYS,
-    *("data", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
+    *("data", "text_samples", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
     *("learning_rate", "momentum", "weight_decay", "learning_rate_steps", "learning_rate_factor"),
 )
 """Keys of a run that do not change its steady state."""
@@ -98,18 +99,38 @@ def points_of(space: Space, blame: str = "command line") -> list[Point]:
     Raises:
         InputError: a network or cluster cannot be loaded, or a value is out of range whatever the others are.
     """
-    networks = {label(value): _network(value) for value in space.values["network"]}
-    clusters = _Clusters(blame)
+    clusters, networks = _Clusters(blame), _Networks(space.settings)
     _check(space, clusters, blame)
     points = []
     for values in space.combinations():
-        network, changes = networks[label(values["network"])], _changes(values)
+        network, changes = networks.found(values["network"], values.get("time_steps")), _changes(values)
         cluster, error = clusters.changed(values["cluster"], changes)
         own = {key: value for key, value in values.items() if key not in changes}
         names = {"network": network.name, "cluster": cluster.name if cluster else ""}
         keys = {key: label(value) for key, value in values.items()}
         points.append(Point(keys, network, cluster, {**space.settings, **own, **names}, error))
     return points
+
+
+class _Networks:
+    """Networks with another number of time steps where the sweep says one, each made once."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._found: dict[tuple[Any, int | None], Network] = {}
+
+    def found(self, value: Any, time_steps: int | None) -> Network:
+        """Return the network.
+
+        Raises:
+            InputError: there is none such, or it does not take sequences.
+        """
+        steps = time_steps or self._settings.get("time_steps")
+        place = label(value), steps
+        if place not in self._found:
+            data = self._settings.get("data")
+            self._found[place] = value if isinstance(value, Network) else network_of(value, steps, data)
+        return self._found[place]
 
 
 class _Clusters:
@@ -157,10 +178,6 @@ def _check(space: Space, clusters: _Clusters, blame: str) -> None:
 
 def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if "." in key}
-
-
-def _network(value: Any) -> Network:
-    return value if isinstance(value, Network) else load_network(value)
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

@@ -22,6 +22,8 @@ from emuchain.emulator.config import RUN_ONLY_KEYS, Config, load_config
 # A value other than the default for each key, as a flag, as TOML, and as Python has it.
 OTHERS: dict[str, tuple[str, str, Any]] = {
     "network": ("vgg11", '"vgg11"', "vgg11"),
+    "time_steps": ("9", "9", 9),
+    "text_samples": ("lines", '"lines"', "lines"),
     "data": ("some/folder", '"some/folder"', "some/folder"),
     "test_samples": ("7", "7", 7),
     "samples": ("5", "5", 5),

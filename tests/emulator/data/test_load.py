@@ -8,18 +8,20 @@ from emuchain.emulator.data import describe_data, load_data
 
 @pytest.mark.parametrize("read", [load_data, describe_data])
 def test_no_data_set(tmp_path, read):
-    with pytest.raises(InputError, match="nowhere: no such directory; give `shapes`, or a directory"):
+    with pytest.raises(InputError, match="nowhere: no such directory; give `shapes`, `text`, or a directory"):
         read(str(tmp_path / "nowhere"))
     with pytest.raises(InputError, match=r"is empty; understood are CIFAR-10 binary .* CIFAR-10 pickled .* MNIST"):
         read(str(tmp_path))
-    (tmp_path / "notes.txt").write_text("nothing")
+    (tmp_path / "notes.md").write_text("nothing")
     with pytest.raises(InputError, match="holds no data set known here; understood are CIFAR-10 binary"):
         read(str(tmp_path))
-    with pytest.raises(InputError, match=r"notes.txt: is a file; give the directory it is in"):
-        read(str(tmp_path / "notes.txt"))
+    with pytest.raises(InputError, match=r"notes.md: is a file; give the directory it is in, or a text"):
+        read(str(tmp_path / "notes.md"))
 
 
-@pytest.mark.parametrize("where", ["a" * 5000, "a\0b", "/dev/null/x"])
+@pytest.mark.parametrize(
+    "where", ["a" * 5000, "a\0b", "/dev/null/x", "a" * 5000 + ".txt", "a\0b.txt", "/dev/null/x.txt"]
+)
 def test_impossible_names(where):
     with pytest.raises(InputError):
         load_data(where)

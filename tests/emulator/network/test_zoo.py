@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from emuchain.emulator.network import Network, Tensor, load_network, zoo
+from emuchain.emulator.network import Network, Recurrent, Tensor, load_network, zoo
+from emuchain.emulator.studies.validate.bapipe import gnmt
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 VGG = {
     "vgg11": [[64], [128], [256] * 2, [512] * 2, [512] * 2],
@@ -70,6 +78,54 @@ KNOWN = {
         + 1_610,
     ),
 }
+
+RECURRENT = {
+    # Cells, inputs, classes: multiply-accumulates of 28 or 32 steps and of the classifier.
+    "lstm-rows": 28 * 4 * 128 * (28 + 128) + 1280,
+    "gru-rows": 28 * 3 * 128 * (28 + 128) + 1280,
+    "lstm-rows-cifar": 32 * 4 * 128 * (96 + 128) + 1280,
+    "gru-rows-cifar": 32 * 3 * 128 * (96 + 128) + 1280,
+    "char-lstm": 64 * (32 + 4 * 128 * (32 + 128) + 28 * 128),
+    "lstm-5x1024": 1600 * 5 * 4 * 1024 * 2048 + 10_240,
+    "gru-5x1280": 1600 * 5 * 3 * 1280 * 2560 + 12_800,
+    **{
+        name: 548
+        * (
+            81 * 32 * 11 * 41  # frequencies after the first convolution, 41 after the second
+            + 41 * 32 * 32 * 11 * 21
+            + 2 * gates * cells * (32 * 41 + cells + 6 * (2 * cells + cells))
+            + 29 * 2 * cells
+        )
+        for name, gates, cells in (("deepspeech2-lstm", 4, 1024), ("deepspeech2-gru", 3, 1280))
+    },
+    "rnn-t": 548 * (4 * 2048 * (240 + 7 * 640 + 8 * 640) + 8 * 640 * 2048 + 29 * 640),
+}
+"""Multiply-accumulates."""
+
+RECURRENT_PARAMETERS = {
+    "lstm-rows": 4 * 128 * (28 + 128 + 2) + 1290,
+    "gru-rows": 3 * 128 * (28 + 128 + 2) + 1290,
+    "lstm-rows-cifar": 4 * 128 * (96 + 128 + 2) + 1290,
+    "gru-rows-cifar": 3 * 128 * (96 + 128 + 2) + 1290,
+    "char-lstm": 28 * 32 + 4 * 128 * (32 + 128 + 2) + 28 * 129,
+    "lstm-5x1024": 5 * 4 * 1024 * 2050 + 10_250,
+    "gru-5x1280": 5 * 3 * 1280 * 2562 + 12_810,
+    **{
+        name: 32 * (11 * 41 + 32 * 11 * 21 + 2 * 2)
+        + 2 * gates * cells * (32 * 41 + cells + 2 + 6 * (2 * cells + cells + 2))
+        + 29 * (2 * cells + 1)
+        for name, gates, cells in (("deepspeech2-lstm", 4, 1024), ("deepspeech2-gru", 3, 1280))
+    },
+    "rnn-t": 4 * 2048 * (240 + 7 * 640 + 8 * 640 + 8 * 2) + 8 * 640 * 2048 + 29 * 641,
+}
+CLASSES = {
+    **{"char-lstm": 28, "lstm-5x1024": 10, "gru-5x1280": 10, "rnn-t": 29, "gnmt-8": 32320, "gnmt-l": 32320},
+    **{"deepspeech2-lstm": 29, "deepspeech2-gru": 29},
+}
+STEPS = {"char-lstm": 64, "rnn-t": 548, "gnmt-8": 50, "gnmt-l": 50, "deepspeech2-lstm": 548, "deepspeech2-gru": 548}
+"""Time steps that have results of their own."""
+
+TRANSLATORS = {"gnmt-8": 8, "gnmt-l": 32}
 
 # ResNets (He et al., 2015, table 1): whether blocks are bottlenecks, and how many each stage has.
 RESNETS = {"resnet18": (False, [2, 2, 2, 2]), "resnet50": (True, [3, 4, 6, 3])}
@@ -150,7 +206,8 @@ def counts(network: Network) -> tuple[int, int, int]:
 
 def test_every_network_of_the_zoo_is_known_here() -> None:
     vggs = {name + head for name in VGG for head in VGG_HEADS}
-    assert set(zoo()) == vggs | set(RESNETS) | {"googlenet"} | set(KNOWN)
+    assert set(RECURRENT) == set(RECURRENT_PARAMETERS)
+    assert set(zoo()) == vggs | set(RESNETS) | {"googlenet"} | set(KNOWN) | set(RECURRENT) | set(TRANSLATORS)
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -181,16 +238,49 @@ def test_published_figures() -> None:
     assert 1.5e9 < sum(googlenet()[:2]) < 1.6e9
 
 
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_networks(name: str) -> None:
+    network = load_network(name)
+    assert (network.macs, network.parameters) == (RECURRENT[name], RECURRENT_PARAMETERS[name])
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_translators_have_the_parameters_that_the_study_counts(name: str) -> None:
+    """But for the scores of the attention: a vector, its bias, its scale."""
+    network, layers = load_network(name), TRANSLATORS[name]
+    assert network.parameters == gnmt.parameters(layers) - (2 * gnmt.CELLS + 1)
+    cells = sum(layer.operation.directions for layer in network.layers if isinstance(layer.operation, Recurrent))
+    assert cells == layers + 1
+
+
+def test_published_sizes_of_recurrent_networks() -> None:
+    """BaPipe's Table V for L = 32; PyTorch's own count of Deep Speech 2's layers."""
+    assert round(load_network("gnmt-l").parameters / 1e6, 1) == 445.6
+    torch = pytest.importorskip("torch")
+    layers = torch.nn.GRU(1312, 1280, 7, bidirectional=True)
+    recurrent = sum(of.parameters for of in load_network("deepspeech2-gru").layers if of.operation.recurs)
+    assert recurrent == sum(values.numel() for values in layers.parameters())
+
+
+@pytest.mark.parametrize("name", [name for name in zoo() if load_network(name).takes_sequence])
+def test_sequences_may_have_other_steps(name: str) -> None:
+    network, other = load_network(name), load_network(name, time_steps=7)
+    assert other.input == (network.input[0], 7, 1)
+    assert other.parameters == network.parameters
+    assert load_network(tomllib.loads(other.text)) == other
+
+
 @pytest.mark.parametrize("name", zoo())
 def test_shapes_of_the_zoo_follow_one_another(name: str) -> None:
     network = load_network(name)
-    classes = 10 if network.input[1] < 200 else 1000
+    classes = CLASSES.get(name, 10 if network.input[1] < 200 else 1000)
     assert network.classes == classes
     assert network.name == name
-    before: tuple[Tensor, ...] = (Tensor(0, network.input),)
+    before: tuple[Tensor, ...] = (Tensor(0, network.entry),)
     for index, layer in enumerate(network.layers):
         assert layer.index == index
         assert layer.takes == before
         before = layer.hands_on
-    assert [tensor.shape for tensor in before] == [(classes, 1, 1)]
+    assert [tensor.shape for tensor in before] == [(classes, network.result_steps, 1)]
+    assert network.result_steps == STEPS.get(name, 1)
     assert len({layer.name for layer in network.layers}) == len(network.layers)

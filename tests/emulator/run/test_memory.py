@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emuchain.comm import Mailbox, Message, SingleProcess
-from emuchain.emulator.device import SliceNumerics
+from emuchain.emulator.device.conv_slice import ConvSlice
 from emuchain.emulator.plan import Plan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import SampleSpan
@@ -23,14 +23,14 @@ DEVICES = 4
 def most_held(monkeypatch: pytest.MonkeyPatch, trained: Any, plan: Plan) -> dict[str, int]:
     """For each slice, the most micro-batches that its Act-RAM held at once during an epoch."""
     held: dict[str, int] = {}
-    gradient = SliceNumerics.gradient
+    gradient = ConvSlice.gradient
 
-    def counting(self: SliceNumerics, whole: SampleSpan) -> None:
+    def counting(self: ConvSlice, whole: SampleSpan) -> None:
         held[str(self.part)] = max(held.get(str(self.part), 0), len(self._act_ram))
         gradient(self, whole)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SliceNumerics, "gradient", counting)
+        patch.setattr(ConvSlice, "gradient", counting)
         trained(plan)
     return held
 

@@ -1,0 +1,127 @@
+"""Text, character by character: any UTF-8 file, as windows or as lines.
+
+A sample is a row of symbols, and the label of each is the symbol after it. Symbols are the characters of the text in
+the order of their code points. The last tenth of the text is the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..common import InputError
+from .dataset import Dataset
+from .sentences import SENTENCES, sentences
+
+SUFFIX = ".txt"
+IGNORED = -1
+"""The label of padded steps."""
+
+_TEST_SHARE = 10  # one in so many characters
+
+Symbols = NDArray[np.int32]
+_Samples = tuple[Symbols, NDArray[np.int64], NDArray[np.int64]]  # symbols (n, steps), labels (n, steps), lengths (n,)
+
+
+def is_text(where: str) -> bool:
+    """Return whether this names a text: the built-in one, or a file whose name ends in .txt."""
+    return where == SENTENCES or where.endswith(SUFFIX)
+
+
+def read_text(where: str) -> str:
+    """Return the built-in text, or that of a file.
+
+    Raises:
+        InputError: the file cannot be read, is empty, or is not UTF-8.
+    """
+    if where == SENTENCES:
+        return sentences()
+    path = Path(where)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give a text in UTF-8, or `{SENTENCES}`, which is built in") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{where!r}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    try:
+        text = content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        found = content[error.start]
+        raise InputError(
+            f"{path}: not UTF-8: byte 0x{found:02x} at offset {error.start:,}; save the text as UTF-8"
+        ) from None
+    if not text:
+        raise InputError(f"{path}: empty; a text has characters to learn from")
+    return text
+
+
+def symbol_count(where: str) -> int:
+    """Return the number of different characters of a text. Raises InputError as `read_text` does."""
+    return len(set(read_text(where)))
+
+
+def load_text(where: str, steps: int, *, lines: bool = False) -> Dataset:
+    """Return a text as samples of `steps` characters: windows side by side, or lines, which are padded at the end.
+
+    A line ends with its line feed, which is a label and no input; of one that is longer, each `steps` characters are a
+    sample. Raises InputError as `read_text` does, and for a text that is too short for a sample of each part.
+    """
+    text = read_text(where)
+    classes = tuple(sorted(set(text)))
+    numbers = np.searchsorted([ord(symbol) for symbol in classes], _code_points(text)).astype(np.int32)
+    cut = len(text) - len(text) // _TEST_SHARE
+    if lines:
+        cut = text.rfind("\n", 0, cut) + 1
+        ends = np.flatnonzero(_code_points(text) == ord("\n"))
+        pieces = [_line_pieces(begin, end, steps) for begin, end in _lines(ends, len(text))]
+        places = [place for found in pieces for place in found]
+        train, test = ([place for place in places if (place[0] < cut) is first] for first in (True, False))
+    else:
+        train, test = (_windows(begin, end, steps) for begin, end in ((0, cut), (cut, len(text))))
+    if not train or not test:
+        needed = f"for windows of {steps:,} steps at least {_TEST_SHARE * (steps + 1):,} are needed"
+        if lines:
+            needed = "there should be whole lines before and among them"
+        raise InputError(
+            f"{where}: {len(text):,} characters, of which the last {100 // _TEST_SHARE} % are the test; {needed}"
+        )
+    (symbols, labels, lengths), (test_symbols, test_labels, test_lengths) = (
+        _samples(numbers, part, steps) for part in (train, test)
+    )
+    name = where if where == SENTENCES else Path(where).name
+    maps = symbols[:, None, :, None], test_symbols[:, None, :, None]
+    differ = (lengths, test_lengths) if lines else (None, None)
+    return Dataset(name, maps[0], labels, maps[1], test_labels, classes, "", len(classes), *differ)
+
+
+def _code_points(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _windows(begin: int, end: int, steps: int) -> list[tuple[int, int]]:
+    """Return begin and length of each window between two places, all of whose labels lie there, too."""
+    return [(first, steps) for first in range(begin, end - steps, steps)]
+
+
+def _lines(ends: NDArray[np.int64], characters: int) -> list[tuple[int, int]]:
+    """Return begin and end of each line; its end is the place of its line feed, or its last character's."""
+    begins = [0, *(ends + 1).tolist()]
+    return list(zip(begins, [*ends.tolist(), characters - 1], strict=True))
+
+
+def _line_pieces(begin: int, end: int, steps: int) -> Sequence[tuple[int, int]]:
+    """Return begin and length of the samples of a line."""
+    return [(first, min(steps, end - first)) for first in range(begin, end, steps)]
+
+
+def _samples(numbers: Symbols, places: Sequence[tuple[int, int]], steps: int) -> _Samples:
+    begins, lengths = np.array(places, np.int64).T
+    step = np.arange(steps)
+    holds = step < lengths[:, None]
+    at = np.minimum(begins[:, None] + step, len(numbers) - 2)
+    symbols = np.where(holds, numbers[at], 0).astype(np.int32)
+    labels = np.where(holds, numbers[at + 1], IGNORED).astype(np.int64)
+    return symbols, labels, lengths

@@ -1,0 +1,191 @@
+"""Slices of convolutions, and of layers that compute like one: fully connected ones, embeddings.
+
+A slice has its weights (LPRAM), their gradients (LGB) and its input activations (Act-RAM).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import Arena, aligned
+from ...kernels.conv import Convolution
+from ..mapping import Cut, Slice
+from ..schedule import SampleSpan
+from .act_ram import ActRam
+from .lpram import Parameter, Sgd
+from .slice_numerics import Data, Lengths, SliceNumerics
+from .start import initial_weights
+from .versions import Versions
+
+
+class ConvSlice(SliceNumerics):
+    """What a device computes for one slice of a convolution."""
+
+    def __init__(self, part: Slice, start: Literal["he", "xavier"], seed: int, arena: Arena) -> None:
+        super().__init__(part, seed, arena)
+        layer = part.layer
+        self._convolution = Convolution(len(part.in_channels), len(part.out_channels), layer.input[1:], *layer.window)
+        weights = initial_weights(layer, start, seed, part.in_channels, part.out_channels)
+        self._weight = Parameter(self._convolution.pack(weights))
+        # Inputs that are needed again arrive whole; otherwise each slice passes on the channels after its own.
+        self._begin = part.begin if self._cut is Cut.ICP and layer.reads_again else 0
+        self._turned: Versions | None = None  # weights in the order in which EB reads them
+        if layer.needs_errors:
+            self._turned = Versions(aligned(4 * self._convolution.turned_size).view(np.float32))
+        self._turn()
+        self._act_ram, self._output_errors = ActRam(arena), ActRam(arena)
+
+    async def forward(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
+    ) -> Data:
+        """See `SliceNumerics`."""
+        frame = self._act_ram.room(span, self._convolution.frame_shape(len(x))[1:])
+        self._convolution.frame(self._own(x), frame)
+        return self._convolve(len(x), frame, partial, version)
+
+    async def infer(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
+    ) -> Data:
+        """See `SliceNumerics`."""
+        frame = self._arena.take(self._convolution.frame_shape(len(x)))
+        self._convolution.frame(self._own(x), frame)
+        return self._convolve(len(x), frame, partial, version)
+
+    def _convolve(self, samples: int, frame: Data, partial: Data | None, version: int) -> Data:
+        weight = self._weight[version]
+        if self._cut is Cut.ICP and partial is not None:
+            self._convolution.forward(partial, frame, weight, fresh=False)
+            return partial
+        before = 0 if partial is None else partial.shape[-1]
+        y = self._arena.take((samples, *self._convolution.output, before + self._convolution.out_channels))
+        if partial is not None:
+            y[..., :before] = partial
+        self._convolution.forward(y[..., before:], frame, weight, fresh=True)
+        return y
+
+    def _own(self, x: Data) -> Data:
+        """Return the channels that this slice convolves."""
+        return x[..., self._begin : self._begin + self._convolution.in_channels]
+
+    def beyond(self, x: Data) -> Data:
+        """See `SliceNumerics`."""
+        whole = self._cut is Cut.OCP or self.part.layer.reads_again
+        return x if whole else x[..., self._convolution.in_channels :]
+
+    def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
+        """See `SliceNumerics`."""
+        own = dy[..., self.part.begin :] if self._cut is Cut.OCP else dy
+        self._output_errors.put(span, own)
+        if self._turned is None:
+            return None
+        turned = self._turned[version]
+        frame = self._arena.take(self._convolution.error_frame_shape(len(dy)))
+        self._convolution.error_frame(own, frame)
+        if partial is not None and (self._cut is Cut.OCP or self.part.layer.reads_again):
+            self._convolution.error(self._own(partial), frame, turned, fresh=False)
+            return partial
+        held = self._convolution.in_channels
+        beyond = 0 if partial is None else partial.shape[-1]
+        dx = self._arena.take((len(dy), *self._convolution.size, held + beyond))
+        if partial is not None:
+            dx[..., held:] = partial
+        self._convolution.error(dx[..., :held], frame, turned, fresh=True)
+        return dx
+
+    def gradient(self, whole: SampleSpan) -> None:
+        """See `SliceNumerics`."""
+        [frame], [dy] = self._act_ram.read(whole), self._output_errors.read(whole)
+        self._convolution.gradient(self._weight.gradient, frame, dy, fresh=self._weight.begins_sum())
+        if self.sfu is not None:
+            self.sfu.gradient(whole)
+
+    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+        """See `SliceNumerics`."""
+        self._weight.update(samples, rule, keeps=keeps)
+        if self._turned is not None:
+            self._turned.advance(keeps=keeps)
+        self._turn()
+        if self.sfu is not None:
+            self.sfu.update(samples, rule, keeps=keeps)
+
+    def gradients(self, kept: NDArray[np.bool_]) -> list[Data]:
+        """See `SliceNumerics`."""
+        own = self._convolution.unpack(self._weight.gradient)[self._among(kept)]
+        return [own.reshape(-1), *(of.gradient for of in self._others)]
+
+    def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
+        """See `SliceNumerics`."""
+        gradient = np.zeros(self._shape, np.float32)
+        own = gradient[self._among(kept)].shape
+        size = math.prod(own)
+        gradient[self._among(kept)] = row[:size].reshape(own)
+        self._weight.gradient[...] = self._convolution.pack(gradient)
+        return self._take_others(row[size:])
+
+    def balanced_gradient(self, begin: int, end: int) -> Data:
+        """See `SliceNumerics`."""
+        gradient = self._convolution.unpack(self._weight.gradient)
+        balanced = gradient[self._channels(begin, end)]
+        values = balanced.reshape(1, 1, 1, -1).copy()
+        balanced[...] = 0
+        self._weight.gradient[...] = self._convolution.pack(gradient)
+        return values
+
+    def take_balanced(self, begin: int, end: int, weights: Data) -> None:
+        """See `SliceNumerics`."""
+        value = self._convolution.unpack(self._weight.newest)
+        balanced = value[self._channels(begin, end)]
+        balanced[...] = weights.reshape(balanced.shape)
+        self._weight.newest[...] = self._convolution.pack(value)
+        self._turn()
+
+    @property
+    def _shape(self) -> tuple[int, int, int, int]:
+        return len(self.part.out_channels), len(self.part.in_channels), *self.part.layer.kernel
+
+    def _channels(self, begin: int, end: int) -> tuple[slice | NDArray[np.bool_], ...]:
+        """Return the index of some of the layer's channels in an array of this slice's weights."""
+        return self._among(slice(begin - self.part.begin, end - self.part.begin))
+
+    def _among(self, channels: slice | NDArray[np.bool_]) -> tuple[slice | NDArray[np.bool_], ...]:
+        """Return the index of channels, along which the layer is cut, in an array of this slice's weights."""
+        if isinstance(channels, np.ndarray) and channels.all():
+            channels = slice(None)
+        return (channels,) if self._cut is Cut.OCP else (slice(None), channels)
+
+    def _turn(self) -> None:
+        if self._turned is not None:
+            self._convolution.turn(self._weight.newest, self._turned.newest)
+
+    def weights(self) -> Data:
+        """See `SliceNumerics`."""
+        return self._convolution.unpack(self._weight.newest)
+
+    def free(self, versions: Sequence[int]) -> None:
+        """See `SliceNumerics`."""
+        super().free(versions)
+        self._weight.free(versions)
+        if self._turned is not None:
+            self._turned.free(versions)
+
+    def begin_epoch(self) -> None:
+        """See `SliceNumerics`."""
+        super().begin_epoch()
+        self._weight.begin_epoch()
+        if self._turned is not None:
+            self._turned.begin_epoch()
+
+    def state(self) -> dict[str, Any]:
+        """See `SliceNumerics`."""
+        return {"weight": self._weight.state(), **super().state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """See `SliceNumerics`."""
+        super().restore(state)
+        self._weight.restore(state["weight"])
+        self._turn()

@@ -1,0 +1,242 @@
+"""Slices of LSTM and GRU layers: units of a layer over all time steps, forwards and backwards (FARNN, section 3).
+
+The sums over the inputs of all steps come first; then steps follow one another. A slice that is the whole layer runs
+all of them in one call; others gather the states of all units between steps. Errors go back from the last step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import Arena
+from ...kernels.recurrent import GruSlice, LstmSlice, Packed, Tape
+from ..mapping import Slice
+from ..schedule import SampleSpan
+from .act_ram import ActRam
+from .gather import Gather
+from .lpram import Sgd
+from .ports import Ports
+from .recurrent_weights import DirectionWeights, first_weights, joined, kernel_of, split
+from .slice_numerics import Data, Lengths, SliceNumerics
+
+_TAPE = ("gates", "inner", "c_before", "h_before", "cells")
+_KEPT = ("inner", "h_before", "cells", "delta")
+"""What EB needs of a tape, and what PG needs; of some layers PG needs `delta_r` or `of_outputs`, too."""
+
+
+class RecurrentSlice(SliceNumerics):
+    """What a device computes for some units of a recurrent layer, or for all."""
+
+    def __init__(self, part: Slice, seed: int, arena: Arena) -> None:
+        super().__init__(part, seed, arena)
+        kernel = kernel_of(part)
+        self._kernel = kernel
+        self._directions = [DirectionWeights.of(kernel, arrays) for arrays in first_weights(part, seed)]
+        self._gather: Gather | None = None
+        self._inputs, self._lengths = ActRam(arena), ActRam(arena)
+        self._deltas: list[Data] = []
+        self._tapes, self._kept = ([ActRam(arena) for _ in self._directions] for _ in range(2))
+
+    def attach(self, ports: Ports) -> None:
+        """See `SliceNumerics`."""
+        if not (self.part.is_first and self.part.is_last):
+            self._gather = Gather(self.part, ports)
+
+    async def forward(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
+    ) -> Data:
+        """See `SliceNumerics`."""
+        samples, steps, _, inputs = x.shape
+        rows = self._inputs.room(span, (steps, inputs))
+        rows[...] = x[:, :, 0]
+        self._lengths.put(span, np.full(samples, steps, np.int64) if lengths is None else lengths)
+        tapes, y = await self._steps(span, rows, version, lengths)
+        for tape, store in zip(tapes, self._tapes, strict=True):
+            store.put(span, *(getattr(tape, name) for name in _TAPE))
+        return y
+
+    async def infer(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
+    ) -> Data:
+        """See `SliceNumerics`."""
+        _, y = await self._steps(span, np.ascontiguousarray(x[:, :, 0]), version, lengths)
+        return y
+
+    async def _steps(self, span: SampleSpan, x: Data, version: int, lengths: Lengths | None) -> tuple[list[Tape], Data]:
+        """Run FP of all directions over inputs (samples, steps, values); return their tapes, and all outputs."""
+        tapes, outputs, kernel = [], [], self._kernel
+        for place, weights in enumerate(self._directions):
+            packed = weights.packed[version]
+            tape = kernel.tape(kernel.input_products(packed, x), lengths=lengths, reverse=place == 1)
+            tapes.append(tape)
+            if self._gather is None:
+                h, c = (np.zeros((tape.samples, size), np.float32) for size in (kernel.width, kernel.units))
+                _forward(kernel, packed, tape, h, c, (0, tape.steps))
+                outputs.append(tape.y[:, :, None])
+            else:
+                outputs.append(await self._shared_steps(span, packed, tape, lengths))
+        return tapes, outputs[0] if len(outputs) == 1 else np.concatenate(outputs, axis=3)
+
+    async def _shared_steps(self, span: SampleSpan, packed: Packed, tape: Tape, lengths: Lengths | None) -> Data:
+        """Run FP of a layer that several devices share; return the outputs of all its units."""
+        assert self._gather is not None
+        kernel, samples = self._kernel, tape.samples
+        h, c = (np.zeros((samples, size), np.float32) for size in (kernel.width, kernel.units))
+        y = self._arena.take((samples, tape.steps, 1, kernel.width))
+        for step in range(tape.steps):
+            own = _forward(kernel, packed, tape, h, c, (step, step + 1))
+            h = await self._gather.states(span, own)
+            y[:, step, 0] = h if lengths is None else np.where((lengths > step)[:, None], h, 0)
+        return y
+
+    def beyond(self, x: Data) -> Data:
+        """See `SliceNumerics`."""
+        return x
+
+    async def recur(self, span: SampleSpan, dy: Data, version: int) -> None:
+        """See `SliceNumerics`; keeps what PG needs."""
+        [lengths] = self._lengths.read(span)
+        own = np.split(dy[:, :, 0, self._first :], len(self._directions), axis=2)
+        for place, (store, kept) in enumerate(zip(self._tapes, self._kept, strict=True)):
+            tape = Tape.restored(dict(zip(_TAPE, store.read(span), strict=True)), lengths, reverse=place == 1)
+            await self._errors(span, place, tape, np.ascontiguousarray(own[place]), version)
+            kept.put(span, lengths, *(getattr(tape, name) for name in self._kept_names))
+            self._deltas.append(tape.delta)
+
+    def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
+        """See `SliceNumerics`."""
+        deltas, self._deltas = self._deltas, []
+        if not self.part.layer.needs_errors:
+            return None
+        dx = None if partial is None else partial[:, :, 0]
+        for weights, delta in zip(reversed(self._directions), reversed(deltas), strict=True):
+            start = None if dx is None else np.ascontiguousarray(dx)
+            dx = self._kernel.input_errors(weights.packed[version], delta, start)
+        assert dx is not None
+        return dx[:, :, None]
+
+    @property
+    def _first(self) -> int:
+        """The first of the slice's channels among the layer's."""
+        return 0 if self.part.is_first else self.part.begin
+
+    async def _errors(self, span: SampleSpan, place: int, tape: Tape, dy: Data, version: int) -> None:
+        """Run EB of a direction, from the last step to the first, into its tape."""
+        kernel, packed = self._kernel, self._directions[place].packed[version]
+        samples, steps = tape.samples, tape.steps
+        dh, carry = (np.zeros((samples, dy.shape[2]), np.float32) for _ in range(2))
+        of_state = dh, np.zeros((samples, kernel.units), np.float32), carry
+        if self._gather is None:
+            _backward(kernel, packed, tape, dy, of_state, (0, steps), None)
+            return
+        for step in reversed(range(steps)):
+            start = await self._gather.error_sums(span)
+            sums = _backward(kernel, packed, tape, dy, of_state, (step, step + 1), start)
+            of_state = await self._gather.errors(span, sums), *of_state[1:]
+
+    @property
+    def _kept_names(self) -> tuple[str, ...]:
+        kernel = self._kernel
+        if isinstance(kernel, LstmSlice):
+            return (*_KEPT, "of_outputs") if kernel.outputs else _KEPT
+        return (*_KEPT, "delta_r") if kernel.linear_before_reset else _KEPT
+
+    def gradient(self, whole: SampleSpan) -> None:
+        """See `SliceNumerics`."""
+        [x] = self._inputs.read(whole)
+        for place, (weights, store) in enumerate(zip(self._directions, self._kept, strict=True)):
+            lengths, *arrays = store.read(whole)
+            tape = Tape.restored(dict(zip(self._kept_names, arrays, strict=True)), lengths, reverse=place == 1)
+            fresh = weights.begins_sums()
+            g = weights.gradients()
+            self._kernel.gradients(tape, x, g["w"], g["r"], g["b_w"], g["b_r"], g.get("p"), fresh=fresh)
+        if self.sfu is not None:
+            self.sfu.gradient(whole)
+
+    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+        """See `SliceNumerics`."""
+        for weights in self._directions:
+            weights.update(samples, rule, keeps=keeps)
+        if self.sfu is not None:
+            self.sfu.update(samples, rule, keeps=keeps)
+
+    def gradients(self, kept: NDArray[np.bool_]) -> list[Data]:
+        """See `SliceNumerics`; a recurrent layer's weights are all where they are used."""
+        own = joined(self.part, [weights.gradients() for weights in self._directions])
+        return [own.reshape(-1), *(of.gradient for of in self._others)]
+
+    def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
+        """See `SliceNumerics`."""
+        size = self.part.channels * math.prod(self.part.layer.weight_shape[1:])
+        for weights, arrays in zip(self._directions, split(self.part, row[:size]), strict=True):
+            for name, parameter in weights.parameters.items():
+                parameter.gradient[...] = arrays[name]
+        return self._take_others(row[size:])
+
+    def balanced_gradient(self, begin: int, end: int) -> Data:
+        """See `SliceNumerics`; a recurrent layer's weights are not balanced, since every step needs them all."""
+        raise NotImplementedError(f"{self.part}: weights of recurrent layers are not stored on other devices")
+
+    def take_balanced(self, begin: int, end: int, weights: Data) -> None:
+        """See `balanced_gradient`."""
+        raise NotImplementedError(f"{self.part}: weights of recurrent layers are not stored on other devices")
+
+    def weights(self) -> Data:
+        """See `SliceNumerics`."""
+        return joined(self.part, [weights.values() for weights in self._directions])
+
+    def free(self, versions: Sequence[int]) -> None:
+        """See `SliceNumerics`."""
+        super().free(versions)
+        for weights in self._directions:
+            weights.free(versions)
+
+    def begin_epoch(self) -> None:
+        """See `SliceNumerics`."""
+        super().begin_epoch()
+        for weights in self._directions:
+            weights.begin_epoch()
+
+    def state(self) -> dict[str, Any]:
+        """See `SliceNumerics`."""
+        held = [[parameter.state() for parameter in weights] for weights in self._directions]
+        return {"weights": held, **super().state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """See `SliceNumerics`."""
+        super().restore(state)
+        for weights, held in zip(self._directions, state["weights"], strict=True):
+            for parameter, one in zip(weights, held, strict=True):
+                parameter.restore(one)
+            weights.pack()
+
+
+def _forward(
+    kernel: LstmSlice | GruSlice, packed: Packed, tape: Tape, h: Data, c: Data, steps: tuple[int, int]
+) -> Data:
+    if isinstance(kernel, LstmSlice):
+        return kernel.forward(packed, tape, h, c, steps)
+    return kernel.forward(packed, tape, h, steps)
+
+
+def _backward(
+    kernel: LstmSlice | GruSlice,
+    packed: Packed,
+    tape: Tape,
+    dy: Data,
+    of_state: tuple[Data, Data, Data],
+    steps: tuple[int, int],
+    start: Data | None,
+) -> Data:
+    """Run EB of some steps; `of_state` are errors of h and c, and what is carried past R."""
+    dh, dc, carry = of_state
+    if start is not None:
+        start = np.ascontiguousarray(start)
+    if isinstance(kernel, LstmSlice):
+        return kernel.backward(packed, tape, dy, dh, dc, carry, steps, start)
+    return kernel.backward(packed, tape, dy, dh, carry, steps, start)

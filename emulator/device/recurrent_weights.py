@@ -1,0 +1,176 @@
+"""Weights of recurrent layers: their layout, their first values, and versions of them packed for kernels.
+
+A layer's weights are one array, unit after unit and gate after gate: those of the inputs, of the hidden state, b_W and
+b_R; then those of the projection. A second direction follows the first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.recurrent import GruSlice, LstmSlice, Packed
+from ..mapping import Slice
+from ..network import Layer, Recurrent
+from ..network.operations.gru import Gru
+from ..network.operations.lstm import Lstm
+from .lpram import Parameter, Sgd
+
+Data = NDArray[np.float32]
+Arrays = Mapping[str, Data]
+"""w (gates · units, inputs), r (gates · units, hidden), b_w and b_r (gates · units,), and p (projection, units)."""
+
+_PROJECTION = 1 << 30
+"""Number of the first random stream of a projection's rows, which come after those of units."""
+
+
+def kernel_of(part: Slice) -> LstmSlice | GruSlice:
+    """Return the kernels of a slice's units."""
+    layer, of = part.layer, part.layer.operation
+    units = _units(part)
+    if isinstance(of, Lstm):
+        return LstmSlice(layer.input[0], of.units, units.start, units.stop, of.projection or 0)
+    assert isinstance(of, Gru)
+    return GruSlice(layer.input[0], of.units, units.start, units.stop, of.reset == "after")
+
+
+def first_weights(part: Slice, seed: int) -> list[Arrays]:
+    """Return the first weights of a slice for each direction: uniform within ±1 / √units, biases too, as PyTorch's.
+
+    Each unit has its own random stream, so that values do not depend on the device.
+    """
+    layer, of = part.layer, _operation(part.layer)
+    limit, columns = 1 / math.sqrt(of.units), of.weight_columns(layer.input[0])
+
+    def drawn(number: int, count: int) -> NDArray[np.float64]:
+        stream = np.random.Generator(np.random.Philox(key=[seed, layer.index << 32 | number]))
+        return stream.uniform(-limit, limit, count)
+
+    found = []
+    for direction in range(of.directions):
+        numbers = (direction * of.units + unit for unit in _units(part))
+        rows = np.stack([drawn(number, of.gates * columns) for number in numbers]).astype(np.float32)
+        projection = [drawn(_PROJECTION + direction * of.hidden + row, of.units) for row in range(of.projection or 0)]
+        found.append(_split(of, rows, np.array(projection, np.float32)))
+    return found
+
+
+def joined(part: Slice, directions: Sequence[Arrays]) -> Data:
+    """Return a slice's weights, or their gradients, as one array of the layer's layout."""
+    shape = part.layer.weight_shape
+    rows = []
+    for of in directions:
+        each = [of["w"], of["r"], of["b_w"][:, None], of["b_r"][:, None]]
+        rows += [np.concatenate(each, axis=1).reshape(-1), *([of["p"].reshape(-1)] if "p" in of else [])]
+    return np.concatenate(rows).reshape(-1, *shape[1:])
+
+
+def split(part: Slice, weights: Data) -> list[Arrays]:
+    """Return the arrays of each direction from one array of the layer's layout."""
+    of, values = _operation(part.layer), weights.reshape(-1)
+    count = len(_units(part))
+    rows = count * of.gates * of.weight_columns(part.layer.input[0])
+    found = []
+    for own in np.split(values, of.directions):
+        projection = own[rows:].reshape(-1, of.units)
+        found.append(_split(of, own[:rows].reshape(count, -1), projection))
+    return found
+
+
+def named_weights(layer: Layer, weights: Data) -> dict[str, Data]:
+    """Return a whole layer's weights by PyTorch's names, in its layout: gate after gate, and in each all units."""
+    of, found = _operation(layer), {}
+    whole = Slice(layer, 0, of.pieces(layer.output))
+    names = {"w": "weight_ih_l0", "r": "weight_hh_l0", "b_w": "bias_ih_l0", "b_r": "bias_hh_l0"}
+    for end, arrays in zip(("", "_reverse"), split(whole, weights), strict=False):
+        for key, name in names.items():
+            by_unit = arrays[key].reshape(of.units, of.gates, -1)
+            turned = np.ascontiguousarray(by_unit.swapaxes(0, 1)).reshape(arrays[key].shape)
+            found[name + end] = turned
+        if "p" in arrays:
+            found["weight_hr_l0" + end] = arrays["p"]
+    return found
+
+
+def _operation(layer: Layer) -> Recurrent:
+    assert isinstance(layer.operation, Recurrent)
+    return layer.operation
+
+
+def _units(part: Slice) -> range:
+    whole = part.is_first and part.is_last
+    return range(_operation(part.layer).units) if whole else range(part.begin, part.end)
+
+
+def _split(of: Recurrent, rows: Data, projection: Data) -> Arrays:
+    """Return the arrays of rows of units (units, gates · columns) and of the projection."""
+    rows = rows.reshape(len(rows) * of.gates, -1)
+    inputs = rows.shape[1] - of.hidden - 2
+    parts = np.split(rows, [inputs, inputs + of.hidden, inputs + of.hidden + 1], axis=1)
+    w, r, b_w, b_r = (np.ascontiguousarray(array) for array in parts)
+    found = {"w": w, "r": r, "b_w": b_w.reshape(-1), "b_r": b_r.reshape(-1)}
+    return {**found, "p": np.ascontiguousarray(projection)} if len(projection) else found
+
+
+@dataclasses.dataclass
+class DirectionWeights:
+    """The weights of one direction of a slice: parameters by name, and their versions packed for kernels."""
+
+    kernel: LstmSlice | GruSlice
+    parameters: dict[str, Parameter]
+    packed: dict[int, Packed] = dataclasses.field(default_factory=dict)
+    newest: int = 0
+
+    @classmethod
+    def of(cls, kernel: LstmSlice | GruSlice, arrays: Arrays) -> DirectionWeights:
+        """Return the weights with these first values."""
+        found = cls(kernel, {name: Parameter(value) for name, value in arrays.items()})
+        found.pack()
+        return found
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self.parameters.values())
+
+    def pack(self) -> None:
+        """Pack the newest version."""
+        v = self.values()
+        self.packed[self.newest] = self.kernel.pack(v["w"], v["r"], v["b_w"], v["b_r"], v.get("p"))
+
+    def values(self) -> Arrays:
+        """Return the newest arrays."""
+        return {name: parameter.newest for name, parameter in self.parameters.items()}
+
+    def gradients(self) -> Arrays:
+        """Return the sums of gradients."""
+        return {name: parameter.gradient for name, parameter in self.parameters.items()}
+
+    def begins_sums(self) -> bool:
+        """Return whether the next gradients are the first since the update."""
+        first, *_ = [parameter.begins_sum() for parameter in self]
+        return first
+
+    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+        """Make the next version."""
+        for parameter in self:
+            parameter.update(samples, rule, keeps=keeps)
+        if not keeps:
+            del self.packed[self.newest]
+        self.newest += 1
+        self.pack()
+
+    def free(self, versions: Sequence[int]) -> None:
+        """Drop versions after their last use."""
+        for parameter in self:
+            parameter.free(versions)
+        for version in versions:
+            del self.packed[version]
+
+    def begin_epoch(self) -> None:
+        """Renumber the versions: the newest becomes 0."""
+        for parameter in self:
+            parameter.begin_epoch()
+        self.packed, self.newest = {0: self.packed[self.newest]}, 0
