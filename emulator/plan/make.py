@@ -58,6 +58,8 @@ def make_plan(
             f"`schedule` = {config.schedule.name!r}: a GPU, alone or with an FPGA, is timed by `emuchain simulate` and"
             " `emuchain plan`; should be a schedule of a chain of FPGAs here, such as 'sync'"
         )
+    if config.padding != 1:
+        raise InputError(f"`padding` = {config.padding:g}: is of the times of a GPU or a pair; leave it out on a chain")
     network = network_of(network or config.network, config.time_steps, config.data)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if config.engines or config.transport:

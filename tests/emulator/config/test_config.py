@@ -47,6 +47,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "cluster": ("vc709-10g", '"vc709-10g"', "vc709-10g"),
     "balancing": ("none", '"none"', "none"),
     "memory": ("ignored", '"ignored"', "ignored"),
+    "padding": ("1.3", "1.3", 1.3),
     "seed": ("0", "0", 0),
     "learning_rate": ("1", "1", 1.0),
     "momentum": ("0", "0", 0.0),
