@@ -78,6 +78,6 @@ def test_bytes_of_a_stream() -> None:
     assert (stream.row_bytes, stream.sample_bytes) == (84, 420)
 
 
-def test_forward_paths_are_1_2_and_5() -> None:
-    assert {path.value for path in DataPath if path.is_forward} == {1, 2, 5}
-    assert {path.value for path in DataPath} == {1, 2, 3, 4, 5, 6}
+def test_forward_paths_are_1_2_5_and_8() -> None:
+    assert {path.value for path in DataPath if path.is_forward} == {1, 2, 5, 8}
+    assert {path.value for path in DataPath} == {1, 2, 3, 4, 5, 6, 7, 8}
