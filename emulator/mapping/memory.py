@@ -94,8 +94,11 @@ def slice_memory(
     if layer.has_eb:
         line_buffers += memories(outs * kernel_rows, out_columns, value_bytes)
         error_buffer = memories(ins, columns, value_bytes)
+    act_ram = memories(ins, rows * columns * in_flight, value_bytes)
+    if kept:
+        act_ram += memories(1, kept * in_flight, value_bytes)
     return SliceMemory(
-        act_ram=memories(ins, rows * columns * in_flight, value_bytes) + memories(1, kept * in_flight, value_bytes),
+        act_ram=act_ram,
         lpram=parameters,
         lgb=parameters,
         line_buffers=line_buffers,

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Board, Cluster, Fpga, Link
 from emuchain.emulator.mapping import Mapping
-from emuchain.emulator.network import Layer, Network, Shape, load_network
+from emuchain.emulator.network import Layer, Network, Recurrent, Shape, load_network
+from emuchain.emulator.network.operations.embedding import Embedding
 
 LINK = Link(1000, 0)
 FAST = Link(10**12, 0)
@@ -69,11 +70,29 @@ BOARDS = st.lists(st.builds(board, st.integers(100, 5000), st.integers(1000, 20_
 
 
 def channels_to_cut(found: Network) -> list[int]:
-    """For each layer the channels along which it is cut, by FPDeep's rule: OCP if input channels are too few."""
-    return [
-        layer.channels if layer.input[0] < 16 and layer.channels > layer.input[0] else layer.input[0]
-        for layer in found.layers
-    ]
+    """For each layer the channels along which it is cut, by FPDeep's rule: OCP if input channels are too few.
+
+    Of an embedding these are its features; of a recurrent layer its units, if it may be cut.
+    """
+    return [_channels_to_cut(layer) for layer in found.layers]
+
+
+def _channels_to_cut(layer: Layer) -> int:
+    of = layer.operation
+    if isinstance(of, Recurrent):
+        return 1 if of.bidirectional or of.projection is not None else of.units
+    if isinstance(of, Embedding):
+        return of.features
+    return layer.channels if layer.input[0] < 16 and layer.channels > layer.input[0] else layer.input[0]
+
+
+def _recurrent_work(layer: Layer, of: Recurrent) -> list[tuple[int, int, int]]:
+    """A step's products with W, R and the projection in both directions; EB of images leaves out those with W."""
+    gates, directions = {"lstm": 4, "gru": 3}[of.type], 2 if of.bidirectional else 1
+    state = of.units if of.projection is None else of.projection
+    states = directions * of.units * (gates * state + (of.projection or 0))
+    both = states + directions * gates * of.units * layer.input[0]
+    return [(layer.input[1], count, 1) for count in (both, both if layer.needs_errors else states, both)]
 
 
 def check_order(found: Network, mapping: Mapping) -> None:
@@ -98,6 +117,10 @@ def work_of(layer: Layer) -> list[tuple[int, int, int]]:
     """FP, EB (but of the first layer), PG of a layer: rows of a sample, KxK convolutions in a row, size of a tile."""
     inputs, rows, columns = layer.input
     outputs, out_rows, out_columns = layer.output
+    if isinstance(layer.operation, Recurrent):
+        return _recurrent_work(layer, layer.operation)
+    if isinstance(layer.operation, Embedding):
+        return [(rows, outputs, 1)] * (3 if layer.needs_errors else 2)
     if not layer.convolves:
         return [(1, inputs * rows * columns * outputs, 1)] * (3 if layer.needs_errors else 2)
     k = layer.kernel[0] * layer.kernel[1]
