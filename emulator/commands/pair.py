@@ -10,8 +10,19 @@ from typing import Any
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, format_bytes, format_time_ps
 from ..config import Config, settings_config
-from ..network import load_network
-from ..pair import LayerNeeds, Pair, PairTimes, Workload, all_needs, pair_of, time_mini_batch, workload_of
+from ..pair import (
+    LayerNeeds,
+    Pair,
+    PairTimes,
+    Workload,
+    all_needs,
+    check_gpu_memory,
+    gpu_bytes,
+    pair_of,
+    time_mini_batch,
+    workload_of,
+)
+from ..plan import network_of
 from ..report import (
     Line,
     check_picture,
@@ -143,7 +154,10 @@ def _run(config: Config, changes: dict[str, object]) -> _Run:
             raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
     cluster = load_cluster(config.cluster, changes, blame="--what-if")
     pair = pair_of(cluster, kind, config.devices)
-    workload = workload_of(load_network(config.network), config.batch)
+    workload = workload_of(network_of(config.network, config.time_steps, config.data), config.batch).padded(
+        config.padding
+    )
+    check_gpu_memory(workload, pair)
     times = time_mini_batch(workload, pair, kind.offload)
     left = (config.samples or 0) % config.batch
     tail = time_mini_batch(workload.of_batch(left), pair, kind.offload) if left else None
@@ -159,6 +173,7 @@ def _run_as_json(run: _Run) -> dict[str, Any]:
         "virtual_time_ps": ends[-1],
         "epoch_ends_ps": ends,
         **pair_times_as_json(run.times),
+        "gpu_bytes": gpu_bytes(run.workload, run.pair),
         **pair_needs_as_json(run.needs, run.pair),
     }
 
@@ -217,6 +232,10 @@ def _print_layers(times: PairTimes) -> None:
 
 
 def _print_needs(run: _Run) -> None:
+    print()
+    has = run.pair.gpu.off_chip_memory_bytes
+    of = "" if has is None else f" of {format_bytes(has)}"
+    say(f"{run.pair.gpu.name}: {format_bytes(gpu_bytes(run.workload, run.pair))}{of} for weights and recurrent layers")
     if not run.needs:
         return
     rows = []

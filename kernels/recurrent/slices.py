@@ -187,6 +187,7 @@ class Slice:
             self.channels,
             self.inputs,
             1,
+            0,
         )
         return z
 
@@ -209,6 +210,7 @@ class Slice:
             self.inputs,
             self.channels,
             int(start is None),
+            0,
         )
         return dx
 
