@@ -56,6 +56,7 @@ def _stacked(axes: Axes, groups: Bars, series: Sequence[str], title: str) -> Non
         axes.bar(0, 0, color=_BACKWARD[column], label=name)
     axes.set_xticks(range(len(groups)), list(groups), fontsize=7)
     axes.tick_params(axis="y", labelsize=7)
+    axes.margins(y=0.25)  # room for the legend
     axes.set_title(title, fontsize=8)
 
 
