@@ -101,8 +101,9 @@ def _history(results: Results) -> None:
 
 def _weights(results: Results) -> None:
     rows = []
-    for layer, arrays in results.weights.items():
-        weight = arrays["weight"]
+    biased = {layer for layer, arrays in results.weights.items() if any(name.startswith("bias") for name in arrays)}
+    for name, weight in results.weight_arrays.items():
         norm = float(np.sqrt(np.square(weight, dtype=np.float64).mean()))
-        rows.append([layer, "x".join(map(str, weight.shape)), f"{norm:.5f}", "yes" if "bias" in arrays else "no"])
+        has_bias = "yes" if name.split()[0] in biased else "no"
+        rows.append([name, "x".join(map(str, weight.shape)), f"{norm:.5f}", has_bias])
     table("Weights", ["layer", "oc x ic x kh x kw", "root mean square", "bias"], rows, names=("layer",))
