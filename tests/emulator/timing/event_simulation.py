@@ -220,7 +220,7 @@ class Chain(Marks):
         links = [part.device for part in parts[:-1]]
 
         def sweep_ps(*of: Any) -> int:
-            return sum(self.hop_ps[of[0], link, *of[1:]] for link in links)
+            return sum(self.hop_ps[(of[0], link, *of[1:])] for link in links)
 
         if at == "fp":
             return slowest_ps + max(sweep_ps(2, layer), sweep_ps(7, layer))
