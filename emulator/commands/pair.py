@@ -243,11 +243,12 @@ def _print_needs(run: _Run) -> None:
             format_bytes(each.weight_bytes),
             format_bytes(each.in_bytes),
             format_bytes(each.out_bytes),
+            format_bytes(each.errors_in_bytes),
+            format_bytes(each.errors_out_bytes),
             format_bytes(each.kept_bytes),
         ]
         for each in run.needs
     ]
-    columns = ["layer", "words of a PE", "weights, FW and BW each", "values in", "values out", "kept off chip"]
-    table(
-        "Memory and transfers of a mini-batch; in BW, values in and out change places", columns, rows, names=["layer"]
-    )
+    columns = ["layer", "words of a PE", "weights", "FW in", "FW out", "BW in", "BW out", "kept off chip"]
+    title = "Memory and transfers of a mini-batch; weights go to the FPGA in FW and in BW, with biases in FW"
+    table(title, columns, rows, names=["layer"])

@@ -2,6 +2,7 @@
 
 from .devices import Pair, pair_of
 from .layout import LayerNeeds, all_needs
+from .messages import Content, PairKey, PairStream, streams_of
 from .of_network import workload_of
 from .pe_chain import mvm_cycles, unsplit_cycles
 from .result import Busy, PairTimes, time_mini_batch
@@ -13,9 +14,12 @@ from .work import Cell, OtherWork, RecurrentWork, Workload
 __all__ = [
     "Busy",
     "Cell",
+    "Content",
     "LayerNeeds",
     "OtherWork",
     "Pair",
+    "PairKey",
+    "PairStream",
     "PairTimes",
     "Part",
     "Phase",
@@ -31,6 +35,7 @@ __all__ = [
     "pe_words",
     "run",
     "step_cycles",
+    "streams_of",
     "time_mini_batch",
     "unheld_bytes",
     "unsplit_cycles",

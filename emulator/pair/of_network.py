@@ -40,6 +40,7 @@ def _recurrent(layer: Layer, operation: Recurrent) -> RecurrentWork:
         steps,
         operation.projection,
         operation.directions,
+        layer.reads_again,
     )
 
 
