@@ -3,7 +3,7 @@
 from .devices import Pair, pair_of
 from .layout import LayerNeeds, all_needs
 from .messages import Content, PairKey, PairStream, streams_of
-from .of_network import workload_of
+from .of_network import pair_streams, work_of, workload_of
 from .pe_chain import mvm_cycles, unsplit_cycles
 from .result import Busy, PairTimes, time_mini_batch
 from .steps import StepCycles, pe_words, step_cycles, unheld_bytes
@@ -32,6 +32,7 @@ __all__ = [
     "all_needs",
     "mvm_cycles",
     "pair_of",
+    "pair_streams",
     "pe_words",
     "run",
     "step_cycles",
@@ -39,5 +40,6 @@ __all__ = [
     "time_mini_batch",
     "unheld_bytes",
     "unsplit_cycles",
+    "work_of",
     "workload_of",
 ]

@@ -55,8 +55,8 @@ def make_plan(
     """
     if config.schedule.offload is not None:
         raise InputError(
-            f"`schedule` = {config.schedule.name!r}: a GPU, alone or with an FPGA, is timed by `emuchain simulate` and"
-            " `emuchain plan`; should be a schedule of a chain of FPGAs here, such as 'sync'"
+            f"`schedule` = {config.schedule.name!r}: a GPU, alone or with an FPGA, is what `emuchain train`, `simulate`"
+            " and `plan` take; should be a schedule of a chain of FPGAs here, such as 'sync'"
         )
     network = network_of(network or config.network, config.time_steps, config.data)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")

@@ -1,0 +1,40 @@
+"""Makes the plan of a configuration whose schedule is one of a GPU, alone or with an FPGA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..cluster import load_cluster
+from ..common import InputError
+from ..pair import pair_of, workload_of
+from .data import network_of
+from .pair import PairPlan
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+_OF_CHAINS = (
+    *("replicas", "groups", "chunks", "warm_up", "engines", "transport", "compress", "precision"),
+    *("stages", "balancing", "memory", "throttle"),
+)
+"""Keys that have no part in a pair."""
+
+
+def make_pair_plan(config: Config, cluster_changes: dict[str, object] | None = None) -> PairPlan:
+    """Derive the plan of a run under a schedule of pairs from its configuration.
+
+    Raises:
+        InputError: a value does not suit a pair.
+    """
+    kind = config.schedule
+    assert kind.offload is not None
+    defaults = type(config).model_validate({})
+    for key in _OF_CHAINS:
+        if getattr(config, key) != getattr(defaults, key):
+            raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
+    cluster = load_cluster(config.cluster, cluster_changes or {}, blame="--what-if")
+    pair = pair_of(cluster, kind, config.devices)
+    network = network_of(config.network, config.time_steps, config.data)
+    plan = PairPlan(config, network, cluster, pair, workload_of(network, config.batch))
+    _ = plan.times, plan.needs  # all that can be wrong is found here
+    return plan
