@@ -42,7 +42,7 @@ def test_the_citation_is_of_this_version(settings: configparser.ConfigParser) ->
 def test_the_citation_has_the_papers_of_the_readme() -> None:
     licence = " ".join(text_of("README.md").partition("## Licence")[2].split())
     papers = yaml.safe_load(text_of("CITATION.cff"))["references"]
-    assert len(papers) == 3
+    assert len(papers) == 4
     for paper in papers:
         assert f"*{paper['title']}*" in licence
         first, second = (author["family-names"] for author in paper["authors"][:2])

@@ -13,6 +13,7 @@ from .shapes import BAR_SHARE
 from .stopwatch import geometric_mean
 
 if TYPE_CHECKING:
+    from . import recurrent
     from .chain import Comparison, Setting, Side
     from .kernels import Row, Summary
     from .simulate import Cost
@@ -75,6 +76,35 @@ def kernel_sheet(name: str, rows: Sequence[Row]) -> Sheet:
     return Sheet(f"{name}: micro-batches of {rows[0].samples}, one thread", columns, cells, 3)
 
 
+def recurrent_answer(summaries: Sequence[recurrent.Summary], rows: Sequence[recurrent.Row]) -> list[str]:
+    """Return how fast the layers are beside PyTorch's, or else our speed alone."""
+    if not summaries:
+        fastest = max(rows, key=lambda row: row.gflops)
+        return [f"layers measured: {len(rows)}; up to {fastest.gflops:.1f} GFLOP/s, {_layer(fastest)}"]
+    return [
+        f"{each.kind.upper()}, batch {_batches(each)}: {_ratio(each.ratio_geometric_mean)} times as fast as PyTorch,"
+        f" the geometric mean; least {_ratio(each.ratio_minimum)}"
+        for each in summaries
+    ]
+
+
+def recurrent_sheet(kind: str, rows: Sequence[recurrent.Row]) -> Sheet:
+    """Return the table of one kind's layers."""
+    cells = tuple(
+        (
+            str(row.batch),
+            str(row.units),
+            f"{1e3 * row.seconds:.2f} ms",
+            f"{row.gflops:.1f}",
+            "-" if row.torch_seconds is None else f"{1e3 * row.torch_seconds:.2f} ms",
+            _ratio(row.ratio),
+        )
+        for row in rows
+    )
+    title = f"{kind.upper()}: training steps of {rows[0].steps} time steps, one thread"
+    return Sheet(title, ("batch", "units", "time", "GFLOP/s", "PyTorch", "ratio"), cells, 0)
+
+
 def summary_sheet(summaries: Sequence[Summary]) -> Sheet:
     """Return a table with a row for each list and phase."""
     columns = ("list", "phase", "layers", "ratio, geometric mean", "ratio, least", "with a bar", "least of peak")
@@ -97,6 +127,10 @@ KERNEL_NOTES = (
     f"Peak: multiply-adds in registers, measured beside each phase. Bar: {BAR_SHARE:.0%} of the peak, for layers of 64"
     " channels or more and 64 output pixels or more in the micro-batch. Ratio: PyTorch's time over ours, one thread"
     " each. A network's first layer has no EB, here as in training."
+)
+RECURRENT_NOTES = (
+    "A training step: forward, and backward with all gradients, from plain weights. GFLOP/s count its products alone."
+    " Ratio: PyTorch's time over ours, one thread each, medians."
 )
 NO_TORCH = "PyTorch was not measured: it is not installed (`pip install torch==2.13.0`), or --no-torch was given."
 CHAIN_NOTES = (
@@ -210,6 +244,15 @@ def _side_row(name: str, side: Side) -> tuple[str, ...]:
         f"{min(rates):.1f} to {max(rates):.1f}",
         format_bytes(side.peak_bytes),
     )
+
+
+def _layer(row: recurrent.Row) -> str:
+    return f"{row.kind.upper()} of {row.units} units, batch {row.batch}"
+
+
+def _batches(summary: recurrent.Summary) -> str:
+    first, last = min(summary.batches), max(summary.batches)
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def _ratio(ratio: float | None) -> str:

@@ -70,6 +70,10 @@ class Engine:
         """Time of a sample."""
         return self.rows * self.row_ps
 
+    def waiting(self, more_ps: int) -> Engine:
+        """Return the engine with rows that wait so much longer."""
+        return dataclasses.replace(self, row_ps=self.row_ps + more_ps, wait_ps=self.wait_ps + more_ps)
+
 
 @dataclasses.dataclass(frozen=True)
 class Resources:

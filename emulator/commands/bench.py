@@ -7,18 +7,20 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...comm import launcher_rank
+from ..bench.recurrent_shapes import BATCHES, KINDS, STEPS, UNITS
 from ..bench.shapes import LISTS
 from ..common import InputError
 from . import collector
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting
+    from ..bench.recurrent_shapes import Layer as RecurrentLayer
     from ..bench.report import Sheet
     from ..bench.stopwatch import Pace
 
@@ -76,6 +78,53 @@ def kernels(
     from ..bench.stopwatch import Pace
 
     run_kernels(lists or tuple(LISTS), Pace(runs), not no_torch, as_json, as_markdown)
+
+
+@bench.command()
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Layers to measure.  [default: both]")
+@click.option(
+    "--units",
+    multiple=True,
+    type=click.IntRange(1, 8192),
+    metavar="N",
+    help=f"Units, and inputs.  [default: {', '.join(map(str, UNITS))}]",
+)
+@click.option(
+    "--batch",
+    "batches",
+    multiple=True,
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    help=f"Samples of a mini-batch.  [default: {', '.join(map(str, BATCHES))}]",
+)
+@_number("--steps", "Time steps.", STEPS, most=4096)
+@_number("--runs", "Timings of each layer; short ones get more.", _FEWEST_RUNS, _FEWEST_RUNS)
+@click.option("--form", metavar="NAME", help=f"The micro-kernel's form, as {_FORM}.  [default: this processor's]")
+@_output
+def recurrent(
+    kinds: tuple[str, ...],
+    units: tuple[int, ...],
+    batches: tuple[int, ...],
+    steps: int,
+    runs: int,
+    form: str | None,
+    no_torch: bool,
+    as_json: bool,
+    as_markdown: bool,
+) -> None:
+    """Measure training steps of LSTM and GRU layers.
+
+    Forward, and backward with all gradients, against PyTorch's nn.LSTM and nn.GRU. One thread each, interleaved;
+    medians, and their geometric means for few samples and for many.
+    """
+    _check_output(as_json, as_markdown)
+    if form is not None:
+        choose_form(form)
+    from ..bench.recurrent_shapes import layers
+    from ..bench.stopwatch import Pace
+
+    measured = layers(kinds or KINDS, units or UNITS, batches or BATCHES, steps)
+    run_recurrent(measured, Pace(runs), not no_torch, as_json, as_markdown)
 
 
 @bench.command()
@@ -214,6 +263,34 @@ def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: b
     for name, found in itertools.groupby(rows, key=lambda row: row.list):
         _show(kernel_sheet(name, list(found)), as_markdown)
     _note(KERNEL_NOTES + ("" if torch else f" {NO_TORCH}"))
+
+
+def run_recurrent(
+    measured: Sequence[RecurrentLayer], pace: Pace, with_torch: bool, as_json: bool, as_markdown: bool
+) -> None:
+    """Measure recurrent layers and report."""
+    from ..bench import peer
+    from ..bench.host import describe_host, host_line
+    from ..bench.recurrent import measure, summarise
+    from ..bench.report import NO_TORCH, RECURRENT_NOTES, recurrent_answer, recurrent_sheet
+
+    torch = peer.load() if with_torch and peer.is_installed() else None
+    host = describe_host(None if torch is None else torch.__version__)
+    rows = []
+    for row in measure(measured, pace, torch):
+        _tell(f"measured {row.kind} of {row.units} units, batch {row.batch}")
+        rows.append(row)
+    summary = summarise(rows)
+    if as_json:
+        report: dict[str, Any] = {"host": host, "threads": 1, "runs": pace.rounds}
+        report["rows"] = [dataclasses.asdict(row) for row in rows]
+        report["summary"] = [dataclasses.asdict(row) for row in summary]
+        print(json.dumps(report))
+        return
+    _answer([*recurrent_answer(summary, rows), host_line(host)])
+    for kind, found in itertools.groupby(rows, key=lambda row: row.kind):
+        _show(recurrent_sheet(kind, list(found)), as_markdown)
+    _note(RECURRENT_NOTES + ("" if torch else f" {NO_TORCH}"))
 
 
 def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bool) -> None:

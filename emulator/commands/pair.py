@@ -9,7 +9,7 @@ from typing import Any
 
 from ..common import InputError, format_bytes, format_time_ps
 from ..config import Config, settings_config
-from ..pair import PairTimes
+from ..pair import PairTimes, gpu_bytes
 from ..plan import PairPlan, epoch_samples, make_pair_plan
 from ..report import (
     Line,
@@ -130,6 +130,7 @@ def _run_as_json(run: _Run) -> dict[str, Any]:
         "virtual_time_ps": ends[-1],
         "epoch_ends_ps": ends,
         **pair_times_as_json(run.times),
+        "gpu_bytes": gpu_bytes(run.plan.workload, run.plan.pair),
         **pair_needs_as_json(run.plan.needs, run.plan.pair),
     }
 
@@ -190,7 +191,13 @@ def _print_layers(times: PairTimes) -> None:
 
 
 def _print_needs(run: _Run) -> None:
-    if not run.plan.needs:
+    plan = run.plan
+    print()
+    has = plan.pair.gpu.off_chip_memory_bytes
+    of = "" if has is None else f" of {format_bytes(has)}"
+    needed = format_bytes(gpu_bytes(plan.workload, plan.pair))
+    say(f"{plan.pair.gpu.name}: {needed}{of} for weights and recurrent layers")
+    if not plan.needs:
         return
     rows = []
     for each in run.plan.needs:

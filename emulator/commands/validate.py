@@ -46,7 +46,7 @@ def validate(
     runs: pathlib.Path | None,
     sensitivity: bool,
 ) -> None:
-    """Run a paper's claims: published, ours, deviation, verdict. PAPER is fpdeep, inceptionn or bapipe.
+    """Run a paper's claims: published, ours, deviation, verdict. PAPER is fpdeep, inceptionn, bapipe or farnn.
 
     The exit status is 0 whatever the verdicts.
     """

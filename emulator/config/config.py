@@ -136,6 +136,9 @@ class Config(Model):
         "modelled",
         description="modelled: what does not fit on chip costs time at the off-chip memory port; ignored: it is free",
     )
+    padding: Annotated[float, pydantic.Field(ge=1, le=1000, allow_inf_nan=False)] = pydantic.Field(
+        1.0, description="for GPUs and pairs: length of padded sequences over that of the network's, as far as times go"
+    )
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
         1, description="seed of initial weights, order of samples, and dropout"
     )

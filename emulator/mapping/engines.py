@@ -78,6 +78,8 @@ def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines,
 def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
     """Return the engines of a slice that has its board to itself: FP, EB and PG take turns, each on all multipliers.
 
+    Rows of a recurrent layer's FP and EB wait for the activations of the row before.
+
     Raises:
         InputError: the board has too few multipliers for one tile.
     """
@@ -90,6 +92,9 @@ def engines_in_turn(part: Slice, board: Board) -> SliceEngines:
                 f" {board.smallest_engine}"
             )
         built.append(board.build_alone(work))
+    if part.layer.operation.recurs:
+        fp, eb, pg = built
+        return SliceEngines(fp.waiting(board.activation_ps), eb.waiting(board.activation_ps), pg)
     return SliceEngines(built[0], built[1] if part.layer.has_eb else None, built[-1])
 
 

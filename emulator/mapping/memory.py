@@ -84,7 +84,8 @@ def slice_memory(
     _, rows, columns = layer.input
     out_columns, kernel_rows = layer.output[2], layer.kernel[0]
     if layer.operation.one_memory:
-        ins, rows, columns, outs, out_columns, kernel_rows = 1, 1, ins * rows * columns, 1, outs, 1
+        values, rows = ins * rows * columns, layer.engine_view.in_rows
+        ins, columns, outs, out_columns, kernel_rows = 1, values // rows, 1, outs, 1
     parameters = parameter_memory(part, part.channels if kept_channels is None else kept_channels, value_bytes)
     kept = -(-layer.operation.kept_values(layer.input) * part.channels // cut_channels(layer))
     if part.is_last:
@@ -94,8 +95,11 @@ def slice_memory(
     if layer.has_eb:
         line_buffers += memories(outs * kernel_rows, out_columns, value_bytes)
         error_buffer = memories(ins, columns, value_bytes)
+    act_ram = memories(ins, rows * columns * in_flight, value_bytes)
+    if kept:
+        act_ram += memories(1, kept * in_flight, value_bytes)
     return SliceMemory(
-        act_ram=memories(ins, rows * columns * in_flight, value_bytes) + memories(1, kept * in_flight, value_bytes),
+        act_ram=act_ram,
         lpram=parameters,
         lgb=parameters,
         line_buffers=line_buffers,

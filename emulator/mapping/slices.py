@@ -78,6 +78,11 @@ class Slice:
         """Multiply-accumulates of one sample's forward propagation in this slice."""
         return self.layer.macs // cut_channels(self.layer) * self.channels
 
+    @property
+    def eb_macs(self) -> int:
+        """Multiply-accumulates of one sample's EB in this slice; 0 if it has none."""
+        return self.layer.eb_macs // cut_channels(self.layer) * self.channels if self.layer.has_eb else 0
+
     def __str__(self) -> str:
         return f"{self.layer.name}[{self.begin}:{self.end}] {self.cut.value}"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -84,10 +84,12 @@ class Description(Model):
     layers: Annotated[tuple[Annotated[Node, _AnyNode()], ...], pydantic.BeforeValidator(_as_tuple)]
 
 
-def with_symbols(keys: Mapping[str, Any], symbols: int | None) -> dict[str, Any]:
-    """Return a description's keys with a number for the word "symbols": this one, or that of its key `symbols`."""
-    count = symbols or keys.get("symbols")
-    if count is None or "symbols" not in keys:
+def with_symbols(keys: Mapping[str, Any], symbols: Callable[[], int] | None = None) -> dict[str, Any]:
+    """Return a description's keys with a number for the word "symbols": a text's, or that of its key `symbols`."""
+    if keys.get("symbols") is None:
+        return dict(keys)
+    count = keys["symbols"] if symbols is None else symbols()
+    if not isinstance(count, int):
         return dict(keys)
 
     def filled(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..common import find, names
@@ -19,14 +19,14 @@ def zoo() -> list[str]:
 
 
 def load_network(
-    network: str | Mapping[str, Any], *, time_steps: int | None = None, symbols: int | None = None
+    network: str | Mapping[str, Any], *, time_steps: int | None = None, symbols: Callable[[], int] | None = None
 ) -> Network:
     """Return a network with all shapes worked out.
 
     Args:
         network: a name of the `zoo`; the path of a TOML or ONNX file; or a mapping with the keys of such a TOML file.
         time_steps: the steps of its sequences, in place of those that its `input` says.
-        symbols: what the word "symbols" stands for in its description, in place of what its key `symbols` says.
+        symbols: gives what the word "symbols" stands for in its description, in place of what its key `symbols` says.
 
     Raises:
         InputError: no such name or file, or an invalid description; `time_steps` for an input that is not a sequence.

@@ -1,6 +1,7 @@
 """A GPU and an FPGA that train recurrent layers together (FARNN): work, tasks, and their timeline. Pure functions."""
 
 from .devices import Pair, pair_of
+from .gpu_memory import check_gpu_memory, gpu_bytes
 from .layout import LayerNeeds, all_needs
 from .messages import Content, PairKey, PairStream, streams_of
 from .of_network import pair_streams, work_of, workload_of
@@ -30,6 +31,8 @@ __all__ = [
     "Timed",
     "Workload",
     "all_needs",
+    "check_gpu_memory",
+    "gpu_bytes",
     "mvm_cycles",
     "pair_of",
     "pair_streams",

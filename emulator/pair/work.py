@@ -104,6 +104,11 @@ class Workload:
         """The recurrent layers."""
         return tuple(part for part in self.parts if isinstance(part, RecurrentWork))
 
+    def padded(self, factor: float) -> Workload:
+        """Return the same parts with sequences padded to `factor` times their length."""
+        parts = (part.padded(factor) if isinstance(part, RecurrentWork) else part for part in self.parts)
+        return dataclasses.replace(self, parts=tuple(parts))
+
     def of_batch(self, batch: int) -> Workload:
         """Return the same parts for a mini-batch of another size."""
         return dataclasses.replace(self, batch=batch)

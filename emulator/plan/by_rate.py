@@ -44,7 +44,11 @@ class Settled:
 
     def cost(self, batch: int, drains: bool) -> tuple[bool, int]:
         """Return by what placements are compared: one that fits comes first, then the time in ps of a mini-batch."""
-        return not self.fits, batch * self.timing.interval_ps + (self.steady.fill_ps if drains else 0)
+        return not self.fits, self.batch_ps(batch, drains)
+
+    def batch_ps(self, batch: int, drains: bool) -> int:
+        """Return the time in ps of a mini-batch, with that in which the chain fills and drains if it does."""
+        return batch * self.timing.interval_ps + (self.steady.fill_ps if drains else 0)
 
 
 def settle(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def network_of(
     network: str | Mapping[str, Any] | Network, time_steps: int | None = None, data: str | None = None
 ) -> Network:
-    """Return a network with so many time steps, and with as many symbols as a text has.
+    """Return a network with so many time steps, and as many symbols as its text has, by default the built-in one.
 
     Raises:
         InputError: there is no such network; it does not take sequences, or is loaded and has other time steps; there
@@ -33,11 +33,13 @@ def network_of(
                 " network by its name, or the number to `load_network`"
             )
         return network
-    symbols = None
-    if data is not None and is_text(data):
-        with _about_data(data):
-            symbols = symbol_count(data)
-    return load_network(network, time_steps=time_steps, symbols=symbols)
+    where = data or "text"
+    return load_network(network, time_steps=time_steps, symbols=(lambda: _symbols(where)) if is_text(where) else None)
+
+
+def _symbols(where: str) -> int:
+    with _about_data(where):
+        return symbol_count(where)
 
 
 def data_of(plan: AnyPlan) -> str:

@@ -15,7 +15,7 @@ from ..network import Network
 from ..pipeline import Engines, Machine
 from ..schedule import EpochShape, Staleness, dry_run
 from ..timing import Timing
-from .by_rate import place_by_rate, settle
+from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, warm_ups_of
 from .data import network_of
 from .lateness import staleness_of
@@ -58,6 +58,8 @@ def make_plan(
             f"`schedule` = {config.schedule.name!r}: a GPU, alone or with an FPGA, is what `emuchain train`, `simulate`"
             " and `plan` take; should be a schedule of a chain of FPGAs here, such as 'sync'"
         )
+    if config.padding != 1:
+        raise InputError(f"`padding` = {config.padding:g}: is of the times of a GPU or a pair; leave it out on a chain")
     network = network_of(network or config.network, config.time_steps, config.data)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if config.engines or config.transport:
@@ -135,15 +137,15 @@ class _Making:
             )
         balancing = config.balancing == "auto" and self.chunks == 1 and not network.last_first
         whole = config.stages == "layers" or self._keeps_layers_whole()
+        # A cut through a recurrent layer costs time at each step, which a cut at layers does not.
+        layers = [partition_layers(network, cluster, self.stages)] if whole or self._may_keep_layers_whole() else []
         if config.memory == "ignored":
-            timing = Timing.of((partition_layers if whole else partition)(network, cluster, self.stages), cluster)
-            steady = self._steady(timing)
+            cuts = layers if whole else [partition(network, cluster, self.stages), *layers]
+            timing, steady = self._fastest([Timing.of(mapping, cluster) for mapping in cuts])
             return self._planned(*(self._balanced(timing, steady) if balancing else (timing, steady)))
-        if whole:
-            mapping = partition_layers(network, cluster, self.stages)
-            found = [settle(mapping, cluster, self._steady, 0, balancing=balancing)]
-        else:
-            found = place_by_rate(network, cluster, self.stages, self._steady, balancing=balancing)
+        found = [settle(mapping, cluster, self._steady, 0, balancing=balancing) for mapping in layers]
+        if not whole:
+            found += place_by_rate(network, cluster, self.stages, self._steady, balancing=balancing)
         found.sort(key=lambda settled: settled.cost(self.batch, config.schedule.drains))
         for settled in found[:-1]:
             # With balanced parameters, weights that are late on one device are late on another, and may come never.
@@ -167,6 +169,17 @@ class _Making:
                 f" {self.stages} devices; should be at most {len(network.layers)} devices, or a schedule such as 'sync'"
             )
         return True
+
+    def _may_keep_layers_whole(self) -> bool:
+        """Return whether a cut at layers, of a network with recurrent ones, is worth a try."""
+        return self.network.last_first and self.stages <= len(self.network.layers)
+
+    def _fastest(self, timings: list[Timing]) -> tuple[Timing, SteadyPipeline]:
+        """Return the timing with the least time of a mini-batch, and its steady pipeline."""
+        steady = [self._steady(timing) for timing in timings]
+        settled = [Settled(each, of, of.in_flight, 0) for each, of in zip(timings, steady, strict=True)]
+        best = min(settled, key=lambda each: each.batch_ps(self.batch, self.config.schedule.drains))
+        return best.timing, best.steady
 
     def _mini_batch(self) -> EpochShape:
         """Return an epoch of one mini-batch."""

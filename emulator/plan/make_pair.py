@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..cluster import load_cluster
 from ..common import InputError
-from ..pair import pair_of, workload_of
+from ..pair import check_gpu_memory, pair_of, workload_of
 from .data import network_of
 from .pair import PairPlan
 
@@ -35,6 +35,8 @@ def make_pair_plan(config: Config, cluster_changes: dict[str, object] | None = N
     cluster = load_cluster(config.cluster, cluster_changes or {}, blame="--what-if")
     pair = pair_of(cluster, kind, config.devices)
     network = network_of(config.network, config.time_steps, config.data)
-    plan = PairPlan(config, network, cluster, pair, workload_of(network, config.batch))
+    workload = workload_of(network, config.batch).padded(config.padding)
+    check_gpu_memory(workload, pair)
+    plan = PairPlan(config, network, cluster, pair, workload)
     _ = plan.times, plan.needs  # all that can be wrong is found here
     return plan

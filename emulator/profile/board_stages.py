@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 from ..cluster import Board
-from ..mapping import VALUE_BYTES, Slice, channel_works, cut_channels
+from ..mapping import VALUE_BYTES, Slice, cut_channels
 from ..network import Network
 from ..pipeline import StageCosts
 from .needs import PartNeeds, boundary_bytes, cut_bytes
@@ -25,7 +25,7 @@ class BoardStages(Stages):
         self.kinds = tuple(board.name for board in boards)
         self._network, self._boards, self._value_bytes = network, tuple(boards), value_bytes
         channels = [cut_channels(layer) for layer in network.layers]
-        macs = [layer.macs * len(channel_works(layer)) for layer in network.layers]
+        macs = [2 * layer.macs + (layer.eb_macs if layer.has_eb else 0) for layer in network.layers]
         self.starts = tuple(itertools.accumulate(channels, initial=0))
         self._macs = tuple(itertools.accumulate(macs, initial=0))
         self._of_part = functools.cache(self._part_needs)
@@ -34,10 +34,13 @@ class BoardStages(Stages):
 
     @functools.cached_property
     def places(self) -> Sequence[int]:
-        """See `Stages`: every channel, or every few channels where a layer has many."""
+        """See `Stages`: every channel, or every few channels where a layer has many; recurrent layers stay whole.
+
+        Devices that share one exchange states within an action, and actions are timed as a whole.
+        """
         found = [
-            range(first, behind, max(1, (behind - first) // PIECES))
-            for first, behind in itertools.pairwise(self.starts)
+            range(first, behind, behind - first if layer.operation.recurs else max(1, (behind - first) // PIECES))
+            for layer, (first, behind) in zip(self._network.layers, itertools.pairwise(self.starts), strict=True)
         ]
         return [*itertools.chain.from_iterable(found), self.end]
 

@@ -11,10 +11,14 @@ from ..network import Layer, Network
 
 
 class PartNeeds(NamedTuple):
-    """A slice's needs; bytes of features are those of a sample, `buffer_bytes` feed the engines and stay on chip."""
+    """A slice's needs; bytes of features are those of a sample, `buffer_bytes` feed the engines and stay on chip.
+
+    `macs` are those of FP, and of PG; EB has `eb_macs`, 0 if there is none.
+    """
 
     part: Slice
     macs: int
+    eb_macs: int
     parameter_bytes: int
     feature_bytes: int
     buffer_bytes: int
@@ -23,7 +27,8 @@ class PartNeeds(NamedTuple):
     def of(cls, part: Slice, value_bytes: int = VALUE_BYTES) -> PartNeeds:
         """Return the needs of a slice, with values of `value_bytes`."""
         memory = slice_memory(part, 0, value_bytes=value_bytes)
-        return cls(part, part.macs, memory.lpram.bytes, activation_bytes(part, value_bytes), memory.working.bytes)
+        features = activation_bytes(part, value_bytes)
+        return cls(part, part.macs, part.eb_macs, memory.lpram.bytes, features, memory.working.bytes)
 
 
 def boundary_bytes(network: Network, after_layer: int, value_bytes: int = VALUE_BYTES) -> int:

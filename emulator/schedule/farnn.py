@@ -34,7 +34,7 @@ def all_steps(epoch: EpochShape) -> Schedule:
 FARNN = ScheduleKind(
     _OVERLAPPED,
     overlapped,
-    "a GPU and an FPGA, which does the time steps of recurrent layers",
+    "a GPU, and an FPGA for steps of recurrent layers",
     drains=True,
     repeats=True,
     offload=Offload.OVERLAPPED,
@@ -42,7 +42,7 @@ FARNN = ScheduleKind(
 NO_OVERLAP = ScheduleKind(
     _IN_TURN,
     in_turn,
-    "the same, one task after another",
+    "the same, but one task after another",
     drains=True,
     repeats=True,
     offload=Offload.IN_TURN,

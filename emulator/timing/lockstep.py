@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from ..cluster import Cluster, Engine
+from ..cluster import Cluster
 from ..mapping import DataPath, Mapping, SliceEngines
 
 HopTime = Callable[[int, DataPath, int], int]
@@ -47,9 +47,6 @@ def lockstep(
         ebs = [of.eb for of in steps if of.eb is not None]
         eb_ps = errors_ps + max(eb.row_ps + more for eb, more in zip(ebs, activation_ps, strict=True))
         for (device, place), of, eb in zip(places, steps, ebs, strict=True):
-            found[device][place] = dataclasses.replace(of, fp=_waiting(of.fp, fp_ps), eb=_waiting(eb, eb_ps))
+            waiting = of.fp.waiting(fp_ps - of.fp.row_ps), eb.waiting(eb_ps - eb.row_ps)
+            found[device][place] = dataclasses.replace(of, fp=waiting[0], eb=waiting[1])
     return tuple(map(tuple, found))
-
-
-def _waiting(engine: Engine, row_ps: int) -> Engine:
-    return dataclasses.replace(engine, row_ps=row_ps, wait_ps=row_ps - engine.row_ps)

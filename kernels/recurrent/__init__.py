@@ -25,7 +25,7 @@ from .layers import (
     lstm_forward,
 )
 from .lstm import LstmSlice
-from .slices import Packed, Tape
+from .tape import Packed, Tape
 from .warm import warm
 
 __all__ = [

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
 from .arrays import Lengths, checked, new, spare, target
-from .slices import Packed, Slice, Tape
+from .slices import Slice
+from .tape import Packed, Tape
 
 steps_kernels = Kernels("recurrent.gru_steps")
 

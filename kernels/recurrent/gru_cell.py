@@ -67,10 +67,9 @@ def forward_linear(
         sums, bias_w, bias_r, h_before, gates, m, y, h = places
 
         def write(units: Units) -> None:
-            a, w, b = (units.load_gates(place, GATES) for place in (sums, bias_w, bias_r))
-            reset, update = (sigmoid((a[gate] + w[gate]) + b[gate]) for gate in (0, 1))
-            recurrent = a[2] + b[2]
-            new = tanh(fma(reset, recurrent, units.load_gates(gates, GATES)[2] + w[2]))
+            reset, update = map(sigmoid, units.load_gates(sums, GATES, bias_w, bias_r)[:2])
+            recurrent = units.load_gates(sums, GATES, bias_r)[2]
+            new = tanh(fma(reset, recurrent, units.load_gates(gates, GATES, bias_w)[2]))
             out = fma(update, units.load(h_before) - new, new)
             units.store_gates([reset, update, new], gates)
             for values, place in ((recurrent, m), (out, y), (out, h)):
@@ -91,8 +90,7 @@ def forward_reset(
         sums, bias_w, bias_r, h_before, gates, q = places
 
         def write(units: Units) -> None:
-            a, w, b = (units.load_gates(place, GATES) for place in (sums, bias_w, bias_r))
-            reset, update = (sigmoid((a[gate] + w[gate]) + b[gate]) for gate in (0, 1))
+            reset, update = map(sigmoid, units.load_gates(sums, GATES, bias_w, bias_r)[:2])
             units.store(reset * units.load(h_before), q)
             units.store_gates([reset, update, units.load_gates(gates, GATES)[2]], gates)
 
@@ -111,9 +109,8 @@ def forward_new(
         sums, bias_w, bias_r, h_before, gates, y, h = places
 
         def write(units: Units) -> None:
-            a, w, b = (units.load_gates(place, GATES)[2] for place in (sums, bias_w, bias_r))
             reset, update, _ = units.load_gates(gates, GATES)
-            new = tanh((a + w) + b)
+            new = tanh(units.load_gates(sums, GATES, bias_w, bias_r)[2])
             out = fma(update, units.load(h_before) - new, new)
             units.store_gates([reset, update, new], gates)
             units.store(out, y)

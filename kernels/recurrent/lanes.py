@@ -84,9 +84,12 @@ class Units:
         """Store one number of each unit."""
         self._store(lanes.value, place, 0, self.count)
 
-    def load_gates(self, place: ir.Value, gates: int) -> list[Lanes]:
-        """Load the numbers of all gates; return a vector of each gate."""
-        parts = [self._load(place, part, self._count_of(part, gates)).value for part in range(gates)]
+    def load_gates(self, place: ir.Value, gates: int, *added: ir.Value) -> list[Lanes]:
+        """Load the numbers of all gates, and add those at the places `added` in turn; return a vector of each gate."""
+        parts = []
+        for part in range(gates):
+            total, *others = (self._load(at, part, self._count_of(part, gates)) for at in (place, *added))
+            parts.append(sum(others, total).value)
         places = [[gates * unit + gate for unit in range(WIDTH)] for gate in range(gates)]
         return [Lanes(self.builder, _gather(self.builder, parts, wanted)) for wanted in places]
 
@@ -123,8 +126,8 @@ class Units:
 
 def _gather(builder: ir.IRBuilder, parts: Sequence[ir.Value], places: Sequence[int]) -> ir.Value:
     """Return the vector of the given places of all parts, one after the other."""
-    found = ir.Constant(vector(WIDTH), ir.Undefined)
-    for number, part in enumerate(parts):
+    found = shuffle(builder, parts[0], parts[1], [place % (2 * WIDTH) for place in places])
+    for number, part in enumerate(parts[2:], 2):
         chosen = [place % WIDTH + WIDTH if place // WIDTH == number else lane for lane, place in enumerate(places)]
         found = shuffle(builder, found, part, chosen)
     return found

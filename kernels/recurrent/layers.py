@@ -11,7 +11,7 @@ from ..jit import Floats
 from .arrays import Lengths, checked, new, state
 from .gru import GruSlice
 from .lstm import LstmSlice
-from .slices import Packed, Tape
+from .tape import Packed, Tape
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
 from .arrays import NOTHING, Lengths, checked, new, spare, target
-from .slices import Packed, Slice, Tape, add_gradient, kernels, transposed
+from .slices import Slice
+from .tape import Packed, Tape, add_gradient, kernels, transposed
 
 steps_kernels = Kernels("recurrent.lstm_steps")
 

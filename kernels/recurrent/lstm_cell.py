@@ -51,8 +51,7 @@ def forward_cell(
         sums, bias_w, bias_r, c, gates, t, c_before, y, h = places
 
         def write(units: Units) -> None:
-            a, w, r = (units.load_gates(place, GATES) for place in (sums, bias_w, bias_r))
-            i, f, g, o = ((x + b_w) + b_r for x, b_w, b_r in zip(a, w, r, strict=True))
+            i, f, g, o = units.load_gates(sums, GATES, bias_w, bias_r)
             i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
             before = units.load(c)
             after = fma(f, before, i * g)

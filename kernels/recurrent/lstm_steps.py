@@ -43,7 +43,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 copy(h_before + FLOAT_BYTES * row * width, h + FLOAT_BYTES * n * width, width)
             else:
                 clear(to, channels)
-        product(sums, channels, h, width, 1, samples, r, channels, width, 0)
+        product(sums, channels, h, width, 1, samples, r, channels, width, 0, step)
         for n in range(samples):
             row = rows[step, n]
             if row < 0:
@@ -67,7 +67,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                     result,
                 )
         if outputs:
-            product(projected, outputs, multiplied, units, 1, samples, p, outputs, units, 1)
+            product(projected, outputs, multiplied, units, 1, samples, p, outputs, units, 1, step)
             for n in range(samples):
                 row, come = rows[step, n], projected + FLOAT_BYTES * n * outputs
                 if row >= 0:
@@ -111,7 +111,7 @@ def backward_steps(
         e = errors
         if outputs:
             last = FLOAT_BYTES * (outputs - 1)
-            product(of_cells, units, errors + last, outputs, -1, samples, p, units, outputs, 1)
+            product(of_cells, units, errors + last, outputs, -1, samples, p, units, outputs, 1, step)
             e = of_cells
         for n in range(samples):
             row = rows[step, n]
@@ -131,4 +131,4 @@ def backward_steps(
                     copied + GATES * own,
                 )
         last = FLOAT_BYTES * (channels - 1)
-        product(dh_before, width, copied + last, channels, -1, samples, r, width, channels, fresh)
+        product(dh_before, width, copied + last, channels, -1, samples, r, width, channels, fresh, step)

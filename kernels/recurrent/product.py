@@ -24,9 +24,11 @@ from ..llvm import LINE_BYTES, clear, copy
 from .tile import MOST_SAMPLES, ROW, VECTORS, run_tile
 
 WIDTH = FORM.width
-_LANES = np.array(VECTORS) * WIDTH  # of a tile of one sample, two, and so on
+_VECTORS = np.array(VECTORS)
 _STEPS = 192  # of k at a time, where several tiles of samples read the same panel
 _ROW_STEPS = 384  # of k at a time, in gradients
+_LONG = 1024  # of k at a time, where rows of weights are packed on the way: pages are read from start to end
+_BROAD = 4  # panels at a time, for the same reason
 _LINE = LINE_BYTES // FLOAT_BYTES
 
 
@@ -55,15 +57,17 @@ def _run(
     fresh: Any,
 ) -> None:
     """Run all samples in tiles, over up to ROW lanes, by `steps` rows of a panel."""
-    most = _LANES[min(samples, MOST_SAMPLES) - 1]
-    for lane in range(0, lanes, most):
-        some, s = min(most, lanes - lane), 0
-        vectors, b_l = (some + WIDTH - 1) // WIDTH, b + FLOAT_BYTES * lane
+    vectors, lane = _VECTORS[min(samples, MOST_SAMPLES) - 1], 0
+    while lane < lanes:
+        while vectors * WIDTH >= lanes - lane + WIDTH:  # the last ones take 4, 2 or 1 vectors
+            vectors //= 2
+        some, s = min(vectors * WIDTH, lanes - lane), 0
         while s < samples:
             size = even_share(samples - s, MOST_SAMPLES)
             c_s, a_s = c + FLOAT_BYTES * (s * c_step + lane), a + FLOAT_BYTES * s * a_step
-            run_tile(size, vectors, c_s, c_step, a_s, a_step, a_k, b_l, steps, some, fresh)
+            run_tile(size, vectors, c_s, c_step, a_s, a_step, a_k, b + FLOAT_BYTES * lane, steps, some, fresh)
             s += size
+        lane += some
 
 
 @compiled
@@ -78,10 +82,17 @@ def product(
     lanes: Any,
     depth: Any,
     fresh: Any,
+    turn: Any,
 ) -> None:
-    """Add a[s * a_step + k * a_k] * b[k][l] over k to c[s * c_step + l], with b in panels; where `fresh`, onto +0."""
+    """Add a[s * a_step + k * a_k] * b[k][l] over k to c[s * c_step + l], with b in panels; where `fresh`, onto +0.
+
+    Panels are read from the first to the last; where `turn` is odd, from the last to the first. If each call takes the
+    other way, the panels that the one before it has read last are still in the cache.
+    """
+    panels = (lanes + ROW - 1) // ROW
     part = depth if samples <= MOST_SAMPLES else _STEPS
-    for lane in range(0, lanes, ROW):
+    for number in range(panels):
+        lane = ROW * (panels - 1 - number if turn % 2 else number)
         width, k = min(ROW, lanes - lane), 0
         while k < depth:
             steps, begin = even_share(depth - k, part), 1 if fresh and k == 0 else 0
@@ -111,25 +122,27 @@ def _pack_forward(
 
 @compiled
 def _pack_backward(
-    w: Any, order: Any, gates: Any, depth: Any, lane: Any, width: Any, first: Any, steps: Any, panel: Any
+    w: Any, order: Any, gates: Any, depth: Any, lane: Any, width: Any, first: Any, steps: Any, panels: Any
 ) -> None:
-    """Pack `steps` channels of a panel, from number `first` down, from its lane number `lane` on."""
-    for channel in range(first, first - steps, -1):
-        source = channel // gates * order[0] + channel % gates * order[1]
-        copy(panel, w + FLOAT_BYTES * (source * depth + lane), width)
-        if width < ROW:
-            clear(panel + FLOAT_BYTES * width, ROW - width)
-        panel += FLOAT_BYTES * ROW
+    """Pack `steps` channels, from number `first` down, of `width` lanes from number `lane` on, panel by panel."""
+    for step in range(steps):
+        channel = first - step
+        row = w + FLOAT_BYTES * ((channel // gates * order[0] + channel % gates * order[1]) * depth + lane)
+        for begin in range(0, width, ROW):
+            some, to = min(ROW, width - begin), panels + FLOAT_BYTES * (begin * steps + step * ROW)
+            copy(to, row + FLOAT_BYTES * begin, some)
+            if some < ROW:
+                clear(to + FLOAT_BYTES * some, ROW - some)
 
 
 @compiled
 def pack_forward(w: Any, order: Any, gates: Any, units: Any, depth: Any, out: Any) -> None:
     """Pack rows of weights for the products with inputs; `order` is (unit_step, gate_step)."""
-    space = np.empty(SIDE * _STEPS + _LINE, np.float32)
+    space = np.empty(SIDE * min(depth, _LONG) + _LINE, np.float32)
     place, lanes = _on_line(space.ctypes.data), gates * units
     for lane in range(0, lanes, ROW):
-        for k in range(0, depth, _STEPS):
-            panel, steps = out + FLOAT_BYTES * (lane * depth + k * ROW), min(_STEPS, depth - k)
+        for k in range(0, depth, _LONG):
+            panel, steps = out + FLOAT_BYTES * (lane * depth + k * ROW), min(_LONG, depth - k)
             _pack_forward(w, order, gates, depth, lane, min(ROW, lanes - lane), k, steps, place, panel)
     space[0] = 0  # keeps the memory until here
 
@@ -138,39 +151,46 @@ def pack_forward(w: Any, order: Any, gates: Any, units: Any, depth: Any, out: An
 def pack_backward(w: Any, order: Any, gates: Any, units: Any, depth: Any, out: Any) -> None:
     """Pack rows of weights for the products with errors; `order` is (unit_step, gate_step)."""
     channels = gates * units
-    for lane in range(0, depth, ROW):
-        panel = out + FLOAT_BYTES * lane * channels
-        _pack_backward(w, order, gates, depth, lane, min(ROW, depth - lane), channels - 1, channels, panel)
+    for lane in range(0, depth, _BROAD * ROW):
+        width, panels = min(_BROAD * ROW, depth - lane), out + FLOAT_BYTES * lane * channels
+        _pack_backward(w, order, gates, depth, lane, width, channels - 1, channels, panels)
 
 
 @compiled
 def product_of_rows(z: Any, x: Any, samples: Any, w: Any, order: Any, gates: Any, units: Any, depth: Any) -> None:
     """Set z[s][channel] to the chain over x[s][k] and rows of weights, packed on the way."""
-    space = np.empty((SIDE + ROW) * _STEPS + _LINE, np.float32)
-    place, channels = _on_line(space.ctypes.data), gates * units
-    spare = place + FLOAT_BYTES * ROW * _STEPS
+    channels, most = gates * units, min(depth, _LONG)
+    space = np.empty((SIDE + ROW) * most + _LINE, np.float32)
+    place = _on_line(space.ctypes.data)
+    spare = place + FLOAT_BYTES * ROW * most
     for lane in range(0, channels, ROW):
-        width, k = min(ROW, channels - lane), 0
-        while k < depth:
-            steps, begin = even_share(depth - k, _STEPS), 1 if k == 0 else 0
-            _pack_forward(w, order, gates, depth, lane, width, k, steps, spare, place)
-            _run(z + FLOAT_BYTES * lane, channels, x + FLOAT_BYTES * k, depth, 1, samples, place, steps, width, begin)
-            k += steps
+        width, to = min(ROW, channels - lane), z + FLOAT_BYTES * lane
+        for first in range(0, depth, most):
+            packed, k = min(most, depth - first), 0
+            _pack_forward(w, order, gates, depth, lane, width, first, packed, spare, place)
+            while k < packed:
+                steps, begin = even_share(packed - k, _STEPS), 1 if first + k == 0 else 0
+                panel = place + FLOAT_BYTES * k * ROW
+                _run(to, channels, x + FLOAT_BYTES * (first + k), depth, 1, samples, panel, steps, width, begin)
+                k += steps
     space[0] = 0  # keeps the memory until here
 
 
 @compiled
 def errors_of_rows(dx: Any, delta: Any, samples: Any, w: Any, order: Any, gates: Any, units: Any, depth: Any) -> None:
     """Set dx[s][i] to the chain over delta[s][channel], descending, and rows of weights, packed on the way."""
-    space = np.empty(ROW * _STEPS + _LINE, np.float32)
+    space = np.empty(_BROAD * ROW * _STEPS + _LINE, np.float32)
     place, channels = _on_line(space.ctypes.data), gates * units
-    for lane in range(0, depth, ROW):
-        width, first = min(ROW, depth - lane), channels - 1
+    for group in range(0, depth, _BROAD * ROW):
+        first = channels - 1
         while first >= 0:
             steps, begin = even_share(first + 1, _STEPS), 1 if first == channels - 1 else 0
-            _pack_backward(w, order, gates, depth, lane, width, first, steps, place)
-            to, come = dx + FLOAT_BYTES * lane, delta + FLOAT_BYTES * first
-            _run(to, depth, come, channels, -1, samples, place, steps, width, begin)
+            end = min(depth, group + _BROAD * ROW)
+            _pack_backward(w, order, gates, depth, group, end - group, first, steps, place)
+            for lane in range(group, end, ROW):
+                to, come = dx + FLOAT_BYTES * lane, delta + FLOAT_BYTES * first
+                panel = place + FLOAT_BYTES * (lane - group) * steps
+                _run(to, depth, come, channels, -1, samples, panel, steps, min(ROW, end - lane), begin)
             first -= steps
     space[0] = 0  # keeps the memory until here
 

@@ -16,80 +16,11 @@ The whole layer is the slice of all units; it runs any number of steps in one ca
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import ClassVar
 
-import numpy as np
-
-from ..jit import FLOAT_BYTES, Floats, Kernels, address_of
-from .arrays import NOTHING, Lengths, Rows, checked, new, rows_of, target
-
-kernels = Kernels("recurrent.product")
-
-
-@dataclasses.dataclass(frozen=True)
-class Packed:
-    """Weights of a slice, packed once for each update; those that are not wanted are empty."""
-
-    w: Floats
-    r: Floats
-    b_w: Floats
-    b_r: Floats
-    p: Floats
-    w_back: Floats
-    r_back: Floats
-    p_back: Floats
-
-
-@dataclasses.dataclass
-class Tape:
-    """What FP of some samples leaves for EB and PG; rows are samples * steps + t.
-
-    `gates` begins as the sums over the inputs. `inner` is tanh c of the LSTM, R h + b_R for n of the GRU, or, where it
-    resets before the product, r * h. `delta` are the errors of the sums: of `b_w` and W; `delta_r`, of `b_r` and R, is
-    the same array except in the GRU that is linear before reset. `cells` and `of_outputs` belong to the projection.
-    """
-
-    rows: Rows
-    ragged: bool
-    gates: Floats
-    inner: Floats
-    c_before: Floats
-    h_before: Floats
-    cells: Floats
-    y: Floats
-    delta: Floats = dataclasses.field(default_factory=lambda: NOTHING)
-    delta_r: Floats = dataclasses.field(default_factory=lambda: NOTHING)
-    of_outputs: Floats = dataclasses.field(default_factory=lambda: NOTHING)
-
-    @classmethod
-    def restored(cls, arrays: Mapping[str, Floats], lengths: Lengths, *, reverse: bool) -> Tape:
-        """Return a tape from arrays of one by name, those that are needed, of some samples of these `lengths`.
-
-        `h_before` is always needed. Without `delta_r`, it is `delta`.
-        """
-        samples, steps, _ = arrays["h_before"].shape
-        ragged = bool((lengths < steps).any())
-        rows = rows_of(samples, steps, lengths, reverse=reverse)
-        names = ("gates", "inner", "c_before", "h_before", "cells", "y")
-        gates, inner, c_before, h_before, cells, y = (arrays.get(name, new(samples, steps, 0)) for name in names)
-        found = cls(rows, ragged, gates, inner, c_before, h_before, cells, y)
-        if "delta" in arrays:
-            found.delta = arrays["delta"]
-            found.delta_r = arrays.get("delta_r", found.delta)
-        if "of_outputs" in arrays:
-            found.of_outputs = arrays["of_outputs"]
-        return found
-
-    @property
-    def samples(self) -> int:
-        """Number of samples."""
-        return self.rows.shape[1]
-
-    @property
-    def steps(self) -> int:
-        """Number of steps."""
-        return self.rows.shape[0]
+from ..jit import FLOAT_BYTES, Floats, address_of
+from .arrays import NOTHING, Lengths, checked, new, rows_of, target
+from .tape import Packed, Tape, add_gradient, kernels, transposed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +118,7 @@ class Slice:
             self.channels,
             self.inputs,
             1,
+            0,
         )
         return z
 
@@ -209,26 +141,31 @@ class Slice:
             self.inputs,
             self.channels,
             int(start is None),
+            0,
         )
         return dx
 
     def input_products_of(self, w: Floats, x: Floats) -> Floats:
         """Return what `input_products` does, for weights as in PyTorch that are used once: they are not kept packed."""
-        x, w = (np.ascontiguousarray(array) for array in (x, w))
+        w = checked(w, (self.gates * self.hidden, self.inputs), "w", "(gates * units, inputs)")
+        rows = checked(x.reshape(-1, x.shape[-1]), (None, self.inputs), "x", "(rows, inputs)")
         z = new(*x.shape[:-1], self.channels)
-        count, place = x.size // self.inputs, address_of(w) + FLOAT_BYTES * self.begin * self.inputs
+        count, place = len(rows), address_of(w) + FLOAT_BYTES * self.begin * self.inputs
         order = self._order(gate_major=True)
-        kernels.product_of_rows(address_of(z), address_of(x), count, place, order, self.gates, self.units, self.inputs)
+        kernels.product_of_rows(
+            address_of(z), address_of(rows), count, place, order, self.gates, self.units, self.inputs
+        )
         return z
 
     def input_errors_of(self, w: Floats, delta: Floats) -> Floats:
         """Return what `input_errors` does, for weights w as in PyTorch that are used once: they are not kept packed."""
-        w = np.ascontiguousarray(w)
+        w = checked(w, (self.gates * self.hidden, self.inputs), "w", "(gates * units, inputs)")
+        rows = checked(delta.reshape(-1, delta.shape[-1]), (None, self.channels), "delta", "(rows, channels)")
         dx = new(*delta.shape[:-1], self.inputs)
-        count, place = delta.size // self.channels, address_of(w) + FLOAT_BYTES * self.begin * self.inputs
+        count, place = len(rows), address_of(w) + FLOAT_BYTES * self.begin * self.inputs
         order = self._order(gate_major=True)
         kernels.errors_of_rows(
-            address_of(dx), address_of(delta), count, place, order, self.gates, self.units, self.inputs
+            address_of(dx), address_of(rows), count, place, order, self.gates, self.units, self.inputs
         )
         return dx
 
@@ -335,40 +272,3 @@ class Slice:
         rows, ragged = rows_of(samples, steps, lengths, reverse=reverse), lengths is not None
         sizes = inner, c, self.width, cells, y
         return Tape(rows, ragged, z, *(new(samples, steps, size, cleared=ragged) for size in sizes))
-
-
-def add_gradient(
-    place: int,
-    order: tuple[int, int],
-    all_gates: int,
-    gates: tuple[int, int],
-    units: int,
-    turned: Floats,
-    source: Floats,
-    fresh: bool,
-) -> None:
-    """Add errors times inputs to gradients at an address, as `product.gradient`; where `fresh`, overwrite these."""
-    depth = source.shape[-1]
-    count = source.size // depth
-    kernels.gradient(
-        place,
-        order,
-        all_gates,
-        gates,
-        units,
-        depth,
-        address_of(turned),
-        turned.shape[1],
-        address_of(source),
-        count,
-        int(fresh),
-    )
-
-
-def transposed(rows: Floats) -> Floats:
-    """Return rows [..., lanes] as [lanes, rows], of a pitch that is not a power of two."""
-    lanes = rows.shape[-1]
-    count = rows.size // lanes
-    found = new(lanes, count // 16 * 16 + 16 + 16 * (count // 16 % 2))
-    kernels.transpose(address_of(rows), count, lanes, address_of(found), found.shape[1])
-    return found

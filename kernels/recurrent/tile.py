@@ -35,7 +35,8 @@ from ..llvm import (
 )
 
 VECTORS = {"avx512": (8, 8, 8, 4, 4, 4), "neon": (8, 8, 8, 4, 4, 4)}.get(FORM.name, (8, 4, 4, 2, 2, 2))
-"""The most vectors of a tile of one sample, two, and so on: as many sums as the registers hold."""
+"""The most vectors of a tile of one sample, two, and so on: as many sums as the registers hold. There is code for
+this number, and for 4, 2 and 1."""
 
 MOST_VECTORS, MOST_SAMPLES = VECTORS[0], len(VECTORS)
 ROW = MOST_VECTORS * FORM.width
@@ -162,14 +163,15 @@ def run_tile(
 ) -> Any:
     """Run a tile of `samples` by `vectors` vectors, whose first `lanes` lanes belong to c.
 
-    There is at least one step, and a lane in the last vector. Where `fresh` is not 0, sums start from +0.
+    `vectors` is a power of two. There is at least one step, and a lane in the last vector. Where `fresh` is not 0, sums
+    start from +0.
     """
 
     def generate(builder: ir.IRBuilder, samples: ir.Value, vectors: ir.Value, *values: ir.Value) -> None:
         done = builder.append_basic_block("ran")
         switch = builder.switch(builder.add(builder.mul(samples, index(MOST_VECTORS + 1)), vectors), done)
         for s, most in enumerate(VECTORS, 1):
-            for v in range(1, most + 1):
+            for v in (size for size in (1, 2, 4, 8) if size <= most):
                 case = builder.append_basic_block(f"case_{s}x{v}")
                 switch.add_case(index(s * (MOST_VECTORS + 1) + v), case)
                 with builder.goto_block(case):

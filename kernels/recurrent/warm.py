@@ -6,6 +6,7 @@ import numpy as np
 
 from .activations import sigmoid
 from .layers import gru_backward, gru_forward, lstm_backward, lstm_forward
+from .lstm import LstmSlice
 
 
 def warm() -> None:
@@ -14,6 +15,9 @@ def warm() -> None:
     sigmoid(x)
     y, _, _, saved = lstm_forward(x, one, one, one[:, 0], one[:, 0], p=one[:1])
     lstm_backward(saved, y)
+    of = LstmSlice(1, 1)
+    packed = of.pack(one, one, one[:, 0], one[:, 0])
+    of.input_errors(packed, of.input_products(packed, x))
     for linear_before_reset in (True, False):
         given = x, one[:3], one[:3], one[:3, 0], one[:3, 0]
         y, _, kept = gru_forward(*given, linear_before_reset=linear_before_reset)

@@ -2,11 +2,16 @@
 
 from .attributes import check_spatial_axes, kernel_of, window_keys
 from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers
-from .walk import FROM_IMAGES, Expectation, Keys, Step, Value, Walk
+from .recurrent import recurrent_step
+from .sizes import folded
+from .walk import CELLS, FLAT, FROM_IMAGES, MAPS, Expectation, Keys, Step, Value, Walk
 
 __all__ = [
+    "CELLS",
     "FEW",
+    "FLAT",
     "FROM_IMAGES",
+    "MAPS",
     "Constant",
     "Expectation",
     "Keys",
@@ -17,6 +22,8 @@ __all__ = [
     "Walk",
     "are_numbers",
     "check_spatial_axes",
+    "folded",
     "kernel_of",
+    "recurrent_step",
     "window_keys",
 ]

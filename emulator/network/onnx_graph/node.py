@@ -25,11 +25,28 @@ def are_numbers(values: tuple[Any, ...]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A tensor in the file: its shape, and its numbers if there are at most `FEW`."""
+    """A tensor in the file: its shape, and its numbers if there are at most `FEW`; or what follows from sizes.
+
+    `sizes` are numbers, and names of axes where a number is the size of one. `is_zero`, if it is known to hold zeros.
+    """
 
     name: str
     shape: tuple[int, ...]
     numbers: tuple[float, ...] | None
+    sizes: tuple[int | str, ...] | None = None
+    is_zero: bool = False
+
+    @property
+    def entries(self) -> tuple[int | str, ...] | None:
+        """Sizes, or whole numbers in a row; None for anything else."""
+        if self.sizes is not None or self.numbers is None or len(self.shape) > 1:
+            return self.sizes
+        return tuple(map(int, self.numbers)) if all(isinstance(n, int) for n in self.numbers) else None
+
+    @property
+    def holds_zeros(self) -> bool:
+        """Whether it is known to hold zeros alone."""
+        return self.is_zero or (self.numbers is not None and not any(self.numbers))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +125,11 @@ class OnnxGraph:
     outputs: tuple[str, ...]
     nodes: tuple[OnnxNode, ...]
     constants: Mapping[str, Constant]
+
+    @property
+    def input_sizes(self) -> tuple[int | None, ...]:
+        """The dimensions of the only input; () if there is not exactly one."""
+        return next(iter(self.inputs.values())) if len(self.inputs) == 1 else ()
 
     @property
     def images(self) -> tuple[int | None, Shape]:

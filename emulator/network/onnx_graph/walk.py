@@ -18,6 +18,19 @@ Keys = Mapping[str, object]
 FROM_IMAGES = -1
 """The network's inputs, in place of a step's number."""
 
+CELLS = -2
+"""The last cells of an LSTM, which no operation takes, in place of the number of a step whose last state it is."""
+
+
+Axes = tuple[str, ...]
+"""Names of axes, in order. Rows are time steps; `directions` are those of a recurrent layer, `last` is one step.
+
+Axes of an input that is not images have their places as names, until a node says what they are.
+"""
+
+MAPS: Axes = ("samples", "channels", "rows", "columns")
+FLAT: Axes = ("samples", "values")
+
 
 @dataclasses.dataclass(frozen=True)
 class Step:
@@ -31,12 +44,13 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Expectation:
-    """What a node expects of the result of a step: a number of channels, or of values in all."""
+    """What a node expects of the result of a step: a number of channels, of values in all, or of time steps."""
 
     node: OnnxNode
     step: int
     channels: int | None
     values: int | None
+    steps: int | None = None
 
     def check(self, shape: Shape) -> None:
         """Check the expectation against the shape that follows from the graph.
@@ -44,18 +58,25 @@ class Expectation:
         Raises:
             InputError: they differ.
         """
-        for kind, count, found in (("channels", self.channels, shape[0]), ("values", self.values, math.prod(shape))):
+        wanted = ("channels", self.channels, shape[0]), ("values", self.values, math.prod(shape))
+        for kind, count, found in (*wanted, ("time steps", self.steps, shape[1])):
             if count not in (None, found):
                 raise self.node.refusal(f"is made for {count} {kind}, but takes maps of {shown(shape)}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """The result of a step, as maps or as one row of values; `is_closed` after softmax, when nothing may take it."""
+    """The result of a step, as maps or as one row of values; `is_closed` after softmax, when nothing may take it.
+
+    With `axes`, a sequence or maps with their axes in this order. A recurrent layer's last state has the steps of all
+    layers that it is of in `state`.
+    """
 
     step: int
     is_flat: bool = False
     is_closed: bool = False
+    axes: Axes | None = None
+    state: tuple[int, ...] = ()
 
 
 class Walk:
@@ -67,17 +88,70 @@ class Walk:
     def __init__(self, graph: OnnxGraph) -> None:
         self.steps: list[Step] = []
         self.expectations: list[Expectation] = []
-        self.samples, self.images = graph.images
+        self._roles: dict[str, str] = {}
+        self._symbols: int | None = None
+        self.samples: int | None = None
+        self.images: Shape | None = None
+        axes = None
+        if len(graph.input_sizes) in (2, 3):
+            axes = tuple(map(str, range(len(graph.input_sizes))))
+        else:
+            self.samples, self.images = graph.images
         self.constants = dict(graph.constants)
         self._graph = graph
-        self._values = {name: Value(FROM_IMAGES) for name in graph.inputs}
+        self._values = {name: Value(FROM_IMAGES, axes=axes) for name in graph.inputs}
         self._weights: set[str] = set()
         self._made = {name for node in graph.nodes for name in node.outputs}
         self._uses = collections.Counter([*graph.outputs, *(name for node in graph.nodes for name in node.inputs)])
 
-    def name(self, node: OnnxNode, made: Value | Constant) -> None:
-        """Record a node's result under the name of its first output."""
-        name = node.outputs[0] if node.outputs else ""
+    def input_shape(self) -> Shape:
+        """Return the (channels, rows, columns) of the network's input: of images, or of a sequence.
+
+        Raises:
+            InputError: it is neither, or the number of steps or of values is not fixed.
+        """
+        if self.images is not None:
+            return self.images
+        sizes = {self._roles.get(str(place)): size for place, size in enumerate(self._graph.input_sizes)}
+        channels, steps = self._symbols or sizes.get("channels"), sizes.get("rows")
+        if channels is None or steps is None:
+            if "rows" not in sizes:
+                return self._graph.images[1]
+            [name] = self._graph.inputs
+            raise InputError(
+                f"{self._graph.source}: the input {name!r} has no fixed number of time steps or of values; export it"
+                " with as many as are trained, such as 64 steps"
+            )
+        return channels, steps, 1
+
+    def axes_of(self, value: Value) -> Axes:
+        """Return the axes of a value, by their roles where these are known."""
+        if value.axes is None:
+            return FLAT if value.is_flat else MAPS
+        return tuple(self._roles.get(axis, axis) for axis in value.axes)
+
+    def expect_axes(self, node: OnnxNode, value: Value, wanted: Axes) -> None:
+        """Check that a value has these axes; those of the input that have no role yet get theirs."""
+        found = self.axes_of(value)
+        if len(found) == len(wanted):
+            self._roles.update({axis: role for axis, role in zip(found, wanted, strict=True) if axis.isdigit()})
+        if self.axes_of(value) != wanted:
+            raise node.refusal(
+                f"takes {' x '.join(found)} where it should take {' x '.join(wanted)}; Transpose, Squeeze and Reshape"
+                " bring axes into that order"
+            )
+
+    def look_up(self, node: OnnxNode, symbols: int) -> None:
+        """Record that the network's input are numbers of so many symbols."""
+        if self._symbols not in (None, symbols):
+            raise node.refusal(f"looks up {symbols} symbols, and another node {self._symbols}")
+        self._symbols = symbols
+
+    def name(self, node: OnnxNode, made: Value | Constant, place: int = 0) -> None:
+        """Record a node's result under the name of one of its outputs."""
+        name = node.outputs[place] if place < len(node.outputs) else ""
+        if name == "" and place:
+            return
         if name in ("", *self._values, *self.constants):
             raise node.refusal(f"makes {name!r}; each node must make a new value")
         if isinstance(made, Value):
@@ -86,20 +160,23 @@ class Walk:
             self.constants[name] = made
 
     def output(self) -> Value:
-        """Return the graph's output."""
+        """Return the graph's output; last states of recurrent layers beside it are left out."""
         source, outputs = self._graph.source, self._graph.outputs
+        outputs = tuple(name for name in outputs if name not in self._values or not self._values[name].state)
         if len(outputs) != 1:
             raise InputError(f"{source}: {len(outputs)} outputs: {', '.join(map(repr, outputs))}; there should be one")
         if outputs[0] not in self._values:
             raise InputError(f"{source}: nothing makes the output {outputs[0]!r}: a hole")
         return self._values[outputs[0]]
 
-    def take(self, node: OnnxNode, place: int = 0) -> Value:
-        """Return the input of a node at `place`."""
+    def take(self, node: OnnxNode, place: int = 0, *, states: bool = False) -> Value:
+        """Return the input of a node at `place`, which may be the state of a recurrent layer if it takes `states`."""
         name = node.inputs[place] if place < len(node.inputs) else ""
         if name in self._values:
             if self._values[name].is_closed:
                 raise node.refusal("takes what softmax made, but softmax should be the end")
+            if self._values[name].state and not states:
+                raise node.refusal("takes the states of recurrent layers; only one layer's last output may go on")
             return self._values[name]
         if name == "":
             raise node.refusal(f"lacks its input {place + 1}")
@@ -116,15 +193,28 @@ class Walk:
         value = self.take(node)
         if value.is_flat:
             raise node.refusal("takes values that were flattened where it should take maps")
+        if self.axes_of(value) != MAPS:
+            raise node.refusal(f"takes {' x '.join(self.axes_of(value))} where it should take maps")
         return value
 
     def is_used_once(self, name: str) -> bool:
         """Return whether the value `name` is used once, by a node or as the graph's output."""
         return self._uses[name] == 1
 
-    def weight(self, node: OnnxNode) -> tuple[int, ...]:
-        """Return the shape of a node's weights, its second input."""
-        found = self.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+    def constant(self, node: OnnxNode, place: int) -> Constant | None:
+        """Return the constant that a node takes at `place`; None if it takes another value, or none."""
+        return self.constants.get(node.inputs[place]) if len(node.inputs) > place else None
+
+    def entries(self, node: OnnxNode, place: int) -> tuple[int | str, ...]:
+        """Return sizes that a node takes at `place`."""
+        found = self.constant(node, place)
+        if found is None or found.entries is None:
+            raise node.refusal(f"its input {place + 1} should be sizes: numbers of the file, or of a shape")
+        return found.entries
+
+    def weight(self, node: OnnxNode, place: int = 1) -> tuple[int, ...]:
+        """Return the shape of a node's weights, by default its second input."""
+        found = self.constant(node, place)
         if found is None:
             raise node.refusal("its weights should be a constant of the file")
         if found.name in self._weights:
@@ -154,14 +244,33 @@ class Walk:
             raise node.refusal(f"its second input, `{attribute}`, should be of integers")
         return tuple(map(int, found))
 
-    def expect(self, node: OnnxNode, value: Value, *, channels: int | None = None, values: int | None = None) -> None:
-        """Record the number of channels that a value must have, or of values in all."""
-        self.expectations.append(Expectation(node, value.step, channels, values))
+    def expect(
+        self,
+        node: OnnxNode,
+        value: Value,
+        *,
+        channels: int | None = None,
+        values: int | None = None,
+        steps: int | None = None,
+    ) -> None:
+        """Record the number of channels that a value must have, of values in all, or of time steps."""
+        self.expectations.append(Expectation(node, value.step, channels, values, steps))
 
-    def step(self, node: OnnxNode, kind: type[Any], keys: Keys, *takes: Value, is_flat: bool = False) -> Value:
-        """Add a step of type `kind` with these keys; return its result."""
+    def step(
+        self,
+        node: OnnxNode,
+        kind: type[Any],
+        keys: Keys,
+        *takes: Value,
+        is_flat: bool = False,
+        axes: Axes | None = None,
+        like: Value | None = None,
+    ) -> Value:
+        """Add a step of type `kind` with these keys; return its result, with these axes or as those of `like`."""
         self.steps.append(Step(node, kind, keys, tuple(value.step for value in takes)))
-        return Value(len(self.steps) - 1, is_flat)
+        if like is not None:
+            is_flat, axes = like.is_flat, like.axes
+        return Value(len(self.steps) - 1, is_flat, axes=axes)
 
     def step_of(self, value: Value) -> Step | None:
         """Return the step that made a value; None for the network's inputs."""

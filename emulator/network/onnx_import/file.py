@@ -82,18 +82,27 @@ def _attribute(attribute: onnx.AttributeProto) -> object:
         return _shortest(value)
     if isinstance(value, bytes):
         return value.decode()
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(each.decode() if isinstance(each, bytes) else each for each in value)
+    return value
 
 
 def _constant(tensor: onnx.TensorProto) -> Constant:
     import onnx
 
-    shape = tuple(tensor.dims)
+    shape, zero = tuple(tensor.dims), _is_zero(tensor)
     if tensor.data_location == onnx.TensorProto.EXTERNAL or not 0 <= math.prod(shape) <= FEW:
-        return Constant(_text(tensor.name), shape, None)
+        return Constant(_text(tensor.name), shape, None, is_zero=zero)
     found = onnx.numpy_helper.to_array(tensor).ravel().tolist()
     numbers = tuple(_shortest(number) if isinstance(number, float) else number for number in found)
-    return Constant(_text(tensor.name), shape, numbers if are_numbers(numbers) else None)
+    return Constant(_text(tensor.name), shape, numbers if are_numbers(numbers) else None, is_zero=zero)
+
+
+def _is_zero(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor of the dimensions of a recurrent layer's state holds zeros only."""
+    if len(tensor.dims) != 3 or not (tensor.raw_data or tensor.float_data):
+        return False
+    return not any(tensor.float_data) and tensor.raw_data.count(0) == len(tensor.raw_data)
 
 
 def _shortest(number: float) -> float:

@@ -12,8 +12,9 @@ import functools
 from collections.abc import Callable, Mapping
 
 from ..description import Description
-from ..onnx_graph import OnnxGraph, OnnxNode, Value, Walk, check_spatial_axes
+from ..onnx_graph import OnnxGraph, OnnxNode, Value, Walk, check_spatial_axes, folded
 from ..registry import operation_types
+from . import sequences
 from .steps import to_description
 
 
@@ -30,38 +31,55 @@ def describe(graph: OnnxGraph, name: str) -> Description:
             walk.name(node, node.constant())
         elif node.operator == "Identity" and node.inputs[:1] and node.inputs[0] in walk.constants:
             walk.name(node, walk.constants[node.inputs[0]])
+        elif (constant := folded(walk, node)) is not None:
+            walk.name(node, constant)
         elif node.operator in _known():
             walk.name(node, _known()[node.operator](walk, node))
         else:
             raise node.refusal(f"unknown operator; known are Constant, {', '.join(_known())}")
-    return to_description(name, graph.source, walk.images, walk.steps, walk.output().step, walk.expectations)
+    return to_description(name, graph.source, walk.input_shape(), walk.steps, walk.output().step, walk.expectations)
+
+
+def _same(walk: Walk, node: OnnxNode) -> Value:
+    return walk.take(node, states=True)
 
 
 def _squeeze(walk: Walk, node: OnnxNode) -> Value:
+    if (sequence := sequences.squeeze(walk, node)) is not None:
+        return sequence
     check_spatial_axes(walk, node)
-    return dataclasses.replace(walk.maps(node), is_flat=True)
+    return dataclasses.replace(walk.maps(node), is_flat=True, axes=None)
 
 
 def _flatten(walk: Walk, node: OnnxNode) -> Value:
     if (axis := node.integer("axis", 1)) != 1:
         raise node.refusal(f"`axis` = {axis}: only flattening from axis 1 on is supported")
-    return dataclasses.replace(walk.take(node), is_flat=True)
+    value = walk.take(node)
+    if walk.axes_of(value)[0] != "samples":
+        raise node.refusal(f"flattens {' x '.join(walk.axes_of(value))}, where samples should come first")
+    return dataclasses.replace(value, is_flat=True, axes=None)
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Value:
-    value, shape = walk.take(node), walk.integers(node, "shape")
-    if len(shape) != 2 or shape[0] not in (0, -1, walk.samples) or shape == (-1, -1):
+    if (sequence := sequences.reshape(walk, node)) is not None:
+        return sequence
+    value, found = walk.take(node), walk.constant(node, 1)
+    shape = found.sizes if found is not None and found.sizes is not None else walk.integers(node, "shape")
+    if len(shape) != 2 or shape[0] not in (0, -1, walk.samples, "samples") or shape == (-1, -1):
         raise node.refusal(
             f"to the shape {list(shape)}: only to one row of values for each sample, [0, -1], is supported"
         )
-    if shape[1] != -1:
+    if isinstance(shape[1], int) and shape[1] != -1:
         walk.expect(node, value, values=shape[1])
     return dataclasses.replace(value, is_flat=True)
 
 
 def _softmax(walk: Walk, node: OnnxNode) -> Value:
     value = walk.take(node)
-    axis = node.integer("axis", -1 if value.is_flat else 1)
+    axes = walk.axes_of(value)
+    axis = node.integer("axis", 1 if value.axes is None and not value.is_flat else -1)
+    if value.axes is not None and -len(axes) <= axis < len(axes) and axes[axis] == "channels":
+        return dataclasses.replace(value, is_closed=True)
     if axis != 1 and not (value.is_flat and axis == -1):
         raise node.refusal(f"`axis` = {axis}: only over classes, axis 1, is supported")
     return dataclasses.replace(value, is_closed=True)
@@ -69,11 +87,14 @@ def _softmax(walk: Walk, node: OnnxNode) -> Value:
 
 _VIEWS: Mapping[str, Callable[[Walk, OnnxNode], Value]] = {
     "Flatten": _flatten,
-    "Identity": Walk.take,
+    "Gather": sequences.gather,
+    "Identity": _same,
     "LogSoftmax": _softmax,
     "Reshape": _reshape,
+    "Slice": sequences.cut,
     "Softmax": _softmax,
     "Squeeze": _squeeze,
+    "Transpose": sequences.transpose,
 }
 
 

@@ -6,6 +6,7 @@ that makes the last of its inputs. So a map is pooled where it is made, and less
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +45,9 @@ def to_description(
     empty = validate(Description, {"name": name, "input": images, "layers": []}, source)
     description = empty.model_copy(update={"layers": tuple(nodes)})
     network = resolve(description, source, [*(steps[n].node.where for n in order), f"{source}: the output"])
-    shapes = dict(zip(order, (tensor.shape for tensor in network.tensors), strict=True)) | {FROM_IMAGES: images}
+    begins = list(itertools.takewhile(lambda n: not _opens_layer(steps[n]), order))
+    found = [*(network.entry for _ in begins), *(tensor.shape for tensor in network.tensors)]
+    shapes = dict(zip(order, found, strict=True)) | {FROM_IMAGES: images}
     for expectation in expectations:
         expectation.check(shapes[expectation.step])
     return description

@@ -48,9 +48,11 @@ class BatchNorm(SfuOperation):
             InputError: it does not normalise whole channels.
         """
         value = walk.take(node)
+        if walk.axes_of(value)[1] not in ("channels", "values"):
+            raise node.refusal("normalises another axis than channels, which should be axis 1")
         walk.expect(node, value, channels=math.prod(walk.weight(node)))
         if node.integer("spatial", 1) != 1:
             raise node.refusal("`spatial` = 0: only channels are normalised, each as a whole")
         momentum = round(1 - node.number("momentum", 0.9), 7)
         keys = {"epsilon": node.number("epsilon", 1e-5), "momentum": momentum}
-        return walk.step(node, cls, keys, value, is_flat=value.is_flat)
+        return walk.step(node, cls, keys, value, like=value)

@@ -36,4 +36,4 @@ class Dropout(SfuOperation):
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`."""
         value, (rate, *_) = walk.take(node), (*walk.numbers(node, "ratio"), 0.5)
-        return walk.step(node, cls, {"rate": rate}, value, is_flat=value.is_flat)
+        return walk.step(node, cls, {"rate": rate}, value, like=value)

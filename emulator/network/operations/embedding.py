@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ...common import Channels
 from ..operation import EngineView, LayerOperation, Window
 from ..rows import LayerRows
 from ..shape import Shape, shown
+
+if TYPE_CHECKING:
+    from ..onnx_graph import OnnxNode, Value, Walk
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,3 +64,22 @@ class Embedding(LayerOperation):
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
         """See `LayerOperation`; takes the numbers of the symbols."""
         return [nn.Embedding(shape[0], self.features)]
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; the node is a Gather from weights (symbols, features) by the network's input.
+
+        Raises:
+            InputError: it looks up something else, or by something else.
+        """
+        from ..onnx_graph import FROM_IMAGES
+
+        value, weight = walk.take(node, 1), walk.weight(node, 0)
+        axes = walk.axes_of(value)
+        if value.step != FROM_IMAGES or len(axes) != 2 or len(weight) != 2 or node.integer("axis", 0) != 0:
+            raise node.refusal(
+                "looks up constants; only the input's symbols (samples x steps) in weights (symbols x features) are"
+                " supported"
+            )
+        walk.look_up(node, weight[0])
+        return walk.step(node, cls, {"features": weight[1]}, value, axes=(*axes, "channels"))

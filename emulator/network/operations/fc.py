@@ -13,6 +13,7 @@ from ...common import Channels
 from ..operation import EngineView, LayerOperation, Window
 from ..rows import LayerRows, rows_needed
 from ..shape import Shape
+from .conv import Conv
 
 if TYPE_CHECKING:
     from ..onnx_graph import OnnxNode, Value, Walk
@@ -58,11 +59,14 @@ class Fc(LayerOperation):
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`; the bias after a MatMul is a separate Add (`Add.from_onnx`).
 
+        On a sequence, it is a convolution over each step.
+
         Raises:
             InputError: it is more than inputs times weights plus bias, or takes maps that were not flattened.
         """
         value = walk.take(node)
-        if not value.is_flat:
+        axes = walk.axes_of(value)
+        if not value.is_flat and (value.axes is None or axes[-1] != "channels"):
             raise node.refusal("takes maps where it needs a row of values; Flatten makes one of them")
         if node.integer("transA", 0) or node.number("alpha", 1.0) != 1 or node.number("beta", 1.0) != 1:
             raise node.refusal(
@@ -72,5 +76,9 @@ class Fc(LayerOperation):
         if len(weight) != 2:
             raise node.refusal(f"weights of {len(weight)} dimensions, where a fully connected layer has 2")
         inputs, outputs = weight[::-1] if node.integer("transB", 0) else weight
+        bias = node.has_input(2)
+        if not value.is_flat and "last" not in axes:  # each step on its own
+            walk.expect(node, value, channels=inputs)
+            return walk.step(node, Conv, {"channels": outputs, "kernel": (1, 1), "bias": bias}, value, like=value)
         walk.expect(node, value, values=inputs)
-        return walk.step(node, cls, {"features": outputs, "bias": node.has_input(2)}, value, is_flat=True)
+        return walk.step(node, cls, {"features": outputs, "bias": bias}, value, like=value)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..recurrent import Recurrent
 from ..shape import Shape
+
+if TYPE_CHECKING:
+    from ..onnx_graph import OnnxNode, Value, Walk
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,6 +23,7 @@ class Gru(Recurrent):
     reset: Literal["after", "before"] = "after"
 
     type = "gru"
+    onnx = ("GRU",)
     gates = 3
 
     def __post_init__(self) -> None:
@@ -40,3 +44,15 @@ class Gru(Recurrent):
         if self.reset == "before":
             raise ValueError('PyTorch has only `reset` = "after"')
         return [nn.GRU(shape[0], self.units, batch_first=True, bidirectional=self.bidirectional)]
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; the reset gate acts after the recurrent product if it is linear before the reset.
+
+        Raises:
+            InputError: as of `recurrent_step`.
+        """
+        from ..onnx_graph import recurrent_step
+
+        keys = {"reset": "after" if node.integer("linear_before_reset", 0) else "before"}
+        return recurrent_step(walk, node, cls, keys, gates=cls.gates, activations=("sigmoid", "tanh"))

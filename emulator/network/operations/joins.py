@@ -18,7 +18,9 @@ def _join(walk: Walk, node: OnnxNode, kind: type[SfuOperation]) -> Value:
     first, *others = (walk.take(node, place) for place in range(max(1, len(node.inputs))))
     if any(other.is_flat != first.is_flat for other in others):
         raise node.refusal("joins maps and values that were flattened")
-    return walk.step(node, kind, {}, first, *others, is_flat=first.is_flat) if others else first
+    if any(walk.axes_of(other) != walk.axes_of(first) for other in others):
+        raise node.refusal(f"joins values with other axes than {' x '.join(walk.axes_of(first))}")
+    return walk.step(node, kind, {}, first, *others, like=first) if others else first
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,8 @@ class Add(SfuOperation):
         matmul = walk.step_of(value)
         if matmul is None or matmul.node.operator != "MatMul" or matmul.keys["bias"]:
             raise node.refusal("adds a constant; only the bias behind a MatMul is supported")
-        if math.prod(bias.shape) != matmul.keys["features"] or not walk.is_used_once(node.inputs[place]):
+        outputs = matmul.keys.get("features", matmul.keys.get("channels"))
+        if math.prod(bias.shape) != outputs or not walk.is_used_once(node.inputs[place]):
             raise node.refusal(
                 "adds a constant that is not one bias for each feature of the MatMul before, and for it alone"
             )
@@ -82,7 +85,19 @@ class Concat(SfuOperation):
         Raises:
             InputError: another axis, or maps are joined with flattened values.
         """
-        last = -1 if walk.take(node).is_flat else -3
-        if (axis := node.integer("axis", 1)) not in (1, last):
-            raise node.refusal(f"`axis` = {axis}: only channels, axis 1, are joined")
+        first, axis = walk.take(node, states=True), node.integer("axis", 1)
+        axes = walk.axes_of(first)
+        if first.state:
+            return cls._states(walk, node, first, axis)
+        place = axes.index("channels") if "channels" in axes else 1
+        if axis not in (place, place - len(axes)):
+            raise node.refusal(f"`axis` = {axis}: only channels, axis {place}, are joined")
         return _join(walk, node, cls)
+
+    @classmethod
+    def _states(cls, walk: Walk, node: OnnxNode, first: Value, axis: int) -> Value:
+        """Return the last states of several layers, one after another."""
+        taken = [walk.take(node, place, states=True) for place in range(len(node.inputs))]
+        if axis != walk.axes_of(first).index("directions") or not all(value.state for value in taken):
+            raise node.refusal("joins the states of recurrent layers; only one layer's last output may go on")
+        return dataclasses.replace(taken[-1], state=tuple(step for value in taken for step in value.state))

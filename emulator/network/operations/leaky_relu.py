@@ -41,4 +41,4 @@ class LeakyRelu(SfuOperation):
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`; ONNX calls the slope alpha."""
         value = walk.take(node)
-        return walk.step(node, cls, {"slope": node.number("alpha", 0.01)}, value, is_flat=value.is_flat)
+        return walk.step(node, cls, {"slope": node.number("alpha", 0.01)}, value, like=value)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..recurrent import Recurrent
 from ..shape import Shape
+
+if TYPE_CHECKING:
+    from ..onnx_graph import OnnxNode, Value, Walk
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,6 +21,7 @@ class Lstm(Recurrent):
     """
 
     type = "lstm"
+    onnx = ("LSTM",)
     gates = 4
 
     @property
@@ -29,3 +33,14 @@ class Lstm(Recurrent):
         """See `LayerOperation`; takes and returns (samples, steps, values), and the states."""
         keys = {"batch_first": True, "bidirectional": self.bidirectional, "proj_size": self.projection or 0}
         return [nn.LSTM(shape[0], self.units, **keys)]
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`.
+
+        Raises:
+            InputError: as of `recurrent_step`.
+        """
+        from ..onnx_graph import recurrent_step
+
+        return recurrent_step(walk, node, cls, {}, gates=cls.gates, activations=("sigmoid", "tanh", "tanh"))

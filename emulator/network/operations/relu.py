@@ -38,4 +38,4 @@ class Relu(SfuOperation):
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`."""
         value = walk.take(node)
-        return walk.step(node, cls, {}, value, is_flat=value.is_flat)
+        return walk.step(node, cls, {}, value, like=value)

@@ -35,7 +35,7 @@ class Method(enum.Enum):
         if self is Method.LP:
             return len(layers)
         if self is Method.MP:
-            return min(layer.channels for layer in layers)
+            return min(layer.operation.pieces(layer.output) for layer in layers)
         return sum(map(cut_channels, layers))
 
     def run(self, workload: Workload, devices: int) -> Outcome:

@@ -34,7 +34,7 @@ def model_parallel(workload: Workload, devices: int) -> Outcome:
     iteration_ps = footprint = 0
     for layer in layers:
         shares = [_share(layer, devices, device) for device in range(devices)]
-        iteration_ps += batch * max(_sample_ps(workload, device, share) for device, share in enumerate(shares))
+        iteration_ps += batch * max(_sample_ps(workload, device, layer, share) for device, share in enumerate(shares))
         if others:
             gathered = batch * output_bytes(layer) + parameter_bytes(layer)
             lacked = _part(gathered, layer.channels - shares[-1].channels, layer)
@@ -67,8 +67,8 @@ def _part(count: int, channels: int, layer: Layer) -> int:
     return -(-count * channels // layer.channels)
 
 
-def _sample_ps(workload: Workload, device: int, share: Layer) -> int:
-    """Return the time of FP, EB and PG of one sample, one after another, in ps."""
+def _sample_ps(workload: Workload, device: int, layer: Layer, share: Layer) -> int:
+    """Return the time of FP, EB and PG of one sample, one after another, in ps; each unit needs all units' states."""
     board = workload.cluster.board(device)
-    whole = Slice(share, 0, cut_channels(share))
-    return engines_in_turn(whole, board).sample_ps_in_turn
+    own = Slice(layer, 0, share.channels) if layer.operation.recurs else Slice(share, 0, cut_channels(share))
+    return engines_in_turn(own, board).sample_ps_in_turn

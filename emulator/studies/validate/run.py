@@ -7,9 +7,10 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from ...common import InputError
-from . import bapipe, fpdeep, inceptionn
+from . import bapipe, farnn, fpdeep, inceptionn
 from .bapipe.pictures import draw_all as draw_bapipe
 from .claim import Claim, Value, load_claims
+from .farnn.pictures import draw_all as draw_farnn
 from .fpdeep.pictures import draw_all as draw_fpdeep
 from .inceptionn.pictures import draw_all as draw_inceptionn
 from .judge import Verdict, judge
@@ -19,6 +20,7 @@ MEASURES: Mapping[str, Mapping[str, Measure]] = {
     "fpdeep": fpdeep.MEASURES,
     "inceptionn": inceptionn.MEASURES,
     "bapipe": bapipe.MEASURES,
+    "farnn": farnn.MEASURES,
 }
 
 
@@ -81,6 +83,8 @@ def draw_pictures(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -
         return draw_inceptionn(folder)
     if paper == "bapipe":
         return draw_bapipe(folder)
+    if paper == "farnn":
+        return draw_farnn(folder)
     return draw_fpdeep(folder, runs)
 
 

@@ -14,12 +14,18 @@ from ...common import InputError
 from .bapipe.constants import CONSTANTS as BAPIPE
 from .claim import Claim, Class, Value, load_claims
 from .constants import Constant, in_force
+from .farnn.constants import CONSTANTS as FARNN
 from .fpdeep.constants import CONSTANTS as FPDEEP
 from .inceptionn.constants import CONSTANTS as INCEPTIONN
 from .judge import Verdict
 from .run import validate
 
-CONSTANTS: Mapping[str, Sequence[Constant]] = {"fpdeep": FPDEEP, "inceptionn": INCEPTIONN, "bapipe": BAPIPE}
+CONSTANTS: Mapping[str, Sequence[Constant]] = {
+    "fpdeep": FPDEEP,
+    "inceptionn": INCEPTIONN,
+    "bapipe": BAPIPE,
+    "farnn": FARNN,
+}
 
 Row = tuple[Verdict, Value]
 Announce = Callable[[int, int], contextlib.AbstractContextManager[Callable[[], None]]]

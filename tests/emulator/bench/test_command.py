@@ -14,6 +14,8 @@ from .helpers import run_main
         (["kernels", "--runs", "6"], ["--runs", "6", "7"]),
         (["kernels", "--form", "sse9"], ["--form", "sse9", "avx2", "portable"]),
         (["kernels", "--json", "--markdown"], ["--json", "--markdown"]),
+        (["recurrent", "--kind", "rnn"], ["--kind", "rnn", "lstm", "gru"]),
+        (["recurrent", "--steps", "0"], ["--steps", "0"]),
         (["chain", "--runs", "3"], ["--runs", "3", "7"]),
         (["chain", "--network", "vgg61"], ["`network`", "vgg61", "vgg16-cifar"]),
         (["chain", "--network", "vgg16"], ["`network`", "3x224x224", "3x32x32", "1000", "10"]),

@@ -29,9 +29,19 @@ def test_info(run):
     assert "note" not in output
 
 
+def test_info_of_a_text(run, tmp_path):
+    (tmp_path / "a.txt").write_text("abcd" * 200)
+    output = run("info", "--data", tmp_path / "a.txt").output
+    for line in ("name             a.txt", "11 windows of 64 characters", "1, the last tenth", "4: 'a' 'b' 'c' 'd'"):
+        assert line in output
+    assert "unigram model    2.000 bits" in output
+    assert "bigram model     0.0" in output
+
+
 def test_errors_are_left_to_the_main_command(run, tmp_path):
     assert isinstance(run("info", "--data", tmp_path).exception, InputError)
     assert isinstance(run("preview", "--data", tmp_path, "--out", "x.png").exception, InputError)
+    assert "is a text" in str(run("preview", "--data", "text", "--out", "x.png").exception)
     assert isinstance(run("preview", "--out", tmp_path / "no" / "x.png").exception, InputError)
 
 

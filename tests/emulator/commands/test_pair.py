@@ -97,6 +97,21 @@ def test_what_if(run: Run, network: Callable[..., str]) -> None:
     assert "if link.bandwidth_gbps = 24: " in run(*words).splitlines()[1]
 
 
+def test_padding_makes_sequences_longer(run: Run, network: Callable[..., str]) -> None:
+    keys = ("simulate", "--schedule", "farnn", "--cluster", "farnn-9p", "--batch", "2", "--json")
+    once = json.loads(run(*keys, network(layers=2, steps=100)))
+    padded = json.loads(run(*keys, network(layers=2, steps=100), "--padding", "1.3"))
+    steps = [[task for task in of["tasks"] if task["part"].startswith("R-MVM")] for of in (once, padded)]
+    taken = [sum(task["end_ps"] - task["start_ps"] for task in of) - 4 * 2_000_000 for of in steps]
+    assert taken[1] == 1.3 * taken[0]
+
+
+def test_time_steps(run: Run) -> None:
+    keys = ("plan", "lstm-5x1024", "--schedule", "farnn", "--cluster", "farnn-9p", "--batch", "1", "--json")
+    assert json.loads(run(*keys))["layers"][0]["steps"] == 1600
+    assert json.loads(run(*keys, "--time-steps", "100"))["layers"][0]["steps"] == 100
+
+
 @pytest.mark.parametrize("command", ["simulate", "plan"])
 def test_pictures(run: Run, network: Callable[..., str], command: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -129,6 +144,8 @@ def test_refusals(refusal: Run, network: Callable[..., str]) -> None:
         ("simulate", lstm, *pair, "--replicas", "2"): "`replicas` has no part in `schedule` = 'farnn'",
         ("simulate", lstm, *pair, "--trace", "x.json"): "`--trace`: a pair has no rows of samples",
         ("schedule", lstm, *pair): "is what `emuchain train`, `simulate` and `plan` take",
+        ("simulate", lstm, "--padding", "2", "--samples", "64"): "`padding` = 2: is of the times of a GPU or a pair",
+        ("simulate", network(), *pair, "--batch", "512"): "bytes of P100's memory, ",
         ("timeline", lstm, *pair): "is what `emuchain train`, `simulate` and `plan` take",
     }.items():
         assert told in refusal(*words), words

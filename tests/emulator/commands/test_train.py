@@ -23,6 +23,12 @@ epochs = 1
 batch = 32
 """
 
+COLUMNS = """
+name = "columns"
+input = [3, 32, 32]
+layers = [{ type = "lstm", units = 4 }, { type = "last-step" }, { type = "fc", features = 10 }, { type = "softmax" }]
+"""
+
 
 OneLine = Callable[[str], str]
 
@@ -44,6 +50,14 @@ BAD_INPUT = [
     (["cut.toml"], ["cut.toml", "not a TOML file"]),
     (["missing.toml"], ["missing.toml", "cannot be read"]),
     (["--data", "cut"], ["`data`", "data_batch_3.bin", "3073"]),
+    (["char-lstm", "--data", "empty.txt"], ["`data`", "empty.txt", "empty"]),
+    (["char-lstm", "--data", "latin.txt"], ["`data`", "latin.txt", "not UTF-8", "0xe4 at offset 1", "as UTF-8"]),
+    (["char-lstm", "--data", "short.txt"], ["`data`", "short.txt", "9 characters", "at least 650"]),
+    (["char-lstm", "--data", "none.txt"], ["`data`", "none.txt", "no such file"]),
+    (["char-lstm", "--time-steps", "0"], ["`time_steps`", "0", "1"]),
+    (["lenet-mnist", "--time-steps", "9"], ["`time_steps`", "9", "lenet-mnist", "1x28x28"]),
+    (["columns.toml"], ["columns.toml", "layers[0] (lstm)", "3x32x32", '{type = "sequence"}']),
+    (["--data", "text"], ["`data`", "is a text", "quick-cifar", "3x32x32"]),
 ]
 
 
@@ -54,6 +68,9 @@ def bad_files(tmp_path: Path, small_cifar: Path) -> Path:
     (tmp_path / "wrong.toml").write_text('epochs = "two"\n')
     (tmp_path / "many.toml").write_text(CONFIG + "devices = 999\n")
     (tmp_path / "cut.toml").write_text("epochs = \n")
+    (tmp_path / "columns.toml").write_text(COLUMNS)
+    for name, content in (("empty", b""), ("latin", b"M\xe4rz"), ("short", b"too short")):
+        (tmp_path / f"{name}.txt").write_bytes(content)
     (tmp_path / "cut").mkdir()
     for file in (small_cifar / "cifar-10-batches-bin").iterdir():
         content = file.read_bytes()

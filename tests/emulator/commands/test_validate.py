@@ -67,9 +67,9 @@ def test_markdown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["other"], "`paper` = 'other': known: bapipe, fpdeep"),
+        (["other"], "`paper` = 'other': known: bapipe, farnn, fpdeep"),
         (["fpdeep", "--only", "nothing"], "no claim id of fpdeep begins with it"),
-        (["../clusters/vc709"], "known: bapipe, fpdeep"),
+        (["../clusters/vc709"], "known: bapipe, farnn, fpdeep"),
     ],
 )
 def test_bad_input(arguments: list[str], message: str) -> None:

@@ -47,6 +47,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "cluster": ("vc709-10g", '"vc709-10g"', "vc709-10g"),
     "balancing": ("none", '"none"', "none"),
     "memory": ("ignored", '"ignored"', "ignored"),
+    "padding": ("1.3", "1.3", 1.3),
     "seed": ("0", "0", 0),
     "learning_rate": ("1", "1", 1.0),
     "momentum": ("0", "0", 0.0),
@@ -73,7 +74,7 @@ def test_every_key_has_a_flag_with_a_line_of_help(command: str) -> None:
     assert {"--" + key.replace("_", "-") for key in keys} <= flags
     shown = click.testing.CliRunner().invoke(commands, [command, "--help"], terminal_width=200)
     assert shown.exit_code == 0
-    told = " ".join(shown.output.split())
+    told = " ".join(shown.output.split()).replace("- ", "-")  # lines end at hyphens, too
     for key, field in keys.items():
         flag, help_text = f"--{key.replace('_', '-')} ", (field.description or "").replace("`", "")
         default = f" [default: {field.default}]" if field.default not in (None, ()) else ""

@@ -58,7 +58,7 @@ def test_written_and_read(keys: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", zoo())
 def test_the_zoo_written_and_read(tmp_path: Path, name: str) -> None:
-    description = validate(Description, with_symbols(read_toml(find("network", name, "network/zoo")), None), name)
+    description = validate(Description, with_symbols(read_toml(find("network", name, "network/zoo"))), name)
     path = tmp_path / "again.toml"
     path.write_text(to_toml(description), encoding="utf-8")
     assert validate(Description, read_toml(path), name) == description

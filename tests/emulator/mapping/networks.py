@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from emuchain.emulator.cluster import Board, Cluster, Fpga, Link
 from emuchain.emulator.mapping import Mapping
 from emuchain.emulator.network import Layer, Network, Shape, load_network
+from emuchain.emulator.network.operations.gru import Gru
+from emuchain.emulator.network.operations.lstm import Lstm
 
 LINK = Link(1000, 0)
 FAST = Link(10**12, 0)
@@ -69,11 +71,20 @@ BOARDS = st.lists(st.builds(board, st.integers(100, 5000), st.integers(1000, 20_
 
 
 def channels_to_cut(found: Network) -> list[int]:
-    """For each layer the channels along which it is cut, by FPDeep's rule: OCP if input channels are too few."""
-    return [
-        layer.channels if layer.input[0] < 16 and layer.channels > layer.input[0] else layer.input[0]
-        for layer in found.layers
-    ]
+    """For each layer the channels along which it is cut, by FPDeep's rule: OCP if input channels are too few.
+
+    Recurrent layers are cut by units, where these need no sums over all of them within a step.
+    """
+    return list(map(_channels_to_cut, found.layers))
+
+
+def _channels_to_cut(layer: Layer) -> int:
+    operation = layer.operation
+    if isinstance(operation, Lstm | Gru):
+        needs_all = operation.bidirectional or operation.projection or getattr(operation, "reset", "after") == "before"
+        return 1 if needs_all else operation.units
+    few = layer.input[0] < 16 and layer.channels > layer.input[0]
+    return layer.channels if few or operation.type == "embedding" else layer.input[0]
 
 
 def check_order(found: Network, mapping: Mapping) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emuchain.comm import run
+from emuchain.comm import FifoResource, Times, run
 from emuchain.emulator.device import Device, Epoch
 from emuchain.emulator.mapping import BalancedParameters, channel_bytes
 from emuchain.emulator.plan import Plan, find_steady
@@ -91,3 +91,58 @@ def _traced(device: Device) -> Trace:
     after("gradient", lambda: trace.gradient_ps.extend(ends()))
     after("update", lambda: trace.updated_ps.append(clock.updated_ps))
     return trace
+
+
+class Recorder(FifoResource):
+    """A FIFO resource that keeps what it returns: for each sample the times of its rows, in ns."""
+
+    def __init__(self, resource: FifoResource) -> None:
+        super().__init__(resource.name, resource.row_ps, resource.latency_ps)
+        self.returned: list[list[float]] = []
+
+    def serve(self, ready: Times) -> Times:
+        times = super().serve(ready)
+        self.returned.extend((times / 1000).tolist())
+        return times
+
+
+@dataclasses.dataclass
+class Recording:
+    """What every engine and path of a chain returned, and the traces of the devices."""
+
+    engines: dict[str, list[list[float]]]
+    paths: dict[int, list[list[float]]]
+    traces: list[Trace]
+
+
+@pytest.fixture
+def record(trace_epoch: TraceEpoch) -> Callable[[Plan, int], Recording]:
+    """Runs an epoch for its times, with a recorder in place of every engine and path."""
+
+    def recorded(plan: Plan, samples: int) -> Recording:
+        engines: dict[str, Recorder] = {}
+        paths: dict[int, Recorder] = {}
+
+        def prepare(chain: Chain) -> None:
+            for clock in (device.clock for device in chain.devices):
+                for part, of_slice in zip(clock.streams.slices, clock.slices, strict=True):
+                    for phase in ("fp", "eb", "pg"):
+                        resource = getattr(of_slice, phase)
+                        if resource is not None:
+                            recorder = Recorder(resource)
+                            setattr(of_slice, phase, recorder)
+                            engines[f"{clock.streams.device} {part.layer.name} {phase}"] = recorder
+                recorders = {key: Recorder(resource) for key, resource in clock.links.items()}
+                for key, recorder in recorders.items():
+                    assert int(key.path) not in paths
+                    paths[int(key.path)] = recorder
+                clock.links = recorders
+
+        traces = trace_epoch(plan, samples, prepare=prepare)
+        return Recording(
+            {name: recorder.returned for name, recorder in engines.items()},
+            {path: recorder.returned for path, recorder in paths.items()},
+            traces,
+        )
+
+    return recorded

@@ -91,19 +91,16 @@ Link: 8, 16, 16, 8 bytes a row on paths 1 to 4; 48 a sample and direction, 24 by
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from emuchain.comm import FifoResource, Times
 from emuchain.emulator.config import Config
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.plan import Plan, make_plan
 from emuchain.emulator.run import simulate
-from emuchain.emulator.run.chain import Chain
-from emuchain.emulator.timing import Trace
 
 PS = 1000
 """Picoseconds in a nanosecond."""
@@ -171,7 +168,7 @@ CHAINS = {
 }
 
 ChainPlan = Callable[..., Plan]
-Record = Callable[[Plan, int], "Recording"]
+Record = Callable[[Plan, int], Any]
 
 
 @pytest.fixture
@@ -193,61 +190,6 @@ def chain_plan(tmp_path: Path) -> ChainPlan:
         return make_plan(config, 1)
 
     return make
-
-
-class Recorder(FifoResource):
-    """A FIFO resource that keeps what it returns: for each sample the times of its rows."""
-
-    def __init__(self, resource: FifoResource) -> None:
-        super().__init__(resource.name, resource.row_ps, resource.latency_ps)
-        self.returned: list[list[float]] = []
-
-    def serve(self, ready: Times) -> Times:
-        times = super().serve(ready)
-        self.returned.extend((times / PS).tolist())
-        return times
-
-
-@dataclasses.dataclass
-class Recording:
-    """What every engine and path of a chain returned, and the traces of the devices."""
-
-    engines: dict[str, list[list[float]]]
-    paths: dict[int, list[list[float]]]
-    traces: list[Trace]
-
-
-@pytest.fixture
-def record(trace_epoch: Callable[..., list[Trace]]) -> Record:
-    """Runs an epoch for its times, with a recorder in place of every engine and path."""
-
-    def recorded(plan: Plan, samples: int) -> Recording:
-        engines: dict[str, Recorder] = {}
-        paths: dict[int, Recorder] = {}
-
-        def prepare(chain: Chain) -> None:
-            for clock in (device.clock for device in chain.devices):
-                for part, of_slice in zip(clock.streams.slices, clock.slices, strict=True):
-                    for phase in ("fp", "eb", "pg"):
-                        resource = getattr(of_slice, phase)
-                        if resource is not None:
-                            recorder = Recorder(resource)
-                            setattr(of_slice, phase, recorder)
-                            engines[f"{clock.streams.device} {part.layer.name} {phase}"] = recorder
-                recorders = {key: Recorder(resource) for key, resource in clock.links.items()}
-                for key, recorder in recorders.items():
-                    assert int(key.path) not in paths
-                    paths[int(key.path)] = recorder
-                clock.links = recorders
-
-        traces = trace_epoch(plan, samples, prepare=prepare)
-        return Recording(
-            {name: recorder.returned for name, recorder in engines.items()},
-            {path: recorder.returned for path, recorder in paths.items()},
-            traces,
-        )
-
-    return recorded
 
 
 def later(rows: list[float], by: float) -> list[float]:

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.comm import SingleProcess
+from emuchain.comm import SingleProcess, run
 from emuchain.emulator.device import epoch_order
 from emuchain.emulator.device.device_numerics import DeviceNumerics
 from emuchain.emulator.device.lpram import Sgd
 from emuchain.emulator.mapping import Cut
 from emuchain.emulator.plan import Plan, training_data
 from emuchain.emulator.run.train import Trainer
-from emuchain.emulator.schedule import MicroBatch
+from emuchain.emulator.schedule import MicroBatch, SampleSpan
 
 BATCH, SAMPLES, EPOCHS = 8, 44, 2
 Delay = Callable[[int, int], int]
@@ -88,6 +88,13 @@ def mini_batches(micro_batch: int) -> Iterator[list[MicroBatch]]:
         yield [MicroBatch(next(numbers), step, begin, min(begin + micro_batch, last)) for begin in begins]
 
 
+async def train_on(numerics: DeviceNumerics, span: SampleSpan, samples: np.ndarray) -> None:
+    """F, B and W of a micro-batch on a device alone."""
+    await numerics.forward(span, {}, 0, samples)
+    await numerics.backward(span, {}, 0)
+    numerics.gradient(span)
+
+
 def delayed_sgd(plan: Plan, delays: list[tuple[np.ndarray, int]]) -> dict[str, dict[str, np.ndarray]]:
     """The weights after training with delays, on the one device of `plan`."""
     config = plan.config
@@ -105,9 +112,7 @@ def delayed_sgd(plan: Plan, delays: list[tuple[np.ndarray, int]]) -> dict[str, d
             for micro_batch in group:
                 span = micro_batch.whole
                 samples = np.arange(SAMPLES)[span.slice] + epoch * SAMPLES
-                numerics.forward(span, {}, 0, samples)
-                numerics.backward(span, {}, 0)
-                numerics.gradient(span)
+                run([train_on(numerics, span, samples)])
             numerics.restore(history[-1])
             numerics.update(sum(micro_batch.samples for micro_batch in group), rule, keeps=False)
             numerics.begin_epoch()

@@ -1,0 +1,177 @@
+"""Views of sequences: what PyTorch writes around LSTM and GRU to move, merge, drop and pick axes.
+
+No number changes place, but for maps that become sequences (`sequence`), and for the last step of one (`last-step`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, OnnxNode, Value, Walk
+from ..operations.embedding import Embedding
+from ..operations.sequence import LastStep, Sequence
+
+Axes = tuple[str, ...]
+
+_SEQUENCE: Axes = ("samples", "rows", "channels")
+_MERGED = {
+    ("directions", "channels"): "channels",
+    ("channels", "columns"): "channels",
+    ("samples", "rows"): "samples·rows",
+    ("rows", "samples"): "rows·samples",
+}
+"""What two axes side by side may become."""
+
+
+def transpose(walk: Walk, node: OnnxNode) -> Value:
+    """Return maps or a sequence with its axes in another order."""
+    value = walk.take(node)
+    axes = walk.axes_of(value)
+    order = node.integers("perm", tuple(reversed(range(len(axes)))))
+    if value.is_flat or sorted(order) != list(range(len(axes))):
+        raise node.refusal(f"`perm` = {list(order)} of {_shown(axes)}: only maps and sequences have axes to move")
+    return _with_axes(value, tuple(axes[place] for place in order))
+
+
+def gather(walk: Walk, node: OnnxNode) -> Value:
+    """Return what an embedding looks up, the last step of a sequence, or the last state of a layer."""
+    if node.inputs[:1] and node.inputs[0] in walk.constants:
+        return Embedding.from_onnx(walk, node)
+    value, places = walk.take(node, states=True), walk.entries(node, 1)
+    axes = walk.axes_of(value)
+    axis = _axis(node, axes, node.integer("axis", 0))
+    index = places[0] if len(places) == 1 else None
+    if value.state and axis == "directions" and isinstance(index, int):
+        return _state(walk, node, value, index)
+    if axis != "rows" or index != -1:
+        raise node.refusal(f"takes {list(places)} along {axis}: only the last time step, -1, is supported")
+    return _last_step(walk, node, value, _without(axes, "rows"))
+
+
+def cut(walk: Walk, node: OnnxNode) -> Value:
+    """Return the last step of a sequence, cut out with its axis."""
+    value = walk.take(node)
+    axes = walk.axes_of(value)
+    found = [node.integers(name, ()) or walk.entries(node, 1 + n) for n, name in enumerate(("starts", "ends"))]
+    place = node.integers("axes", ()) or (walk.entries(node, 3) if node.has_input(3) else (0,))
+    step = walk.entries(node, 4) if node.has_input(4) else (1,)
+    axis = _axis(node, axes, place[0]) if len(place) == 1 else ""
+    if axis != "rows" or found[0] != (-1,) or step != (1,) or not _to_the_end(found[1]):
+        raise node.refusal(f"cuts {_shown(axes)}: only the last time step, from -1 on, is supported")
+    return _last_step(walk, node, value, tuple("last" if name == "rows" else name for name in axes))
+
+
+def squeeze(walk: Walk, node: OnnxNode) -> Value | None:
+    """Return a sequence without an axis of one; None for maps, unless they are images of one channel."""
+    value = walk.take(node, states=True)
+    axes, places = walk.axes_of(value), walk.integers(node, "axes")
+    if axes == MAPS:
+        alone = value.step == FROM_IMAGES and walk.images is not None and walk.images[0] == 1
+        return _rows(walk, node, value) if alone and tuple(places) in ((1,), (-3,)) else None
+    if value.is_flat:
+        return None
+    dropped = [_axis(node, axes, place) for place in places]
+    if value.state and dropped == ["directions"]:
+        return _state(walk, node, value, -1)
+    for axis in dropped:
+        if axis != "last" and (axis != "directions" or _is_bidirectional(walk, value)):
+            raise node.refusal(f"`axes` = {list(places)} of {_shown(axes)}: {axis} are more than one")
+    return _with_axes(value, tuple(axis for axis in axes if axis not in dropped))
+
+
+def reshape(walk: Walk, node: OnnxNode) -> Value | None:
+    """Return a sequence with two axes merged, or with those apart again; None for maps that become a row of values."""
+    found = walk.constant(node, 1)
+    value = walk.take(node)
+    axes = walk.axes_of(value)
+    if value.is_flat or found is None or found.entries is None or (axes == MAPS and len(found.entries) == 2):
+        return None
+    entries = found.entries
+    if axes == MAPS and len(entries) == 3 and value.step == FROM_IMAGES and walk.images is not None:
+        _, rows, columns = walk.images
+        if walk.images[0] == 1 and entries[1] in (rows, -1, "rows") and entries[2] in (columns, -1, "columns"):
+            return _rows(walk, node, value)
+    if len(entries) == len(axes) and _fits(entries, axes):
+        return value
+    if len(entries) == len(axes) + 1 and "·" in axes[0]:
+        return _with_axes(value, (*axes[0].split("·"), *axes[1:]))
+    for place, pair in reversed(list(enumerate(itertools.pairwise(axes)))):
+        merged = _MERGED.get(pair, "channels" if {*pair} == {"last", "channels"} else None)
+        kept = (*axes[:place], "", *axes[place + 2 :])
+        if merged is None or len(entries) != len(kept) or not _fits(entries, kept):
+            continue
+        made = (*axes[:place], merged, *axes[place + 2 :])
+        size = entries[place]
+        if pair == ("channels", "columns"):
+            value = dataclasses.replace(walk.step(node, Sequence, {}, value), axes=axes)
+        if merged == "channels" and isinstance(size, int) and size > 0:
+            walk.expect(node, value, channels=size)
+        return _with_axes(value, made)
+    raise node.refusal(
+        f"{_shown(axes)} to the shape {list(entries)}: sequences may have directions, or channels and columns, merged,"
+        " or samples and steps"
+    )
+
+
+def _rows(walk: Walk, node: OnnxNode, value: Value) -> Value:
+    """Return the rows of images of one channel as time steps."""
+    return walk.step(node, Sequence, {}, value, axes=_SEQUENCE)
+
+
+def _last_step(walk: Walk, node: OnnxNode, value: Value, axes: Axes) -> Value:
+    return _with_axes(walk.step(node, LastStep, {}, value, axes=axes), axes)
+
+
+def _state(walk: Walk, node: OnnxNode, value: Value, index: int) -> Value:
+    """Return the last output of one of the layers of a state."""
+    if CELLS in value.state:
+        raise node.refusal("takes the cells of an LSTM; only its outputs may go on")
+    if any(walk.steps[step].keys["bidirectional"] for step in value.state):
+        raise node.refusal(
+            "takes the state of one direction; only the outputs of both at the last step may go on, as y[:, -1]"
+        )
+    if not -len(value.state) <= index < len(value.state):
+        raise node.refusal(f"takes the state of layer {index} of {len(value.state)}")
+    layer = Value(value.state[index])
+    return _last_step(walk, node, layer, ("samples", "channels"))
+
+
+def _is_bidirectional(walk: Walk, value: Value) -> bool:
+    step = walk.step_of(value)
+    while step is not None and "bidirectional" not in step.keys:
+        step = walk.steps[step.takes[0]] if step.takes and step.takes[0] != FROM_IMAGES else None
+    return step is None or bool(step.keys["bidirectional"])
+
+
+def _with_axes(value: Value, axes: Axes) -> Value:
+    """Return a value with these axes; one value of each channel for each sample is a row of values."""
+    if axes == ("samples", "channels"):
+        return dataclasses.replace(value, is_flat=True, axes=None)
+    return dataclasses.replace(value, axes=None if axes == MAPS else axes)
+
+
+def _without(axes: Axes, dropped: str) -> Axes:
+    return tuple(axis for axis in axes if axis != dropped)
+
+
+def _axis(node: OnnxNode, axes: Axes, place: int | str) -> str:
+    if not isinstance(place, int) or not -len(axes) <= place < len(axes):
+        raise node.refusal(f"axis {place} of {_shown(axes)}: there is none such")
+    return axes[place]
+
+
+def _to_the_end(ends: tuple[int | str, ...]) -> bool:
+    return len(ends) == 1 and (ends[0] == "rows" or (isinstance(ends[0], int) and ends[0] > 1 << 30))
+
+
+def _fits(entries: tuple[int | str, ...], axes: Axes) -> bool:
+    """Return whether sizes may be those of axes; layers' weights say what numbers should be."""
+    return all(
+        not isinstance(entry, str) or entry in (axis, "product") or not axis
+        for entry, axis in zip(entries, axes, strict=True)
+    )
+
+
+def _shown(axes: Axes) -> str:
+    return " x ".join(axes)

@@ -1,0 +1,175 @@
+"""LSTM and GRU number by number, as the docstrings of `emuchain.kernels.recurrent` state them: float32, chains of fma.
+
+Sequences are one sample's, [steps, ...]; weights are PyTorch's, gate by gate. Nothing of the kernels is used but `fma`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from emuchain.kernels.llvm import fma
+
+F = np.float32
+Arrays = Sequence[np.ndarray]
+
+
+@njit(cache=True)
+def _fma(a, b, c, out):
+    for i in range(out.size):
+        out[i] = fma(a[i], b[i], c[i])
+
+
+def fused(a, b, c) -> np.ndarray:
+    """a * b + c with one rounding, of arrays or numbers."""
+    a, b, c = (np.ascontiguousarray(v, F) for v in np.broadcast_arrays(F(a), F(b), F(c)))
+    out = np.empty_like(a)
+    _fma(a.reshape(-1), b.reshape(-1), c.reshape(-1), out.reshape(-1))
+    return out
+
+
+@njit(cache=True)
+def _chain(start, a, b):
+    for lane in range(start.size):
+        for k in range(a.size):
+            start[lane] = fma(a[k], b[k, lane], start[lane])
+
+
+def chain(start: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """start + sum of a[k] * b[k], k ascending."""
+    total = np.array(start, F)
+    _chain(total, np.ascontiguousarray(a), np.ascontiguousarray(b))
+    return total
+
+
+@njit(cache=True)
+def add_outer(total, a, b):
+    for i in range(a.size):
+        for j in range(b.size):
+            total[i, j] = fma(a[i], b[j], total[i, j])
+
+
+def _exponential(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    t = fused(u, 1.4426950216293335, 12582912.0)
+    s = ((t.view(np.int32) << 23) + np.int32(127 << 23)).view(F)
+    r = fused(t - F(12582912.0), -0.6931471824645996, u)
+    q = np.full_like(r, F(0.0013882515486329794))
+    for c in (0.008366547524929047, 0.04166720062494278, 0.1666654348373413, 0.4999999701976776):
+        q = fused(q, r, c)
+    return s, fused(r * r, q, r)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    s, p = _exponential(-np.minimum(np.abs(x), F(40)))
+    e = fused(s, p, s)
+    return np.where(x >= 0, F(1), e) / (F(1) + e)
+
+
+def tanh(x: np.ndarray) -> np.ndarray:
+    a = np.minimum(np.abs(x), F(40))
+    s, p = _exponential(-(a + a))
+    m = fused(s, p, s - F(1))
+    return np.copysign(-m / (F(2) + m), x)
+
+
+def interleaved(w: np.ndarray, gates: int) -> np.ndarray:
+    """Rows gate by gate as rows of channels = gates * unit + gate."""
+    return np.ascontiguousarray(w.reshape(gates, -1, *w.shape[1:]).swapaxes(0, 1).reshape(w.shape))
+
+
+def gate_major(w: np.ndarray, gates: int) -> np.ndarray:
+    """Rows of channels = gates * unit + gate as rows gate by gate."""
+    return np.ascontiguousarray(w.reshape(-1, gates, *w.shape[1:]).swapaxes(0, 1).reshape(w.shape))
+
+
+def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False):
+    """Run one sample forward and backward; add to grads (dw, dr, db_w, db_r, dp); return y, h, c, dx, dh0, dc0."""
+    w, r, b_w, b_r = (interleaved(v, 4) for v in (w, r, b_w, b_r))
+    order = range(len(x))[::-1] if reverse else range(len(x))
+    kept, y = {}, np.zeros((len(x), len(h)), F)
+    for t in order:
+        a = (chain(chain(np.zeros(len(w), F), x[t], w.T), h, r.T) + b_w) + b_r
+        i, f, o = (sigmoid(a[k::4]) for k in (0, 1, 3))
+        g = tanh(a[2::4])
+        after = fused(f, c, i * g)
+        bent = tanh(after)
+        kept[t] = i, f, g, o, bent, c, h, o * bent
+        h, c = (o * bent if p is None else chain(np.zeros(len(p), F), o * bent, p.T)), after
+        y[t] = h
+    rec, dc, one = dh, dc, F(1)
+    dx, deltas, outs = np.zeros_like(x), {}, {}
+    for t in reversed(order):
+        i, f, g, o, bent, before, _, _ = kept[t]
+        e = outs[t] = dy[t] + rec
+        if p is not None:
+            e = chain(np.zeros(p.shape[1], F), e[::-1], p[::-1])
+        d = fused(o * e, fused(-bent, bent, 1), dc)
+        delta = np.empty(len(w), F)
+        delta[0::4] = (i * (one - i)) * (g * d)
+        delta[1::4] = (f * (one - f)) * (before * d)
+        delta[2::4] = fused(-g, g, 1) * (i * d)
+        delta[3::4] = (o * (one - o)) * (bent * e)
+        deltas[t], dc = delta, f * d
+        rec = chain(np.zeros(r.shape[1], F), delta[::-1], r[::-1])
+        dx[t] = chain(np.zeros(w.shape[1], F), delta[::-1], w[::-1])
+    dw, dr, db_w, db_r, dp = grads
+    for t in range(len(x)):
+        add_outer(dw, gate_major(deltas[t], 4), x[t])
+        add_outer(dr, gate_major(deltas[t], 4), kept[t][6])
+        db_w += gate_major(deltas[t], 4)
+        db_r += gate_major(deltas[t], 4)
+        if p is not None:
+            add_outer(dp, outs[t], kept[t][7])
+    return y, h, c, dx, rec, dc
+
+
+def gru(x, w, r, b_w, b_r, h, dy, dh, grads, linear=True, reverse=False):
+    """Run one sample forward and backward; add to grads (dw, dr, db_w, db_r); return y, h, dx, dh0."""
+    w, r, b_w, b_r = (interleaved(v, 3) for v in (w, r, b_w, b_r))
+    order = range(len(x))[::-1] if reverse else range(len(x))
+    kept, y, zeros = {}, np.zeros((len(x), len(h)), F), np.zeros(len(w), F)
+    for t in order:
+        of_x = chain(zeros, x[t], w.T)
+        of_both = (chain(of_x, h, r.T) + b_w) + b_r
+        reset, update = sigmoid(of_both[0::3]), sigmoid(of_both[1::3])
+        m, q = (chain(zeros, h, r.T) + b_r)[2::3], reset * h
+        n = tanh(fused(reset, m, (of_x + b_w)[2::3])) if linear else tanh(((chain(of_x, q, r.T) + b_w) + b_r)[2::3])
+        kept[t] = reset, update, n, m, h, q
+        h = y[t] = fused(update, h - n, n)
+    rec, carry, one = dh, np.zeros_like(dh), F(1)
+    dx, deltas, of_r = np.zeros_like(x), {}, {}
+    for t in reversed(order):
+        reset, update, n, m, before, q = kept[t]
+        e = dy[t] + (rec + carry)
+        delta, other = np.empty(len(w), F), np.zeros(len(w), F)
+        delta[2::3] = (e * (one - update)) * fused(-n, n, 1)
+        delta[1::3] = (e * (before - n)) * (update * (one - update))
+        if linear:
+            delta[0::3] = (delta[2::3] * m) * (reset * (one - reset))
+            other[:] = delta
+            other[2::3] = delta[2::3] * reset
+            carry = e * update
+            of_r[t] = other
+        else:
+            s = chain(np.zeros(len(h), F), delta[2::3][::-1], r[2::3][::-1])
+            delta[0::3] = (s * before) * (reset * (one - reset))
+            other[:] = delta
+            other[2::3] = 0
+            carry = fused(s, reset, e * update)
+            of_r[t] = delta
+        deltas[t] = delta
+        rec = chain(np.zeros(len(h), F), other[::-1], r[::-1])
+        dx[t] = chain(np.zeros(w.shape[1], F), delta[::-1], w[::-1])
+    dw, dr, db_w, db_r = grads
+    for t in range(len(x)):
+        _, _, _, _, before, q = kept[t]
+        errors = gate_major(of_r[t], 3)
+        add_outer(dw, gate_major(deltas[t], 3), x[t])
+        most = 2 * len(h)
+        add_outer(dr[:most], errors[:most], before)
+        add_outer(dr[most:], errors[most:], before if linear else q)
+        db_w += gate_major(deltas[t], 3)
+        db_r += errors
+    return y, h, dx, rec + carry
