@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..cluster import load_cluster
+from ..cluster import Cluster, load_cluster
 from ..common import InputError
+from ..network import Network
 from ..pair import check_gpu_memory, pair_of, workload_of
 from .data import network_of
 from .pair import PairPlan
@@ -20,8 +21,14 @@ _OF_CHAINS = (
 """Keys that have no part in a pair."""
 
 
-def make_pair_plan(config: Config, cluster_changes: dict[str, object] | None = None) -> PairPlan:
-    """Derive the plan of a run under a schedule of pairs from its configuration.
+def make_pair_plan(
+    config: Config,
+    cluster_changes: dict[str, object] | None = None,
+    *,
+    network: Network | None = None,
+    cluster: Cluster | None = None,
+) -> PairPlan:
+    """Derive the plan of a run under a schedule of pairs; see `make_plan`.
 
     Raises:
         InputError: a value does not suit a pair.
@@ -32,9 +39,9 @@ def make_pair_plan(config: Config, cluster_changes: dict[str, object] | None = N
     for key in _OF_CHAINS:
         if getattr(config, key) != getattr(defaults, key):
             raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
-    cluster = load_cluster(config.cluster, cluster_changes or {}, blame="--what-if")
+    cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     pair = pair_of(cluster, kind, config.devices)
-    network = network_of(config.network, config.time_steps, config.data)
+    network = network_of(network or config.network, config.time_steps, config.data)
     workload = workload_of(network, config.batch).padded(config.padding)
     check_gpu_memory(workload, pair)
     plan = PairPlan(config, network, cluster, pair, workload)
