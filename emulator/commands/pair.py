@@ -7,22 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..cluster import Cluster, load_cluster
 from ..common import InputError, format_bytes, format_time_ps
 from ..config import Config, settings_config
-from ..pair import (
-    LayerNeeds,
-    Pair,
-    PairTimes,
-    Workload,
-    all_needs,
-    check_gpu_memory,
-    gpu_bytes,
-    pair_of,
-    time_mini_batch,
-    workload_of,
-)
-from ..plan import network_of
+from ..pair import PairTimes, gpu_bytes
+from ..plan import PairPlan, epoch_samples, make_pair_plan
 from ..report import (
     Line,
     check_picture,
@@ -42,45 +30,28 @@ from ..report import (
 from ..schedule import Offload
 from ..studies import parse_what_if
 
-_OF_CHAINS = ("replicas", "groups", "chunks", "warm_up", "engines", "transport", "compress", "precision")
-"""Keys that have no part in a pair."""
-
 _OTHERS = {Offload.OVERLAPPED: "farnn-no-overlap"}
 """The schedule to try beside one; `farnn` beside all others on pairs."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """A mini-batch on a pair, the last one of an epoch where it is smaller, and the samples of an epoch."""
+    """A plan, and the samples of an epoch."""
 
-    config: Config
-    cluster: Cluster
-    pair: Pair
-    workload: Workload
-    times: PairTimes
-    tail: PairTimes | None
-    needs: Sequence[LayerNeeds]
+    plan: PairPlan
+    samples: int
 
     @property
-    def offload(self) -> Offload:
-        assert self.config.schedule.offload is not None
-        return self.config.schedule.offload
+    def config(self) -> Config:
+        return self.plan.config
 
     @property
-    def samples(self) -> int:
-        """Samples of an epoch: of one mini-batch, if none are asked for."""
-        return self.config.samples or self.config.batch
+    def times(self) -> PairTimes:
+        return self.plan.times
 
     @property
     def epoch_ps(self) -> int:
-        """Time of an epoch; a mini-batch starts when the one before it is done."""
-        whole = self.samples // self.config.batch
-        return whole * self.times.mini_batch_ps + (self.tail.mini_batch_ps if self.tail else 0)
-
-    @property
-    def title(self) -> str:
-        boards = self.pair.gpu.name + (f" + {self.pair.fpga.name}" if self.pair.fpga else "")
-        return f"{self.workload.name} on {boards}"
+        return self.plan.epoch_ps(self.samples)
 
 
 def simulate_pair(
@@ -110,7 +81,7 @@ def simulate_pair(
         changed = settings_config({**config.model_dump(exclude_unset=True), **asked.config})
         other = _run(changed, asked.cluster)
     if plot is not None:
-        draw_pair(run.times, f"{run.title}, {config.schedule.name}", plot)
+        draw_pair(run.times, f"{run.plan.title}, {config.schedule.name}", plot)
     if as_json:
         found = _run_as_json(run)
         if other is not None:
@@ -122,7 +93,7 @@ def simulate_pair(
     _print_layers(run.times)
     print()
     how = f"{config.schedule.name}, batch {config.batch}, {plural(run.samples, 'sample')} an epoch, timing only"
-    say(f"{run.title}, {how}")
+    say(f"{run.plan.title}, {how}")
     say(f"mini-batch: {time_and_ps(run.times.mini_batch_ps)}")
 
 
@@ -136,7 +107,7 @@ def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, picture: str
         check_picture(picture, "--plot")
     run = _run(config, {})
     if picture is not None:
-        draw_pair(run.times, f"{run.title}, {config.schedule.name}", picture)
+        draw_pair(run.times, f"{run.plan.title}, {config.schedule.name}", picture)
     if as_json:
         print(json.dumps(_run_as_json(run), indent=2))
         return
@@ -146,43 +117,29 @@ def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, picture: str
 
 
 def _run(config: Config, changes: dict[str, object]) -> _Run:
-    kind = config.schedule
-    assert kind.offload is not None
-    defaults = settings_config({})
-    for key in _OF_CHAINS:
-        if getattr(config, key) != getattr(defaults, key):
-            raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
-    cluster = load_cluster(config.cluster, changes, blame="--what-if")
-    pair = pair_of(cluster, kind, config.devices)
-    workload = workload_of(network_of(config.network, config.time_steps, config.data), config.batch).padded(
-        config.padding
-    )
-    check_gpu_memory(workload, pair)
-    times = time_mini_batch(workload, pair, kind.offload)
-    left = (config.samples or 0) % config.batch
-    tail = time_mini_batch(workload.of_batch(left), pair, kind.offload) if left else None
-    return _Run(config, cluster, pair, workload, times, tail, all_needs(workload, pair, kind.offload))
+    """Return a run; without `samples` and `data`, an epoch is one mini-batch."""
+    plan = make_pair_plan(config, changes)
+    return _Run(plan, config.samples or (epoch_samples(plan) if config.data else config.batch))
 
 
 def _run_as_json(run: _Run) -> dict[str, Any]:
     config = run.config
     ends = [(epoch + 1) * run.epoch_ps for epoch in range(config.epochs)]
-    devices = 1 + (run.pair.fpga is not None)
     return {
-        "config": {**config.model_dump(), "devices": devices, "samples": run.samples},
+        "config": {**config.model_dump(), "devices": run.plan.devices, "samples": run.samples},
         "virtual_time_ps": ends[-1],
         "epoch_ends_ps": ends,
         **pair_times_as_json(run.times),
-        "gpu_bytes": gpu_bytes(run.workload, run.pair),
-        **pair_needs_as_json(run.needs, run.pair),
+        "gpu_bytes": gpu_bytes(run.plan.workload, run.plan.pair),
+        **pair_needs_as_json(run.plan.needs, run.plan.pair),
     }
 
 
 def _answer(run: _Run, other: _Run | None, changes: str, flags: dict[str, Any]) -> list[Line]:
     times, limit = run.times, run.times.limit
     parts = f"FW {format_time_ps(times.forward_ps)}, BW, GC and WU {format_time_ps(times.backward_ps)}"
-    samples = plural(run.workload.batch, "sample")
-    lines = [Line(f"{run.title}: {format_time_ps(times.mini_batch_ps)} for a mini-batch of {samples}")]
+    samples = plural(run.plan.workload.batch, "sample")
+    lines = [Line(f"{run.plan.title}: {format_time_ps(times.mini_batch_ps)} for a mini-batch of {samples}")]
     if other is not None:
         ratio = number(times.mini_batch_ps / other.times.mini_batch_ps)
         lines.append(Line(f"if {changes}: {format_time_ps(other.times.mini_batch_ps)}; {ratio} times as fast"))
@@ -193,13 +150,15 @@ def _answer(run: _Run, other: _Run | None, changes: str, flags: dict[str, Any]) 
         lines.append(Line(f"utilisation: {percent(times.utilisation)} of I-MVM at the GPU's peak and R-MVM on all PEs"))
     share = percent(limit.busy_ps / times.mini_batch_ps)
     lines.append(Line(f"limit: {limit.resource.value}, busy {share} of the time; longest: {limit.longest.name}"))
-    if run.needs:
-        fullest = max(run.needs, key=lambda each: each.words)
+    if run.plan.needs:
+        fullest = max(run.plan.needs, key=lambda each: each.words)
         lines.append(
-            Line(f"memory: fits, {fullest.words:,} of {run.pair.array.words:,} words of a PE in {fullest.work.name}")
+            Line(
+                f"memory: fits, {fullest.words:,} of {run.plan.pair.array.words:,} words of a PE in {fullest.work.name}"
+            )
         )
-    schedule = _OTHERS.get(run.offload, "farnn" if run.pair.fpga else "gpu-standard")
-    if run.offload is Offload.STANDARD:
+    schedule = _OTHERS.get(run.plan.offload, "farnn" if run.plan.pair.fpga else "gpu-standard")
+    if run.plan.offload is Offload.STANDARD:
         schedule = "gpu-persistent"
     return [*lines, next_line(command_line("simulate", None, {**_to_try(run, flags), "schedule": schedule}))]
 
@@ -232,14 +191,16 @@ def _print_layers(times: PairTimes) -> None:
 
 
 def _print_needs(run: _Run) -> None:
+    plan = run.plan
     print()
-    has = run.pair.gpu.off_chip_memory_bytes
+    has = plan.pair.gpu.off_chip_memory_bytes
     of = "" if has is None else f" of {format_bytes(has)}"
-    say(f"{run.pair.gpu.name}: {format_bytes(gpu_bytes(run.workload, run.pair))}{of} for weights and recurrent layers")
-    if not run.needs:
+    needed = format_bytes(gpu_bytes(plan.workload, plan.pair))
+    say(f"{plan.pair.gpu.name}: {needed}{of} for weights and recurrent layers")
+    if not plan.needs:
         return
     rows = []
-    for each in run.needs:
+    for each in run.plan.needs:
         for phase, cycles in (("FW", each.forward), ("BW", each.backward)):
             rows.append(
                 [
@@ -251,7 +212,7 @@ def _print_needs(run: _Run) -> None:
                     f"{cycles.pe_words:,}",
                 ]
             )
-    array = run.pair.array
+    array = run.plan.pair.array
     columns = ["layer", "R-MVM", "unsplit", "projection", "step", "words of the fullest PE"]
     title = f"Cycles of a time step on {array.units} MVM units of {array.pes:,} PEs with {array.words:,} words each"
     table(title, columns, rows, names=["layer"])
@@ -262,11 +223,12 @@ def _print_needs(run: _Run) -> None:
             format_bytes(each.weight_bytes),
             format_bytes(each.in_bytes),
             format_bytes(each.out_bytes),
+            format_bytes(each.errors_in_bytes),
+            format_bytes(each.errors_out_bytes),
             format_bytes(each.kept_bytes),
         ]
-        for each in run.needs
+        for each in run.plan.needs
     ]
-    columns = ["layer", "words of a PE", "weights, FW and BW each", "values in", "values out", "kept off chip"]
-    table(
-        "Memory and transfers of a mini-batch; in BW, values in and out change places", columns, rows, names=["layer"]
-    )
+    columns = ["layer", "words of a PE", "weights", "FW in", "FW out", "BW in", "BW out", "kept off chip"]
+    title = "Memory and transfers of a mini-batch; weights go to the FPGA in FW and in BW, with biases in FW"
+    table(title, columns, rows, names=["layer"])

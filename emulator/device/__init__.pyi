@@ -4,6 +4,10 @@ from .device_numerics import DeviceNumerics
 from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
 from .kinds import numerics_of
 from .lpram import Parameter, Sgd
+from .offloaded_slice import OffloadedSlice
+from .pair_fpga import PairFpga
+from .pair_gpu import evaluate_on_gpu, train_on_gpu
+from .pair_ports import PairPorts
 from .ports import Outlet, Ports
 from .recurrent_weights import named_weights
 from .slice_numerics import SliceNumerics
@@ -16,8 +20,11 @@ __all__ = [
     "Epoch",
     "Exchange",
     "ImageSource",
+    "OffloadedSlice",
     "OnStep",
     "Outlet",
+    "PairFpga",
+    "PairPorts",
     "Parameter",
     "Ports",
     "Sgd",
@@ -26,7 +33,9 @@ __all__ = [
     "Tally",
     "TextSource",
     "epoch_order",
+    "evaluate_on_gpu",
     "named_weights",
     "numerics_of",
+    "train_on_gpu",
     "train_stages",
 ]

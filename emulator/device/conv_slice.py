@@ -77,7 +77,7 @@ class ConvSlice(SliceNumerics):
         whole = self._cut is Cut.OCP or self.part.layer.reads_again
         return x if whole else x[..., self._convolution.in_channels :]
 
-    def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
+    async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
         """See `SliceNumerics`."""
         own = dy[..., self.part.begin :] if self._cut is Cut.OCP else dy
         self._output_errors.put(span, own)

@@ -156,7 +156,7 @@ class DeviceNumerics:
             await of.recur(span, dy, version)
             if not part.is_last:
                 await take_errors()  # devices that share a recurrent layer have them after its steps
-            errors[reads] = of.error(span, dy, errors.get(reads), version)
+            errors[reads] = await of.error(span, dy, errors.get(reads), version)
         if not streams.is_chain_start:
             for tensor in with_errors(streams.slices[0].layer.takes):
                 values.put(StreamKey(DataPath.INPUT_ERRORS, tensor.number), errors[tensor.number])

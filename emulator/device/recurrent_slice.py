@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
-from ...kernels.recurrent import GruSlice, LstmSlice, Packed, Tape
+from ...kernels.recurrent import LstmSlice, Packed, Tape
 from ..mapping import Slice
 from ..schedule import SampleSpan
 from .act_ram import ActRam
 from .gather import Gather
 from .lpram import Sgd
 from .ports import Ports
+from .recurrent_steps import TAPE, all_backward, all_forward, backward_steps, forward_steps, state_errors
 from .recurrent_weights import DirectionWeights, first_weights, joined, kernel_of, split
 from .slice_numerics import Data, Lengths, SliceNumerics
 
-_TAPE = ("gates", "inner", "c_before", "h_before", "cells")
 _KEPT = ("inner", "h_before", "cells", "delta")
 """What EB needs of a tape, and what PG needs; of some layers PG needs `delta_r` or `of_outputs`, too."""
 
@@ -51,14 +51,19 @@ class RecurrentSlice(SliceNumerics):
         self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
     ) -> Data:
         """See `SliceNumerics`."""
+        rows = self._keep(span, x, lengths)
+        tapes, y = await self._steps(span, rows, version, lengths)
+        for tape, store in zip(tapes, self._tapes, strict=True):
+            store.put(span, *(getattr(tape, name) for name in TAPE))
+        return y
+
+    def _keep(self, span: SampleSpan, x: Data, lengths: Lengths | None) -> Data:
+        """Keep the inputs (samples, steps, 1, values) and the lengths of samples for EB and PG; return the inputs."""
         samples, steps, _, inputs = x.shape
         rows = self._inputs.room(span, (steps, inputs))
         rows[...] = x[:, :, 0]
         self._lengths.put(span, np.full(samples, steps, np.int64) if lengths is None else lengths)
-        tapes, y = await self._steps(span, rows, version, lengths)
-        for tape, store in zip(tapes, self._tapes, strict=True):
-            store.put(span, *(getattr(tape, name) for name in _TAPE))
-        return y
+        return rows
 
     async def infer(
         self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
@@ -75,9 +80,7 @@ class RecurrentSlice(SliceNumerics):
             tape = kernel.tape(kernel.input_products(packed, x), lengths=lengths, reverse=place == 1)
             tapes.append(tape)
             if self._gather is None:
-                h, c = (np.zeros((tape.samples, size), np.float32) for size in (kernel.width, kernel.units))
-                _forward(kernel, packed, tape, h, c, (0, tape.steps))
-                outputs.append(tape.y[:, :, None])
+                outputs.append(all_forward(kernel, packed, tape)[:, :, None])
             else:
                 outputs.append(await self._shared_steps(span, packed, tape, lengths))
         return tapes, outputs[0] if len(outputs) == 1 else np.concatenate(outputs, axis=3)
@@ -89,7 +92,7 @@ class RecurrentSlice(SliceNumerics):
         h, c = (np.zeros((samples, size), np.float32) for size in (kernel.width, kernel.units))
         y = self._arena.take((samples, tape.steps, 1, kernel.width))
         for step in range(tape.steps):
-            own = _forward(kernel, packed, tape, h, c, (step, step + 1))
+            own = forward_steps(kernel, packed, tape, h, c, (step, step + 1))
             h = await self._gather.states(span, own)
             y[:, step, 0] = h if lengths is None else np.where((lengths > step)[:, None], h, 0)
         return y
@@ -103,12 +106,12 @@ class RecurrentSlice(SliceNumerics):
         [lengths] = self._lengths.read(span)
         own = np.split(dy[:, :, 0, self._first :], len(self._directions), axis=2)
         for place, (store, kept) in enumerate(zip(self._tapes, self._kept, strict=True)):
-            tape = Tape.restored(dict(zip(_TAPE, store.read(span), strict=True)), lengths, reverse=place == 1)
+            tape = Tape.restored(dict(zip(TAPE, store.read(span), strict=True)), lengths, reverse=place == 1)
             await self._errors(span, place, tape, np.ascontiguousarray(own[place]), version)
             kept.put(span, lengths, *(getattr(tape, name) for name in self._kept_names))
             self._deltas.append(tape.delta)
 
-    def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
+    async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
         """See `SliceNumerics`."""
         deltas, self._deltas = self._deltas, []
         if not self.part.layer.needs_errors:
@@ -128,15 +131,13 @@ class RecurrentSlice(SliceNumerics):
     async def _errors(self, span: SampleSpan, place: int, tape: Tape, dy: Data, version: int) -> None:
         """Run EB of a direction, from the last step to the first, into its tape."""
         kernel, packed = self._kernel, self._directions[place].packed[version]
-        samples, steps = tape.samples, tape.steps
-        dh, carry = (np.zeros((samples, dy.shape[2]), np.float32) for _ in range(2))
-        of_state = dh, np.zeros((samples, kernel.units), np.float32), carry
         if self._gather is None:
-            _backward(kernel, packed, tape, dy, of_state, (0, steps), None)
+            all_backward(kernel, packed, tape, dy)
             return
-        for step in reversed(range(steps)):
+        of_state = state_errors(kernel, tape, dy)
+        for step in reversed(range(tape.steps)):
             start = await self._gather.error_sums(span)
-            sums = _backward(kernel, packed, tape, dy, of_state, (step, step + 1), start)
+            sums = backward_steps(kernel, packed, tape, dy, of_state, (step, step + 1), start)
             of_state = await self._gather.errors(span, sums), *of_state[1:]
 
     @property
@@ -214,29 +215,3 @@ class RecurrentSlice(SliceNumerics):
             for parameter, one in zip(weights, held, strict=True):
                 parameter.restore(one)
             weights.pack()
-
-
-def _forward(
-    kernel: LstmSlice | GruSlice, packed: Packed, tape: Tape, h: Data, c: Data, steps: tuple[int, int]
-) -> Data:
-    if isinstance(kernel, LstmSlice):
-        return kernel.forward(packed, tape, h, c, steps)
-    return kernel.forward(packed, tape, h, steps)
-
-
-def _backward(
-    kernel: LstmSlice | GruSlice,
-    packed: Packed,
-    tape: Tape,
-    dy: Data,
-    of_state: tuple[Data, Data, Data],
-    steps: tuple[int, int],
-    start: Data | None,
-) -> Data:
-    """Run EB of some steps; `of_state` are errors of h and c, and what is carried past R."""
-    dh, dc, carry = of_state
-    if start is not None:
-        start = np.ascontiguousarray(start)
-    if isinstance(kernel, LstmSlice):
-        return kernel.backward(packed, tape, dy, dh, dc, carry, steps, start)
-    return kernel.backward(packed, tape, dy, dh, carry, steps, start)

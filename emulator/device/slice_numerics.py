@@ -73,7 +73,7 @@ class SliceNumerics(abc.ABC):
         """Run what EB needs before the errors of inputs arrive: a recurrent layer's steps."""
 
     @abc.abstractmethod
-    def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
+    async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
         """Run EB, adding to the errors of its inputs so far; keep the errors for PG.
 
         Return, under ICP, the errors of this slice's input channels, then those from the right; under OCP, all, added

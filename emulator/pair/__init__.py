@@ -3,7 +3,8 @@
 from .devices import Pair, pair_of
 from .gpu_memory import check_gpu_memory, gpu_bytes
 from .layout import LayerNeeds, all_needs
-from .of_network import workload_of
+from .messages import Content, PairKey, PairStream, streams_of
+from .of_network import pair_streams, work_of, workload_of
 from .pe_chain import mvm_cycles, unsplit_cycles
 from .result import Busy, PairTimes, time_mini_batch
 from .steps import StepCycles, pe_words, step_cycles, unheld_bytes
@@ -14,9 +15,12 @@ from .work import Cell, OtherWork, RecurrentWork, Workload
 __all__ = [
     "Busy",
     "Cell",
+    "Content",
     "LayerNeeds",
     "OtherWork",
     "Pair",
+    "PairKey",
+    "PairStream",
     "PairTimes",
     "Part",
     "Phase",
@@ -31,11 +35,14 @@ __all__ = [
     "gpu_bytes",
     "mvm_cycles",
     "pair_of",
+    "pair_streams",
     "pe_words",
     "run",
     "step_cycles",
+    "streams_of",
     "time_mini_batch",
     "unheld_bytes",
     "unsplit_cycles",
+    "work_of",
     "workload_of",
 ]

@@ -6,6 +6,7 @@ import dataclasses
 
 from . import gpu as gpus
 from .devices import Pair
+from .messages import values_of
 from .steps import input_cycles, step_cycles
 from .tasks import Part, Phase, Resource, Task
 from .work import OtherWork, RecurrentWork
@@ -13,7 +14,7 @@ from .work import OtherWork, RecurrentWork
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """Tasks with their durations; `batch` samples make a mini-batch.
+    """Tasks with their durations; `batch` samples make a mini-batch. With `inputs_too`, I-MVM is the FPGA's.
 
     Values stream over the link while the FPGA does its steps: it is as slow as the slowest of these, and waits for the
     first value to arrive, as the GPU does for the last one.
@@ -21,6 +22,7 @@ class Costs:
 
     pair: Pair
     batch: int
+    inputs_too: bool = False
 
     def input_products(self, work: RecurrentWork, phase: Phase, direction: int) -> Task:
         """Return I-MVM of one direction on the GPU, over all time steps."""
@@ -53,30 +55,35 @@ class Costs:
         duration = self.pair.load_ps(weights)
         return Task(Part.WEIGHTS, phase, work.name, Resource.TO_FPGA, duration, direction=direction)
 
-    def transfer(self, work: RecurrentWork, phase: Phase, link: Resource, values: int, direction: int) -> Task:
-        """Return a transfer of values of all time steps, `values` in each, as a task of its own."""
+    def transfer(self, work: RecurrentWork, phase: Phase, link: Resource, direction: int) -> Task:
+        """Return the transfer of the steps' values in one way as a task of its own."""
+        to_fpga, to_gpu = self._values(Part.STEPS, work, phase, direction)
+        values = to_fpga if link is Resource.TO_FPGA else to_gpu
         duration = self.pair.values_ps(self.batch * work.steps * values) + self.pair.link.latency_ps
         return Task(Part.VALUES, phase, work.name, link, duration, direction=direction)
 
     def steps(self, work: RecurrentWork, phase: Phase, direction: int, *, streamed: bool = True) -> Task:
         """Return the FPGA's time steps of a direction, sample by sample.
 
-        In FW gates' sums of I-MVM come in and outputs leave; in BW errors of outputs come in and those of gates leave.
+        In FW gates' sums of I-MVM come in and outputs leave; in BW errors of outputs come in, and those of gates leave
+        with what else GC needs.
         """
         cycles = step_cycles(work, self.pair.array, backward=phase is Phase.BACKWARD).total
-        gates, state = work.gates * work.cells, work.state
-        values = (gates, state) if phase is Phase.FORWARD else (state, gates)
-        return self._on_fpga(Part.STEPS, work, phase, direction, cycles, values if streamed else None)
+        values = self._values(Part.STEPS, work, phase, direction) if streamed else None
+        return self._on_fpga(Part.STEPS, work, phase, direction, cycles, values)
 
     def input_steps(self, work: RecurrentWork, phase: Phase, direction: int) -> Task:
         """Return I-MVM of a direction on the FPGA: inputs come in; in BW errors of inputs leave."""
         cycles = input_cycles(work, self.pair.array, backward=phase is Phase.BACKWARD)
-        values = (work.inputs, 0) if phase is Phase.FORWARD else (0, work.inputs)
+        values = self._values(Part.INPUTS, work, phase, direction)
         return self._on_fpga(Part.INPUTS, work, phase, direction, cycles, values)
 
     def gpu_steps(self, work: RecurrentWork, phase: Phase, step_ps: int) -> Task:
         """Return the time steps of all directions on the GPU, for the whole mini-batch."""
         return self._gpu(Part.STEPS, phase, work, work.directions * work.steps * step_ps)
+
+    def _values(self, part: Part, work: RecurrentWork, phase: Phase, direction: int) -> tuple[int, int]:
+        return values_of(work, direction, phase, part, inputs_too=self.inputs_too)
 
     def _gpu(
         self, part: Part, phase: Phase, work: RecurrentWork | OtherWork, duration_ps: int, direction: int = 0

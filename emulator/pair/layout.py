@@ -7,7 +7,9 @@ import dataclasses
 from ..cluster import PeArray
 from ..schedule import Offload
 from .devices import Pair
+from .messages import streams_of
 from .steps import VALUE_BYTES, StepCycles, pe_words, step_cycles, unheld_bytes
+from .tasks import Phase
 from .work import RecurrentWork, Workload
 
 
@@ -15,9 +17,10 @@ from .work import RecurrentWork, Workload
 class LayerNeeds:
     """A recurrent layer on the FPGA, for a mini-batch; bytes are those of all directions.
 
-    `words` are weights of a PE where all have as many. `weight_bytes` go to the FPGA in FW, and as many, transposed, in
-    BW. Of values, `in_bytes` go to the FPGA and `out_bytes` leave it in FW; in BW it is the other way round.
-    `kept_bytes` are gates, cells and states that the FPGA keeps off chip from FW to BW.
+    `words` are weights of a PE where all have as many. `weight_bytes` go to the FPGA in FW, with `bias_bytes`, and as
+    many, transposed, in BW. Of values, `in_bytes` go to the FPGA and `out_bytes` leave it in FW; in BW,
+    `errors_in_bytes` and `errors_out_bytes`. `kept_bytes` are gates, cells and states that the FPGA keeps off chip from
+    FW to BW.
     """
 
     work: RecurrentWork
@@ -26,8 +29,11 @@ class LayerNeeds:
     words: int
     missing_bytes: int
     weight_bytes: int
+    bias_bytes: int
     in_bytes: int
     out_bytes: int
+    errors_in_bytes: int
+    errors_out_bytes: int
     kept_bytes: int
 
 
@@ -41,6 +47,14 @@ def layer_needs(work: RecurrentWork, array: PeArray, batch: int, *, inputs_too: 
     steps = VALUE_BYTES * work.directions * batch * work.steps
     weights = work.recurrent_weights + (work.input_weights if inputs_too else 0)
     gates = work.gates * work.cells
+    streams = [
+        each for direction in range(work.directions) for each in streams_of(work, direction, inputs_too=inputs_too)
+    ]
+
+    def travelled(phase: Phase, *, to_fpga: bool) -> int:
+        found = [each for each in streams if each.phase is phase and each.to_fpga is to_fpga]
+        return VALUE_BYTES * batch * work.steps * sum(each.values for each in found if not each.holds_weights)
+
     return LayerNeeds(
         work,
         forward,
@@ -48,8 +62,11 @@ def layer_needs(work: RecurrentWork, array: PeArray, batch: int, *, inputs_too: 
         pe_words(work, array, inputs_too=inputs_too),
         unheld_bytes(work, array, inputs_too=inputs_too),
         VALUE_BYTES * work.directions * weights,
-        steps * (work.inputs if inputs_too else gates),
-        steps * work.state,
+        VALUE_BYTES * work.directions * work.biases,
+        travelled(Phase.FORWARD, to_fpga=True),
+        travelled(Phase.FORWARD, to_fpga=False),
+        travelled(Phase.BACKWARD, to_fpga=True),
+        travelled(Phase.BACKWARD, to_fpga=False),
         steps * (gates + work.cells + work.state),
     )
 

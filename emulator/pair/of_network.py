@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..common import InputError
 from ..network import Layer, Network, Recurrent
+from .messages import PairKey, PairStream, streams_of
 from .work import Cell, OtherWork, RecurrentWork, Workload
 
 
@@ -19,7 +20,7 @@ def workload_of(network: Network, batch: int) -> Workload:
         if isinstance(layer.operation, Recurrent):
             parts += _together(others)
             others = []
-            parts.append(_recurrent(layer, layer.operation))
+            parts.append(work_of(layer))
         else:
             others.append(layer)
     if not parts:
@@ -30,7 +31,21 @@ def workload_of(network: Network, batch: int) -> Workload:
     return Workload(network.name, (*parts, *_together(others)), batch)
 
 
-def _recurrent(layer: Layer, operation: Recurrent) -> RecurrentWork:
+def pair_streams(network: Network, *, inputs_too: bool) -> dict[PairKey, PairStream]:
+    """Return all streams between the devices that train a network; with `inputs_too`, I-MVM is the FPGA's."""
+    return {
+        PairKey(layer.index, direction, stream.content): stream
+        for layer in network.layers
+        if layer.operation.recurs
+        for direction in range(work_of(layer).directions)
+        for stream in streams_of(work_of(layer), direction, inputs_too=inputs_too)
+    }
+
+
+def work_of(layer: Layer) -> RecurrentWork:
+    """Return the work of a recurrent layer."""
+    operation = layer.operation
+    assert isinstance(operation, Recurrent)
     inputs, steps, _ = layer.input
     return RecurrentWork(
         layer.name,
@@ -40,6 +55,7 @@ def _recurrent(layer: Layer, operation: Recurrent) -> RecurrentWork:
         steps,
         operation.projection,
         operation.directions,
+        layer.reads_again and layer.needs_errors,
     )
 
 

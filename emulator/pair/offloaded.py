@@ -25,7 +25,6 @@ class _Making:
     """The tasks so far; `ready` are those that make what the next part takes, `passed` the FPGA's last one."""
 
     costs: Costs
-    inputs_too: bool
     added: TaskList = dataclasses.field(default_factory=TaskList)
     ready: tuple[int, ...] = ()
     passed: tuple[int, ...] = ()
@@ -34,12 +33,14 @@ class _Making:
 
     def forward(self, work: RecurrentWork) -> None:
         """Add FW of a layer; of one with two directions, one after the other on the FPGA."""
-        products = () if self.inputs_too else [self._add_inputs(work, _FW, each) for each in range(work.directions)]
+        products = (
+            () if self.costs.inputs_too else [self._add_inputs(work, _FW, each) for each in range(work.directions)]
+        )
         done = []
         for direction in range(work.directions):
-            if self.inputs_too:
+            if self.costs.inputs_too:
                 self._pass_inputs(work, _FW, direction, self.ready)
-            needed = self.ready if self.inputs_too else (products[direction],)
+            needed = self.ready if self.costs.inputs_too else (products[direction],)
             done.append(self._pass_steps(work, _FW, direction, needed))
         self.ready = tuple(done)
 
@@ -47,12 +48,12 @@ class _Making:
         """Add BW of a layer, and GC and WU of the one behind it."""
         each_way = range(work.directions)
         turned = [self._turn(work, work.recurrent_weights, each) for each in each_way]
-        turned_inputs = [self._turn(work, work.input_weights, each) for each in each_way if self.inputs_too]
+        turned_inputs = [self._turn(work, work.input_weights, each) for each in each_way if self.costs.inputs_too]
         self.finish()
         done = []
         for direction in each_way:
             stepped = self._pass_steps(work, _BW, direction, self.ready, (turned[direction],))
-            if self.inputs_too:
+            if self.costs.inputs_too:
                 done.append(self._pass_inputs(work, _BW, direction, (), (turned_inputs[direction],)))
             else:
                 done.append(self.added.add(self.costs.input_products(work, _BW, direction), (stepped,)))
@@ -85,7 +86,7 @@ class _Making:
     def _pass_steps(
         self, work: RecurrentWork, phase: Phase, direction: int, needed: Sequence[int], sent: Sequence[int] = ()
     ) -> int:
-        loaded = self._load(work, phase, work.recurrent_weights, direction, sent)
+        loaded = self._load(work, phase, _recurrent(work, phase), direction, sent)
         place = self.added.add(self.costs.steps(work, phase, direction), (*needed, loaded))
         self.passed = (place,)
         return place
@@ -99,12 +100,18 @@ class _Making:
         return place
 
 
-def overlapped(workload: Workload, costs: Costs, *, inputs_too: bool = False) -> list[Task]:
-    """Return the tasks of a pair whose GPU works beside the FPGA; with `inputs_too`, I-MVM is the FPGA's.
+def _recurrent(work: RecurrentWork, phase: Phase) -> int:
+    """Return the number of a direction's weights that go to the FPGA for its steps; FW needs the biases, too."""
+    return work.recurrent_weights + (work.biases if phase is _FW else 0)
 
-    The FPGA then holds one matrix at a time: W, then R, and in BW their transposes the other way round.
+
+def overlapped(workload: Workload, costs: Costs) -> list[Task]:
+    """Return the tasks of a pair whose GPU works beside the FPGA.
+
+    If I-MVM is the FPGA's, too, it holds one matrix at a time: W, then R, and in BW their transposes the other way
+    round.
     """
-    making = _Making(costs, inputs_too)
+    making = _Making(costs)
     for part in workload.parts:
         if isinstance(part, OtherWork):
             making.others(part, _FW)
@@ -126,27 +133,25 @@ def in_turn(workload: Workload, costs: Costs) -> list[Task]:
         if isinstance(part, OtherWork):
             tasks.append(costs.others(part, _FW))
             continue
-        gates, state = part.gates * part.cells, part.state
         for direction in range(part.directions):
             tasks += [
                 costs.input_products(part, _FW, direction),
-                costs.load(part, _FW, part.recurrent_weights, direction),
-                costs.transfer(part, _FW, Resource.TO_FPGA, gates, direction),
+                costs.load(part, _FW, _recurrent(part, _FW), direction),
+                costs.transfer(part, _FW, Resource.TO_FPGA, direction),
                 costs.steps(part, _FW, direction, streamed=False),
-                costs.transfer(part, _FW, Resource.TO_GPU, state, direction),
+                costs.transfer(part, _FW, Resource.TO_GPU, direction),
             ]
     for part in reversed(workload.parts):
         if isinstance(part, OtherWork):
             tasks += [costs.others(part, _BW, passes=2), costs.update(part)]
             continue
-        gates, state = part.gates * part.cells, part.state
         for direction in range(part.directions):
             tasks += [
                 costs.transposition(part, part.recurrent_weights, direction),
-                costs.load(part, _BW, part.recurrent_weights, direction),
-                costs.transfer(part, _BW, Resource.TO_FPGA, state, direction),
+                costs.load(part, _BW, _recurrent(part, _BW), direction),
+                costs.transfer(part, _BW, Resource.TO_FPGA, direction),
                 costs.steps(part, _BW, direction, streamed=False),
-                costs.transfer(part, _BW, Resource.TO_GPU, gates, direction),
+                costs.transfer(part, _BW, Resource.TO_GPU, direction),
                 costs.input_products(part, _BW, direction),
             ]
         tasks += [costs.gradients(part), costs.update(part)]

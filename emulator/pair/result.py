@@ -82,7 +82,7 @@ class PairTimes:
 _TASKS: Mapping[Offload, Callable[[Workload, Costs], list[Task]]] = {
     Offload.OVERLAPPED: offloaded.overlapped,
     Offload.IN_TURN: offloaded.in_turn,
-    Offload.ALL_STEPS: functools.partial(offloaded.overlapped, inputs_too=True),
+    Offload.ALL_STEPS: offloaded.overlapped,
     Offload.STANDARD: alone.standard,
     Offload.PERSISTENT: alone.persistent,
 }
@@ -94,9 +94,10 @@ def time_mini_batch(workload: Workload, pair: Pair, offload: Offload) -> PairTim
     Raises:
         InputError: recurrent weights do not fit into the PEs, or a layer is of a kind that the devices cannot do.
     """
+    inputs_too = offload is Offload.ALL_STEPS
     if pair.fpga is not None:
-        check_memory(workload, pair, inputs_too=offload is Offload.ALL_STEPS)
-    timed = run(_TASKS[offload](workload, Costs(pair, workload.batch)))
+        check_memory(workload, pair, inputs_too=inputs_too)
+    timed = run(_TASKS[offload](workload, Costs(pair, workload.batch, inputs_too)))
     return PairTimes(workload, tuple(timed), None if pair.fpga is None else peak_ps(workload, pair))
 
 

@@ -24,7 +24,8 @@ class RecurrentWork:
     """A recurrent layer: `cells` cells, which take `inputs` values in each of `steps` time steps.
 
     With a `projection`, its output and the state that it hands on have as many values, else `cells`. A bidirectional
-    layer has two `directions`, each with weights of its own; weights and multiply-accumulates are those of one.
+    layer has two `directions`, each with weights of its own; weights and multiply-accumulates are those of one. Where
+    other layers take its inputs, too, it `reads_again`: errors of these inputs have other parts.
     """
 
     name: str
@@ -34,6 +35,7 @@ class RecurrentWork:
     steps: int
     projection: int | None = None
     directions: int = 1
+    reads_again: bool = False
 
     @property
     def gates(self) -> int:
@@ -66,9 +68,14 @@ class RecurrentWork:
         return self.gate_weights + self.projection_weights
 
     @property
+    def biases(self) -> int:
+        """Number of biases: two of each gate."""
+        return 2 * self.gates * self.cells
+
+    @property
     def parameters(self) -> int:
-        """Number of weights, and of both biases of each gate."""
-        return self.input_weights + self.recurrent_weights + 2 * self.gates * self.cells
+        """Number of weights and biases."""
+        return self.input_weights + self.recurrent_weights + self.biases
 
     def padded(self, factor: float) -> RecurrentWork:
         """Return the work with sequences padded to `factor` times their mean length."""

@@ -6,6 +6,8 @@ from .data import check_data, data_of, epoch_samples, network_of, training_data
 from .fit import missing_bytes, off_chip_bytes, on_chip_banks
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
 from .make import make_plan
+from .make_pair import make_pair_plan
+from .pair import PairPlan
 from .placement import place_on_chip, smallest_cluster
 from .plan import Plan, describe_devices, exchange_loads, exchange_times
 from .replication import check_samples
@@ -18,6 +20,7 @@ __all__ = [
     "DeviceLayout",
     "Layout",
     "LinkLayout",
+    "PairPlan",
     "Plan",
     "PlannedStages",
     "Settled",
@@ -37,6 +40,7 @@ __all__ = [
     "lay_out",
     "lay_out_on_chip",
     "lut_bytes",
+    "make_pair_plan",
     "make_plan",
     "missing_bytes",
     "network_of",

@@ -11,7 +11,10 @@ from ..data import Dataset, describe_data, is_text, load_data, symbol_count
 from ..network import Network, Shape, load_network
 
 if TYPE_CHECKING:
+    from .pair import PairPlan
     from .plan import Plan
+
+    AnyPlan = Plan | PairPlan
 
 
 def network_of(
@@ -39,12 +42,12 @@ def _symbols(where: str) -> int:
         return symbol_count(where)
 
 
-def data_of(plan: Plan) -> str:
+def data_of(plan: AnyPlan) -> str:
     """Return the name of a plan's data set: that of the configuration, or the built-in one that suits the network."""
     return plan.config.data or ("text" if plan.network.takes_sequence else "shapes")
 
 
-def training_data(plan: Plan) -> Dataset:
+def training_data(plan: AnyPlan) -> Dataset:
     """Load the data set, limited to the configured number of samples.
 
     Raises:
@@ -61,7 +64,7 @@ def training_data(plan: Plan) -> Dataset:
     return data if config.test_samples is None else data.test_first(config.test_samples)
 
 
-def epoch_samples(plan: Plan) -> int:
+def epoch_samples(plan: AnyPlan) -> int:
     """Return the number of samples in an epoch; with `samples` and without `data`, no data set is needed.
 
     Raises:
@@ -82,7 +85,7 @@ def epoch_samples(plan: Plan) -> int:
     return config.samples or available
 
 
-def check_data(plan: Plan, data: Dataset) -> None:
+def check_data(plan: AnyPlan, data: Dataset) -> None:
     """Check that a plan's network takes the images or the text of a data set, and has its classes.
 
     Raises:
@@ -91,7 +94,7 @@ def check_data(plan: Plan, data: Dataset) -> None:
     _check(plan, data.shape, data.n_classes, is_text=bool(data.symbols))
 
 
-def _check(plan: Plan, shape: Shape, classes: int, *, is_text: bool) -> None:
+def _check(plan: AnyPlan, shape: Shape, classes: int, *, is_text: bool) -> None:
     network, source = plan.network, f"`data` = {data_of(plan)!r}"
     if is_text:
         _check_text(network, source, shape)

@@ -87,6 +87,11 @@ class Plan:
         return tuple(off_chip_bytes(self.timing, device, count) for device, count in enumerate(self.steady.in_flight))
 
     @property
+    def mapping_text(self) -> str:
+        """Which device has which slices."""
+        return str(self.mapping)
+
+    @property
     def fits(self) -> bool:
         """Whether all parameters, gradients and activations have a place, so that times ignore no memory."""
         return not self.missing_bytes

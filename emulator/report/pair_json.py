@@ -69,8 +69,11 @@ def pair_needs_as_json(needs: Sequence[LayerNeeds], pair: Pair) -> dict[str, Any
                 "words_of_a_pe": each.words,
                 "missing_bytes": each.missing_bytes,
                 "weight_bytes": each.weight_bytes,
+                "bias_bytes": each.bias_bytes,
                 "values_in_bytes": each.in_bytes,
                 "values_out_bytes": each.out_bytes,
+                "errors_in_bytes": each.errors_in_bytes,
+                "errors_out_bytes": each.errors_out_bytes,
                 "kept_bytes": each.kept_bytes,
             }
             for each in needs

@@ -1,3 +1,4 @@
+from .epochs import EpochResult, StepResult, Weights
 from .placement import Placement
 from .recorder import Recorder
 from .replicas import Exchanged
@@ -15,8 +16,8 @@ from .steady_state import (
     steady_period_ps,
     steady_state,
 )
-from .train import EpochResult, StepResult, Trainer, Weights, train
-from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, Usage
+from .train import Trainer, train
+from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
 __all__ = [
     "PHASES",
@@ -34,6 +35,7 @@ __all__ = [
     "Placement",
     "RecordedSizes",
     "Recorder",
+    "ResourceUse",
     "Results",
     "Simulation",
     "SteadyState",

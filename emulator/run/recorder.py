@@ -7,9 +7,9 @@ import pathlib
 
 from ..data import Dataset, ngram_bits
 from ..plan import Plan
+from .epochs import EpochResult, Weights
 from .results import Results, results_of, versions
 from .results_file import write_results
-from .train import EpochResult, Weights
 
 
 class Recorder:

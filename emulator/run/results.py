@@ -17,8 +17,8 @@ from ..common import format_time_ps, html_table
 from ..data import NgramBits
 from ..mapping import DataPath
 from ..plan import Plan, data_of
+from .epochs import EpochResult, Weights
 from .sizes import size_table
-from .train import EpochResult, Weights
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, Usage
 
 _MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb", "off_chip")

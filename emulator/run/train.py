@@ -3,82 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...comm import Observer, Pump, Ranks, run
 from ...comm.exchange import step_sizes
 from ...kernels import Arena
-from ..common import InputError
 from ..data import Dataset
 from ..device import (
     Bpram,
     DeviceNumerics,
     Epoch,
-    ImageSource,
     Sgd,
-    SoftmaxHead,
     Tally,
-    TextSource,
     epoch_order,
-    named_weights,
     numerics_of,
 )
-from ..mapping import BalancedParameters, Cut, DeviceStreams, Slice
-from ..network import Shape
-from ..plan import Plan, check_samples
+from ..mapping import BalancedParameters, DeviceStreams
+from ..plan import PairPlan, Plan, check_samples
 from ..schedule import cut_samples
-from .chain import Chain
+from .ends import Ends
+from .epochs import EpochResult, OnEpoch, OnStep, StepReports, Weights, train_epochs
+from .layer_weights import gathered_weights
+from .pair import PairTrainer
 from .replicas import Exchanged, build_replicas
 from .sizes import EpochSizes
-from .usage import DeviceCounters, Usage, usage_of
+from .usage import DeviceCounters, usage_of
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
 _EVALUATION_ROUND = 4  # micro-batches for each rank
 
-Weights = dict[str, dict[str, NDArray[np.float32]]]
-"""Arrays by name, by layer: weight (oc, ic, kh, kw), bias (oc,), and other arrays of its SFU."""
-
-
-@dataclasses.dataclass(frozen=True)
-class EpochResult:
-    """One row of the history, with the usage so far; times are since the start of training.
-
-    `exchanged` and `sizes`, those of compressed messages, are of this epoch, over all devices.
-    """
-
-    epoch: int
-    learning_rate: float
-    train: Tally
-    test: Tally
-    virtual_time_ps: int
-    host_time_s: float
-    usage: Usage
-    exchanged: Exchanged = dataclasses.field(default_factory=Exchanged)
-    sizes: EpochSizes = dataclasses.field(default_factory=dict, repr=False, compare=False)
-
-
-@dataclasses.dataclass(frozen=True)
-class StepResult:
-    """A replica's share of a mini-batch that its chain's last device has finished."""
-
-    epoch: int
-    step: int
-    tally: Tally
-    virtual_time_ps: int
-
-
-OnStep = Callable[[StepResult], None]
-OnEpoch = Callable[[EpochResult, Weights], None]
-
 
 def train(
-    plan: Plan,
+    plan: Plan | PairPlan,
     data: Dataset,
     ranks: Ranks,
     on_step: OnStep = lambda _: None,
@@ -96,29 +56,21 @@ def train(
         on_step: called on rank 0 for each mini-batch.
         on_epoch: called on rank 0 for each epoch, with the weights of all layers if these are gathered, else {}.
         gather_weights: whether weights are gathered after each epoch; the same on all ranks.
-        observer: called with what engines, links and exchanges of the first replica's devices on this rank serve.
+        observer: called with what engines, links and exchanges of the first replica's devices on this rank serve; of a
+            pair with nothing.
 
     Raises:
         InputError: the loss is no longer finite.
     """
     ranks.on_object = on_step
+    if isinstance(plan, PairPlan):
+        return train_epochs(
+            PairTrainer(plan, data, ranks), plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights
+        )
     trainer = Trainer(plan, data, ranks)
     if observer is not None:
         trainer.replicas.observe(observer)
-    history = []
-    ranks.running = ranks.size > 1
-    try:
-        for epoch in range(plan.config.epochs):
-            result = trainer.epoch(epoch)
-            weights = trainer.weights() if gather_weights else {}
-            if result is not None:
-                history.append(result)
-                on_epoch(result, weights)
-    finally:
-        ranks.on_object = lambda _: None
-    ranks.running = False
-    trainer.replicas.close()
-    return history
+    return train_epochs(trainer, plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +111,7 @@ class Trainer:
         comms = ranks.comm, ranks.exchange_comm
         self.replicas = build_replicas(plan, ranks.rank, ranks.size, comms, most, _MakeNumerics(plan))
         self._pumps: list[Pump] = [*self.replicas.pumps] if ranks.comm is None else [*self.replicas.pumps, ranks]
-        self._ends = [_Ends.of(chain, data, plan.network.entry) for chain in self.replicas.chains]
+        self._ends = [Ends.of(chain, data, plan.network.entry) for chain in self.replicas.chains]
         self._exchanged = Exchanged()
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         ranks.gather(None)  # all are ready
@@ -199,18 +151,7 @@ class Trainer:
         order = epoch_order(config.seed, number, self._samples)
         totals = step_sizes(self._samples, config.batch)
         rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
-        total = Tally()
-
-        def on_step(step: int, tally: Tally, virtual_time_ps: int) -> None:
-            nonlocal total
-            if not math.isfinite(tally.loss):
-                raise InputError(
-                    f"`learning_rate` = {rate:g}: training diverged, the loss is {tally.mean_loss}"
-                    f" in epoch {number + 1}, step {step + 1}; try a smaller one, such as {rate / 10:g}"
-                )
-            total += tally
-            self.ranks.send_to_root(StepResult(number, step, tally, virtual_time_ps))
-
+        on_step = StepReports(self.ranks, number, rate)
         programs = []
         for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
             places = self.plan.data_parallel.samples_of(replica, self._samples, config.batch)
@@ -223,7 +164,7 @@ class Trainer:
             actions = schedule.programs([*chain.by_device])
             programs += chain.train(actions, epoch, on_step)
         run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
-        return total
+        return on_step.total
 
     def _evaluate(self) -> Tally:
         """Evaluate on the first replica; all have the same weights."""
@@ -240,20 +181,13 @@ class Trainer:
 
     def weights(self) -> Weights:
         """Return all layers' weights (oc, ic, kh, kw), and the arrays of their SFUs, on rank 0."""
-        held = [
-            (of.part, of.weights(), of.arrays())
-            for device in self.replicas.chains[0].devices
-            if device.numerics is not None
-            for of in device.numerics.slices
-        ]
-        gathered: Weights = {}
-        for rank_held in self.ranks.gather(held):
-            for part, weight, others in rank_held:
-                _place(gathered, part, weight, others)
-        for layer in self.plan.network.layers:
-            if layer.operation.recurs and layer.name in gathered:
-                gathered[layer.name].update(named_weights(layer, gathered[layer.name].pop("weight")))
-        return gathered
+        devices = self.replicas.chains[0].devices
+        held = [of for device in devices if device.numerics is not None for of in device.numerics.slices]
+        return gathered_weights(self.ranks, self.plan.network, held)
+
+    def close(self) -> None:
+        """End all communication."""
+        self.replicas.close()
 
     def state(self) -> dict[str, Any]:
         """Return the training state of this rank; call between epochs only."""
@@ -263,51 +197,3 @@ class Trainer:
         """Restore what `state` returned."""
         self.replicas.restore(state["replicas"])
         self._exchanged = state["exchanged"]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Ends:
-    """Image sources and heads of a chain, for training and evaluation, where its ends are on this rank."""
-
-    train_source: ImageSource | None
-    test_source: ImageSource | None
-    train_head: SoftmaxHead | None
-    test_head: SoftmaxHead | None
-    train_lengths: NDArray[np.int64] | None = None
-    test_lengths: NDArray[np.int64] | None = None
-
-    @classmethod
-    def of(cls, chain: Chain, data: Dataset, entry: Shape) -> _Ends:
-        """Return the ends of a chain for a data set's images and labels; the first layer takes the shape `entry`."""
-        normalisation = data.normalisation() if chain.starts_here and not data.symbols else None
-
-        def source(images: NDArray[Any]) -> ImageSource | None:
-            if normalisation is not None:
-                return ImageSource(images, normalisation, chain.arena, entry)
-            return TextSource(images, chain.arena, entry) if chain.starts_here else None
-
-        def head(labels: NDArray[np.int64]) -> SoftmaxHead | None:
-            return SoftmaxHead(labels) if chain.ends_here else None
-
-        train, test = source(data.train_images), source(data.test_images)
-        heads = head(data.train_labels), head(data.test_labels)
-        return cls(train, test, *heads, data.train_lengths, data.test_lengths)
-
-    def attach_training(self, chain: Chain, order: NDArray[np.int64]) -> None:
-        """Attach the ends for training, with the images in this order."""
-        for end in (self.train_source, self.train_head):
-            if end is not None:
-                end.order = order
-        lengths = None if self.train_lengths is None else self.train_lengths[order]
-        chain.attach(self.train_source, self.train_head, lengths)
-
-
-def _place(
-    gathered: Weights, part: Slice, weight: NDArray[np.float32], others: Mapping[str, NDArray[np.float32]]
-) -> None:
-    layer = gathered.setdefault(part.layer.name, {"weight": np.empty(part.layer.weight_shape, np.float32)})
-    if part.cut is Cut.ICP:
-        layer["weight"][:, part.begin : part.end] = weight
-    else:
-        layer["weight"][part.begin : part.end] = weight
-    layer.update(others)

@@ -102,6 +102,19 @@ class LinkUsage:
 
 
 @dataclasses.dataclass(frozen=True)
+class ResourceUse:
+    """A resource of a pair, up to now: its busy time, and of a link the bytes that it has really carried.
+
+    `longest` is the task that keeps it busy longest in a mini-batch.
+    """
+
+    name: str
+    busy_ps: int
+    carried_bytes: int
+    longest: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Usage:
     """A run's virtual time, and the usage of devices and links in it."""
 

@@ -143,9 +143,9 @@ def test_refusals(refusal: Run, network: Callable[..., str]) -> None:
         ("simulate", lstm, *pair, "--devices", "3"): "`devices` = 3: ",
         ("simulate", lstm, *pair, "--replicas", "2"): "`replicas` has no part in `schedule` = 'farnn'",
         ("simulate", lstm, *pair, "--trace", "x.json"): "`--trace`: a pair has no rows of samples",
-        ("schedule", lstm, *pair): "is timed by `emuchain simulate` and `emuchain plan`",
+        ("schedule", lstm, *pair): "is what `emuchain train`, `simulate` and `plan` take",
         ("simulate", lstm, "--padding", "2", "--samples", "64"): "`padding` = 2: is of the times of a GPU or a pair",
         ("simulate", network(), *pair, "--batch", "512"): "bytes of P100's memory, ",
-        ("timeline", lstm, *pair): "is timed by `emuchain simulate` and `emuchain plan`",
+        ("timeline", lstm, *pair): "is what `emuchain train`, `simulate` and `plan` take",
     }.items():
         assert told in refusal(*words), words

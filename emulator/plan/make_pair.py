@@ -1,0 +1,49 @@
+"""Makes the plan of a configuration whose schedule is one of a GPU, alone or with an FPGA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..cluster import Cluster, load_cluster
+from ..common import InputError
+from ..network import Network
+from ..pair import check_gpu_memory, pair_of, workload_of
+from .data import network_of
+from .pair import PairPlan
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+_OF_CHAINS = (
+    *("replicas", "groups", "chunks", "warm_up", "engines", "transport", "compress", "precision"),
+    *("stages", "balancing", "memory", "throttle"),
+)
+"""Keys that have no part in a pair."""
+
+
+def make_pair_plan(
+    config: Config,
+    cluster_changes: dict[str, object] | None = None,
+    *,
+    network: Network | None = None,
+    cluster: Cluster | None = None,
+) -> PairPlan:
+    """Derive the plan of a run under a schedule of pairs; see `make_plan`.
+
+    Raises:
+        InputError: a value does not suit a pair.
+    """
+    kind = config.schedule
+    assert kind.offload is not None
+    defaults = type(config).model_validate({})
+    for key in _OF_CHAINS:
+        if getattr(config, key) != getattr(defaults, key):
+            raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
+    cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
+    pair = pair_of(cluster, kind, config.devices)
+    network = network_of(network or config.network, config.time_steps, config.data)
+    workload = workload_of(network, config.batch).padded(config.padding)
+    check_gpu_memory(workload, pair)
+    plan = PairPlan(config, network, cluster, pair, workload)
+    _ = plan.times, plan.needs  # all that can be wrong is found here
+    return plan
