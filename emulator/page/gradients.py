@@ -75,7 +75,7 @@ def _widths(run: Run) -> Chart:
 
 
 def _weights(run: Run) -> Section | None:
-    found = [histogram(arrays["weight"].ravel()) for arrays in run.results.weights.values()]
+    found = [histogram(weight.ravel()) for weight in run.results.weight_arrays.values()]
     if not found:
         return None
     counts = functools.reduce(operator.add, found)
@@ -87,13 +87,13 @@ def _weights(run: Run) -> Section | None:
     }
     rows = [
         [
-            layer,
-            " × ".join(map(str, arrays["weight"].shape)),
-            f"{arrays['weight'].size:,}",
-            f"{float(np.sqrt(np.square(arrays['weight'], dtype=np.float64).mean())):.5f}",
-            f"{float(np.abs(arrays['weight']).max()):.4f}",
+            name,
+            " × ".join(map(str, weight.shape)),
+            f"{weight.size:,}",
+            f"{float(np.sqrt(np.square(weight, dtype=np.float64).mean())):.5f}",
+            f"{float(np.abs(weight).max()):.4f}",
         ]
-        for layer, arrays in run.results.weights.items()
+        for name, weight in run.results.weight_arrays.items()
     ]
     columns = ["layer", "oc × ic × kh × kw", "weights", "root mean square", "largest"]
     return Section(
