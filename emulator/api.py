@@ -14,10 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
 from .cluster import Cluster, load_cluster
 from .common import BUG_STATUS, IMAGENET_IMAGES, INPUT_STATUS, InputError
-from .config import settings_config
+from .config import Config, settings_config
 from .data import Dataset
 from .network import Network
-from .plan import Plan, check_data, epoch_samples, make_plan, network_of, training_data
+from .plan import (
+    PairPlan,
+    Plan,
+    check_data,
+    epoch_samples,
+    make_pair_plan,
+    make_plan,
+    network_of,
+    training_data,
+)
 from .run import (
     EpochResult,
     Recorder,
@@ -62,16 +71,8 @@ def plan(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
-    given = settings_config(settings)
-    network = network_of(network, given.time_steps, given.data)
-    if not isinstance(cluster, Cluster):
-        cluster = load_cluster(cluster, changes)
-    elif changes:
-        raise InputError(
-            "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
-        )
-    config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
-    return make_plan(config, ranks, network=network, cluster=cluster)
+    config, known, boards = _settled(network, cluster, changes, settings)
+    return make_plan(config, ranks, network=known, cluster=boards)
 
 
 def sweep(
@@ -180,15 +181,19 @@ def train(
     if data is not None and not isinstance(data, Dataset):
         settings["data"] = os.fspath(data)
 
-    def prepare() -> tuple[Plan, Dataset, pathlib.Path | None, SpanRecorder | None]:
-        planned = _planned(network, cluster, settings, ranks.size)
+    def prepare() -> tuple[Plan | PairPlan, Dataset, pathlib.Path | None, SpanRecorder | None]:
+        planned = _to_train(network, cluster, settings, ranks.size)
         out = check_writable(planned.config.out) if planned.config.out and ranks.rank == 0 else None
         if traced is not None and ranks.rank == 0:
             traced.check_file()
         if isinstance(data, Dataset):
             check_data(planned, data)
         held = data if isinstance(data, Dataset) else training_data(planned)
-        return planned, held, out, None if traced is None else traced.recorder(planned, held.n_train)
+        if traced is None:
+            return planned, held, out, None
+        if isinstance(planned, PairPlan):
+            raise InputError("`trace`: a pair has no rows of samples; `emuchain simulate --plot` draws its timeline")
+        return planned, held, out, traced.recorder(planned, held.n_train)
 
     planned, held, out, spans = _on_all(ranks, prepare)
     recorder = Recorder(planned, held, ranks.describe(), out)
@@ -203,7 +208,7 @@ def train(
     try:
         run_training(planned, held, ranks, on_epoch=record, gather_weights=True, observer=_both(observer, spans))
         gathered = ranks.gather(spans)
-        if traced is not None and ranks.rank == 0:
+        if traced is not None and not isinstance(planned, PairPlan) and ranks.rank == 0:
             traced.write(planned, held.n_train, gathered)
     except RankFailed as failed:
         ranks.stop_others(failed.status, str(failed))
@@ -249,6 +254,30 @@ def retime(
         other = load_cluster(cluster, changes)
         return retime_results(found, other, label=label_of(other.name, changes), source=source)
     return retime_results(found, cluster, changes, source=source)
+
+
+def _settled(
+    network: AnyNetwork, cluster: AnyCluster, changes: Mapping[str, object] | None, settings: dict[str, Any]
+) -> tuple[Config, Network, Cluster]:
+    """Return the configuration of a run, and the network and the cluster that it names."""
+    given = settings_config(settings)
+    network = network_of(network, given.time_steps, given.data)
+    if not isinstance(cluster, Cluster):
+        cluster = load_cluster(cluster, changes)
+    elif changes:
+        raise InputError(
+            "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
+        )
+    config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
+    return config, network, cluster
+
+
+def _to_train(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int) -> Plan | PairPlan:
+    """Return a plan of a chain, or of a pair if the schedule is one of pairs."""
+    if isinstance(network, Plan) or settings_config(settings).schedule.offload is None:
+        return _planned(network, cluster, settings, ranks)
+    config, known, boards = _settled(network, cluster, None, settings)
+    return make_pair_plan(config, network=known, cluster=boards)
 
 
 def _planned(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1) -> Plan:

@@ -67,11 +67,7 @@ def simulate_pair(
     Raises:
         InputError: a value does not suit a pair.
     """
-    for flag, value in trace.items():
-        if value is not None:
-            raise InputError(
-                f"`--{flag.replace('_', '-')}`: a pair has no rows of samples; `--plot` draws its timeline"
-            )
+    refuse_trace(trace)
     if plot is not None:
         check_picture(plot, "--plot")
     asked = parse_what_if(what_if)
@@ -116,6 +112,20 @@ def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, picture: str
     _print_resources(run.times)
 
 
+def refuse_trace(trace: Mapping[str, str | None]) -> None:
+    """Check that no trace is asked for.
+
+    Raises:
+        InputError: one is.
+    """
+    for flag, value in trace.items():
+        if value is not None:
+            raise InputError(
+                f"`--{flag.replace('_', '-')}`: a pair has no rows of samples; `emuchain simulate --plot` draws its"
+                " timeline"
+            )
+
+
 def _run(config: Config, changes: dict[str, object]) -> _Run:
     """Return a run; without `samples` and `data`, an epoch is one mini-batch."""
     plan = make_pair_plan(config, changes)
@@ -135,8 +145,23 @@ def _run_as_json(run: _Run) -> dict[str, Any]:
     }
 
 
+def limit_line(plan: PairPlan) -> Line:
+    """Return the line that says which resource is busy longest."""
+    limit = plan.times.limit
+    share = percent(limit.busy_ps / plan.times.mini_batch_ps)
+    return Line(f"limit: {limit.resource.value}, busy {share} of the time; longest: {limit.longest.name}")
+
+
+def memory_lines(plan: PairPlan) -> list[Line]:
+    """Return the line about the memory of the FPGA's PEs, if there is an FPGA."""
+    if not plan.needs:
+        return []
+    fullest, words = max(plan.needs, key=lambda each: each.words), plan.pair.array.words
+    return [Line(f"memory: fits, {fullest.words:,} of {words:,} words of a PE in {fullest.work.name}")]
+
+
 def _answer(run: _Run, other: _Run | None, changes: str, flags: dict[str, Any]) -> list[Line]:
-    times, limit = run.times, run.times.limit
+    times = run.times
     parts = f"FW {format_time_ps(times.forward_ps)}, BW, GC and WU {format_time_ps(times.backward_ps)}"
     samples = plural(run.plan.workload.batch, "sample")
     lines = [Line(f"{run.plan.title}: {format_time_ps(times.mini_batch_ps)} for a mini-batch of {samples}")]
@@ -148,15 +173,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, flags: dict[str, Any]) 
         lines.append(Line(f"epoch of {plural(run.samples, 'sample')}: {format_time_ps(run.epoch_ps)}"))
     if times.utilisation is not None:
         lines.append(Line(f"utilisation: {percent(times.utilisation)} of I-MVM at the GPU's peak and R-MVM on all PEs"))
-    share = percent(limit.busy_ps / times.mini_batch_ps)
-    lines.append(Line(f"limit: {limit.resource.value}, busy {share} of the time; longest: {limit.longest.name}"))
-    if run.plan.needs:
-        fullest = max(run.plan.needs, key=lambda each: each.words)
-        lines.append(
-            Line(
-                f"memory: fits, {fullest.words:,} of {run.plan.pair.array.words:,} words of a PE in {fullest.work.name}"
-            )
-        )
+    lines += [limit_line(run.plan), *memory_lines(run.plan)]
     schedule = _OTHERS.get(run.plan.offload, "farnn" if run.plan.pair.fpga else "gpu-standard")
     if run.plan.offload is Offload.STANDARD:
         schedule = "gpu-persistent"

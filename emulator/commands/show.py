@@ -24,6 +24,7 @@ from ..report import (
     percent,
     plural,
     print_answer,
+    resource_rows,
     say,
     table,
 )
@@ -44,6 +45,8 @@ def show_results(file: str, full: bool) -> None:
         device_rows(usage, full)
         if usage.links:
             link_rows(usage, full)
+    if results.resources:
+        resource_rows(results.resources, results.virtual_time_ps)
     if results.exchange:
         exchange_rows(results.exchange, results.history["virtual_time_ps"])
     if results.weights:
@@ -65,7 +68,7 @@ def _answer(results: Results) -> list[Line]:
     differing = {key: config[key] for key in keys if config[key] != Config.model_fields[key].default}
     to_try = {"network": config["network"], **differing}
     tail = [*lines, next_line(command_line("simulate", None, to_try))]
-    if usage is None:
+    if not results.epochs:
         return [Line(f"{title}: no epoch was finished"), *tail]
     last, history = results.epochs - 1, results.history
     host_s = history["host_time_s"][last]
@@ -74,13 +77,22 @@ def _answer(results: Results) -> list[Line]:
         outcome_line(results.epochs, history["train_loss"][last], results.test_accuracy),
         *([] if results.bits is None else [bits_line(*results.bits)]),
         Line(f"time: {format_time_ps(results.virtual_time_ps)} on the cluster; {host_s:.1f} s on the host"),
-        _busiest(usage),
-        Line(memory_verdict(missing, [device.memory.off_chip for device in usage.devices])),
+        *(_busiest_resource(results) if usage is None else _busiest(usage, missing)),
         *tail,
     ]
 
 
-def _busiest(usage: Usage) -> Line:
+def _busiest_resource(results: Results) -> list[Line]:
+    """Return which resource of a pair is busy longest."""
+    table = results.resources
+    if not table:
+        return []
+    place = int(np.argmax(table["busy_ps"]))
+    share = percent(int(table["busy_ps"][place]) / results.virtual_time_ps)
+    return [Line(f"busiest: {table['resource'][place]}, {share} of the time; longest: {table['longest'][place]}")]
+
+
+def _busiest(usage: Usage, missing: int) -> list[Line]:
     busy = [(share, phase, device.device) for device in usage.devices for phase, share in device.busy.items()]
     share, phase, device = max(busy)
     text = f"busiest: {phase} of device {device}, {percent(share)} of the time"
@@ -90,7 +102,7 @@ def _busiest(usage: Usage) -> Line:
     if usage.links:
         link = max(usage.links, key=lambda link: link.utilisation)
         text += f"; link {link.sender} -> {link.receiver}, {percent(link.utilisation)}"
-    return Line(text)
+    return [Line(text), Line(memory_verdict(missing, [device.memory.off_chip for device in usage.devices]))]
 
 
 def _history(results: Results) -> None:
@@ -101,9 +113,8 @@ def _history(results: Results) -> None:
 
 def _weights(results: Results) -> None:
     rows = []
-    biased = {layer for layer, arrays in results.weights.items() if any(name.startswith("bias") for name in arrays)}
     for name, weight in results.weight_arrays.items():
+        biased = any(array.startswith("bias") for array in results.weights[name.split()[0]])
         norm = float(np.sqrt(np.square(weight, dtype=np.float64).mean()))
-        has_bias = "yes" if name.split()[0] in biased else "no"
-        rows.append([name, "x".join(map(str, weight.shape)), f"{norm:.5f}", has_bias])
+        rows.append([name, "x".join(map(str, weight.shape)), f"{norm:.5f}", "yes" if biased else "no"])
     table("Weights", ["layer", "oc x ic x kh x kw", "root mean square", "bias"], rows, names=("layer",))

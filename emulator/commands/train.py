@@ -13,7 +13,6 @@ from ..config import RUN_ONLY_KEYS, blaming, load_config
 from ..data import Dataset
 from ..plan import Plan, describe_devices, make_plan, training_data
 from ..report import (
-    EpochRow,
     Line,
     Progress,
     bits_line,
@@ -35,10 +34,7 @@ from ..report import (
     weights_line,
 )
 from ..run import (
-    EpochResult,
     Recorder,
-    StepResult,
-    Weights,
     check_writable,
     exchange_table,
     follower,
@@ -48,6 +44,8 @@ from ..run import (
 )
 from ..timeline import TraceRequest
 from .kernels import load as load_kernels
+from .pair_train import train_pair
+from .shown import Shown
 
 
 def run_training(
@@ -60,11 +58,15 @@ def run_training(
     Raises:
         InputError: the configuration, the data or `trace` are invalid.
     """
+    with blaming(config_file, flags):
+        config = load_config(config_file, flags)
+        if config.schedule.offload is not None:
+            train_pair(ranks, config, flags, trace)
+            return
     traced = TraceRequest.of(**trace)
     if traced is not None:
         traced.check_file()
     with blaming(config_file, flags):
-        config = load_config(config_file, flags)
         plan = make_plan(config, ranks.size)
         out = None if config.out is None else check_writable(config.out)
         data = training_data(plan)
@@ -107,32 +109,16 @@ def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
     )
 
 
-class _Shown:
-    """Shows mini-batches and epochs as progress, and records the epochs; on rank 0."""
+class _Shown(Shown):
+    """Shows a run on a chain."""
 
     def __init__(self, plan: Plan, data: Dataset, recorder: Recorder, progress: Progress) -> None:
-        self._plan, self._data, self._recorder, self._progress = plan, data, recorder, progress
-        self._samples_done = 0
-
-    def step(self, result: StepResult) -> None:
-        """Show a finished mini-batch."""
-        tally = result.tally
-        self._samples_done += tally.samples
-        self._progress.step(
-            self._samples_done, result.epoch + 1, tally.mean_loss, tally.accuracy, result.virtual_time_ps
-        )
-
-    def epoch(self, result: EpochResult, weights: Weights) -> None:
-        """Show a finished epoch, and record it."""
-        accuracy = result.test.accuracy if result.test.samples else None
-        self._progress.epoch(
-            EpochRow(result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s)
-        )
-        self._recorder.record(result, weights)
+        super().__init__(recorder, progress)
+        self._plan, self._data = plan, data
 
     def tables(self, full: bool) -> None:
         """Print devices, links and exchanges at the end: the most loaded ones, or all."""
-        history = self._recorder.history
+        history = self.recorder.history
         last = history[-1]
         device_rows(last.usage, full)
         if last.usage.links:
@@ -143,7 +129,7 @@ class _Shown:
 
     def answer(self) -> list[Line]:
         """Return the lines at the end: rate, accuracy, times, limit, memory and weights."""
-        plan, history, ngrams = self._plan, self._recorder.history, self._recorder.ngrams
+        plan, history, ngrams = self._plan, self.recorder.history, self.recorder.ngrams
         last, missing = history[-1], plan.missing_bytes
         images = self._data.n_train * len(history)
         per_image_ps = round(1e12 * last.host_time_s / images)

@@ -30,7 +30,7 @@ from .stages import order_line, stage_bound_lines, stage_lines, stage_rows, stag
 from .steady_picture import draw_steady_state
 from .steady_state import print_steady_state, print_steady_tables, steady_state_as_json
 from .table import table
-from .tables import device_rows, epoch_rows, exchange_rows, layer_rows, link_rows, slice_names
+from .tables import device_rows, epoch_rows, exchange_rows, layer_rows, link_rows, resource_rows, slice_names
 from .terminal import screen_width, terminal_width
 from .text import ignored, mebibytes, number, percent, plural, say, time_and_ps
 from .timeline_picture import draw_timeline
@@ -79,6 +79,7 @@ __all__ = [
     "print_steady_state",
     "print_steady_tables",
     "rate_line",
+    "resource_rows",
     "save_figure",
     "say",
     "screen_width",

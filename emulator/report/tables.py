@@ -46,6 +46,22 @@ def device_rows(usage: Usage, full: bool = False) -> None:
     _memory_rows(shown)
 
 
+def resource_rows(resources: Mapping[str, Any], total_ps: int) -> None:
+    """Print how busy a pair's resources are, and what its links have carried, in a run of `total_ps`."""
+    columns = ["resource", "busy", "of the time", "carried", "longest task"]
+    rows = [
+        [
+            str(resources["resource"][i]),
+            format_time_ps(int(resources["busy_ps"][i])),
+            percent(int(resources["busy_ps"][i]) / total_ps),
+            format_bytes(int(resources["carried_bytes"][i])) if resources["carried_bytes"][i] else "-",
+            str(resources["longest"][i]),
+        ]
+        for i in range(len(resources["resource"]))
+    ]
+    table("Resources", columns, rows, left=["longest task"], names=["resource"])
+
+
 def _memory_rows(devices: Sequence[DeviceUsage]) -> None:
     balanced = any(device.memory.bpram for device in devices)
     off_chip = any(device.memory.off_chip for device in devices)

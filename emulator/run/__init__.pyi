@@ -2,7 +2,7 @@ from .epochs import EpochResult, StepResult, Weights
 from .placement import Placement
 from .recorder import Recorder
 from .replicas import Exchanged
-from .results import Results, exchange_table, history_table, results_of, versions
+from .results import Results, exchange_table, history_table, resource_table, results_of, versions
 from .results_file import check_writable, read_results, write_results
 from .simulate import Simulation, simulate
 from .sizes import GivenSizes, MeanRatio, RecordedSizes, recorded_sizes
@@ -49,6 +49,7 @@ __all__ = [
     "history_table",
     "read_results",
     "recorded_sizes",
+    "resource_table",
     "results_of",
     "simulate",
     "steady_period_ps",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...comm import Observer, Ranks
 from ..data import Dataset
-from ..plan import Plan
+from ..plan import PairPlan, Plan
 from .train import train
 
 
@@ -50,7 +50,9 @@ class SharedData:
         return np.broadcast_to(np.uint8(0), (count, *self.shape))
 
 
-def follow(plan: Plan, data: SharedData, gather_weights: bool, observer: Observer | None, ranks: Ranks) -> None:
+def follow(
+    plan: Plan | PairPlan, data: SharedData, gather_weights: bool, observer: Observer | None, ranks: Ranks
+) -> None:
     """Train on this rank's part of the chain; then rank 0 gathers the observers, if there are any."""
     train(plan, data.dataset(), ranks, gather_weights=gather_weights, observer=observer)
     if observer is not None:

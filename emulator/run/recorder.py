@@ -6,7 +6,7 @@ import functools
 import pathlib
 
 from ..data import Dataset, ngram_bits
-from ..plan import Plan
+from ..plan import PairPlan, Plan
 from .epochs import EpochResult, Weights
 from .results import Results, results_of, versions
 from .results_file import write_results
@@ -18,7 +18,7 @@ class Recorder:
     `ngrams` are the bits a character of the simplest models, where the network predicts each character of a text.
     """
 
-    def __init__(self, plan: Plan, data: Dataset, mpi: str, out: pathlib.Path | None) -> None:
+    def __init__(self, plan: Plan | PairPlan, data: Dataset, mpi: str, out: pathlib.Path | None) -> None:
         self.history: list[EpochResult] = []
         self.ngrams = ngram_bits(data) if data.symbols and plan.network.result_steps > 1 else None
         self._plan, self._samples, self._mpi, self._out = plan, data.n_train, mpi, out

@@ -16,10 +16,10 @@ from ...kernels.inceptionn import WIDTHS
 from ..common import format_time_ps, html_table
 from ..data import NgramBits
 from ..mapping import DataPath
-from ..plan import Plan, data_of
+from ..plan import PairPlan, Plan, data_of
 from .epochs import EpochResult, Weights
 from .sizes import size_table
-from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, Usage
+from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
 _MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb", "off_chip")
 
@@ -40,6 +40,7 @@ class Results:
     weights: Weights
     exchange: Table = dataclasses.field(default_factory=dict)
     messages: Table = dataclasses.field(default_factory=dict)
+    resources: Table = dataclasses.field(default_factory=dict)
 
     @property
     def epochs(self) -> int:
@@ -75,6 +76,16 @@ class Results:
         return test, NgramBits(unigram, bigram)
 
     @property
+    def weight_arrays(self) -> dict[str, np.ndarray]:
+        """All weights but biases by layer; those of recurrent layers by layer and PyTorch's name."""
+        return {
+            layer if name == "weight" else f"{layer} {name.removeprefix('weight_')}": array
+            for layer, arrays in self.weights.items()
+            for name, array in arrays.items()
+            if name.startswith("weight")
+        }
+
+    @property
     def images_per_s(self) -> float:
         """Rate on the cluster, of all epochs; NaN before the first."""
         return self.config["samples"] * self.epochs / (self.virtual_time_ps * 1e-12) if self.epochs else float("nan")
@@ -86,7 +97,7 @@ class Results:
 
     @property
     def usage(self) -> Usage | None:
-        """Usage of devices and links; None before the first epoch."""
+        """Usage of devices and links; None before the first epoch, and of a pair, which has `resources`."""
         return _usage(self) if self.epochs and self.devices else None
 
     def __repr__(self) -> str:
@@ -121,7 +132,7 @@ def _percent(share: float) -> str:
 
 
 def results_of(
-    plan: Plan,
+    plan: Plan | PairPlan,
     samples: int,
     history: Sequence[EpochResult],
     weights: Weights,
@@ -141,14 +152,15 @@ def results_of(
     descriptions = {
         "network.toml": plan.network.text,
         "cluster.toml": plan.cluster.text,
-        "mapping": str(plan.mapping),
+        "mapping": plan.mapping_text,
         "missing_bytes": str(plan.missing_bytes),
     }
     usage = history[-1].usage if history else None
     tables = history_table(history, ngrams), device_table(usage), link_table(usage)
     messages = size_table([row.sizes for row in history], len(step_sizes(samples, plan.config.batch)))
     exchange = exchange_table(history, plan.nodes)
-    return Results(config, descriptions, dict(versions), *tables, weights, exchange, messages)
+    resources = resource_table(history[-1].resources if history else ())
+    return Results(config, descriptions, dict(versions), *tables, weights, exchange, messages, resources)
 
 
 def versions(mpi: str) -> dict[str, str]:
@@ -213,8 +225,8 @@ def exchange_table(history: Sequence[EpochResult], nodes: int) -> Table:
 
 
 def device_table(usage: Usage | None) -> Table:
-    """Return the devices' columns."""
-    if usage is None:
+    """Return the devices' columns; {} of a pair."""
+    if usage is None or not usage.devices:
         return {}
     rows = usage.devices
     table: dict[str, Any] = {
@@ -236,8 +248,8 @@ def device_table(usage: Usage | None) -> Table:
 
 
 def link_table(usage: Usage | None) -> Table:
-    """Return the links' columns."""
-    if usage is None:
+    """Return the links' columns; {} of a pair."""
+    if usage is None or not usage.devices:
         return {}
     rows = usage.links
     table = {
@@ -248,6 +260,18 @@ def link_table(usage: Usage | None) -> Table:
         table[f"path{path.value}_bytes"] = np.array([row.path_bytes.get(path, 0) for row in rows], np.int64)
     table["utilisation"] = np.array([row.utilisation for row in rows], np.float64)
     return table
+
+
+def resource_table(rows: Sequence[ResourceUse]) -> Table:
+    """Return the columns of a pair's resources; {} if there are none."""
+    if not rows:
+        return {}
+    return {
+        "resource": np.array([row.name for row in rows], np.str_),
+        "busy_ps": np.array([row.busy_ps for row in rows], np.int64),
+        "carried_bytes": np.array([row.carried_bytes for row in rows], np.int64),
+        "longest": np.array([row.longest for row in rows], np.str_),
+    }
 
 
 def _usage(results: Results) -> Usage:

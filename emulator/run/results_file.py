@@ -18,6 +18,8 @@ So a killed run leaves a readable file with all finished epochs. Layout:
     messages/          with a codec, one row per message of a mini-batch: replica, device, block (of balanced
                        parameters; -1: of the exchange), value_bytes; and compressed_bytes, one row per mini-batch of
                        the run, one column per message
+    resources/         of a pair, or a GPU alone, in place of devices and links: resource, busy_ps, carried_bytes (those
+                       that have really travelled on a link), longest (the task that takes longest in a mini-batch)
     weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)
 """
 
@@ -33,8 +35,8 @@ from ..common import InputError
 from .results import Results
 
 FORMAT = 1
-TABLES = ("history", "devices", "links", "exchange", "messages")
-_LATER_TABLES = ("exchange", "messages")
+TABLES = ("history", "devices", "links", "exchange", "messages", "resources")
+_LATER_TABLES = ("exchange", "messages", "resources")
 """Absent from files of earlier versions."""
 
 

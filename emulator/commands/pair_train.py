@@ -1,0 +1,89 @@
+"""`emuchain train` under the schedules of a GPU, alone or with an FPGA."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from ...comm import Ranks
+from ..common import format_time_ps
+from ..config import RUN_ONLY_KEYS, Config
+from ..data import Dataset
+from ..plan import PairPlan, make_pair_plan, training_data
+from ..report import (
+    Line,
+    bits_line,
+    command_line,
+    make_progress,
+    next_line,
+    number,
+    outcome_line,
+    print_answer,
+    resource_rows,
+)
+from ..run import Recorder, check_writable, follower, resource_table, train
+from .kernels import load as load_kernels
+from .pair import limit_line, memory_lines, refuse_trace
+from .shown import Shown
+
+
+def train_pair(ranks: Ranks, config: Config, flags: dict[str, Any], trace: Mapping[str, str | None]) -> None:
+    """Train as configured on all ranks, show progress, a table and an answer, and write results; for rank 0.
+
+    Raises:
+        InputError: the configuration or the data are invalid, or `trace`, which a pair has not, is asked for.
+    """
+    refuse_trace(trace)
+    plan = make_pair_plan(config)
+    out = None if config.out is None else check_writable(config.out)
+    data, gather_weights = training_data(plan), out is not None
+    with make_progress(config.progress) as progress:
+        ranks.in_turn(functools.partial(load_kernels, progress.note))
+        shared = follower.SharedData.of(data, 1)
+        ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, None))
+        progress.note(_announcement(plan, data, ranks.size))
+        progress.start(data.n_train * config.epochs, config.epochs)
+        shown = Shown(Recorder(plan, data, ranks.describe(), out), progress)
+        train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights)
+    last = shown.recorder.history[-1]
+    resource_rows(resource_table(last.resources), last.virtual_time_ps)
+    print()
+    print_answer([*_answer(plan, data, shown.recorder), next_line(_to_try(plan, flags))])
+
+
+def _announcement(plan: PairPlan, data: Dataset, ranks: int) -> str:
+    hosts = f"{ranks} ranks" if ranks > 1 else "one process"
+    idle = f" ({ranks - plan.devices} ranks idle)" if ranks > plan.devices else ""
+    note = f"; {data.note}" if data.note else ""
+    return (
+        f"{plan.title} in {hosts}{idle}, {plan.config.schedule.name}, batch {plan.config.batch}, {data.name}:"
+        f" {data.n_train:,} samples{note}"
+    )
+
+
+def _answer(plan: PairPlan, data: Dataset, recorder: Recorder) -> list[Line]:
+    """Return the lines at the end: rate, accuracy, times, limit and memory."""
+    history, ngrams = recorder.history, recorder.ngrams
+    last, samples = history[-1], data.n_train * len(history)
+    per_sample_ps = round(1e12 * last.host_time_s / samples)
+    return [
+        Line(f"{plan.title}: {number(samples / (last.virtual_time_ps * 1e-12))} samples/s"),
+        outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
+        *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
+        Line(
+            f"time: {format_time_ps(last.virtual_time_ps)} on the devices; {last.host_time_s:.1f} s here,"
+            f" {format_time_ps(per_sample_ps)} a sample"
+        ),
+        limit_line(plan),
+        *memory_lines(plan),
+    ]
+
+
+def _to_try(plan: PairPlan, flags: dict[str, Any]) -> str:
+    """Return the command to try next: a look at the results, or the timeline of a mini-batch."""
+    if plan.config.out is not None:
+        return shlex.join(["emuchain", "show", plan.config.out])
+    known = {key: value for key, value in flags.items() if key not in RUN_ONLY_KEYS and key != "network"}
+    return command_line("simulate", None, {"network": plan.config.network, **known})
