@@ -76,16 +76,6 @@ class Results:
         return test, NgramBits(unigram, bigram)
 
     @property
-    def weight_arrays(self) -> dict[str, np.ndarray]:
-        """All weights but biases by layer; those of recurrent layers by layer and PyTorch's name."""
-        return {
-            layer if name == "weight" else f"{layer} {name.removeprefix('weight_')}": array
-            for layer, arrays in self.weights.items()
-            for name, array in arrays.items()
-            if name.startswith("weight")
-        }
-
-    @property
     def images_per_s(self) -> float:
         """Rate on the cluster, of all epochs; NaN before the first."""
         return self.config["samples"] * self.epochs / (self.virtual_time_ps * 1e-12) if self.epochs else float("nan")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import subprocess
 import sys
@@ -20,7 +21,19 @@ from emuchain.emulator.plan import Plan, make_plan, training_data
 from emuchain.emulator.run import simulate
 from emuchain.kernels.form import FORMS, SETTING
 
-from .sequences import BATCH, Table, bits_of, by_units, mapped, most_parts, network, plan_of, recurrent, sequences, trained
+from .sequences import (
+    BATCH,
+    Table,
+    bits_of,
+    by_units,
+    mapped,
+    most_parts,
+    network,
+    plan_of,
+    recurrent,
+    sequences,
+    trained,
+)
 
 KINDS = ["lstm", "gru"]
 NETWORKS: dict[str, Table] = {
@@ -70,7 +83,7 @@ def test_a_cut_into_single_units(alone: dict[str, dict[str, bytes]]) -> None:
     plan = plan_of(NETWORKS["lstm"], devices=3)
     recurs, other = plan.network.layers
     places = [0, 1, 47, 48]
-    parts = [Slice(recurs, *ends) for ends in zip(places, places[1:], strict=False)]
+    parts = [Slice(recurs, *ends) for ends in itertools.pairwise(places)]
     devices = (*((part,) for part in parts[:2]), (parts[2], Slice(other, 0, 48)))
     assert other.input[0] == 48
     assert bits_of(mapped(plan, Mapping(plan.network, devices)), data_of("lstm")) == alone["lstm"]
