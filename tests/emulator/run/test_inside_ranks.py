@@ -14,6 +14,8 @@ import pytest
 import emuchain
 from emuchain.comm import MpiRanks
 
+from .pairs import LAYERS, data_of, description
+
 pytestmark = pytest.mark.mpi(min_size=2)
 
 KEYS: dict[str, Any] = {"samples": 60, "test_samples": 7, "batch": 20, "micro_batch": 6, "epochs": 2}
@@ -59,6 +61,24 @@ def test_ranks_change_neither_numbers_nor_times(comm: Any, bits: Any, name: str)
     assert here.devices.keys() == alone.devices.keys()
     assert here.links["path1_bytes"].tolist() == alone.links["path1_bytes"].tolist()
     assert comm.allgather(here.virtual_time_ps) == [alone.virtual_time_ps] * comm.size, "all ranks get the results"
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("schedule", ["farnn", "farnn-all-fpga", "gpu-standard"])
+def test_the_devices_of_a_pair_are_on_ranks_of_their_own(comm: Any, bits: Any, schedule: str, ragged: bool) -> None:
+    """All layers of the pair's own tests; the GPU is on rank 0, the FPGA on rank 1, other ranks are idle."""
+    ranks, data = MpiRanks(comm.Clone()), data_of(ragged=ragged)
+    cluster = "p100" if schedule == "gpu-standard" else "farnn-9p"
+    keys: dict[str, Any] = {"schedule": schedule, "batch": 4, "micro_batch": 3, "epochs": 2, "learning_rate": 0.1}
+    for name in LAYERS:
+        here = emuchain.train(description(name), cluster, comm=comm, data=data, **keys)
+        alone = ranks.share(emuchain.train(description(name), cluster, data=data, **keys))[0]
+        assert bits(here.weights) == bits(alone.weights)
+        for column in ("train_loss", "test_loss", "test_accuracy", "virtual_time_ps"):
+            assert here.history[column].tolist() == alone.history[column].tolist(), column
+        for column, values in alone.resources.items():
+            assert here.resources[column].tolist() == values.tolist(), column
+    ranks.free()
 
 
 def test_every_rank_hears_why_training_ended(comm: Any) -> None:
