@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import subprocess
 import sys
@@ -20,7 +21,19 @@ from emuchain.emulator.plan import Plan, make_plan, training_data
 from emuchain.emulator.run import simulate
 from emuchain.kernels.form import FORMS, SETTING
 
-from .sequences import BATCH, Table, bits_of, by_units, mapped, most_parts, network, plan_of, recurrent, sequences, trained
+from .sequences import (
+    BATCH,
+    Table,
+    bits_of,
+    by_units,
+    mapped,
+    most_parts,
+    network,
+    plan_of,
+    recurrent,
+    sequences,
+    trained,
+)
 
 KINDS = ["lstm", "gru"]
 NETWORKS: dict[str, Table] = {
@@ -70,7 +83,7 @@ def test_a_cut_into_single_units(alone: dict[str, dict[str, bytes]]) -> None:
     plan = plan_of(NETWORKS["lstm"], devices=3)
     recurs, other = plan.network.layers
     places = [0, 1, 47, 48]
-    parts = [Slice(recurs, *ends) for ends in zip(places, places[1:], strict=False)]
+    parts = [Slice(recurs, *ends) for ends in itertools.pairwise(places)]
     devices = (*((part,) for part in parts[:2]), (parts[2], Slice(other, 0, 48)))
     assert other.input[0] == 48
     assert bits_of(mapped(plan, Mapping(plan.network, devices)), data_of("lstm")) == alone["lstm"]
@@ -129,6 +142,32 @@ def test_training_of_cut_layers_takes_the_time_that_simulation_says(schedule: st
 
 def _trained(plan: Plan, samples: int) -> Any:
     return trained(plan, sequences(samples=samples))
+
+
+REPLICAS: dict[str, Table] = {
+    "ring": {"schedule": "data-parallel-ring", "devices": 2},
+    "chains": {"schedule": "sync", "replicas": 2, "devices": 3},
+    "cut chains": {"schedule": "sync", "replicas": 2, "devices": 5},
+    "aggregator": {"schedule": "sync", "replicas": 2, "devices": 3, "exchange": "aggregator"},
+}
+
+
+@pytest.mark.parametrize("name", ["two", "bidirectional", "projection"])
+def test_replicas(name: str) -> None:
+    """Chains of any cut give the bits of replicas of one device; these differ from one chain's by rounding alone."""
+    data, found = data_of(name), {}
+    for kind, keys in REPLICAS.items():
+        plan = plan_of(NETWORKS[name], **keys)
+        weights, history = trained(plan, data)
+        assert history[-1].virtual_time_ps == simulate(plan, plan.config.samples).virtual_time_ps
+        found[kind] = {f"{layer}/{key}": of[key] for layer, of in weights.items() for key in of}
+    single, _ = trained(plan_of(NETWORKS[name], devices=1), data)
+    for layer, arrays in single.items():
+        for key, array in arrays.items():
+            of_ring = found["ring"][f"{layer}/{key}"]
+            assert np.allclose(of_ring, array, rtol=1e-3, atol=1e-5), f"{layer}/{key}"
+            for kind in ("chains", "cut chains"):
+                assert found[kind][f"{layer}/{key}"].tobytes() == of_ring.tobytes(), (kind, layer, key)
 
 
 # Texts with samples of different lengths.
