@@ -217,7 +217,7 @@ class Device:
         """Run forward propagation only, outside virtual time, with the newest weights."""
         assert self.numerics is not None
         for whole in (micro_batch.whole for micro_batch in micro_batches):
-            together = (key for key in self.clock.streams.forward if not self._ports.comes_apart(key))
+            together = (key for key in self.clock.streams.forward if key not in self._ports.comes_apart)
             _, maps = await self._receive(together, whole)
             for key, data in (await self.numerics.infer(whole, maps)).items():
                 self._ports.send_untimed(key, whole.first, data)
@@ -233,8 +233,11 @@ class Device:
 
     def _send_apart(self, span: SampleSpan, arrives: dict[StreamKey, Times]) -> dict[StreamKey, Times]:
         """Send the times of streams whose values travel apart; return those of the others."""
-        self._send(span, {key: times for key, times in arrives.items() if self._ports.goes_apart(key)}, {})
-        return {key: times for key, times in arrives.items() if not self._ports.goes_apart(key)}
+        apart = self._ports.goes_apart
+        if not apart:
+            return arrives
+        self._send(span, {key: times for key, times in arrives.items() if key in apart}, {})
+        return {key: times for key, times in arrives.items() if key not in apart}
 
     def _send(self, span: SampleSpan, arrives: dict[StreamKey, Times], maps: Maps) -> None:
         for key, times in arrives.items():

@@ -5,7 +5,7 @@ A message holds one or more samples; its bounds need not match the spans in whic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +36,11 @@ class Ports:
         self._device, self._arena = device, arena
         self._inlets, self._outlets = inlets, outlets
         self._rest: dict[StreamKey, Message] = {}
+        self.goes_apart, self.comes_apart = _apart(outlets), _apart(inlets)
+        """Streams that carry times alone, while their values travel apart, in no virtual time, out and in.
+
+        So it is between devices that share a recurrent layer: values then need others of the same action in return.
+        """
 
     def send(self, key: StreamKey, first: int, arrives: Times, data: NDArray[np.float32] | None) -> None:
         """Send samples from `first` on, whose rows arrive at the times `arrives` (samples, rows) in ps."""
@@ -60,20 +65,13 @@ class Ports:
             got, self._rest[key] = split(got, span.samples)
         return got
 
-    def goes_apart(self, key: StreamKey) -> bool:
-        """Return whether a stream that is sent carries times alone, and its values travel apart, in no virtual time.
-
-        So it is between devices that share a recurrent layer: values then need others of the same action in return.
-        """
-        return not key.path.is_balanced and key._replace(values=True) in self._outlets
-
-    def comes_apart(self, key: StreamKey) -> bool:
-        """Return whether a stream that arrives carries times alone, and its values come apart."""
-        return not key.path.is_balanced and key._replace(values=True) in self._inlets
-
     async def next_message(self, key: StreamKey) -> Message:
         """Return the next message unchanged."""
         return await self._inlets[key].get()
+
+
+def _apart(ends: Collection[StreamKey]) -> frozenset[StreamKey]:
+    return frozenset(key._replace(values=False) for key in ends if key.values and not key.path.is_balanced)
 
 
 class Values:
@@ -88,7 +86,7 @@ class Values:
 
     async def take(self, key: StreamKey) -> NDArray[np.float32]:
         """Return maps that arrive, which nothing else takes."""
-        if self._ports is None or not self._ports.comes_apart(key):
+        if self._ports is None or key not in self._ports.comes_apart:
             return self._arrived.pop(key)
         message = await self._ports.receive(key._replace(values=True), self._span)
         assert message.data is not None
@@ -96,7 +94,7 @@ class Values:
 
     def put(self, key: StreamKey, maps: NDArray[np.float32]) -> None:
         """Send maps: at once, if they travel apart from their times."""
-        if self._ports is not None and self._ports.goes_apart(key):
+        if self._ports is not None and key in self._ports.goes_apart:
             self._ports.send_untimed(key._replace(values=True), self._span.first, maps)
         else:
             self.made[key] = maps
