@@ -21,7 +21,7 @@ from ..common import InputError, Names, Positive
 from ..inputs import Model, model_of, validate
 from .operation import Operation
 from .registry import operation_types
-from .shape import shown
+from .shape import Shape, shown
 
 _SEVERAL = Annotated[Names, pydantic.Field(min_length=2)]
 
@@ -75,9 +75,13 @@ def _as_tuple(value: object) -> object:
 
 
 class Description(Model):
-    """A network, as in its TOML file."""
+    """A network, as in its TOML file.
+
+    With `any_images`, its input is that of the images that it trains on.
+    """
 
     name: str
+    any_images: bool = False
     symbols: Positive | None = None
     input: Annotated[tuple[Positive, Positive, Positive], pydantic.BeforeValidator(_as_tuple)]
     start: Literal["he", "xavier"] = "he"
@@ -98,6 +102,13 @@ def with_symbols(keys: Mapping[str, Any], symbols: Callable[[], int] | None = No
         return [filled(each) for each in value] if isinstance(value, list) else count if value == "symbols" else value
 
     return {**keys, "symbols": None, **{key: filled(keys[key]) for key in ("input", "layers") if key in keys}}
+
+
+def with_images(keys: Mapping[str, Any], images: Callable[[], Shape] | None) -> dict[str, Any]:
+    """Return a description's keys with the shape of a data set's images as input, if it takes any."""
+    if images is None or keys.get("any_images") is not True:
+        return dict(keys)
+    return {**keys, "any_images": False, "input": list(images())}
 
 
 def with_steps(description: Description, steps: int) -> Description:

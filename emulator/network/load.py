@@ -8,6 +8,7 @@ from typing import Any
 
 from ..common import find, names
 from .layer import Network
+from .shape import Shape
 
 ONNX = ".onnx"
 _ZOO = "network/zoo"
@@ -19,27 +20,32 @@ def zoo() -> list[str]:
 
 
 def load_network(
-    network: str | Mapping[str, Any], *, time_steps: int | None = None, symbols: Callable[[], int] | None = None
+    network: str | Mapping[str, Any],
+    *,
+    time_steps: int | None = None,
+    symbols: Callable[[], int] | None = None,
+    images: Callable[[], Shape] | None = None,
 ) -> Network:
     """Return a network with all shapes worked out.
 
     Args:
         network: a name of the `zoo`; the path of a TOML or ONNX file; or a mapping with the keys of such a TOML file.
         time_steps: the steps of its sequences, in place of those that its `input` says.
+        images: gives the (channels, rows, columns) that it takes if it takes any, in place of those of its `input`.
         symbols: gives what the word "symbols" stands for in its description, in place of what its key `symbols` says.
 
     Raises:
         InputError: no such name or file, or an invalid description; `time_steps` for an input that is not a sequence.
     """
     from ..inputs import read_toml, validate
-    from .description import Description, with_steps, with_symbols
+    from .description import Description, with_images, with_steps, with_symbols
     from .graph import resolve
     from .text import to_toml
 
     text = None
     if not isinstance(network, str):
         source = repr(network.get("name", "network"))
-        description = validate(Description, with_symbols(network, symbols), source)
+        description = validate(Description, with_images(with_symbols(network, symbols), images), source)
     else:
         path = find("network", network, _ZOO, (".toml", ONNX))
         source = str(path)
@@ -49,7 +55,7 @@ def load_network(
             description = describe(read_onnx(path), path.stem)
         else:
             said = read_toml(path)
-            keys = with_symbols(said, symbols)
+            keys = with_images(with_symbols(said, symbols), images)
             description = validate(Description, keys, source)
             text = path.read_text(encoding="utf-8") if keys == said and time_steps is None else None
     if time_steps is not None:

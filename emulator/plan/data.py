@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def network_of(
     network: str | Mapping[str, Any] | Network, time_steps: int | None = None, data: str | None = None
 ) -> Network:
-    """Return a network with so many time steps, and as many symbols as its text has, by default the built-in one.
+    """Return a network with so many time steps, and with the symbols or images of its data, by default built-in ones.
 
     Raises:
         InputError: there is no such network; it does not take sequences, or is loaded and has other time steps; there
@@ -33,8 +33,15 @@ def network_of(
                 " network by its name, or the number to `load_network`"
             )
         return network
-    where = data or "text"
-    return load_network(network, time_steps=time_steps, symbols=(lambda: _symbols(where)) if is_text(where) else None)
+    text, images = (data, None) if data is not None and is_text(data) else (None, data)
+    of_text = (lambda: _symbols(text or "text")) if images is None else None
+    of_images = (lambda: _images(images or "shapes")) if text is None else None
+    return load_network(network, time_steps=time_steps, symbols=of_text, images=of_images)
+
+
+def _images(where: str) -> Shape:
+    with _about_data(where):
+        return describe_data(where)[2]
 
 
 def _symbols(where: str) -> int:

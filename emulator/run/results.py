@@ -58,22 +58,22 @@ class Results:
         return float(self.history["test_accuracy"][-1]) if self.epochs else float("nan")
 
     @property
+    def weight_arrays(self) -> dict[str, np.ndarray]:
+        """The weights without biases by layer; of recurrent layers, by layer and name, since they have several."""
+        return {
+            layer if name == "weight" else f"{layer} {name}": array
+            for layer, arrays in self.weights.items()
+            for name, array in arrays.items()
+            if name == "weight" or name.startswith("weight_")
+        }
+
+    @property
     def bits(self) -> tuple[float, NgramBits] | None:
         """Bits a character of the test, after the last epoch, and those of the simplest models; None without a text."""
         if not self.epochs or "test_bits" not in self.history:
             return None
         test, unigram, bigram = (float(self.history[f"{of}_bits"][-1]) for of in ("test", "unigram", "bigram"))
         return test, NgramBits(unigram, bigram)
-
-    @property
-    def weight_arrays(self) -> dict[str, np.ndarray]:
-        """All weights but biases by layer; those of recurrent layers by layer and PyTorch's name."""
-        return {
-            layer if name == "weight" else f"{layer} {name.removeprefix('weight_')}": array
-            for layer, arrays in self.weights.items()
-            for name, array in arrays.items()
-            if name.startswith("weight")
-        }
 
     @property
     def images_per_s(self) -> float:

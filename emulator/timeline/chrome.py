@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..common import InputError
-from ..mapping import DataPath
 from .flows import Flow, flows_of
-from .lanes import Lane, LaneKind
+from .lanes import ERROR_PATHS, FORWARD_PATHS, Lane, LaneKind
 from .span import Level, Span
 from .timeline import Timeline
 
@@ -119,9 +118,9 @@ def _version(timeline: Timeline, span: Span) -> int | None:
     lane = span.lane
     used = timeline.versions[lane.device][span.number]
     path = None if lane.key is None else lane.key.path
-    if lane.kind is LaneKind.FP or path in (DataPath.ACTIVATIONS, DataPath.PARTIAL_ACTIVATIONS):
+    if lane.kind is LaneKind.FP or path in FORWARD_PATHS:
         return used.forward
-    if lane.kind is LaneKind.EB or path in (DataPath.OUTPUT_ERRORS, DataPath.INPUT_ERRORS):
+    if lane.kind is LaneKind.EB or path in ERROR_PATHS:
         return used.backward
     return None
 

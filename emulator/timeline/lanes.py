@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterator
 
 from ...comm import FifoResource
-from ..mapping import VALUE_BYTES, StreamKey
+from ..mapping import VALUE_BYTES, DataPath, StreamKey
 from ..network import Phase
 from ..plan import Plan
 from ..timing import DeviceClock, exchange_name
@@ -24,6 +24,9 @@ class LaneKind(enum.Enum):
     MEMORY = "memory"
 
 
+FORWARD_PATHS = DataPath.ACTIVATIONS, DataPath.PARTIAL_ACTIVATIONS, DataPath.STATES
+ERROR_PATHS = DataPath.OUTPUT_ERRORS, DataPath.INPUT_ERRORS, DataPath.STATE_ERRORS
+
 _ENGINES = {Phase.FP: LaneKind.FP, Phase.EB: LaneKind.EB, Phase.PG: LaneKind.PG}
 
 
@@ -33,7 +36,7 @@ class Lane:
 
     What it serves is numbered: samples, or mini-batches on the lane of an exchange. `item_bytes` is the size of one of
     these, or of one of its rows on a link; None where nothing travels. What is sent arrives `latency_ps` after it has
-    left.
+    left. With `last_first`, the rows of a sample come from the last on: errors where time runs backwards.
     """
 
     resource: str
@@ -43,6 +46,7 @@ class Lane:
     key: StreamKey | None = None
     item_bytes: int | None = None
     latency_ps: int = 0
+    last_first: bool = False
 
     @property
     def receiver(self) -> int:
@@ -71,13 +75,16 @@ def _device_lanes(plan: Plan, device: int) -> Iterator[Lane]:
     links = {resource.name for resource in clock.links.values()}
     for part in clock.slices:
         for phase, engine in part.engines():
-            yield Lane(engine.name, device, _ENGINES[phase], _title(engine, device))
+            last_first = plan.network.last_first and phase is not Phase.FP
+            yield Lane(engine.name, device, _ENGINES[phase], _title(engine, device), last_first=last_first)
     moved = zip(clock.slices, plan.timing.memory(device), strict=True)
-    row_bytes = {part.ports[s.phase].name: s.sample_bytes // s.rows for part, streams in moved for s in streams}
+    ports = {part.ports[stream.phase].name: stream for part, streams in moved for stream in streams}
     for resource in clock.resources():
         if resource.name not in engines and resource.name not in links:
-            title, size = _title(resource, device), row_bytes.get(resource.name)
-            yield Lane(resource.name, device, LaneKind.MEMORY, title, item_bytes=size)
+            title, stream = _title(resource, device), ports.get(resource.name)
+            size = None if stream is None else stream.sample_bytes // stream.rows
+            last_first = plan.network.last_first and stream is not None and stream.phase is not Phase.FP
+            yield Lane(resource.name, device, LaneKind.MEMORY, title, item_bytes=size, last_first=last_first)
     yield from _link_lanes(plan, clock)
     if plan.data_parallel.replicas > 1:
         gradient_bytes = VALUE_BYTES * clock.streams.gradient_values
@@ -91,7 +98,9 @@ def _link_lanes(plan: Plan, clock: DeviceClock) -> Iterator[Lane]:
         link = device if key.path.is_forward else device - 1
         [stream] = (stream for stream in plan.timing.links[link] if stream.key == key)
         title = f"{resource.name} ({key.path.name.lower().replace('_', ' ')})"
-        yield Lane(resource.name, device, LaneKind.LINK, title, key, stream.row_bytes, resource.latency_ps)
+        last_first = plan.network.last_first and key.path in ERROR_PATHS
+        size = stream.row_bytes
+        yield Lane(resource.name, device, LaneKind.LINK, title, key, size, resource.latency_ps, last_first)
 
 
 def _title(resource: FifoResource, device: int) -> str:

@@ -65,6 +65,7 @@ class Span:
         if level is Level.SAMPLE or self.lane.kind is LaneKind.EXCHANGE:
             yield self
             return
-        for row in range(len(self.left_ps)):
-            at = slice(row, row + 1)
+        rows = len(self.left_ps)
+        for place in range(rows):
+            at, row = slice(place, place + 1), rows - 1 - place if self.lane.last_first else place
             yield dataclasses.replace(self, ready_ps=self.ready_ps[at], left_ps=self.left_ps[at], row=row)

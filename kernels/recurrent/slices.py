@@ -184,7 +184,8 @@ class Slice:
     ) -> None:
         """Add the gradients of the tape's samples to the given ones, in place; where `fresh`, overwrite these.
 
-        `x` [N, T, inputs] are the inputs. Rows of gradients are those of weights in `pack`.
+        `x` [N, T, inputs] are the inputs; after the end of a sample's sequence they are multiplied by 0, so must be
+        finite. Rows of gradients are those of weights in `pack`.
         """
         x = checked(x, (tape.samples, tape.steps, self.inputs), "x", "(samples, steps, inputs)")
         rows = self.gates * (self.hidden if gate_major else self.units)

@@ -126,7 +126,7 @@ def test_steps_that_have_results_and_images_that_have_one_label(plan_of: PlanOf,
 
 def test_time_steps(plan_of: PlanOf) -> None:
     assert plan_of(network="lstm-5x1024", time_steps=100).network.input == (1024, 100, 1)
-    with pytest.raises(InputError, match="`time_steps` = 9: network lstm-rows takes maps of 1x28x28; only a sequence"):
+    with pytest.raises(InputError, match="`time_steps` = 9: network lstm-rows takes maps of 3x32x32; only a sequence"):
         plan_of(network="lstm-rows", time_steps=9)
     loaded: Network = load_network("char-lstm", time_steps=9)
     assert network_of(loaded, 9) is loaded

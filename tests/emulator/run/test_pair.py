@@ -147,7 +147,7 @@ def test_simulate_gives_the_time_of_train(tmp_path: Path, capsys: pytest.Capture
     with pytest.raises(SystemExit):
         main(["show", str(out)])
     shown = capsys.readouterr().out
-    assert "busiest: FPGA, " in shown and "PCIe to FPGA" in shown and "lstm2 hh_l0" in shown
+    assert "busiest: FPGA, " in shown and "PCIe to FPGA" in shown and "lstm2 weight_hh_l0" in shown
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,17 @@ import numpy as np
 import pytest
 
 from emuchain.comm import SingleProcess, run
+from emuchain.emulator.config import load_config
 from emuchain.emulator.device import epoch_order
 from emuchain.emulator.device.device_numerics import DeviceNumerics
 from emuchain.emulator.device.lpram import Sgd
 from emuchain.emulator.mapping import Cut
-from emuchain.emulator.plan import Plan, training_data
+from emuchain.emulator.network import load_network
+from emuchain.emulator.plan import Plan, make_plan, training_data
 from emuchain.emulator.run.train import Trainer
 from emuchain.emulator.schedule import MicroBatch, SampleSpan
+
+from .sequences import by_units, most_parts
 
 BATCH, SAMPLES, EPOCHS = 8, 44, 2
 Delay = Callable[[int, int], int]
@@ -69,6 +73,11 @@ def put_together(
 
     mixed = []
     for number, (of, (late_weights, late_bias)) in enumerate(zip(numerics.slices, delays, strict=True)):
+        if of.part.layer.operation.recurs:
+            of_units = [past(int(late))[number]["weights"] for late in late_weights[:, 0, 0, 0]]
+            assert past(late_bias)[number]["sfu"] == past(0)[number]["sfu"], "its SFU has no parameters"
+            mixed.append({**past(0)[number], "weights": by_unit(of_units)})
+            continue
         late_packed = of._convolution.pack(late_weights.astype(np.float32))
         newest = past(0)[number]["weight"]
         value = newest["value"].copy()
@@ -77,6 +86,26 @@ def put_together(
             value[chosen] = past(int(late))[number]["weight"]["value"][chosen]
         mixed.append({"weight": {**newest, "value": value}, "sfu": past(late_bias)[number]["sfu"]})
     return {"slices": mixed, "stored": {}}
+
+
+def by_unit(of_units: list[Any]) -> Any:
+    """The weights of a layer of one direction whose units have their rows, gate after gate, from these states.
+
+    A layer in one piece has one of them.
+    """
+    newest = of_units[0]
+    if len(of_units) == 1:
+        return newest
+    [arrays] = newest
+    mixed = []
+    for place, array in enumerate(arrays):
+        value = array["value"].copy()
+        gates = len(value) // len(of_units)
+        for unit, state in enumerate(of_units):
+            rows = slice(unit * gates, (unit + 1) * gates)
+            value[rows] = state[0][place]["value"][rows]
+        mixed.append({**array, "value": value})
+    return [mixed]
 
 
 def mini_batches(micro_batch: int) -> Iterator[list[MicroBatch]]:
@@ -88,11 +117,9 @@ def mini_batches(micro_batch: int) -> Iterator[list[MicroBatch]]:
         yield [MicroBatch(next(numbers), step, begin, min(begin + micro_batch, last)) for begin in begins]
 
 
-async def train_on(numerics: DeviceNumerics, span: SampleSpan, samples: np.ndarray) -> None:
-    """F, B and W of a micro-batch on a device alone."""
+async def there_and_back(numerics: DeviceNumerics, span: SampleSpan, samples: np.ndarray) -> None:
     await numerics.forward(span, {}, 0, samples)
     await numerics.backward(span, {}, 0)
-    numerics.gradient(span)
 
 
 def delayed_sgd(plan: Plan, delays: list[tuple[np.ndarray, int]]) -> dict[str, dict[str, np.ndarray]]:
@@ -112,7 +139,8 @@ def delayed_sgd(plan: Plan, delays: list[tuple[np.ndarray, int]]) -> dict[str, d
             for micro_batch in group:
                 span = micro_batch.whole
                 samples = np.arange(SAMPLES)[span.slice] + epoch * SAMPLES
-                run([train_on(numerics, span, samples)])
+                run([there_and_back(numerics, span, samples)])
+                numerics.gradient(span)
             numerics.restore(history[-1])
             numerics.update(sum(micro_batch.samples for micro_batch in group), rule, keeps=False)
             numerics.begin_epoch()
@@ -123,6 +151,9 @@ def delayed_sgd(plan: Plan, delays: list[tuple[np.ndarray, int]]) -> dict[str, d
 CASES = [("pipedream", 1, 3), ("pipedream", 2, 8), ("pipedream", 3, 3), ("pipedream", 3, 8), ("pipedream", 5, 3)]
 CASES += [("2bw", 1, 3), ("2bw", 2, 8), ("2bw", 3, 3), ("2bw", 3, 2), ("2bw", 5, 1)]
 
+RECURRENT_CASES = [("pipedream", 2, 3, False), ("pipedream", 3, 8, False), ("2bw", 3, 2, False)]
+RECURRENT_CASES += [("pipedream", 4, 3, True), ("pipedream", 5, 8, True), ("2bw", 5, 1, True)]
+
 
 @pytest.mark.parametrize(("schedule", "devices", "micro_batch"), CASES)
 def test_weights_are_those_of_delayed_sgd(planned, trained, bits, schedule, devices, micro_batch) -> None:
@@ -130,6 +161,38 @@ def test_weights_are_those_of_delayed_sgd(planned, trained, bits, schedule, devi
     alone = planned("sync", 1, micro_batch)
     expected = delayed_sgd(alone, delays_of(plan, DELAYS[schedule]))
     assert bits(trained(plan).weights) == bits(expected)
+
+
+RECURRENT = {
+    "name": "recurrent",
+    "input": [3, 32, 32],
+    "layers": [
+        {"type": "sequence"},
+        {"type": "lstm", "units": 14, "projection": 9},
+        {"type": "gru", "units": 24},
+        {"type": "last-step"},
+        {"type": "fc", "features": 10},
+        {"type": "softmax"},
+    ],
+}
+
+
+@pytest.mark.parametrize(("schedule", "devices", "micro_batch", "cut"), RECURRENT_CASES)
+def test_weights_of_recurrent_layers_are_those_of_delayed_sgd(
+    small_cifar, trained, bits, schedule, devices, micro_batch, cut
+) -> None:
+    def plan_of(**keys: Any) -> Plan:
+        return make_plan(load_config(None, keys), network=load_network(RECURRENT))
+
+    keys: dict[str, Any] = {"samples": SAMPLES, "test_samples": 5, "batch": BATCH, "epochs": EPOCHS, "seed": 3}
+    keys |= {"data": str(small_cifar), "micro_batch": micro_batch, "learning_rate": 0.1}
+    plan = plan_of(**keys, schedule=schedule, devices=devices)
+    plan = by_units(plan) if cut else plan
+    assert (most_parts(plan) > 1) == cut
+    expected = delayed_sgd(plan_of(**keys, schedule="sync", devices=1), delays_of(plan, DELAYS[schedule]))
+    found = bits(trained(plan).weights)
+    assert found == bits(expected)
+    assert found != bits(trained(plan_of(**keys, schedule="sync", devices=devices)).weights)
 
 
 def test_the_loop_without_delays_is_sync(planned, trained, bits) -> None:

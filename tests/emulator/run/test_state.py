@@ -39,6 +39,18 @@ NORMALISED = {
         {"type": "softmax"},
     ],
 }
+RECURRENT = {
+    "name": "recurrent",
+    "input": [3, 32, 32],
+    "layers": [
+        {"type": "sequence"},
+        {"type": "gru", "units": 12, "bidirectional": True},
+        {"type": "lstm", "units": 20},
+        {"type": "last-step"},
+        {"type": "fc", "features": 10},
+        {"type": "softmax"},
+    ],
+}
 SAMPLES = 42  # the last mini-batch is shorter
 
 Keys = dict[str, Any]
@@ -53,6 +65,16 @@ RUNS: dict[str, Keys] = {
     "replicas, sync": {"schedule": "sync", "devices": 3, "replicas": 2, "compress": "truncate:16"},
     "aggregator": {"devices": 2, "replicas": 2, "exchange": "aggregator", "compress": "inceptionn:-8"},
     "groups": {"devices": 1, "replicas": 6, "groups": 2, "exchange": "aggregator", "compress": "inceptionn:-10"},
+    "recurrent, sync": {"network": RECURRENT, "schedule": "sync", "devices": 5},
+    "recurrent, fpdeep": {"network": RECURRENT, "schedule": "fpdeep", "devices": 3},
+    "recurrent, pipedream": {"network": RECURRENT, "schedule": "pipedream", "devices": 5},
+    "recurrent, replicas": {
+        "network": RECURRENT,
+        "devices": 4,
+        "schedule": "sync",
+        "replicas": 2,
+        "compress": "truncate:16",
+    },
     "turns": {"schedule": "1f1b-so", "devices": 3, "engines": "turns"},
     "interleaved": {"schedule": "interleaved", "devices": 2, "engines": "turns", "transport": "hidden"},
     "2bw on engines of their own": {"schedule": "2bw", "devices": 3, "engines": "split", "transport": "stored"},

@@ -109,4 +109,10 @@ def test_bits_a_character_fall_below_those_of_ngrams(tmp_path: Path, capsys: pyt
     assert np.isclose(results.history["test_loss"][-1] / math.log(2), test)
     with pytest.raises(SystemExit):
         main(["show", str(out)])
-    assert line in " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert line in shown
+    assert "lstm2 weight_hh_l0 512x128" in shown
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(out), "-o", str(tmp_path / "run.html")])
+    assert not ended.value.code
+    assert "lstm2 weight_hh_l0" in (tmp_path / "run.html").read_text(encoding="utf-8")

@@ -26,33 +26,50 @@ def numbered(tables: Table | list[Table], number: int) -> Table:
     return each[min(number, len(each) - 1)]
 
 
+RECURRENT = {"lstm": 4, "gru": 3}
+"""Gates of recurrent layers."""
+OPENS = ("conv", "fc", "embedding", *RECURRENT)
+"""Operations with weights, which open a layer."""
+
+
 class Window(NamedTuple):
-    """The windows of an operation over the rows, or over the columns, of what it takes."""
+    """The windows of an operation over the rows, or over the columns, of what it takes.
+
+    Where errors go `backwards`, their rows are numbered from the map's last row on.
+    """
 
     kernel: int
     stride: int
     pad: int
     inputs: int
     outputs: int
+    waits_for_all: bool = False
+    backwards: bool = False
 
     @classmethod
     def of(cls, operation: Table, axis: int, inputs: int) -> Window:
+        if operation["type"] == "sequence":
+            return cls(1, 1, 0, inputs, 1) if axis else cls(1, 1, 0, inputs, inputs)
         kernel, stride, pad = 1, 1, 0
         if "kernel" in operation:
             kernel = pair(operation["kernel"])[axis]
             stride = pair(operation.get("stride") or (1 if operation["type"] == "conv" else kernel))[axis]
             pad = pair(operation.get("pad", 0))[axis]
-        elif operation["type"] in ("fc", "global-average-pool"):
+        elif operation["type"] in ("fc", "global-average-pool") or (operation["type"] == "last-step" and not axis):
             kernel = stride = inputs
-        return cls(kernel, stride, pad, inputs, (inputs + 2 * pad - kernel) // stride + 1)
+        waits_for_all = operation.get("bidirectional", False)
+        return cls(kernel, stride, pad, inputs, (inputs + 2 * pad - kernel) // stride + 1, waits_for_all)
 
     def last_input(self, row: int) -> int:
         """The last input row that an output row waits for; the last output row waits for all."""
         last = row * self.stride - self.pad + self.kernel - 1
-        return self.inputs - 1 if row == self.outputs - 1 else min(last, self.inputs - 1)
+        return self.inputs - 1 if self.waits_for_all or row == self.outputs - 1 else min(last, self.inputs - 1)
 
     def last_error(self, row: int) -> int:
         """The last row of output errors that an input row's errors wait for."""
+        if self.backwards:
+            waiting = (out for out in range(self.outputs) if self.last_input(out) >= self.inputs - 1 - row)
+            return self.outputs - 1 - next(waiting)
         return min((row + self.pad) // self.stride, self.outputs - 1)
 
 
@@ -76,18 +93,73 @@ def read_maps(network: Table) -> dict[str, Map]:
     """Return all maps by name, in the order of the file."""
     images: Table = {"type": "images"}
     maps = {"images": Map(*network["input"], -1, False, images, [], Window.of(images, 0, 1))}
-    layer = -1
-    for number, operation in enumerate(network["layers"]):
+    layer, operations = -1, list(network["layers"])
+    if operations[0]["type"] == "sequence":  # images enter as sequences
+        channels, rows, columns = network["input"]
+        maps["images"] = maps["images"]._replace(channels=channels * columns, columns=1)
+        del operations[0]
+    backwards = any(operation["type"] in RECURRENT for operation in operations)
+    for number, operation in enumerate(operations):
         sources = operation.get("from", list(maps)[-1])
         sources = [sources] if isinstance(sources, str) else list(sources)
-        first, opens = maps[sources[0]], operation["type"] in ("conv", "fc")
+        first, opens = maps[sources[0]], operation["type"] in OPENS
         layer += opens
         rows, columns = Window.of(operation, 0, first.rows), Window.of(operation, 1, first.columns)
         joined = sum(maps[name].channels for name in sources) if operation["type"] == "concat" else first.channels
+        if operation["type"] == "sequence":
+            joined = first.channels * first.columns
         channels = operation.get("channels") or operation.get("features") or joined
-        made = Map(channels, rows.outputs, columns.outputs, layer, opens, operation, sources, rows)
+        if operation["type"] in RECURRENT:
+            channels = Recurrent.of(operation, 0).values
+        window = rows._replace(backwards=backwards)
+        made = Map(channels, rows.outputs, columns.outputs, layer, opens, operation, sources, window)
         maps[operation.get("name", f"operation {number}")] = made
     return maps
+
+
+class Recurrent(NamedTuple):
+    """A recurrent layer's numbers, as docs/time-model.md has them; its pieces are what it may be cut into."""
+
+    inputs: int
+    units: int
+    gates: int
+    directions: int
+    projection: int
+    pieces: int
+
+    @classmethod
+    def of(cls, operation: Table, inputs: int) -> Recurrent:
+        units, directions = operation["units"], 2 if operation.get("bidirectional") else 1
+        whole = directions == 2 or operation.get("projection") or operation.get("reset") == "before"
+        gates, projection = RECURRENT[operation["type"]], operation.get("projection") or 0
+        return cls(inputs, units, gates, directions, projection, 1 if whole else units)
+
+    @property
+    def state(self) -> int:
+        return self.projection or self.units
+
+    @property
+    def values(self) -> int:
+        """Values of a step's outputs."""
+        return self.directions * self.state
+
+    def of_gates(self, columns: int) -> int:
+        """What there is for so many columns a gate, and in the projection, in all directions."""
+        return self.directions * self.units * (self.gates * columns + self.projection)
+
+    def work(self, at: str, *, needs_errors: bool) -> int:
+        """Multiply-accumulates of a row."""
+        return self.of_gates(self.state + (self.inputs if at != "eb" or needs_errors else 0))
+
+    @property
+    def weights(self) -> int:
+        """Weights, with both biases of each gate."""
+        return self.of_gates(self.inputs + self.state + 2)
+
+    @property
+    def kept(self) -> int:
+        """Values of a step that are kept besides the inputs."""
+        return self.directions * (self.state + self.units * (self.gates + 1))
 
 
 class Slice:
@@ -103,12 +175,22 @@ class Slice:
         rows_in, columns_in = (1, 1) if is_fc else (self.inputs.rows, self.inputs.columns)
         self.rows = {"fp": self.outputs.rows, "eb": rows_in, "pg": self.outputs.rows}
         columns = {"fp": self.outputs.columns, "eb": columns_in, "pg": self.outputs.columns}
+        operation, kept = self.outputs.operation, 0
         convolutions = taken * self.made * (pixels if is_fc else 1)
-        self.cycles = {at: up(convolutions * columns[at], tiles) for at, tiles in described["tiles"].items()}
-        self.weights = taken * self.made * (pixels if is_fc else math.prod(pair(self.outputs.operation["kernel"])))
+        work = dict.fromkeys(("fp", "eb", "pg"), self.made if operation["type"] == "embedding" else convolutions)
+        self.weights = taken * self.made * (pixels if is_fc else math.prod(pair(operation.get("kernel", 1))))
+        self.recurs = operation["type"] in RECURRENT
+        if self.recurs:
+            layer_is = Recurrent.of(operation, self.inputs.channels)
+            needs_errors = self.source != "images"
+            work = {at: layer_is.work(at, needs_errors=needs_errors) * width // layer_is.pieces for at in work}
+            self.weights = layer_is.weights * width // layer_is.pieces
+            kept = up(self.inputs.rows * layer_is.kept * width, layer_is.pieces) * VALUE_BYTES
+            self.made = layer_is.values if layer_is.pieces == 1 else width
+        self.cycles = {at: up(work[at] * columns[at], tiles) for at, tiles in described["tiles"].items()}
         weights = described["off_chip_channels"] * self.weights // width * VALUE_BYTES
-        activations = self.inputs.bytes(taken) if described["off_chip_activations"] else 0
-        passes = self.rows if activations else {"fp": 1, "eb": 1, "pg": 1}
+        activations = self.inputs.bytes(taken) + kept if described["off_chip_activations"] else 0
+        passes = {at: rows if activations or (self.recurs and at != "pg") else 1 for at, rows in self.rows.items()}
         fp, eb, pg = (passes[at] * weights for at in ("fp", "eb", "pg"))
         moved = {"fp": fp + activations, "eb": eb, "pg": 2 * pg + activations}
         self.port_bytes = {at: moved[at] for at in self.cycles}

@@ -188,3 +188,70 @@ def interconnects(draw: st.DrawFn) -> Table:
         "sum_gbytes_per_s": draw(st.sampled_from([0.01, 0.7, 30])),
     }
     return {key: value for key, value in every.items() if key == "blocking" or draw(st.booleans())}
+
+
+SEQUENCE_SCHEDULES = ["sync", "gpipe", "1f1b-as", "1f1b-so", "pipedream", "2bw", "fpdeep"]
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> Case:
+    """A run of one chain on a network with recurrent layers."""
+    keys = {
+        "devices": draw(st.integers(1, 6)),
+        "samples": draw(st.integers(1, 9)),
+        "batch": draw(st.integers(1, 4)),
+        "micro_batch": draw(st.integers(1, 3)),
+        "epochs": draw(st.integers(1, 2)),
+        "schedule": draw(st.sampled_from(SEQUENCE_SCHEDULES)),
+    }
+    cluster = draw(clusters())
+    for board in cluster["boards"]:
+        if draw(st.booleans()):
+            board["activation_cycles"] = draw(st.integers(1, 400))
+    return Case(draw(sequence_networks()), cluster, keys)
+
+
+@st.composite
+def sequence_networks(draw: st.DrawFn) -> Table:
+    """Recurrent layers behind images' rows, convolutions, an embedding or nothing, and what makes results of them."""
+    sizes, operations = st.integers(1, 9), list[Table]()
+    entry = draw(st.sampled_from(["sequence", "rows", "convolution", "embedding"]))
+    shape = [draw(sizes), draw(st.integers(2, 7)), 1 if entry in ("sequence", "embedding") else draw(sizes)]
+    if entry == "embedding":
+        operations.append({"type": "embedding", "features": draw(sizes)})
+    elif entry != "sequence":
+        if entry == "convolution":
+            window = draw(windows(shape[1:], 2))
+            operations += [{"type": "conv", "channels": draw(CHANNELS), **window}, {"type": "relu"}]
+            size = shrunk(shape[1:], **window)
+            if min(size) > 1 and draw(st.booleans()):
+                operations.append({"type": "max-pool", **draw(windows(size, 1))})
+        operations.append({"type": "sequence"})
+    for _ in range(draw(st.integers(1, 3))):
+        operations.append(draw(recurrent_layers()))
+        if draw(st.integers(0, 4)) == 0:
+            operations.append({"type": "conv", "channels": draw(CHANNELS), "kernel": 1})
+            operations += draw(st.sampled_from([[], [{"type": "relu"}], [{"type": "batch-norm"}]]))
+    end = draw(st.sampled_from(["last step", "each step", "all steps", "states"]))
+    if end == "last step":
+        operations += [{"type": "last-step"}, {"type": "fc", "features": draw(CHANNELS)}]
+    elif end == "each step":
+        operations.append({"type": "conv", "channels": draw(CHANNELS), "kernel": 1})
+    elif end == "all steps":
+        operations.append({"type": "fc", "features": draw(CHANNELS)})
+    named = [{"name": f"o{number}", **operation} for number, operation in enumerate(operations)]
+    return {"name": "drawn", "input": shape, "layers": [*named, {"type": "softmax"}]}
+
+
+@st.composite
+def recurrent_layers(draw: st.DrawFn) -> Table:
+    """An LSTM or a GRU, of any kind."""
+    layer: Table = {"type": draw(st.sampled_from(["lstm", "gru"])), "units": draw(st.integers(1, 12))}
+    kind = draw(st.sampled_from(["plain", "plain", "plain", "bidirectional", "projection", "before"]))
+    if kind == "bidirectional":
+        layer["bidirectional"] = True
+    if kind == "projection" and layer["type"] == "lstm":
+        layer["projection"] = draw(st.integers(1, layer["units"]))
+    if kind == "before" and layer["type"] == "gru":
+        layer["reset"] = "before"
+    return layer

@@ -22,6 +22,7 @@ from .events import Clock, Mark, Marks, Process
 from .exchange_events import Exchange, Wires
 from .staleness_events import MOST_MINI_BATCHES, Staleness, find_staleness
 
+ACTIVATION_CYCLES = 204  # of a board that says none
 Needs = Callable[[int, int], list[Mark]]  # of a sample and a row: the marks that the row waits for
 Server = tuple[Mark, int, int, int, Needs]  # name, rows of a sample, time of a row, latency
 Stream = tuple[Mark, int, int, Needs]  # name, rows and bytes of a sample
@@ -54,7 +55,9 @@ class Chain(Marks):
         self.boards = [numbered(self.cluster["boards"], device) for device in range(len(self.devices))]
         self.period_ps = [round(1e6 / board["clock_mhz"]) for board in self.boards]
         self.exchanges: dict[int, Callable[[int], None]] = {}  # by device, to be told of a mini-batch that is ready
-        self.servers = [*self.engines(), *self.links()]
+        links = list(self.links())
+        self.hop_ps = {name: row_ps + latency_ps for name, _, row_ps, latency_ps, _ in links}
+        self.servers = [*self.engines(), *links]
         self.interval_ps = max(rows * row_ps for _, rows, row_ps, _, _ in self.servers)
 
     def launch(self) -> None:
@@ -111,7 +114,8 @@ class Chain(Marks):
         while self.paths and not part.icp:
             takers = [name for name, made in self.maps.items() for source in made.sources if source == at]
             step = self.maps[takers[0]]
-            if len(takers) > 1 or step.opens or step.operation["type"] in ("lrn", "add", "concat", "softmax"):
+            not_alone = ("lrn", "add", "concat", "sequence", "softmax")
+            if part.recurs or len(takers) > 1 or step.opens or step.operation["type"] in not_alone:
                 break
             found, at = [*found, takers[0]], takers[0]
         return found
@@ -156,7 +160,7 @@ class Chain(Marks):
         for other, made in self.maps.items():
             if name in made.sources and not made.opens and self.ends_on[made.layer] == device:
                 if made.operation["type"] == "softmax":
-                    return self.there(name, device, sample, row)
+                    return self.there(name, device, sample, made.rows - 1 - row if made.window.backwards else row)
                 found += self.errors(other, device, sample, made.window.last_error(row))
         return found
 
@@ -172,6 +176,8 @@ class Chain(Marks):
         return self.sent_errors(part, sample, row)
 
     def engine_needs(self, part: Slice, at: str, sample: int, row: int) -> list[Mark]:
+        if at == "pg" and part.recurs:
+            return [("eb", part.device, part.layer, sample, row)]
         if at == "pg":
             return self.output_errors(part, sample, row)
         device, window = part.device, part.outputs.window
@@ -198,14 +204,34 @@ class Chain(Marks):
                         port: Mark = (f"{at} port", device, part.layer)
                         yield port, rows, up(10**6 * device_bytes, mbytes_per_s * rows), 0, needs
                         needs = partial(same, port)
-                    yield (at, device, part.layer), rows, cycles * self.period_ps[device], 0, needs
+                    row_ps = cycles * self.period_ps[device]
+                    if part.recurs and at != "pg":
+                        row_ps = self.step_ps(part.layer, at)
+                    yield (at, device, part.layer), rows, row_ps, 0, needs
+
+    def step_ps(self, layer: int, at: str) -> int:
+        """The time of a row of a recurrent layer's FP or EB, the same on all devices that share it."""
+        parts = [part for slices in self.devices for part in slices if part.layer == layer]
+        slowest_ps = max(
+            (part.cycles[at] + self.boards[part.device].get("activation_cycles", ACTIVATION_CYCLES))
+            * self.period_ps[part.device]
+            for part in parts
+        )
+        links = [part.device for part in parts[:-1]]
+
+        def sweep_ps(*of: Any) -> int:
+            return sum(self.hop_ps[(of[0], link, *of[1:])] for link in links)
+
+        if at == "fp":
+            return slowest_ps + max(sweep_ps(2, layer), sweep_ps(7, layer))
+        return slowest_ps + sweep_ps(4, "states", layer) + sweep_ps(8, layer)
 
     def links(self) -> Iterator[Server]:
         for link in range(len(self.devices) - 1):
             table = numbered(self.cluster["links"], link)
             mbits_per_s, latency_ps = round(1000 * table["bandwidth_gbps"]), round(1000 * table["latency_ns"])
             for streams in (list(self.to_the_right(link)), list(self.to_the_left(link))):
-                parts = 3 if any(name[0] in (5, 6) for name, _, _, _ in streams) else 2
+                parts = 3 if any(name[0] in (5, 6, 7, 8) for name, _, _, _ in streams) else 2
                 for name, rows, _, needs in streams:
                     as_long_as = sum(of for other, _, of, _ in streams if not self.paths or other[0] == name[0])
                     as_long_as *= parts if self.paths else 1
@@ -218,6 +244,8 @@ class Chain(Marks):
         for part in self.devices[link]:
             if self.held(part.layer, link + 1):
                 yield (2, link, part.layer), *self.across(part), partial(self.outputs, part)
+                if part.recurs:
+                    yield (8, link, part.layer), *self.behind(part), partial(same, ("eb", link, part.layer))
         for number, block in enumerate(self.blocks):
             if block["store_device"] <= link < block["user_device"]:
                 before = ("fp begins", link) if block["store_device"] == link else (5, link - 1, number)
@@ -230,6 +258,10 @@ class Chain(Marks):
         for part in self.devices[link]:
             if behind := self.held(part.layer, link + 1):
                 yield (3, link, part.layer), *self.across(part), partial(self.sent_errors, behind)
+                if part.recurs:
+                    states, steps = self.maps[part.name], partial(same, ("eb", link + 1, part.layer))
+                    yield (4, link, "states", part.layer), states.rows, states.bytes(states.channels), steps
+                    yield (7, link, part.layer), *self.behind(part), partial(same, ("fp", link + 1, part.layer))
         for number, block in enumerate(self.blocks):
             if block["store_device"] <= link < block["user_device"]:
                 needs = partial(same, (6, link + 1, number))
@@ -242,6 +274,11 @@ class Chain(Marks):
         """Rows and bytes of what a slice sends to the next one of its layer, and of the errors that come back."""
         made = self.maps[self.sent(part)]
         return made.rows, made.bytes(part.made if part.icp else part.end)
+
+    def behind(self, part: Slice) -> tuple[int, int]:
+        """Rows and bytes of the states of a recurrent layer's units behind a slice, and of their errors."""
+        made = self.maps[part.name]
+        return made.rows, made.bytes(made.channels - part.end)
 
     def passes(self, name: str, link: int) -> int:
         """The channels of a map that cross a link on path 1, and whose errors cross it on path 4."""
@@ -257,7 +294,8 @@ class Chain(Marks):
         of_maps = 0
         for made in self.maps.values():
             if made.layer >= 0 and self.ends_on[made.layer] == device:
-                of_maps += made.opens * made.operation.get("bias", True) * made.channels
+                has_bias = made.operation["type"] in ("conv", "fc") and made.operation.get("bias", True)
+                of_maps += made.opens * has_bias * made.channels
                 of_maps += (made.operation["type"] == "batch-norm") * 2 * made.channels
         stored = sum(
             block["parameter_bytes"] * ((block["store_device"] == device) - (block["user_device"] == device))
@@ -302,7 +340,8 @@ def run(simulated: Table, network: Table, cluster: Table) -> int:
 
         def version(at: str, device: int, sample: int, places: list[tuple[int, int]] = places) -> int:
             number, place = places[sample]
-            return number - min(number % len(epoch), staleness[device][at][place] if staleness else 0)
+            late = {"2bw": 1, "pipedream": len(simulated["mapping"]["devices"]) - 1 - device}.get(schedule, 0)
+            return number - min(number % len(epoch), staleness[device][at][place] if staleness else late)
 
         chains.append(Chain(clock, described, sizes, version))
     if replicas > 1:
