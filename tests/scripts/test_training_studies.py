@@ -161,6 +161,34 @@ def test_convergence_over_seeds(mpiexec: Any, run_script: Any, small_cifar: Path
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+def write_mnist(folder: Path, count: int) -> None:
+    """Write MNIST's t10k files with so many images of noise."""
+    random = np.random.default_rng(1)
+    for name, shape in (("images-idx3", (count, 28, 28)), ("labels-idx1", (count,))):
+        header = np.array([0x800 + len(shape), *shape], ">i4").tobytes()
+        values = random.integers(0, 256 if len(shape) > 1 else 10, shape, np.uint8)
+        (folder / f"t10k-{name}-ubyte").write_bytes(header + values.tobytes())
+
+
+def test_recurrent(run_script: Any, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    write_mnist(tmp_path, 30)
+    words = [tmp_path, "--epochs", 1, "--samples", 20, "--test-samples", 5, "--batch", 4, "--seeds", 2]
+    words += ["--runs", tmp_path / "runs", "--out", tmp_path / "curves.png"]
+    printed = run_script("recurrent", *words, cwd=tmp_path).stdout
+    head, *rows, drawn = printed.splitlines()
+    assert head == "lstm-rows, batch 4, 1 epoch" and drawn.startswith("drawn in ")
+    accuracies = []
+    for schedule, row in zip(("gpu-standard", "gpu-persistent", "farnn", "fpdeep"), rows, strict=True):
+        runs = [emuchain.results(path) for path in sorted((tmp_path / "runs").glob(f"lstm-rows-{schedule}-*.h5"))]
+        assert [run.config["seed"] for run in runs] == [1, 2]
+        mean = 100 * statistics.mean(run.test_accuracy for run in runs)
+        assert f" {runs[0].virtual_time_ps / 1e12:.3f} s  test accuracy {mean:.2f} ± " in row
+        accuracies.append(mean)
+    assert len(set(accuracies[:3])) == 1, "numbers of mini-batch SGD, whatever computes them"
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
 def write_run(path: Path, seed: int, epochs: int, schedule: str = "fpdeep") -> None:
     """Write the results of a run of two epochs, of which `epochs` are finished."""
     planned = emuchain.plan(devices=3, batch=20, schedule=schedule, seed=seed, epochs=2)
