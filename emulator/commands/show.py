@@ -101,8 +101,8 @@ def _history(results: Results) -> None:
 
 def _weights(results: Results) -> None:
     rows = []
-    for layer, arrays in results.weights.items():
-        weight = arrays["weight"]
+    for layer, title, weight in results.weight_arrays:
         norm = float(np.sqrt(np.square(weight, dtype=np.float64).mean()))
-        rows.append([layer, "x".join(map(str, weight.shape)), f"{norm:.5f}", "yes" if "bias" in arrays else "no"])
+        has_bias = any(key.startswith("bias") for key in results.weights[layer])
+        rows.append([title, "x".join(map(str, weight.shape)), f"{norm:.5f}", "yes" if has_bias else "no"])
     table("Weights", ["layer", "oc x ic x kh x kw", "root mean square", "bias"], rows, names=("layer",))

@@ -75,7 +75,7 @@ def _widths(run: Run) -> Chart:
 
 
 def _weights(run: Run) -> Section | None:
-    found = [histogram(arrays["weight"].ravel()) for arrays in run.results.weights.values()]
+    found = [histogram(array.ravel()) for _, _, array in run.results.weight_arrays]
     if not found:
         return None
     counts = functools.reduce(operator.add, found)
@@ -87,13 +87,13 @@ def _weights(run: Run) -> Section | None:
     }
     rows = [
         [
-            layer,
-            " × ".join(map(str, arrays["weight"].shape)),
-            f"{arrays['weight'].size:,}",
-            f"{float(np.sqrt(np.square(arrays['weight'], dtype=np.float64).mean())):.5f}",
-            f"{float(np.abs(arrays['weight']).max()):.4f}",
+            title,
+            " × ".join(map(str, array.shape)),
+            f"{array.size:,}",
+            f"{float(np.sqrt(np.square(array, dtype=np.float64).mean())):.5f}",
+            f"{float(np.abs(array).max()):.4f}",
         ]
-        for layer, arrays in run.results.weights.items()
+        for _, title, array in run.results.weight_arrays
     ]
     columns = ["layer", "oc × ic × kh × kw", "weights", "root mean square", "largest"]
     return Section(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...comm.exchange import step_sizes
 from ...kernels.inceptionn import WIDTHS
@@ -40,6 +41,16 @@ class Results:
     weights: Weights
     exchange: Table = dataclasses.field(default_factory=dict)
     messages: Table = dataclasses.field(default_factory=dict)
+
+    @property
+    def weight_arrays(self) -> list[tuple[str, str, NDArray[np.float32]]]:
+        """Layer, title and array of all weights but biases; recurrent layers have several: `lstm1 ih_l0`."""
+        return [
+            (layer, f"{layer}{name.removeprefix('weight').replace('_', ' ', 1)}", array)
+            for layer, arrays in self.weights.items()
+            for name, array in arrays.items()
+            if name.startswith("weight")
+        ]
 
     @property
     def epochs(self) -> int:

@@ -42,7 +42,11 @@ _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memor
 _EVALUATION_ROUND = 4  # micro-batches for each rank
 
 Weights = dict[str, dict[str, NDArray[np.float32]]]
-"""Arrays by name, by layer: weight (oc, ic, kh, kw), bias (oc,), and other arrays of its SFU."""
+"""Arrays by name, by layer: weight (oc, ic, kh, kw), bias (oc,), and other arrays of its SFU.
+
+A recurrent layer has PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0 with a
+projection, and the same with _reverse of its second direction.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
