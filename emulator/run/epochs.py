@@ -18,7 +18,11 @@ from .sizes import EpochSizes
 from .usage import ResourceUse, Usage
 
 Weights = dict[str, dict[str, NDArray[np.float32]]]
-"""Arrays by name, by layer: weight (oc, ic, kh, kw), bias (oc,), and other arrays of its SFU."""
+"""Arrays by name, by layer: weight (oc, ic, kh, kw), bias (oc,), and other arrays of its SFU.
+
+A recurrent layer has PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0 with a
+projection, and the same with _reverse of its second direction.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
