@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from .arrays import Lengths, checked, new, state
 from .gru import GruSlice
 from .lstm import LstmSlice
 from .tape import Packed, Tape
+
+_lstm, _gru = functools.lru_cache(LstmSlice), functools.lru_cache(GruSlice)  # sizes are worked out once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +80,7 @@ def lstm_forward(
     """
     x, hidden = _sizes(x, w, 4)
     outputs = 0 if p is None else p.shape[0]
-    of = LstmSlice(x.shape[2], hidden, outputs=outputs)
+    of = _lstm(x.shape[2], hidden, outputs=outputs)
     packed = of.pack(w, r, b_w, b_r, p, gate_major=True, inputs=False)
     samples = len(x)
     h, c = state(h0, samples, of.width, "h0"), state(c0, samples, hidden, "c0")
@@ -129,7 +132,7 @@ def gru_forward(
         TypeError: an array is not of float32.
     """
     x, hidden = _sizes(x, w, 3)
-    of = GruSlice(x.shape[2], hidden, linear_before_reset=linear_before_reset)
+    of = _gru(x.shape[2], hidden, linear_before_reset=linear_before_reset)
     packed = of.pack(w, r, b_w, b_r, gate_major=True, inputs=False)
     h = state(h0, len(x), hidden, "h0")
     tape, x = _tape(of, w, x, lengths, reverse)

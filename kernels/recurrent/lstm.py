@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
 from .arrays import NOTHING, Lengths, checked, new, spare, target
 from .slices import Slice
-from .tape import Packed, Tape, add_gradient, kernels, transposed
+from .tape import Packed, Tape, add_gradient, kernels, packed_size, transposed
 
 steps_kernels = Kernels("recurrent.lstm_steps")
 
@@ -29,12 +30,12 @@ class LstmSlice(Slice):
         if self.outputs < 0 or (self.outputs and not self.is_whole):
             raise ValueError(f"outputs = {self.outputs} of the projection: at least 0 is needed, and all units")
 
-    @property
+    @functools.cached_property
     def width(self) -> int:
         """Width of h, which R multiplies."""
         return self.outputs or self.hidden
 
-    @property
+    @functools.cached_property
     def own_width(self) -> int:
         """Numbers of h that the slice gives."""
         return self.outputs or self.units
@@ -135,7 +136,7 @@ class LstmSlice(Slice):
             (kernels.pack_forward, self.outputs, self.hidden),
             (kernels.pack_backward, self.hidden, self.outputs),
         )[: 1 + errors]:
-            out = new(int(kernels.packed_size(lanes, depth)))
+            out = new(packed_size(lanes, depth))
             pack(address_of(p), (1, 1), 1, self.outputs, self.hidden, address_of(out))
             found.append(out)
         return found[0], found[1] if errors else NOTHING

@@ -21,7 +21,7 @@ from ..conv.transpose import SIDE, transpose_block
 from ..form import FORM
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import LINE_BYTES, clear, copy
-from .tile import MOST_SAMPLES, ROW, VECTORS, run_tile
+from .tile import MOST_SAMPLES, ROW, VECTORS, prefetch_line, run_tile
 
 WIDTH = FORM.width
 _VECTORS = np.array(VECTORS)
@@ -29,7 +29,10 @@ _STEPS = 192  # of k at a time, where several tiles of samples read the same pan
 _ROW_STEPS = 384  # of k at a time, in gradients
 _LONG = 1024  # of k at a time, where rows of weights are packed on the way: pages are read from start to end
 _BROAD = 4  # panels at a time, for the same reason
+_UNITS_AHEAD = 4  # units whose rows are prefetched while they are packed for errors
 _LINE = LINE_BYTES // FLOAT_BYTES
+_PAGE = 4096 // FLOAT_BYTES  # rows of such a pitch evict each other from the first-level cache: these are packed
+_PANEL = ROW, 1, 0  # where the rows of a panel lie
 
 
 @compiled
@@ -52,11 +55,12 @@ def _run(
     a_k: Any,
     samples: Any,
     b: Any,
+    b_rows: Any,
     steps: Any,
     lanes: Any,
     fresh: Any,
 ) -> None:
-    """Run all samples in tiles, over up to ROW lanes, by `steps` rows of a panel."""
+    """Run all samples in tiles, over up to ROW lanes, by `steps` rows of b; `b_rows` is (b_step, group, b_far)."""
     vectors, lane = _VECTORS[min(samples, MOST_SAMPLES) - 1], 0
     while lane < lanes:
         while vectors * WIDTH >= lanes - lane + WIDTH:  # the last ones take 4, 2 or 1 vectors
@@ -65,7 +69,8 @@ def _run(
         while s < samples:
             size = even_share(samples - s, MOST_SAMPLES)
             c_s, a_s = c + FLOAT_BYTES * (s * c_step + lane), a + FLOAT_BYTES * s * a_step
-            run_tile(size, vectors, c_s, c_step, a_s, a_step, a_k, b + FLOAT_BYTES * lane, steps, some, fresh)
+            place, (step, group, far) = b + FLOAT_BYTES * lane, b_rows
+            run_tile(size, vectors, c_s, c_step, a_s, a_step, a_k, place, step, group, far, steps, some, fresh)
             s += size
         lane += some
 
@@ -98,8 +103,23 @@ def product(
             steps, begin = even_share(depth - k, part), 1 if fresh and k == 0 else 0
             panel = b + FLOAT_BYTES * (lane * depth + k * ROW)
             c_l, a_ks = c + FLOAT_BYTES * lane, a + FLOAT_BYTES * k * a_k
-            _run(c_l, c_step, a_ks, a_step, a_k, samples, panel, steps, width, begin)
+            _run(c_l, c_step, a_ks, a_step, a_k, samples, panel, _PANEL, steps, width, begin)
             k += steps
+
+
+@compiled
+def _errors_by_rows(dx: Any, delta: Any, samples: Any, w: Any, order: Any, gates: Any, units: Any, depth: Any) -> None:
+    """Do what `errors_of_rows` does, with rows of weights as they are; `depth` is a multiple of WIDTH."""
+    rows = -order[1] * depth, gates, (gates * order[1] - order[0]) * depth
+    end = units
+    while end > 0:
+        some, begin = even_share(end, _STEPS // gates), 1 if end == units else 0
+        first = w + FLOAT_BYTES * ((end - 1) * order[0] + (gates - 1) * order[1]) * depth
+        come = delta + FLOAT_BYTES * (gates * end - 1)
+        for lane in range(0, depth, ROW):
+            to, place, lanes = dx + FLOAT_BYTES * lane, first + FLOAT_BYTES * lane, min(ROW, depth - lane)
+            _run(to, depth, come, gates * units, -1, samples, place, rows, gates * some, lanes, begin)
+        end -= some
 
 
 @compiled
@@ -125,9 +145,13 @@ def _pack_backward(
     w: Any, order: Any, gates: Any, depth: Any, lane: Any, width: Any, first: Any, steps: Any, panels: Any
 ) -> None:
     """Pack `steps` channels, from number `first` down, of `width` lanes from number `lane` on, panel by panel."""
+    ahead = _UNITS_AHEAD * gates
     for step in range(steps):
         channel = first - step
         row = w + FLOAT_BYTES * ((channel // gates * order[0] + channel % gates * order[1]) * depth + lane)
+        if channel >= ahead:
+            for begin in range(0, width, _LINE):
+                prefetch_line(row + FLOAT_BYTES * (begin - _UNITS_AHEAD * order[0] * depth))
         for begin in range(0, width, ROW):
             some, to = min(ROW, width - begin), panels + FLOAT_BYTES * (begin * steps + step * ROW)
             copy(to, row + FLOAT_BYTES * begin, some)
@@ -171,14 +195,17 @@ def product_of_rows(z: Any, x: Any, samples: Any, w: Any, order: Any, gates: Any
             while k < packed:
                 steps, begin = even_share(packed - k, _STEPS), 1 if first + k == 0 else 0
                 panel = place + FLOAT_BYTES * k * ROW
-                _run(to, channels, x + FLOAT_BYTES * (first + k), depth, 1, samples, panel, steps, width, begin)
+                _run(to, channels, x + FLOAT_BYTES * (first + k), depth, 1, samples, panel, _PANEL, steps, width, begin)
                 k += steps
     space[0] = 0  # keeps the memory until here
 
 
 @compiled
 def errors_of_rows(dx: Any, delta: Any, samples: Any, w: Any, order: Any, gates: Any, units: Any, depth: Any) -> None:
-    """Set dx[s][i] to the chain over delta[s][channel], descending, and rows of weights, packed on the way."""
+    """Set dx[s][i] to the chain over delta[s][channel], descending, and rows of weights, packed on the way or not."""
+    if depth % WIDTH == 0 and depth % _PAGE:
+        _errors_by_rows(dx, delta, samples, w, order, gates, units, depth)
+        return
     space = np.empty(_BROAD * ROW * _STEPS + _LINE, np.float32)
     place, channels = _on_line(space.ctypes.data), gates * units
     for group in range(0, depth, _BROAD * ROW):
@@ -190,7 +217,7 @@ def errors_of_rows(dx: Any, delta: Any, samples: Any, w: Any, order: Any, gates:
             for lane in range(group, end, ROW):
                 to, come = dx + FLOAT_BYTES * lane, delta + FLOAT_BYTES * first
                 panel = place + FLOAT_BYTES * (lane - group) * steps
-                _run(to, depth, come, channels, -1, samples, panel, steps, min(ROW, end - lane), begin)
+                _run(to, depth, come, channels, -1, samples, panel, _PANEL, steps, min(ROW, end - lane), begin)
             first -= steps
     space[0] = 0  # keeps the memory until here
 
@@ -236,7 +263,7 @@ def gradient(
             for gate in range(some_gates[0], some_gates[1]):
                 to = dw + FLOAT_BYTES * (gate * order[1] * depth + lane)
                 come = errors + FLOAT_BYTES * (gate * errors_step + k)
-                _run(to, order[0] * depth, come, gates * errors_step, 1, units, panel, steps, width, begin)
+                _run(to, order[0] * depth, come, gates * errors_step, 1, units, panel, _PANEL, steps, width, begin)
     space[0] = 0  # keeps the memory until here
 
 

@@ -16,11 +16,12 @@ The whole layer is the slice of all units; it runs any number of steps in one ca
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import ClassVar
 
 from ..jit import FLOAT_BYTES, Floats, address_of
 from .arrays import NOTHING, Lengths, checked, new, rows_of, target
-from .tape import Packed, Tape, add_gradient, kernels, transposed
+from .tape import Packed, Tape, add_gradient, kernels, packed_size, transposed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,26 +44,26 @@ class Slice:
         if not 0 <= self.begin < self._end <= self.hidden:
             raise ValueError(f"units {self.begin} to {self._end}: some of 0 to {self.hidden} are needed")
 
-    @property
+    @functools.cached_property
     def _end(self) -> int:
         return self.hidden if self.end is None else self.end
 
-    @property
+    @functools.cached_property
     def units(self) -> int:
         """Number of own units."""
         return self._end - self.begin
 
-    @property
+    @functools.cached_property
     def channels(self) -> int:
         """Number of own output channels: gates * units."""
         return self.gates * self.units
 
-    @property
+    @functools.cached_property
     def width(self) -> int:
         """Width of h, which R multiplies."""
         return self.hidden
 
-    @property
+    @functools.cached_property
     def is_whole(self) -> bool:
         """Whether the slice is the whole layer."""
         return self.units == self.hidden
@@ -227,7 +228,7 @@ class Slice:
         depth = w.shape[1]
         place = address_of(w) + (FLOAT_BYTES * self.begin * depth if gate_major else 0)
         lanes, k = (depth, self.channels) if back else (self.channels, depth)
-        out = new(int(kernels.packed_size(lanes, k)))
+        out = new(packed_size(lanes, k))
         pack = kernels.pack_backward if back else kernels.pack_forward
         pack(place, self._order(gate_major), self.gates, self.units, depth, address_of(out))
         return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from ..jit import Floats, Kernels, address_of
@@ -74,6 +75,12 @@ class Tape:
     def steps(self) -> int:
         """Number of steps."""
         return self.rows.shape[0]
+
+
+@functools.cache
+def packed_size(lanes: int, depth: int) -> int:
+    """Return the floats of packed weights."""
+    return int(kernels.packed_size(lanes, depth))
 
 
 def add_gradient(

@@ -2,9 +2,10 @@
 
     c[s * c_step + l] = (c[s * c_step + l], or +0) + sum over k of a[s * a_step + k * a_k] * b[k][l]
 
-Each sum takes its products one by one, in the order of k, each by one fused multiply-add. b lies in panels of ROW
-lanes, each with all its k side by side. One sample takes a whole panel: so many sums that no
-multiply-add waits for the one before it. More samples take fewer vectors.
+Each sum takes its products one by one, in the order of k, each by one fused multiply-add. The row of b of the next k
+lies `b_step` floats further; after every `group` rows, `b_far` further still. So b is a packed panel (group 1) of ROW
+lanes, or weights as they are, whose rows are not in the order of output channels. One sample takes a whole panel: so
+many sums that no multiply-add waits for the one before it. More samples take fewer vectors.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -31,6 +32,7 @@ from ..llvm import (
     masked_load,
     masked_store,
     numbers_only,
+    prefetch,
     vector,
 )
 
@@ -42,9 +44,9 @@ MOST_VECTORS, MOST_SAMPLES = VECTORS[0], len(VECTORS)
 ROW = MOST_VECTORS * FORM.width
 """Lanes of a panel."""
 
-_AHEAD = 12  # rows that are prefetched: weights that come from the third-level cache arrive in time
+_AHEAD = 12  # rows that are prefetched, whole groups: weights that come from the third-level cache arrive in time
 
-_ARGUMENTS = ("c", "c_step", "a", "a_step", "a_k", "b", "steps", "lanes", "fresh")
+_ARGUMENTS = ("c", "c_step", "a", "a_step", "a_k", "b", "b_step", "group", "b_far", "steps", "lanes", "fresh")
 
 
 def _function(module: ir.Module, samples: int, vectors: int) -> ir.Function:
@@ -60,7 +62,7 @@ def _function(module: ir.Module, samples: int, vectors: int) -> ir.Function:
 
 
 def _write(function: ir.Function, samples: int, vectors: int) -> None:
-    c, c_step, a, a_step, a_k, b, steps, lanes, fresh = function.args
+    c, c_step, a, a_step, a_k, b, b_step, group, b_far, steps, lanes, fresh = function.args
     width, kind = FORM.width, vector(FORM.width)
     names = ("entry", "load", "load_whole", "load_some", "start", "step", "store", "store_whole", "store_some", "done")
     block = {name: function.append_basic_block(name) for name in names}
@@ -70,6 +72,8 @@ def _write(function: ir.Function, samples: int, vectors: int) -> None:
     rows = [builder.mul(c_step, index(s)) for s in range(samples)]
     places = [address(builder, c, builder.add(row, index(v * width)), kind) for row in rows for v in range(vectors)]
     sources = [address(builder, a, builder.mul(a_step, index(s)), FLOAT) for s in range(samples)]
+    near, far = (builder.mul(stride, index(FLOAT_BYTES)) for stride in (b_step, b_far))
+    ahead = builder.add(builder.mul(near, index(_AHEAD)), builder.mul(far, builder.sdiv(index(_AHEAD), group)))
     builder.cbranch(builder.icmp_signed("!=", fresh, index(0)), block["start"], block["load"])
 
     builder.position_at_end(block["load"])
@@ -97,25 +101,27 @@ def _write(function: ir.Function, samples: int, vectors: int) -> None:
     builder.branch(block["step"])
 
     builder.position_at_end(block["step"])
-    step, row, offset = builder.phi(INDEX), builder.phi(INDEX), builder.phi(INDEX)
+    step, row, offset, left = (builder.phi(INDEX) for _ in range(4))
     sums = [builder.phi(kind) for _ in starts]
     weights = []
     for v in range(vectors):
         weights.append(builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES))
         if v * width * FLOAT_BYTES % LINE_BYTES == 0:
-            _prefetch(builder, builder.add(row, index((_AHEAD * ROW + v * width) * FLOAT_BYTES)))
+            _prefetch(builder, builder.add(builder.add(row, ahead), index(v * width * FLOAT_BYTES)))
     products = []
     for s, source in enumerate(sources):
         value = broadcast(builder, builder.load(builder.gep(source, [offset]), align=FLOAT_BYTES), width)
         products += [emit_fma(builder, value, weight, sums[s * vectors + v]) for v, weight in enumerate(weights)]
     next_step = builder.add(step, index(1))
-    next_row = builder.add(row, index(FLOAT_BYTES * ROW))
-    next_offset = builder.add(offset, a_k)
+    others = builder.sub(left, index(1))
+    last = builder.icmp_signed("==", others, index(0))
+    next_row = builder.add(builder.add(row, near), builder.select(last, far, index(0)))
+    next_offset, next_left = builder.add(offset, a_k), builder.select(last, group, others)
     builder.cbranch(builder.icmp_signed("<", next_step, steps), block["step"], block["store"])
     for phi, begin, following in zip(
-        [step, row, offset, *sums],
-        [index(0), b, index(0), *starts],
-        [next_step, next_row, next_offset, *products],
+        [step, row, offset, left, *sums],
+        [index(0), b, index(0), group, *starts],
+        [next_step, next_row, next_offset, next_left, *products],
         strict=True,
     ):
         phi.add_incoming(begin, block["start"])
@@ -147,6 +153,12 @@ def _prefetch(builder: ir.IRBuilder, place: ir.Value) -> None:
 
 
 @intrinsic
+def prefetch_line(context: Any, place: Any) -> Any:
+    """Prefetch the cache line at an address into the second-level cache."""
+    return numbers_only(1, prefetch)
+
+
+@intrinsic
 def run_tile(
     context: Any,
     samples: Any,
@@ -157,14 +169,17 @@ def run_tile(
     a_step: Any,
     a_k: Any,
     b: Any,
+    b_step: Any,
+    group: Any,
+    b_far: Any,
     steps: Any,
     lanes: Any,
     fresh: Any,
 ) -> Any:
     """Run a tile of `samples` by `vectors` vectors, whose first `lanes` lanes belong to c.
 
-    `vectors` is a power of two. There is at least one step, and a lane in the last vector. Where `fresh` is not 0, sums
-    start from +0.
+    `vectors` is a power of two, `group` a divisor of 12; k begins at the start of a group. There is at least one step,
+    and a lane in the last vector. Where `fresh` is not 0, sums start from +0.
     """
 
     def generate(builder: ir.IRBuilder, samples: ir.Value, vectors: ir.Value, *values: ir.Value) -> None:

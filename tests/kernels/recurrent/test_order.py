@@ -55,6 +55,7 @@ CASES = [
     Case(4, 8, 3, 35, 33),
     Case(4, 20, 2, 17, 64),
     Case(4, 1, 3, 200, 70),
+    Case(4, 2, 20, 272, 33),
     GRU,
     dataclasses.replace(GRU, linear=False),
     dataclasses.replace(GRU, reverse=True),
@@ -65,6 +66,7 @@ CASES = [
     Case(3, 20, 2, 17, 64),
     Case(3, 5, 3, 17, 64, linear=False),
     Case(3, 1, 3, 200, 70),
+    Case(3, 2, 20, 64, 70),
 ]
 
 
