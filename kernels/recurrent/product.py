@@ -109,7 +109,10 @@ def product(
 
 @compiled
 def _errors_by_rows(dx: Any, delta: Any, samples: Any, w: Any, order: Any, gates: Any, units: Any, depth: Any) -> None:
-    """Do what `errors_of_rows` does, with rows of weights as they are; `depth` is a multiple of WIDTH."""
+    """Do what `errors_of_rows` does, with rows of weights as they are.
+
+    `depth` is a multiple of WIDTH. There are 2 samples or more, so that no tile has a single one.
+    """
     rows = -order[1] * depth, gates, (gates * order[1] - order[0]) * depth
     end = units
     while end > 0:
@@ -203,7 +206,7 @@ def product_of_rows(z: Any, x: Any, samples: Any, w: Any, order: Any, gates: Any
 @compiled
 def errors_of_rows(dx: Any, delta: Any, samples: Any, w: Any, order: Any, gates: Any, units: Any, depth: Any) -> None:
     """Set dx[s][i] to the chain over delta[s][channel], descending, and rows of weights, packed on the way or not."""
-    if depth % WIDTH == 0 and depth % _PAGE:
+    if samples > 1 and depth % WIDTH == 0 and depth % _PAGE:
         _errors_by_rows(dx, delta, samples, w, order, gates, units, depth)
         return
     space = np.empty(_BROAD * ROW * _STEPS + _LINE, np.float32)
