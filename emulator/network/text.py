@@ -13,6 +13,7 @@ def to_toml(description: Description) -> str:
     """Return the TOML file of a description; keys that have their defaults are left out."""
     lines = [
         f"name = {_value(description.name)}",
+        *(["any_images = true"] if description.any_images else []),
         f"input = {_value(description.input)}  # channels, rows, columns",
         f"start = {_value(description.start)}",
         "layers = [",
