@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from emuchain.emulator.studies.validate import Class, Result, load_claims, validate
+from emuchain.emulator.studies.validate import Class, load_claims
 from emuchain.emulator.studies.validate.bapipe import boards, gnmt, gpus, largest, speedups
 from emuchain.emulator.studies.validate.bapipe.constants import CONSTANTS
-from emuchain.emulator.studies.validate.constants import Constant, in_force, kept
+from emuchain.emulator.studies.validate.constants import Constant, in_force
+
+from .rows import Rows
 
 CLAIMS = load_claims("bapipe")
 FITTED = [constant for constant in CONSTANTS if constant.fitted_to]
@@ -88,25 +90,8 @@ FAULTS: dict[Fault, str] = {
 """A fault, and the predictions that must notice it."""
 
 
-def run_rows(row_class: Class) -> list[str]:
-    return [name for name, claim in CLAIMS.items() if claim.expect and claim.row_class is row_class]
-
-
-def named(rows: str) -> list[str]:
-    return [f"bapipe-{row}" for row in rows.split()]
-
-
-def forget() -> None:
-    for module in (boards, gnmt, gpus, largest, speedups):
-        for function in vars(module).values():
-            if isinstance(function, kept):
-                function.forget()
-
-
-def measured(names: Iterable[str]) -> dict[str, Result]:
-    """Measure rows afresh."""
-    forget()
-    return {result.claim.id: result for result in validate("bapipe", [CLAIMS[name] for name in names])}
+ROWS = Rows("bapipe", CLAIMS, (boards, gnmt, gpus, largest, speedups))
+run_rows, named, forget, measured = ROWS.of, ROWS.named, ROWS.forget, ROWS.measured
 
 
 @pytest.fixture(autouse=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from emuchain.emulator.pair import costs, gpu, pe_chain, steps
 from emuchain.emulator.pair.devices import Pair
-from emuchain.emulator.studies.validate import Class, Result, load_claims, validate
-from emuchain.emulator.studies.validate.constants import Constant, in_force, kept
+from emuchain.emulator.studies.validate import Class, load_claims
+from emuchain.emulator.studies.validate.constants import Constant, in_force
 from emuchain.emulator.studies.validate.farnn import equations, runs
 from emuchain.emulator.studies.validate.farnn.constants import CONSTANTS
+
+from .rows import Rows
 
 CLAIMS = load_claims("farnn")
 FITTED = [constant for constant in CONSTANTS if constant.fitted_to]
@@ -89,25 +91,8 @@ def slow_phase(patch: pytest.MonkeyPatch) -> None:
 FAULTS[slow_phase] = "fig2-rmvm"
 
 
-def run_rows(row_class: Class) -> list[str]:
-    return [name for name, claim in CLAIMS.items() if claim.expect and claim.row_class is row_class]
-
-
-def named(rows: str) -> list[str]:
-    return [f"farnn-{row}" for row in rows.split()]
-
-
-def forget() -> None:
-    for module in (runs, equations):
-        for function in vars(module).values():
-            if isinstance(function, kept):
-                function.forget()
-
-
-def measured(names: Iterable[str]) -> dict[str, Result]:
-    """Measure rows afresh."""
-    forget()
-    return {result.claim.id: result for result in validate("farnn", [CLAIMS[name] for name in names])}
+ROWS = Rows("farnn", CLAIMS, (runs, equations))
+run_rows, named, forget, measured = ROWS.of, ROWS.named, ROWS.forget, ROWS.measured
 
 
 @pytest.fixture(autouse=True)
