@@ -253,10 +253,7 @@ def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: b
         rows.append(row)
     summary = summarise(rows)
     if as_json:
-        report: dict[str, Any] = {"host": host, "threads": 1, "runs": pace.rounds}
-        report["rows"] = [dataclasses.asdict(row) for row in rows]
-        report["summary"] = [dataclasses.asdict(row) for row in summary]
-        print(json.dumps(report))
+        _print_rows(host, pace, rows, summary)
         return
     _answer([*kernel_answer(rows), host_line(host)])
     _show(summary_sheet(summary), as_markdown)
@@ -282,10 +279,7 @@ def run_recurrent(
         rows.append(row)
     summary = summarise(rows)
     if as_json:
-        report: dict[str, Any] = {"host": host, "threads": 1, "runs": pace.rounds}
-        report["rows"] = [dataclasses.asdict(row) for row in rows]
-        report["summary"] = [dataclasses.asdict(row) for row in summary]
-        print(json.dumps(report))
+        _print_rows(host, pace, rows, summary)
         return
     _answer([*recurrent_answer(summary, rows), host_line(host)])
     for kind, found in itertools.groupby(rows, key=lambda row: row.kind):
@@ -312,6 +306,14 @@ def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bo
     _answer([*chain_answer(setting, comparison), host_line(host)])
     _show(chain_sheet(setting, comparison), as_markdown)
     _note(CHAIN_NOTES + ("" if with_torch else f" {NO_TORCH}"))
+
+
+def _print_rows(host: dict[str, Any], pace: Pace, rows: Sequence[Any], summary: Sequence[Any]) -> None:
+    """Print measured layers, and their means, as JSON."""
+    report: dict[str, Any] = {"host": host, "threads": 1, "runs": pace.rounds}
+    report["rows"] = [dataclasses.asdict(row) for row in rows]
+    report["summary"] = [dataclasses.asdict(row) for row in summary]
+    print(json.dumps(report))
 
 
 def _check_output(as_json: bool, as_markdown: bool) -> None:

@@ -20,7 +20,7 @@ SUFFIX = ".txt"
 IGNORED = -1
 """The label of padded steps."""
 
-_TEST_SHARE = 10  # one in so many characters
+_TEST_SHARE = 10  # the last tenth of the characters is for test
 
 Symbols = NDArray[np.int32]
 _Samples = tuple[Symbols, NDArray[np.int64], NDArray[np.int64]]  # symbols (n, steps), labels (n, steps), lengths (n,)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..cluster import BANK_BYTES
-from .slices import Cut, Slice, cut_channels
+from .slices import Cut, Slice
 from .traffic import VALUE_BYTES
 
 WORDS = BANK_BYTES // VALUE_BYTES
@@ -87,7 +87,7 @@ def slice_memory(
         values, rows = ins * rows * columns, layer.engine_view.in_rows
         ins, columns, outs, out_columns, kernel_rows = 1, values // rows, 1, outs, 1
     parameters = parameter_memory(part, part.channels if kept_channels is None else kept_channels, value_bytes)
-    kept = -(-layer.operation.kept_values(layer.input) * part.channels // cut_channels(layer))
+    kept = part.kept_values
     if part.is_last:
         parameters += memories(1, layer.parameters - layer.weights, value_bytes)
     line_buffers = memories(ins * kernel_rows, columns, value_bytes)

@@ -21,7 +21,7 @@ import dataclasses
 
 from ..network import Phase
 from .balancing import COPIES, channel_bytes
-from .slices import Slice, cut_channels
+from .slices import Slice
 from .traffic import VALUE_BYTES
 
 
@@ -67,9 +67,8 @@ def memory_streams(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTE
 
 def activation_bytes(part: Slice, value_bytes: int = VALUE_BYTES) -> int:
     """Return the bytes of a sample's input activations of a slice."""
-    layer, (_, rows, columns) = part.layer, part.layer.input
-    kept = -(-layer.operation.kept_values(layer.input) * part.channels // cut_channels(layer))
-    return (len(part.in_channels) * rows * columns + kept) * value_bytes
+    _, rows, columns = part.layer.input
+    return (len(part.in_channels) * rows * columns + part.kept_values) * value_bytes
 
 
 def port_bytes(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTES) -> int:

@@ -112,7 +112,7 @@ def with_images(keys: Mapping[str, Any], images: Callable[[], Shape] | None) -> 
 
 
 def with_steps(description: Description, steps: int) -> Description:
-    """Return a description of the same network on sequences of so many time steps.
+    """Return a description of the same network on sequences of `steps` time steps.
 
     Raises:
         InputError: its input is not a sequence.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def network_of(
     network: str | Mapping[str, Any] | Network, time_steps: int | None = None, data: str | None = None
 ) -> Network:
-    """Return a network with so many time steps, and with the symbols or images of its data, by default built-in ones.
+    """Return a network with `time_steps`, if given, and the symbols or images of its data, by default built-in ones.
 
     Raises:
         InputError: there is no such network; it does not take sequences, or is loaded and has other time steps; there

@@ -63,7 +63,7 @@ class PairPlan:
         return all_needs(self.workload, self.pair, self.offload)
 
     def times_of(self, samples: int) -> PairTimes:
-        """Return the timeline of a mini-batch of so many samples."""
+        """Return the timeline of a mini-batch of this size."""
         if samples == self.workload.batch:
             return self.times
         return time_mini_batch(self.workload.of_batch(samples), self.pair, self.offload)

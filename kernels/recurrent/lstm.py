@@ -16,7 +16,7 @@ steps_kernels = Kernels("recurrent.lstm_steps")
 
 @dataclasses.dataclass(frozen=True)
 class LstmSlice(Slice):
-    """Units of an LSTM; with `outputs` > 0, h = P (o * tanh c) has so many, and the slice is the whole layer.
+    """Units of an LSTM; with `outputs` > 0, h = P (o * tanh c) has that size, and the slice is the whole layer.
 
     Raises:
         ValueError: a size is below 1, or the units are not some of the layer's, or not all where there is a projection.

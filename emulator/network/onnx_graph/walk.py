@@ -142,7 +142,7 @@ class Walk:
             )
 
     def look_up(self, node: OnnxNode, symbols: int) -> None:
-        """Record that the network's input are numbers of so many symbols."""
+        """Record that the network's inputs are numbers of symbols, and how many symbols there are."""
         if self._symbols not in (None, symbols):
             raise node.refusal(f"looks up {symbols} symbols, and another node {self._symbols}")
         self._symbols = symbols
