@@ -23,7 +23,7 @@ from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
 from ..timing import DeviceClock, EpochCourse, StageClock, exchange_name
 from .balanced import Balanced
 from .gather import shares_states
-from .lanes import Lanes
+from .lanes import InTurn, Lanes
 from .ports import Maps, Ports
 from .tally import Tally
 
@@ -80,7 +80,7 @@ class Device:
         if numerics is not None:
             numerics.attach(ports)
         self.balanced = Balanced(clock, numerics, ports, codec)
-        self._lanes = Lanes() if numerics is not None and shares_states(clock.streams.slices) else None
+        self._lanes = Lanes() if numerics is not None and shares_states(clock.streams.slices) else InTurn()
 
     @property
     def number(self) -> int:
@@ -113,21 +113,18 @@ class Device:
         elif action.kind is Kind.BACKWARD:
             await self._backward(span, action.version or 0)
         else:
-            self._gradient(span, epoch)
+            await self._gradient(span, epoch)
 
     def free(self, versions: Sequence[int]) -> None:
         """Forget versions of the weights."""
         self.clock.free(versions)
         numerics = self.numerics
-        if numerics is not None and self._lanes is not None:
+        if numerics is not None:
             self._lanes.afterwards(lambda: numerics.free(versions))
-        elif numerics is not None:
-            numerics.free(versions)
 
     def relays(self, epoch: Epoch) -> list[Coroutine[Any, Any, None]]:
         """Return programs that relay what others send through this device in an epoch, alongside its own."""
-        beside = [] if self._lanes is None else self._lanes.serve()
-        return [*self.balanced.relays(epoch.step_samples), *beside]
+        return [*self.balanced.relays(epoch.step_samples), *self._lanes.serve()]
 
     async def _forward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         streams = self.clock.streams
@@ -143,10 +140,7 @@ class Device:
             made = await numerics.forward(span, maps, version, epoch.sample_numbers[span.slice])
             self._send(span, left, made)
 
-        if self._lanes is None:
-            await compute()
-        else:
-            self._lanes.forward(span.of.index, compute)
+        await self._lanes.forward(span.of.index, compute)
 
     async def _backward(self, span: SampleSpan, version: int) -> None:
         times, maps = await self._receive(self.clock.streams.backward, span)
@@ -160,38 +154,28 @@ class Device:
             made = await numerics.backward(span, maps, version)
             self._send(span, left, made)
 
-        if self._lanes is None:
-            await compute()
-        else:
-            self._lanes.backward(span.of.index, compute)
+        await self._lanes.backward(span.of.index, compute)
 
-    def _gradient(self, whole: SampleSpan, epoch: Epoch) -> None:
-        if self.numerics is not None:
-            self._compute_gradient(self.numerics, whole)
+    async def _gradient(self, whole: SampleSpan, epoch: Epoch) -> None:
+        numerics = self.numerics
+        if numerics is not None:
+
+            async def compute() -> None:
+                numerics.gradient(whole)
+
+            await self._lanes.gradient(compute)
         self._send(whole, self.clock.gradient(whole), {})
         following = epoch.micro_batches[whole.of.index + 1 : whole.of.index + 2]
         if not following or following[0].step > whole.of.step:
             self.balanced.send_gradients(whole.first, epoch.step_samples[whole.of.step])
 
-    def _compute_gradient(self, numerics: DeviceNumerics, whole: SampleSpan) -> None:
-        if self._lanes is None:
-            numerics.gradient(whole)
-            return
-
-        async def compute() -> None:
-            numerics.gradient(whole)
-
-        self._lanes.gradient(compute)
-
     async def settle(self, *, keeps: bool) -> None:
         """Wait for numerics that go beside the program: gradients, and where no version is kept, all actions so far."""
-        if self._lanes is not None:
-            await self._lanes.settle(forwards=not keeps)
+        await self._lanes.settle(forwards=not keeps)
 
     def end_epoch(self) -> None:
         """Let what goes beside the program end."""
-        if self._lanes is not None:
-            self._lanes.close()
+        self._lanes.close()
 
     async def update(self, step: int, keeps: bool, epoch: Epoch, on_step: OnStep | None) -> None:
         samples, exchanged_ps, numerics = epoch.step_samples[step], 0, self.numerics

@@ -17,7 +17,37 @@ from ..schedule import Kind
 Job = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Lanes:
+class InTurn:
+    """Jobs are carried out at once, in the order of the device's program."""
+
+    async def forward(self, micro_batch: int, job: Job) -> None:
+        """Carry out F of a micro-batch."""
+        await job()
+
+    async def backward(self, micro_batch: int, job: Job) -> None:
+        """Carry out B of a micro-batch, after its F."""
+        await job()
+
+    async def gradient(self, job: Job) -> None:
+        """Carry out W, after the B before it."""
+        await job()
+
+    async def settle(self, *, forwards: bool) -> None:
+        """Wait until all jobs of B and W are done, and with `forwards` those of F."""
+
+    def afterwards(self, call: Callable[[], None]) -> None:
+        """Make a call once all jobs so far are done."""
+        call()
+
+    def close(self) -> None:
+        """End the programs `serve` after the jobs so far."""
+
+    def serve(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the programs that carry out jobs in an epoch, alongside the device's own."""
+        return []
+
+
+class Lanes(InTurn):
     """Jobs of F, and jobs of B and W, which the programs `serve` carry out."""
 
     def __init__(self) -> None:
@@ -27,8 +57,8 @@ class Lanes:
         self._count = 0
         self._deferred: list[tuple[set[int], Callable[[], None]]] = []
 
-    def forward(self, micro_batch: int, job: Job) -> None:
-        """Carry out F of a micro-batch."""
+    async def forward(self, micro_batch: int, job: Job) -> None:
+        """See `InTurn`."""
 
         async def then_backward() -> None:
             await job()
@@ -36,8 +66,8 @@ class Lanes:
 
         self._put(Kind.FORWARD, then_backward)
 
-    def backward(self, micro_batch: int, job: Job) -> None:
-        """Carry out B of a micro-batch, after its F."""
+    async def backward(self, micro_batch: int, job: Job) -> None:
+        """See `InTurn`."""
 
         async def after_forward() -> None:
             await self._forwards[micro_batch].get()
@@ -46,8 +76,8 @@ class Lanes:
 
         self._put(Kind.BACKWARD, after_forward)
 
-    def gradient(self, job: Job) -> None:
-        """Carry out W, after the B before it."""
+    async def gradient(self, job: Job) -> None:
+        """See `InTurn`."""
         self._put(Kind.BACKWARD, job)
 
     def _put(self, lane: Kind, job: Job) -> None:
@@ -56,24 +86,24 @@ class Lanes:
         self._queues[lane].put((self._count, job))
 
     async def settle(self, *, forwards: bool) -> None:
-        """Wait until all jobs of B and W are done, and with `forwards` those of F."""
+        """See `InTurn`."""
         while any(forwards or lane is Kind.BACKWARD for lane in self._open.values()):
             await self._done.get()
 
     def afterwards(self, call: Callable[[], None]) -> None:
-        """Make a call once all jobs so far are done."""
+        """See `InTurn`."""
         if self._open:
             self._deferred.append((set(self._open), call))
         else:
             call()
 
     def close(self) -> None:
-        """End the programs `serve` after the jobs so far."""
+        """See `InTurn`."""
         for queue in self._queues.values():
             queue.put(None)
 
     def serve(self) -> list[Coroutine[Any, Any, None]]:
-        """Return the programs of both lanes for an epoch."""
+        """See `InTurn`; a program for each lane."""
         return [self._serve(queue) for queue in self._queues.values()]
 
     async def _serve(self, queue: Mailbox) -> None:
