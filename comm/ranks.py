@@ -82,6 +82,10 @@ class SingleProcess:
         """Return the values of all ranks, on every rank."""
         return [value]
 
+    def deal(self, values: list[Any]) -> Any:
+        """Return this rank's of the values that rank 0 has, one for each rank."""
+        return values[0]
+
     def settling(self) -> Callable[[], bool]:
         """Return a function that returns true once all ranks have called `settling`."""
         return lambda: True
@@ -166,6 +170,11 @@ class MpiRanks:
         """Return the values of all ranks, on every rank."""
         self._wait_for_all()
         return self.comm.allgather(value)
+
+    def deal(self, values: list[Any]) -> Any:
+        """Return this rank's of the values that rank 0 has, one for each rank; elsewhere they do not matter."""
+        self._wait_for_all()
+        return self.comm.scatter(values if self.rank == 0 else None)
 
     def settling(self) -> Callable[[], bool]:
         """Return a function that returns true once all ranks have called `settling`."""

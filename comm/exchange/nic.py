@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,10 +98,10 @@ class Nic:
         """Set a block to the values that the receivers of its message get, so that all replicas stay equal."""
         gradient.put(self.open(message, gradient.count))
 
-    def state(self) -> Traffic:
+    def state(self) -> dict[str, Any]:
         """Return the training state."""
-        return self.traffic
+        return dataclasses.asdict(self.traffic)
 
-    def restore(self, state: Traffic) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
-        self.traffic = state
+        self.traffic = Traffic(**state)

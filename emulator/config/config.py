@@ -51,7 +51,7 @@ def _schedule(name: str) -> ScheduleKind:
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
 ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
 
-RUN_ONLY_KEYS = ("test_samples", "throttle", "out", "progress")
+RUN_ONLY_KEYS = ("test_samples", "throttle", "out", "checkpoint", "resume", "progress")
 """Keys that matter only for training."""
 
 
@@ -153,6 +153,14 @@ class Config(Model):
         "none", description="wall: enforce the links' bandwidth and latency in real time"
     )
     out: str | None = pydantic.Field(None, description="the HDF5 file of the results")
+    checkpoint: str | None = pydantic.Field(
+        None, description="a file from which the run can go on: written at the ends of epochs, and when it is stopped"
+    )
+    checkpoint_every: Positive | None = pydantic.Field(
+        None,
+        description="mini-batches between checkpoints within an epoch; the chain drains there, with or without a file",
+    )
+    resume: str | None = pydantic.Field(None, description="the checkpoint to go on from, which has all other settings")
     progress: Literal["auto", "bar", "plain", "steps", "none"] = pydantic.Field(
         "auto", description="auto: a live bar on a terminal, plain lines elsewhere; steps: a line for each mini-batch"
     )

@@ -10,7 +10,7 @@ from .pair_gpu import evaluate_on_gpu, train_on_gpu
 from .pair_ports import PairPorts
 from .ports import Outlet, Ports
 from .recurrent_weights import named_weights
-from .slice_numerics import SliceNumerics
+from .slice_numerics import Learnt, SliceNumerics, State
 from .tally import Tally
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Epoch",
     "Exchange",
     "ImageSource",
+    "Learnt",
     "OffloadedSlice",
     "OnStep",
     "Outlet",
@@ -30,6 +31,7 @@ __all__ = [
     "Sgd",
     "SliceNumerics",
     "SoftmaxHead",
+    "State",
     "Tally",
     "TextSource",
     "epoch_order",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..mapping import BalancedParameters
 from .lpram import Parameter, Sgd
+from .slice_numerics import State
 from .start import initial_weights
 
 Data = NDArray[np.float32]
@@ -18,7 +19,7 @@ class Bpram:
     """One block of balanced parameters on the device that stores it; values are sent as maps (1, 1, 1, values)."""
 
     def __init__(self, block: BalancedParameters, start: Literal["he", "xavier"], seed: int) -> None:
-        part = block.part
+        self.part = part = block.part
         self._parameter = Parameter(initial_weights(block.layer, start, seed, part.in_channels, part.out_channels))
 
     def update(self, gradient: Data, samples: int, rule: Sgd) -> Data:
@@ -33,10 +34,10 @@ class Bpram:
         """Renumber the versions: the newest becomes 0."""
         self._parameter.begin_epoch()
 
-    def state(self) -> dict[str, Any]:
-        """Return the training state; call between epochs only."""
-        return self._parameter.state()
+    def state(self) -> State:
+        """Return what training keeps, copied: of weights (output channels, input channels, kh, kw)."""
+        return {"weight": self._parameter.state()}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Restore what `state` returned."""
-        self._parameter.restore(state)
+        self._parameter.restore(state["weight"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from .act_ram import ActRam
 from .lpram import Parameter, Sgd
 from .slice_numerics import Data, Lengths, SliceNumerics
 from .start import initial_weights
-from .versions import Versions
+from .versions import Arrays, Versions
 
 
 class ConvSlice(SliceNumerics):
@@ -180,12 +180,9 @@ class ConvSlice(SliceNumerics):
         if self._turned is not None:
             self._turned.begin_epoch()
 
-    def state(self) -> dict[str, Any]:
-        """See `SliceNumerics`."""
-        return {"weight": self._weight.state(), **super().state()}
+    def _weights_state(self) -> Arrays:
+        return {name: self._convolution.unpack(packed) for name, packed in self._weight.state().items()}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """See `SliceNumerics`."""
-        super().restore(state)
-        self._weight.restore(state["weight"])
+    def _restore_weights(self, state: Arrays) -> None:
+        self._weight.restore({name: self._convolution.pack(weights) for name, weights in state.items()})
         self._turn()

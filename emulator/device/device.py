@@ -9,7 +9,7 @@ another.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -227,17 +227,15 @@ class Device:
         for key, times in arrives.items():
             self._ports.send(key, span.first, times, maps.get(key))
 
-    def state(self) -> dict[str, Any]:
-        """Return the training state; call between epochs only, when no sample is in flight."""
-        parts = {"clock": self.clock, "numerics": self.numerics, "exchange": self.exchange}
-        return {name: part.state() for name, part in parts.items() if part is not None}
+    def clocks(self) -> dict[str, Any]:
+        """Return clock and counters, as JSON has them; call only when no sample is in flight."""
+        return {"clock": self.clock.state(), "exchange": None if self.exchange is None else self.exchange.state()}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-        parts = {"clock": self.clock, "numerics": self.numerics, "exchange": self.exchange}
-        for name, part in parts.items():
-            if part is not None:
-                part.restore(state[name])
+    def restore_clocks(self, state: Mapping[str, Any]) -> None:
+        """Restore what `clocks` returned."""
+        self.clock.restore(state["clock"])
+        if self.exchange is not None:
+            self.exchange.restore(state["exchange"])
 
 
 async def train_stages(

@@ -19,7 +19,7 @@ from .ends import ImageSource, SoftmaxHead
 from .lpram import Sgd
 from .ports import Maps, Ports, Values
 from .sfu import Training
-from .slice_numerics import Lengths, SliceNumerics
+from .slice_numerics import Learnt, Lengths, SliceNumerics
 
 Data = NDArray[np.float32]
 """Maps (samples, rows, columns, channels) by stream; a function that takes them consumes them."""
@@ -221,14 +221,7 @@ class DeviceNumerics:
         for of_block in self.stored.values():
             of_block.begin_epoch()
 
-    def state(self) -> dict[str, Any]:
-        """Return the training state; call between epochs only."""
-        stored = {number: of.state() for number, of in self.stored.items()}
-        return {"slices": [of.state() for of in self.slices], "stored": stored}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-        for of, held in zip(self.slices, state["slices"], strict=True):
-            of.restore(held)
-        for number, of_block in self.stored.items():
-            of_block.restore(state["stored"][number])
+    @property
+    def learnt(self) -> list[Learnt]:
+        """What holds parameters: slices, then blocks stored here, whose values in the slices are copies."""
+        return [*self.slices, *self.stored.values()]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.codec import Codec
 from ...kernels.layers import sgd
-from .versions import Versions, zeros_like
+from .versions import Arrays, Versions, zeros_like
 
 Data = NDArray[np.float32]
 
@@ -78,11 +77,11 @@ class Parameter:
         """Renumber the versions: the newest becomes 0."""
         self.versions.begin_epoch()
 
-    def state(self) -> dict[str, Any]:
-        """Return the training state; call between epochs only."""
-        return {"value": self.versions.state(), "velocity": self._velocity.copy()}
+    def state(self) -> Arrays:
+        """Return the training state, copied: value and velocity; call only when there is one version."""
+        return {**self.versions.state(), "velocity": self._velocity.copy()}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Restore what `state` returned."""
-        self.versions.restore(state["value"])
+        self.versions.restore(state)
         self._velocity[...] = state["velocity"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from .ports import Ports
 from .recurrent_steps import TAPE, all_backward, all_forward, backward_steps, forward_steps, state_errors
 from .recurrent_weights import DirectionWeights, first_weights, joined, kernel_of, split
 from .slice_numerics import Data, Lengths, SliceNumerics
+from .versions import Arrays
 
 _KEPT = ("inner", "h_before", "cells", "delta")
 """What EB needs of a tape, and what PG needs; of some layers PG needs `delta_r` or `of_outputs`, too."""
@@ -203,15 +203,15 @@ class RecurrentSlice(SliceNumerics):
         for weights in self._directions:
             weights.begin_epoch()
 
-    def state(self) -> dict[str, Any]:
-        """See `SliceNumerics`."""
-        held = [[parameter.state() for parameter in weights] for weights in self._directions]
-        return {"weights": held, **super().state()}
+    def _weights_state(self) -> Arrays:
+        held = [weights.state() for weights in self._directions]
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """See `SliceNumerics`."""
-        super().restore(state)
-        for weights, held in zip(self._directions, state["weights"], strict=True):
-            for parameter, one in zip(weights, held, strict=True):
-                parameter.restore(one)
-            weights.pack()
+        def of_kind(kind: str) -> Data:
+            return joined(self.part, [{name: of[kind] for name, of in each.items()} for each in held])
+
+        return {kind: of_kind(kind) for kind in held[0]["w"]}
+
+    def _restore_weights(self, state: Arrays) -> None:
+        by_kind = {kind: split(self.part, array) for kind, array in state.items()}
+        for place, weights in enumerate(self._directions):
+            weights.restore({kind: directions[place] for kind, directions in by_kind.items()})

@@ -144,6 +144,16 @@ class DirectionWeights:
         """Return the newest arrays."""
         return {name: parameter.newest for name, parameter in self.parameters.items()}
 
+    def state(self) -> dict[str, Mapping[str, Data]]:
+        """Return the training state of each parameter by its name, copied."""
+        return {name: parameter.state() for name, parameter in self.parameters.items()}
+
+    def restore(self, state: Mapping[str, Arrays]) -> None:
+        """Restore arrays by kind, such as the value, and by name."""
+        for name, parameter in self.parameters.items():
+            parameter.restore({kind: arrays[name] for kind, arrays in state.items()})
+        self.pack()
+
     def gradients(self) -> Arrays:
         """Return the sums of gradients."""
         return {name: parameter.gradient for name, parameter in self.parameters.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,28 @@ from ..schedule import SampleSpan
 from .lpram import Parameter, Sgd
 from .ports import Ports
 from .sfu import Sfu
+from .versions import Arrays, Versions
 
 Data = NDArray[np.float32]
 Lengths = NDArray[np.int64]
 """Time steps of each sample, where they differ."""
+
+State = Mapping[str, Arrays]
+"""What training keeps of a slice or a layer, by the names of its parameters and moving averages."""
+
+
+class Learnt(Protocol):
+    """What holds parameters of a layer: a slice, or a block that is stored for one."""
+
+    @property
+    def part(self) -> Slice:
+        """The channels."""
+
+    def state(self) -> State:
+        """Return what training keeps, copied; call only when no sample is in flight."""
+
+    def restore(self, state: State) -> None:
+        """Restore what `state` returned."""
 
 
 class SliceNumerics(abc.ABC):
@@ -114,7 +132,11 @@ class SliceNumerics(abc.ABC):
 
     def arrays(self) -> Mapping[str, Data]:
         """Return the arrays of its SFU by name."""
-        return self.sfu.arrays() if self.sfu is not None else {}
+        return {name: of.newest for name, of in self._held.items()}
+
+    @property
+    def _held(self) -> Mapping[str, Parameter | Versions]:
+        return self.sfu.held if self.sfu is not None else {}
 
     @property
     def _others(self) -> list[Parameter]:
@@ -136,11 +158,23 @@ class SliceNumerics(abc.ABC):
         if self.sfu is not None:
             self.sfu.begin_epoch()
 
-    def state(self) -> dict[str, Any]:
-        """Return the training state; call between epochs only."""
-        return {"sfu": None if self.sfu is None else self.sfu.state()}
+    def state(self) -> State:
+        """Return what training keeps, copied: of the weights, in the layer's layout, and of what the SFU learns.
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-        if self.sfu is not None:
-            self.sfu.restore(state["sfu"])
+        Call only when no sample is in flight.
+        """
+        return {"weight": self._weights_state(), **{name: of.state() for name, of in self._held.items()}}
+
+    def restore(self, state: State) -> None:
+        """Restore what `state` returned, of this slice or of another with the same channels."""
+        for name, of in self._held.items():
+            of.restore(state[name])
+        self._restore_weights(state["weight"])
+
+    @abc.abstractmethod
+    def _weights_state(self) -> Arrays:
+        """Return what training keeps of the weights, in arrays as `weights` returns."""
+
+    @abc.abstractmethod
+    def _restore_weights(self, state: Arrays) -> None:
+        """Restore what `_weights_state` returned."""

@@ -5,7 +5,7 @@ The schedule determines which ones (`schedule/versions.py`); usually there is on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from ...kernels import aligned
 
 Data = NDArray[np.float32]
+Arrays = Mapping[str, Data]
+"""What training keeps of one parameter, by name and all of one shape: its value, and what its updates remember."""
 
 
 class Versions:
@@ -53,13 +55,13 @@ class Versions:
         """Renumber the versions: the newest becomes 0."""
         self._held, self._newest = {0: self.newest}, 0
 
-    def state(self) -> Data:
-        """Return the training state; call between epochs only, when there is one version."""
-        return self.newest.copy()
+    def state(self) -> Arrays:
+        """Return the training state, copied: the value; call only when there is one version."""
+        return {"value": self.newest.copy()}
 
-    def restore(self, state: Data) -> None:
+    def restore(self, state: Arrays) -> None:
         """Restore what `state` returned."""
-        self.newest[...] = state
+        self.newest[...] = state["value"]
 
 
 def copied(array: Data) -> Data:

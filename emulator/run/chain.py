@@ -118,15 +118,6 @@ class Chain:
         for device in self.devices:
             device.observe(observer)
 
-    def state(self) -> dict[int, Any]:
-        """Return the training state by device; call between epochs only."""
-        return {device.number: device.state() for device in self.devices}
-
-    def restore(self, state: dict[int, Any]) -> None:
-        """Restore what `state` returned."""
-        for device in self.devices:
-            device.restore(state[device.number])
-
 
 def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None) -> Chain:
     """Make this rank's devices and connect them; without `make`, for timing only."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Ranks
 from ..common import InputError
-from ..device import Tally
+from ..device import Learnt, Tally
+from .legs import Leg
 from .replicas import Exchanged
-from .sizes import EpochSizes
+from .sizes import EpochSizes, SentBy
 from .usage import ResourceUse, Usage
 
 Weights = dict[str, dict[str, NDArray[np.float32]]]
@@ -55,15 +56,65 @@ class StepResult:
     virtual_time_ps: int
 
 
+class Position(NamedTuple):
+    """How far a run is: the epoch, counted from 0, and how many mini-batches of it are done."""
+
+    epoch: int = 0
+    step: int = 0
+
+
 OnStep = Callable[[StepResult], None]
 OnEpoch = Callable[[EpochResult, Weights], None]
 
 
-class Trainer(Protocol):
-    """This rank's part of what trains, an epoch at a time."""
+@dataclasses.dataclass
+class SoFar:
+    """What rank 0 knows of an epoch that is not finished: by replica losses and hits, and sizes sent."""
 
-    def epoch(self, number: int) -> EpochResult | None:
-        """Train an epoch and evaluate; return the result on rank 0, else None."""
+    trained: dict[int, Tally] = dataclasses.field(default_factory=dict)
+    sizes: dict[SentBy, NDArray[np.int64]] = dataclasses.field(default_factory=dict)
+
+    def add(self, trained: Mapping[int, Tally], sizes: EpochSizes) -> None:
+        """Add a leg, of some of the replicas."""
+        for replica, tally in trained.items():
+            self.trained[replica] = self.trained.get(replica, Tally()) + tally
+        for source, of_leg in sizes.items():
+            before = [self.sizes[source]] if source in self.sizes else []
+            self.sizes[source] = np.concatenate([*before, of_leg])
+
+    @property
+    def tally(self) -> Tally:
+        """Losses and hits of all replicas, in order, so that the sum does not depend on the ranks."""
+        return sum((self.trained[replica] for replica in sorted(self.trained)), Tally())
+
+
+class Trainer(Protocol):
+    """This rank's part of what trains, a leg of an epoch at a time."""
+
+    so_far: SoFar
+    """The epoch's legs before this one, on rank 0."""
+
+    history: list[EpochResult]
+    """The finished epochs, on rank 0."""
+
+    @property
+    def legs(self) -> list[Leg]:
+        """The legs of each epoch."""
+
+    def train(self, number: int, leg: Leg) -> None:
+        """Train a leg of an epoch."""
+
+    def finish(self, number: int) -> EpochResult | None:
+        """Evaluate after an epoch; return its result on rank 0, else None."""
+
+    def learnt(self) -> list[list[Learnt]]:
+        """Return what holds parameters on this rank, by replica."""
+
+    def clocks(self) -> dict[str, Any]:
+        """Return this rank's clocks and counters, as JSON has them; call only between legs."""
+
+    def restore_clocks(self, state: Mapping[str, Any]) -> None:
+        """Restore what all ranks' `clocks` returned."""
 
     def weights(self) -> Weights:
         """Return all layers' weights, on rank 0; for all ranks together."""
@@ -72,43 +123,70 @@ class Trainer(Protocol):
         """End all communication."""
 
 
+class Checkpoints(Protocol):
+    """What is done after each leg but an epoch's last, and after each epoch."""
+
+    def begin(self, trainer: Trainer) -> Position:
+        """Make all ranks go on where an earlier run was; return where that is."""
+
+    def reach(self, trainer: Trainer, position: Position) -> bool:
+        """Keep what all ranks need to go on from here; return whether the run ends."""
+
+
 def train_epochs(
-    trainer: Trainer, epochs: int, ranks: Ranks, on_epoch: OnEpoch, *, gather_weights: bool
+    trainer: Trainer,
+    epochs: int,
+    ranks: Ranks,
+    on_epoch: OnEpoch,
+    *,
+    gather_weights: bool,
+    checkpoints: Checkpoints | None = None,
 ) -> list[EpochResult]:
     """Train on all ranks together; return the history, on rank 0.
 
     Raises:
         InputError: the loss is no longer finite.
     """
-    history = []
     ranks.running = ranks.size > 1
     try:
-        for epoch in range(epochs):
-            result = trainer.epoch(epoch)
-            weights = trainer.weights() if gather_weights else {}
-            if result is not None:
-                history.append(result)
-                on_epoch(result, weights)
+        at = Position() if checkpoints is None else checkpoints.begin(trainer)
+        ends = False
+        while at.epoch < epochs and not ends:
+            [leg, *later] = [leg for leg in trainer.legs if leg.first >= at.step]
+            trainer.train(at.epoch, leg)
+            if later:
+                at = Position(at.epoch, leg.last)
+            else:
+                result = trainer.finish(at.epoch)
+                weights = trainer.weights() if gather_weights else {}
+                if result is not None:
+                    trainer.history.append(result)
+                    on_epoch(result, weights)
+                at = Position(at.epoch + 1)
+            ends = checkpoints is not None and checkpoints.reach(trainer, at)
     finally:
         ranks.on_object = lambda _: None
     ranks.running = False
     trainer.close()
-    return history
+    return trainer.history
 
 
 class StepReports:
-    """Adds up the mini-batches of an epoch that end on this rank, and reports each of them to rank 0.
+    """Adds up the mini-batches of a leg that end on this rank, and reports each of them to rank 0.
+
+    `first` is the number of the leg's first mini-batch.
 
     Raises:
         InputError: the loss of one is not finite.
     """
 
-    def __init__(self, ranks: Ranks, epoch: int, learning_rate: float) -> None:
+    def __init__(self, ranks: Ranks, epoch: int, learning_rate: float, first: int = 0) -> None:
         self.total = Tally()
-        self._ranks, self._epoch, self._rate = ranks, epoch, learning_rate
+        self._ranks, self._epoch, self._rate, self._first = ranks, epoch, learning_rate, first
 
     def __call__(self, step: int, tally: Tally, virtual_time_ps: int) -> None:
-        """Take a finished mini-batch."""
+        """Take a finished mini-batch, whose number is counted from the leg's begin."""
+        step += self._first
         if not math.isfinite(tally.loss):
             raise InputError(
                 f"`learning_rate` = {self._rate:g}: training diverged, the loss is {tally.mean_loss}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,18 +14,20 @@ from ...comm.exchange import step_sizes
 from ..data import Dataset
 from ..device import (
     Epoch,
+    Learnt,
     Sgd,
     Tally,
     epoch_order,
     evaluate_on_gpu,
     train_on_gpu,
 )
-from ..pair import PairKey, Resource, pair_streams
+from ..pair import Content, PairKey, Resource, pair_streams
 from ..plan import PairPlan
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import EpochResult, StepReports, Weights
+from .epochs import EpochResult, SoFar, StepReports, Weights
 from .layer_weights import gathered_weights
+from .legs import Leg, legs_of
 from .pair_devices import Carried, build_pair
 from .usage import ResourceUse, Usage
 
@@ -36,6 +39,7 @@ class PairTrainer:
 
     def __init__(self, plan: PairPlan, data: Dataset, ranks: Ranks) -> None:
         self.plan, self.ranks = plan, ranks
+        self.so_far, self.history = SoFar(), list[EpochResult]()
         self._samples, config = data.n_train, plan.config
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         self.devices = build_pair(plan, ranks, config.micro_batch)
@@ -47,52 +51,63 @@ class PairTrainer:
         self._step_ps = {size: plan.times_of(size).mini_batch_ps for size in set(self._sizes)}
         self._carried: collections.Counter[PairKey] = collections.Counter()
         ranks.gather(None)  # all are ready
-        self._started_s = time.perf_counter()
+        self.started_s = time.perf_counter()
+
+    @property
+    def legs(self) -> list[Leg]:
+        """See `epochs.Trainer`."""
+        return legs_of(len(self._sizes), self.plan.config.checkpoint_every)
 
     @np.errstate(over="ignore", invalid="ignore")  # divergence is detected by the loss
-    def epoch(self, number: int) -> EpochResult | None:
+    def train(self, number: int, leg: Leg) -> None:
         """See `epochs.Trainer`."""
-        rate = self.plan.config.rate_in(number)
-        trained, tested = self._train(number, rate), self._evaluate()
-        results = self.ranks.gather((trained, tested, self.devices.take_carried()))
-        if self.ranks.rank > 0:
-            return None
-        for _, _, carried in results:
-            self._carried.update(carried)
-        end_ps = (number + 1) * self.plan.epoch_ps(self._samples)
-        return EpochResult(
-            number,
-            rate,
-            sum((trained for trained, _, _ in results), Tally()),
-            sum((tested for _, tested, _ in results), Tally()),
-            end_ps,
-            time.perf_counter() - self._started_s,
-            Usage(end_ps, (), ()),
-            resources=_resources(self.plan, self._sizes, number + 1, self._carried),
-        )
-
-    def _train(self, number: int, rate: float) -> Tally:
         plan, config = self.plan, self.plan.config
-        order = epoch_order(config.seed, number, self._samples)
+        places = leg.samples_of(config.batch, self._samples)
+        order = epoch_order(config.seed, number, self._samples)[places]
+        rate = config.rate_in(number)
         rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
-        report, now_ps = StepReports(self.ranks, number, rate), number * plan.epoch_ps(self._samples)
+        sizes = self._sizes[leg.first : leg.last]
+        report = StepReports(self.ranks, number, rate, leg.first)
+        now_ps = number * plan.epoch_ps(self._samples) + sum(self._step_ps[size] for size in self._sizes[: leg.first])
 
         def on_update(step: int, tally: Tally) -> None:
             nonlocal now_ps
-            now_ps += self._step_ps[self._sizes[step]]
+            now_ps += self._step_ps[sizes[step]]
             report(step, tally, now_ps)
 
-        schedule = plan.schedule(self._samples)
+        schedule = plan.schedule(len(places))
         self._ends.attach_training(self.devices, order)
-        numbers = np.arange(self._samples) + number * self._samples
-        epoch = Epoch(schedule.micro_batches, schedule.step_samples, self._sizes, rule, numbers)
+        numbers = np.array(places) + number * self._samples
+        epoch = Epoch(schedule.micro_batches, schedule.step_samples, sizes, rule, numbers)
         programs = []
         if self.devices.gpu is not None:
             programs.append(train_on_gpu(self.devices.gpu, schedule.programs([0])[0], epoch, on_update))
         if self.devices.fpga is not None:
             programs.append(self.devices.fpga.train(schedule.programs([0])[0], schedule.micro_batches))
         run(programs, self._pumps, self.ranks.settling)
-        return report.total
+        trained = {0: report.total} if report.total.samples else {}
+        for of_rank, carried in self.ranks.gather((trained, self.devices.take_carried())):
+            self.so_far.add(of_rank, {})
+            self._carried.update(carried)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def finish(self, number: int) -> EpochResult | None:
+        """See `epochs.Trainer`."""
+        results = self.ranks.gather(self._evaluate())
+        if self.ranks.rank > 0:
+            return None
+        so_far, self.so_far = self.so_far, SoFar()
+        end_ps = (number + 1) * self.plan.epoch_ps(self._samples)
+        return EpochResult(
+            number,
+            self.plan.config.rate_in(number),
+            so_far.tally,
+            sum(results, Tally()),
+            end_ps,
+            time.perf_counter() - self.started_s,
+            Usage(end_ps, (), ()),
+            resources=_resources(self.plan, self._sizes, number + 1, self._carried),
+        )
 
     def _evaluate(self) -> Tally:
         """Evaluate on the GPU."""
@@ -112,6 +127,23 @@ class PairTrainer:
         """See `epochs.Trainer`."""
         for receiver in self.devices.receivers:
             receiver.close()
+
+    def learnt(self) -> list[list[Learnt]]:
+        """See `epochs.Trainer`."""
+        return [[] if self.devices.gpu is None else self.devices.gpu.learnt]
+
+    def clocks(self) -> dict[str, Any]:
+        """See `epochs.Trainer`; times follow from the number of mini-batches, so there are only bytes."""
+        return {"carried": self._carried_so_far} if self.ranks.rank == 0 else {}
+
+    @property
+    def _carried_so_far(self) -> list[tuple[int, int, str, int]]:
+        return [(key.layer, key.direction, key.content.value, size) for key, size in self._carried.items()]
+
+    def restore_clocks(self, state: Mapping[str, Any]) -> None:
+        """See `epochs.Trainer`."""
+        carried = {PairKey(layer, place, Content(of)): size for layer, place, of, size in state["carried"]}
+        self._carried = collections.Counter(carried)
 
 
 def _resources(plan: PairPlan, sizes: Sequence[int], epochs: int, carried: Carried) -> tuple[ResourceUse, ...]:

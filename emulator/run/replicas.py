@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,16 +53,16 @@ class Exchanged:
 
 @dataclasses.dataclass
 class Replicas:
-    """Chains by replica, empty without a device here; aggregators; and the pumps and receivers of messages."""
+    """Chains by replica, empty without a device here; aggregators by device; the pumps and receivers of messages."""
 
     chains: list[Chain]
-    aggregators: list[Aggregator] = dataclasses.field(default_factory=list)
+    aggregators: dict[int, Aggregator] = dataclasses.field(default_factory=dict)
     pumps: list[Pump] = dataclasses.field(default_factory=list)
     receivers: list[Receiver] = dataclasses.field(default_factory=list)
 
     def serve(self, steps: int) -> list[Coroutine[Any, Any, None]]:
-        """Return the programs of aggregators for an epoch of `steps` mini-batches."""
-        return [node.serve(steps) for node in self.aggregators]
+        """Return the programs of aggregators for `steps` mini-batches."""
+        return [node.serve(steps) for node in self.aggregators.values()]
 
     def exchanged(self) -> Exchanged:
         """Return what devices here have exchanged with other replicas so far, and the distribution of gradients."""
@@ -107,19 +107,20 @@ class Replicas:
         for receiver in [*self.receivers, *(each for chain in self.chains for each in chain.receivers)]:
             receiver.close()
 
-    def state(self) -> dict[str, Any]:
-        """Return the training state; call between epochs only."""
-        return {
-            "chains": [chain.state() for chain in self.chains],
-            "aggregators": [node.state() for node in self.aggregators],
-        }
+    def clocks(self) -> dict[str, Any]:
+        """Return the clocks and counters of what is here, by name; call only when no sample is in flight."""
+        found: dict[str, Any] = {f"aggregator {device}": node.state() for device, node in self.aggregators.items()}
+        for replica, chain in enumerate(self.chains):
+            found |= {f"replica {replica} device {each.number}": each.clocks() for each in chain.devices}
+        return found
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-        for chain, held in zip(self.chains, state["chains"], strict=True):
-            chain.restore(held)
-        for node, at in zip(self.aggregators, state["aggregators"], strict=True):
-            node.restore(at)
+    def restore_clocks(self, state: Mapping[str, Any]) -> None:
+        """Restore what all ranks' `clocks` returned."""
+        for number, node in self.aggregators.items():
+            node.restore(state[f"aggregator {number}"])
+        for replica, chain in enumerate(self.chains):
+            for each in chain.devices:
+                each.restore_clocks(state[f"replica {replica} device {each.number}"])
 
 
 def build_replicas(
@@ -246,4 +247,4 @@ def _connect(replicas: Replicas, plan: Plan, channels: _Channels, with_data: boo
                 device.exchange = GradientExchange(of, nic, exchange_steps(of, replica, nic, channels))
     if of.exchange == "aggregator" and channels.host(of.aggregator) == channels.rank:
         nic = Nic(interconnect, of.codec)
-        replicas.aggregators.append(aggregator(of, nic, channels.count, with_data, channels))
+        replicas.aggregators[channels.device] = aggregator(of, nic, channels.count, with_data, channels)

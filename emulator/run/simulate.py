@@ -10,6 +10,7 @@ from ...comm.exchange import GradientExchange, TimedMember, step_sizes
 from ..common import format_time_ps, html_table
 from ..device import Epoch
 from ..plan import Plan, describe_devices
+from .legs import legs_of, replica_leg
 from .replicas import build_replicas
 from .sizes import GivenSizes
 from .usage import DeviceCounters, Usage, usage_of
@@ -81,15 +82,16 @@ def simulate(
     devices = [device for chain in replicas.chains for device in chain.devices]
     ends = []
     for number in range(config.epochs):
-        programs = replicas.serve(len(totals))
         if sizes:
             replicas.give_sizes(sizes[number])
-        for replica, chain in enumerate(replicas.chains):
-            own = len(plan.data_parallel.samples_of(replica, samples, config.batch))
-            schedule = plan.schedule(own, micro_batch=plan.batch if plan.times_rows else None)
-            epoch = Epoch(schedule.micro_batches, schedule.step_samples, totals, course=plan.course(schedule))
-            programs += chain.train(schedule.programs(range(plan.devices)), epoch)
-        run(programs)
+        for leg in legs_of(len(totals), config.checkpoint_every):
+            programs = replicas.serve(leg.last - leg.first)
+            for replica, chain in enumerate(replicas.chains):
+                _, schedule = replica_leg(plan, replica, samples, leg, plan.batch if plan.times_rows else None)
+                of_leg = schedule.micro_batches, schedule.step_samples, totals[leg.first : leg.last]
+                epoch = Epoch(*of_leg, course=plan.course(schedule))
+                programs += chain.train(schedule.programs(range(plan.devices)), epoch)
+            run(programs)
         ends.append(max(device.clock.updated_ps for device in devices))
     counters = [DeviceCounters.of(device.clock, plan.timing) for device in replicas.chains[0].devices]
     usage = usage_of(plan.timing, counters, plan.steady.in_flight, ends[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..device import (
     Bpram,
     DeviceNumerics,
     Epoch,
+    Learnt,
     Sgd,
     Tally,
     epoch_order,
@@ -26,11 +27,11 @@ from ..mapping import BalancedParameters, DeviceStreams
 from ..plan import PairPlan, Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import EpochResult, OnEpoch, OnStep, StepReports, Weights, train_epochs
+from .epochs import Checkpoints, EpochResult, OnEpoch, OnStep, SoFar, StepReports, Weights, train_epochs
 from .layer_weights import gathered_weights
+from .legs import Leg, legs_of, replica_leg
 from .pair import PairTrainer
 from .replicas import Exchanged, build_replicas
-from .sizes import EpochSizes
 from .usage import DeviceCounters, usage_of
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
@@ -46,6 +47,7 @@ def train(
     *,
     gather_weights: bool,
     observer: Observer | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> list[EpochResult]:
     """Train on all ranks together; return the history, on rank 0.
 
@@ -58,19 +60,20 @@ def train(
         gather_weights: whether weights are gathered after each epoch; the same on all ranks.
         observer: called with what engines, links and exchanges of the first replica's devices on this rank serve; of a
             pair with nothing.
+        checkpoints: where the run begins, and what is kept of it on the way.
 
     Raises:
         InputError: the loss is no longer finite.
     """
     ranks.on_object = on_step
     if isinstance(plan, PairPlan):
-        return train_epochs(
-            PairTrainer(plan, data, ranks), plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights
-        )
+        pair, epochs = PairTrainer(plan, data, ranks), plan.config.epochs
+        return train_epochs(pair, epochs, ranks, on_epoch, gather_weights=gather_weights, checkpoints=checkpoints)
     trainer = Trainer(plan, data, ranks)
     if observer is not None:
         trainer.replicas.observe(observer)
-    return train_epochs(trainer, plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights)
+    epochs = plan.config.epochs
+    return train_epochs(trainer, epochs, ranks, on_epoch, gather_weights=gather_weights, checkpoints=checkpoints)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,14 +91,12 @@ class _MakeNumerics:
 
 @dataclasses.dataclass(frozen=True)
 class _RankResult:
-    """An epoch on one rank: counters of the first replica's devices, tallies, the exchange so far, and sizes sent."""
+    """The end of an epoch on one rank: counters of the first replica's devices, test, and the exchange so far."""
 
     counters: list[DeviceCounters]
     end_ps: int
-    trained: Tally
     tested: Tally
     exchanged: Exchanged
-    sizes: EpochSizes
 
 
 class Trainer:
@@ -103,8 +104,10 @@ class Trainer:
 
     def __init__(self, plan: Plan, data: Dataset, ranks: Ranks) -> None:
         self.plan, self.ranks = plan, ranks
+        self.so_far, self.history = SoFar(), list[EpochResult]()
         self._samples = data.n_train
         config = plan.config
+        self._step_sizes = step_sizes(data.n_train, config.batch)
         self._rounding = config.compress_weights if config.compress_weights.compresses else None
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         check_samples(config, plan.data_parallel.replicas, data.n_train)
@@ -115,56 +118,67 @@ class Trainer:
         self._exchanged = Exchanged()
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         ranks.gather(None)  # all are ready
-        self._started_s = time.perf_counter()
+        self.started_s = time.perf_counter()
+
+    @property
+    def legs(self) -> list[Leg]:
+        """See `epochs.Trainer`."""
+        return legs_of(len(self._step_sizes), self.plan.config.checkpoint_every)
 
     @np.errstate(over="ignore", invalid="ignore")  # divergence is detected by the loss
-    def epoch(self, number: int) -> EpochResult | None:
-        """Train an epoch and evaluate; return the result on rank 0, else None."""
-        rate = self.plan.config.rate_in(number)
-        trained = self._train(number, rate)
+    def train(self, number: int, leg: Leg) -> None:
+        """See `epochs.Trainer`."""
+        config, rate = self.plan.config, self.plan.config.rate_in(number)
+        order = epoch_order(config.seed, number, self._samples)
+        totals = self._step_sizes[leg.first : leg.last]
+        rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
+        programs, reports = [], {}
+        for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
+            places, schedule = replica_leg(self.plan, replica, self._samples, leg)
+            ends.attach_training(chain, order[places])
+            numbers = places + number * self._samples
+            epoch = Epoch(
+                schedule.micro_batches, schedule.step_samples, totals, rule, numbers, self.plan.course(schedule)
+            )
+            reports[replica] = StepReports(self.ranks, number, rate, leg.first)
+            programs += chain.train(schedule.programs([*chain.by_device]), epoch, reports[replica])
+        run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
+        trained = {replica: report.total for replica, report in reports.items() if report.total.samples}
+        for of_rank in self.ranks.gather((trained, self.replicas.take_sizes())):
+            self.so_far.add(*of_rank)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def finish(self, number: int) -> EpochResult | None:
+        """See `epochs.Trainer`."""
         tested = self._evaluate()
         chains = self.replicas.chains
         counters = [DeviceCounters.of(device.clock, self.plan.timing) for device in chains[0].devices]
         end_ps = max((device.clock.updated_ps for chain in chains for device in chain.devices), default=0)
-        exchanged, sizes = self.replicas.exchanged(), self.replicas.take_sizes()
-        results = self.ranks.gather(_RankResult(counters, end_ps, trained, tested, exchanged, sizes))
+        results = self.ranks.gather(_RankResult(counters, end_ps, tested, self.replicas.exchanged()))
         if self.ranks.rank > 0:
             return None
         end_ps = max(result.end_ps for result in results)
         counters = [counted for result in results for counted in result.counters]
         usage = usage_of(self.plan.timing, counters, self.plan.steady.in_flight, end_ps)
         before, self._exchanged = self._exchanged, sum((result.exchanged for result in results), Exchanged())
+        so_far, self.so_far = self.so_far, SoFar()
         return EpochResult(
             number,
-            rate,
-            sum((result.trained for result in results), Tally()),
+            self.plan.config.rate_in(number),
+            so_far.tally,
             sum((result.tested for result in results), Tally()),
             end_ps,
-            time.perf_counter() - self._started_s,
+            time.perf_counter() - self.started_s,
             usage,
             self._exchanged.since(before),
-            {source: sizes for result in results for source, sizes in result.sizes.items()},
+            so_far.sizes,
         )
 
-    def _train(self, number: int, rate: float) -> Tally:
-        config = self.plan.config
-        order = epoch_order(config.seed, number, self._samples)
-        totals = step_sizes(self._samples, config.batch)
-        rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
-        on_step = StepReports(self.ranks, number, rate)
-        programs = []
-        for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
-            places = self.plan.data_parallel.samples_of(replica, self._samples, config.batch)
-            schedule = self.plan.schedule(len(places))
-            ends.attach_training(chain, order[places])
-            numbers = places + number * self._samples
-            epoch = Epoch(
-                schedule.micro_batches, schedule.step_samples, totals, rule, numbers, self.plan.course(schedule)
-            )
-            actions = schedule.programs([*chain.by_device])
-            programs += chain.train(actions, epoch, on_step)
-        run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
-        return on_step.total
+    def epoch(self, number: int) -> EpochResult | None:
+        """Train an epoch and evaluate; return the result on rank 0, else None."""
+        for leg in self.legs:
+            self.train(number, leg)
+        return self.finish(number)
 
     def _evaluate(self) -> Tally:
         """Evaluate on the first replica; all have the same weights."""
@@ -189,11 +203,17 @@ class Trainer:
         """End all communication."""
         self.replicas.close()
 
-    def state(self) -> dict[str, Any]:
-        """Return the training state of this rank; call between epochs only."""
-        return {"replicas": self.replicas.state(), "exchanged": self._exchanged}
+    def learnt(self) -> list[list[Learnt]]:
+        """See `epochs.Trainer`."""
+        by_chain = ([device.numerics for device in chain.devices] for chain in self.replicas.chains)
+        return [[of for each in numerics if each is not None for of in each.learnt] for numerics in by_chain]
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-        self.replicas.restore(state["replicas"])
-        self._exchanged = state["exchanged"]
+    def clocks(self) -> dict[str, Any]:
+        """See `epochs.Trainer`."""
+        return self.replicas.clocks()
+
+    def restore_clocks(self, state: Mapping[str, Any]) -> None:
+        """See `epochs.Trainer`."""
+        self.replicas.restore_clocks(state)
+        exchanged = self.ranks.gather(self.replicas.exchanged())
+        self._exchanged = sum(exchanged, Exchanged())

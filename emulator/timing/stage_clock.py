@@ -189,13 +189,15 @@ class StageClock:
 
     def state(self) -> dict[str, Any]:
         """Return the state that training changes; to be called between epochs, when no sample is in flight."""
-        counts = {"busy_ps": dict(self.busy_ps), "sent_rows": dict(self.sent_rows), "port_bytes": self.port_bytes}
+        busy_ps, sent_rows = [*self.busy_ps.values()], [*self.sent_rows.values()]
+        counts = {"busy_ps": busy_ps, "sent_rows": sent_rows, "port_bytes": self.port_bytes}
         times = {"done_ps": self._done_ps, "updated_ps": self.updated_ps, "next_ps": self._next_ps}
         return {**counts, **times, "device": self.device.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
-        self.busy_ps, self.sent_rows = dict(state["busy_ps"]), dict(state["sent_rows"])
+        self.busy_ps = dict(zip(self.busy_ps, state["busy_ps"], strict=True))
+        self.sent_rows = dict(zip(self.sent_rows, state["sent_rows"], strict=True))
         self.port_bytes = state["port_bytes"]
         self._done_ps, self._next_ps = state["done_ps"], state["next_ps"]
         self._updated_ps, self._newest = {0: state["updated_ps"]}, 0

@@ -78,14 +78,14 @@ class StageDevice:
 
     def state(self) -> dict[str, Any]:
         """Return the training state."""
-        wires = {receiver: wire.free_ps for receiver, wire in self.wires.items()}
+        wires = [wire.free_ps for wire in self.wires.values()]
         return {"free_ps": dict(self._free_ps), "room_ps": self._room_ps, "wires": wires}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         self._free_ps, self._room_ps = dict(state["free_ps"]), state["room_ps"]
-        for receiver, free_ps in state["wires"].items():
-            self.wires[receiver].free_ps = free_ps
+        for wire, free_ps in zip(self.wires.values(), state["wires"], strict=True):
+            wire.free_ps = free_ps
 
 
 def _tell(observer: Observer | None, name: str, begin_ps: int, end_ps: int) -> None:

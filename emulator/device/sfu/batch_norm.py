@@ -7,7 +7,6 @@ version of the weights see the same values, whatever is in flight. In the backwa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +46,9 @@ class BatchNormUnit(Unit):
         return {"scale": self._scale, "shift": self._shift}
 
     @property
-    def averages(self) -> Mapping[str, Data]:
+    def averages(self) -> Mapping[str, Versions]:
         """See `Unit`."""
-        return {"mean": self._mean.newest, "variance": self._variance.newest}
+        return {"mean": self._mean, "variance": self._variance}
 
     def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
         """See `Unit`."""
@@ -101,7 +100,7 @@ class BatchNormUnit(Unit):
 
     @property
     def _versioned(self) -> Mapping[str, Parameter | Versions]:
-        return {**self.parameters, "mean": self._mean, "variance": self._variance}
+        return {**self.parameters, **self.averages}
 
     def free(self, versions: Sequence[int]) -> None:
         """See `Unit`."""
@@ -112,12 +111,3 @@ class BatchNormUnit(Unit):
         """See `Unit`."""
         for held in self._versioned.values():
             held.begin_epoch()
-
-    def state(self) -> dict[str, Any]:
-        """See `Unit`."""
-        return {name: held.state() for name, held in self._versioned.items()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """See `Unit`."""
-        for name, held in self._versioned.items():
-            held.restore(state[name])

@@ -7,7 +7,7 @@ one another's results, and tensors that pass through: "aggregation ... gather an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from ...network import Layer
 from ...schedule import SampleSpan
 from ..act_ram import ActRam
 from ..lpram import Parameter, Sgd
+from ..versions import Versions
 from .fusion import fuse
 from .unit import Data, Site, Training, Unit, units
 
@@ -127,15 +128,16 @@ class Sfu:
         biases = [] if self.bias is None else [self.bias]
         return biases + [learnt for unit in self._units for learnt in unit.parameters.values()]
 
-    def arrays(self) -> Mapping[str, Data]:
-        """Return its newest parameters and averages by name; names of a second such unit end in 2, and so on."""
-        found = {} if self.bias is None else {"bias": self.bias.newest}
+    @property
+    def held(self) -> Mapping[str, Parameter | Versions]:
+        """Its parameters and moving averages by name; names of a second such unit end in 2, and so on."""
+        found: dict[str, Parameter | Versions] = {} if self.bias is None else {"bias": self.bias}
         number = 0
         for unit in self._units:
-            held = {**{name: of.newest for name, of in unit.parameters.items()}, **unit.averages}
+            held: Mapping[str, Parameter | Versions] = {**unit.parameters, **unit.averages}
             number += bool(held)
             end = str(number) if number > 1 else ""
-            found.update({name + end: array for name, array in held.items()})
+            found.update({name + end: of for name, of in held.items()})
         return found
 
     def free(self, versions: Sequence[int]) -> None:
@@ -151,20 +153,6 @@ class Sfu:
             self.bias.begin_epoch()
         for unit in self._units:
             unit.begin_epoch()
-
-    def state(self) -> dict[str, Any]:
-        """Return the training state; call between epochs only."""
-        return {
-            "bias": None if self.bias is None else self.bias.state(),
-            "units": [unit.state() for unit in self._units],
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-        if self.bias is not None:
-            self.bias.restore(state["bias"])
-        for unit, held in zip(self._units, state["units"], strict=True):
-            unit.restore(held)
 
 
 def _shared(layer: Layer) -> set[int]:

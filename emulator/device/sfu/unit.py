@@ -18,6 +18,7 @@ from ....kernels import Arena, subclasses
 from ...network import SfuOperation, SfuStep
 from ...schedule import SampleSpan
 from ..lpram import Parameter, Sgd
+from ..versions import Versions
 
 Data = NDArray[np.float32]
 State = tuple[NDArray[Any], ...]
@@ -77,7 +78,7 @@ class Unit(abc.ABC):
         return {}
 
     @property
-    def averages(self) -> Mapping[str, Data]:
+    def averages(self) -> Mapping[str, Versions]:
         """Other arrays that change in training, by name."""
         return {}
 
@@ -95,12 +96,6 @@ class Unit(abc.ABC):
 
     def begin_epoch(self) -> None:
         """Renumber the versions: the newest becomes 0."""
-
-    def state(self) -> Any:
-        """Return the training state; call between epochs only."""
-
-    def restore(self, state: Any) -> None:
-        """Restore what `state` returned."""
 
 
 @functools.cache
