@@ -24,6 +24,7 @@ from .types import (
     Watts,
 )
 from .units import IMAGENET_IMAGES, format_bytes, format_time_ps, gbps, gops
+from .whole_file import WholeFile, check_writable, write_whole
 
 __all__ = [
     "BUG_STATUS",
@@ -48,6 +49,8 @@ __all__ = [
     "Rate",
     "Share",
     "Watts",
+    "WholeFile",
+    "check_writable",
     "did_you_mean",
     "find",
     "format_bytes",
@@ -57,4 +60,5 @@ __all__ = [
     "html_table",
     "names",
     "parse_status",
+    "write_whole",
 ]

@@ -1,0 +1,247 @@
+"""Files that are there as a whole or not at all, each with one writer at a time.
+
+A writer fills a file of a unique name beside its target, `.NAME.XXXXXXXX.partial`, and renames it: a reader, a full
+disk and a power cut find the content of before or the new one. From its start to its end it holds a lock on `.NAME.lock`,
+which the kernel drops with the process: a second writer is refused at its own start. So who has the lock knows that
+writers of partial files beside it are gone, and removes what they left; nobody else touches them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import pathlib
+import re
+import socket
+import stat
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from .errors import InputError
+
+_PARTIAL = r"\.{}\.[0-9a-f]{{8}}\.partial"
+_LONGEST_NAME = 255
+_SHOWN = 200
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+
+class WholeFile:
+    """A file that this process alone writes, from now until `close`, once or again and again, each time as a whole.
+
+    Links are followed. A file that is there keeps its mode, and its owner where the system allows. File systems without
+    locks do without the lock.
+
+    Args:
+        path: the file, which need not exist; its folder must.
+        key: the setting that gave the path, which error messages name.
+        example: a name for such a file, which they propose.
+
+    Raises:
+        InputError: `path` is a folder, device, pipe, or output of this process; cannot be written; or has a writer.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], key: str = "out", example: str = "run.h5") -> None:
+        self.path = pathlib.Path(path)
+        self._absolute = os.path.join(os.getcwd(), self.path)
+        self._given, self._example = f"`{key}` = {_short(os.fspath(path))}", example
+        self._lock: int | None = None
+        with self._telling(OSError, ValueError):  # the latter: no file has such a name
+            self._target = self._check()
+            self._name = self._target.name
+            if len(os.fsencode(self._name)) > _LONGEST_NAME - len("..XXXXXXXX.partial"):
+                self._name = hashlib.sha256(os.fsencode(self._name)).hexdigest()[:32]
+            self._lock_path = self._target.with_name(f".{self._name}.lock")
+            self._take_lock()
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Put `content` in place of what the file holds.
+
+        Raises:
+            InputError: it cannot be written; the file holds what it held before.
+        """
+        with self.building() as file:
+            file.write(content)
+
+    @contextlib.contextmanager
+    def building(self) -> Iterator[BinaryIO]:
+        """Return a file to fill, which is put in place at the end of the `with`, when it is on the disk.
+
+        Raises:
+            InputError: it cannot be written; the file holds what it held before, as after any other exception.
+        """
+        with self._telling(OSError):
+            before = self._check()
+            if before != self._target:
+                raise InputError(f"{self._given}: has become another link, to {before}; let it be while it is written")
+            partial = self._target.with_name(f".{self._name}.{os.urandom(4).hex()}.partial")
+            try:
+                with self._create(partial) as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                self._check()
+                os.replace(partial, self._target)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(partial)
+                raise
+            _sync_folder(self._target.parent)
+
+    def close(self) -> None:
+        """Let others write the file."""
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                self._lock_path.unlink()
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> WholeFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _telling(self, *refusals: type[Exception]) -> Iterator[None]:
+        """Turn what the system refuses into one line."""
+        try:
+            yield
+        except refusals as error:
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+            raise InputError(f"{self._given}: cannot be written: {reason}; give a path that can be written") from None
+
+    def _check(self) -> pathlib.Path:
+        """Return the file that the path leads to, after checking that it is one, or that there is room for one."""
+        target = pathlib.Path(os.path.realpath(self._absolute))
+        try:
+            found = os.stat(self._absolute)  # not of the target: /dev/stdout leads to what has no path
+        except FileNotFoundError:
+            folder = target.parent
+            if not folder.is_dir():
+                raise InputError(
+                    f"{self._given}: the folder {_short(str(folder), '')} does not exist;"
+                    " create it, or give another path"
+                ) from None
+            return target
+        except NotADirectoryError:
+            raise InputError(
+                f"{self._given}: a folder of this path does not exist, but is a file; give another path"
+            ) from None
+        if stat.S_ISDIR(found.st_mode):
+            raise InputError(
+                f"{self._given}: is a folder; give the name of a file, such as {self.path / self._example}"
+            )
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode))
+        if kind is not None:
+            raise InputError(f"{self._given}: is {kind}; give the name of a file, such as {self._example}")
+        if any(_is_open_as(number, found) for number in (1, 2)):
+            raise InputError(f"{self._given}: takes the output of this command already; give the name of another file")
+        os.close(os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        return target
+
+    def _take_lock(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        while self._lock is None:
+            lock = os.open(self._lock_path, flags, 0o666)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Who had it may have removed it after it was opened here: then others would lock another file.
+                if not _is_at(self._lock_path, os.fstat(lock)):
+                    continue
+                os.ftruncate(lock, 0)
+                os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            except BlockingIOError:
+                owner = os.pread(lock, _SHOWN, 0).decode(errors="replace").strip()
+                raise InputError(f"{self._given}: {self._rival(owner)}") from None
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                self._lock_path.unlink()
+                return
+            else:
+                self._lock, lock = lock, -1
+            finally:
+                if lock >= 0:
+                    os.close(lock)
+        self._remove_leftovers()
+
+    def _rival(self, owner: str) -> str:
+        if owner == f"process {os.getpid()} on {socket.gethostname()}":
+            return "this run writes another file there; give each file a name of its own"
+        who = f" ({owner})" if owner.isprintable() and owner else ""
+        return f"another run{who} writes it; give another path, or wait until that run has ended"
+
+    def _remove_leftovers(self) -> None:
+        """Remove what writers left that were killed: who has the lock knows that they are gone."""
+        partial = re.compile(_PARTIAL.format(re.escape(self._name)))
+        for name in os.listdir(self._target.parent):
+            if partial.fullmatch(name):
+                with contextlib.suppress(OSError):
+                    os.unlink(self._target.with_name(name))
+
+    def _create(self, partial: pathlib.Path) -> BinaryIO:
+        """Create a file with the mode and the owner of the one that it will replace."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            old = os.stat(self._target)
+        except FileNotFoundError:
+            return open(os.open(partial, flags, 0o666), "wb")
+        file = open(os.open(partial, flags, 0o600), "wb")  # noqa: SIM115 - the caller closes it
+        with contextlib.suppress(OSError):
+            os.fchown(file.fileno(), old.st_uid, old.st_gid)
+        os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode) & 0o777)
+        return file
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes, key: str = "out", example: str = "run.h5") -> None:
+    """Write a file at once, or leave what was there; text as UTF-8.
+
+    Raises:
+        InputError: as `WholeFile` and its `write` say.
+    """
+    with WholeFile(path, key, example) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def check_writable(path: str | os.PathLike[str], key: str = "out", example: str = "run.h5") -> pathlib.Path:
+    """Return the path of a file after checking that it can be written now; nothing is left of the trial.
+
+    Raises:
+        InputError: as `WholeFile` says.
+    """
+    with WholeFile(path, key, example) as file:
+        return file.path
+
+
+def _short(path: str, quote: str = "'") -> str:
+    """Return a path as one line, without its middle where it is long."""
+    text = repr(path) if quote else path
+    return text if len(text) <= _SHOWN else f"{text[:100]}...{text[-50:]} ({len(path):,} characters)"
+
+
+def _is_at(path: pathlib.Path, opened: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), opened)
+    except FileNotFoundError:
+        return False
+
+
+def _is_open_as(descriptor: int, found: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), found)
+    except OSError:
+        return False
+
+
+def _sync_folder(folder: pathlib.Path) -> None:
+    """Put a rename on the disk, where the file system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
