@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..mapping import BalancedParameters
 from .lpram import Parameter, Sgd
 from .slice_numerics import State
 from .start import initial_weights
+from .versions import Versions
 
 Data = NDArray[np.float32]
 
@@ -33,6 +35,11 @@ class Bpram:
     def begin_epoch(self) -> None:
         """Renumber the versions: the newest becomes 0."""
         self._parameter.begin_epoch()
+
+    @property
+    def averages(self) -> Mapping[str, Versions]:
+        """None: averages belong to the SFU."""
+        return {}
 
     def state(self) -> State:
         """Return what training keeps, copied: of weights (output channels, input channels, kh, kw)."""

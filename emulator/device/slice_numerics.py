@@ -36,6 +36,10 @@ class Learnt(Protocol):
     def part(self) -> Slice:
         """The channels."""
 
+    @property
+    def averages(self) -> Mapping[str, Versions]:
+        """Moving averages by name, which differ between replicas."""
+
     def state(self) -> State:
         """Return what training keeps, copied; call only when no sample is in flight."""
 
@@ -133,6 +137,11 @@ class SliceNumerics(abc.ABC):
     def arrays(self) -> Mapping[str, Data]:
         """Return the arrays of its SFU by name."""
         return {name: of.newest for name, of in self._held.items()}
+
+    @property
+    def averages(self) -> Mapping[str, Versions]:
+        """Moving averages of its SFU by name, which differ between replicas."""
+        return {name: of for name, of in self._held.items() if isinstance(of, Versions)}
 
     @property
     def _held(self) -> Mapping[str, Parameter | Versions]:

@@ -1,3 +1,4 @@
+from .checkpoint import Keeping, Leader, RunCheckpoints
 from .epochs import EpochResult, StepResult, Weights
 from .placement import Placement
 from .recorder import Recorder
@@ -27,6 +28,8 @@ __all__ = [
     "EpochResult",
     "Exchanged",
     "GivenSizes",
+    "Keeping",
+    "Leader",
     "LinkUsage",
     "LinkUse",
     "MeanRatio",
@@ -37,6 +40,7 @@ __all__ = [
     "Recorder",
     "ResourceUse",
     "Results",
+    "RunCheckpoints",
     "Simulation",
     "SteadyState",
     "StepResult",

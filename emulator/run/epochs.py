@@ -97,6 +97,9 @@ class Trainer(Protocol):
     history: list[EpochResult]
     """The finished epochs, on rank 0."""
 
+    started_s: float
+    """When training began by `time.perf_counter`, as if it had never been interrupted."""
+
     @property
     def legs(self) -> list[Leg]:
         """The legs of each epoch."""
@@ -115,6 +118,15 @@ class Trainer(Protocol):
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """Restore what all ranks' `clocks` returned."""
+
+    def now_ps(self, position: Position) -> int:
+        """Return the virtual time so far, over the devices of this rank."""
+
+    def begin_at(self, position: Position, now_ps: int) -> None:
+        """Go on from a virtual time with clocks that begin anew."""
+
+    def usage(self) -> Usage:
+        """Return the usage up to now, which is complete on rank 0; for all ranks together."""
 
     def weights(self) -> Weights:
         """Return all layers' weights, on rank 0; for all ranks together."""
@@ -151,6 +163,9 @@ def train_epochs(
     try:
         at = Position() if checkpoints is None else checkpoints.begin(trainer)
         ends = False
+        if at.epoch >= epochs:
+            usage = trainer.usage()
+            trainer.history[-1:] = [dataclasses.replace(row, usage=usage) for row in trainer.history[-1:]]
         while at.epoch < epochs and not ends:
             [leg, *later] = [leg for leg in trainer.legs if leg.first >= at.step]
             trainer.train(at.epoch, leg)
@@ -174,15 +189,16 @@ def train_epochs(
 class StepReports:
     """Adds up the mini-batches of a leg that end on this rank, and reports each of them to rank 0.
 
-    `first` is the number of the leg's first mini-batch.
+    `first` is the number of the leg's first mini-batch, and clocks began at the virtual time `from_ps`.
 
     Raises:
         InputError: the loss of one is not finite.
     """
 
-    def __init__(self, ranks: Ranks, epoch: int, learning_rate: float, first: int = 0) -> None:
+    def __init__(self, ranks: Ranks, epoch: int, learning_rate: float, first: int = 0, from_ps: int = 0) -> None:
         self.total = Tally()
         self._ranks, self._epoch, self._rate, self._first = ranks, epoch, learning_rate, first
+        self._from_ps = from_ps
 
     def __call__(self, step: int, tally: Tally, virtual_time_ps: int) -> None:
         """Take a finished mini-batch, whose number is counted from the leg's begin."""
@@ -193,4 +209,4 @@ class StepReports:
                 f" in epoch {self._epoch + 1}, step {step + 1}; try a smaller one, such as {self._rate / 10:g}"
             )
         self.total += tally
-        self._ranks.send_to_root(StepResult(self._epoch, step, tally, virtual_time_ps))
+        self._ranks.send_to_root(StepResult(self._epoch, step, tally, virtual_time_ps + self._from_ps))

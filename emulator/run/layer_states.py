@@ -6,7 +6,8 @@ no rank ever holds those of the whole network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,21 @@ from ..network import Layer
 LayerState = dict[str, dict[str, NDArray[np.float32]]]
 """A layer's arrays by name, and for each the value and what updates remember of it, such as the velocity."""
 
+Shapes = Mapping[str, Mapping[str, tuple[int, ...]]]
+
+Read = Callable[[Layer, int, str, str, tuple[int, ...]], NDArray[np.float32]]
+"""Function that returns one of a layer's arrays, from the replica, and its name, kind and shape."""
+
 _WEIGHT = "weight"  # the one array that is cut; all others belong to the SFU, which is in one piece
 
 
-def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt]) -> LayerState:
-    """Return the arrays of a whole layer on rank 0, from all ranks' parts; elsewhere {}."""
-    parts = [(isinstance(of, Bpram), of.part, of.state()) for of in _of_layer(layer, learnt)]
+def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], replica: int = 0) -> LayerState:
+    """Return the arrays of a whole layer on rank 0, from all ranks' parts; elsewhere {}.
+
+    Of replicas but the first, only moving averages are taken: they are of each one's own samples.
+    """
+    own = [of for of in learnt if of.part.layer.index == layer.index]
+    parts = [(isinstance(of, Bpram), of.part, of.state() if replica == 0 else _averages(of)) for of in own]
     found: LayerState = {}
     every = [each for rank_parts in ranks.gather(parts) for each in rank_parts]
     for _, part, state in sorted(every, key=lambda each: each[0]):  # stored blocks have what counts, so come last
@@ -38,26 +48,32 @@ def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt]) -> Laye
     return found
 
 
-def deal_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], state: State) -> None:
-    """Restore all ranks' parts of a layer from its arrays on rank 0; for all ranks together."""
-    own = _of_layer(layer, learnt)
-    wanted = ranks.gather([(of.part, of.part.is_last and not isinstance(of, Bpram)) for of in own])
-    answers = [[_part_of(state, part, with_sfu=last) for part, last in parts] for parts in wanted]
-    for of, held in zip(own, ranks.deal(answers), strict=True):
+def deal_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], read: Read, replica: int = 0) -> None:
+    """Restore all ranks' parts of a replica's layer from arrays that rank 0 reads; for all ranks together."""
+    own = [of for of in learnt if of.part.layer.index == layer.index]
+    wanted = ranks.gather([(of.part, _shapes(of.state()), {*of.averages}) for of in own])
+    once = functools.cache(read)
+
+    def answer(part: Slice, shapes: Shapes, averages: set[str]) -> State:
+        found: LayerState = {}
+        for name, kinds in shapes.items():
+            for kind, shape in kinds.items():
+                of = replica if name in averages else 0
+                array = once(layer, of, name, kind, layer.weight_shape if name == _WEIGHT else shape)
+                own = array[_place(part)] if name == _WEIGHT else array
+                found.setdefault(name, {})[kind] = np.ascontiguousarray(own)
+        return found
+
+    for of, held in zip(own, ranks.deal([[answer(*each) for each in parts] for parts in wanted]), strict=True):
         of.restore(held)
 
 
-def _of_layer(layer: Layer, learnt: Sequence[Learnt]) -> list[Learnt]:
-    return [of for of in learnt if of.part.layer.index == layer.index]
+def _averages(of: Learnt) -> State:
+    return {name: versions.state() for name, versions in of.averages.items()}
 
 
-def _part_of(state: State, part: Slice, *, with_sfu: bool) -> State:
-    place = _place(part)
-    weight = {kind: np.ascontiguousarray(array[place]) for kind, array in state[_WEIGHT].items()}
-    others: Mapping[str, Mapping[str, NDArray[np.float32]]] = {}
-    if with_sfu:
-        others = {name: kinds for name, kinds in state.items() if name != _WEIGHT}
-    return {_WEIGHT: weight, **others}
+def _shapes(state: State) -> Shapes:
+    return {name: {kind: array.shape for kind, array in kinds.items()} for name, kinds in state.items()}
 
 
 def _place(part: Slice) -> tuple[slice, slice]:

@@ -25,7 +25,7 @@ from ..pair import Content, PairKey, Resource, pair_streams
 from ..plan import PairPlan
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import EpochResult, SoFar, StepReports, Weights
+from .epochs import EpochResult, Position, SoFar, StepReports, Weights
 from .layer_weights import gathered_weights
 from .legs import Leg, legs_of
 from .pair_devices import Carried, build_pair
@@ -47,7 +47,7 @@ class PairTrainer:
         self._pumps: list[Pump] = [*self.devices.pumps] if ranks.comm is None else [*self.devices.pumps, ranks]
         self._ends = Ends.of(self.devices, data, plan.network.entry)
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
-        self._sizes = step_sizes(self._samples, config.batch)
+        self._sizes, self._from_ps = step_sizes(self._samples, config.batch), 0
         self._step_ps = {size: plan.times_of(size).mini_batch_ps for size in set(self._sizes)}
         self._carried: collections.Counter[PairKey] = collections.Counter()
         ranks.gather(None)  # all are ready
@@ -68,7 +68,7 @@ class PairTrainer:
         rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
         sizes = self._sizes[leg.first : leg.last]
         report = StepReports(self.ranks, number, rate, leg.first)
-        now_ps = number * plan.epoch_ps(self._samples) + sum(self._step_ps[size] for size in self._sizes[: leg.first])
+        now_ps = self.now_ps(Position(number, leg.first))
 
         def on_update(step: int, tally: Tally) -> None:
             nonlocal now_ps
@@ -97,7 +97,7 @@ class PairTrainer:
         if self.ranks.rank > 0:
             return None
         so_far, self.so_far = self.so_far, SoFar()
-        end_ps = (number + 1) * self.plan.epoch_ps(self._samples)
+        end_ps = self.now_ps(Position(number + 1))
         return EpochResult(
             number,
             self.plan.config.rate_in(number),
@@ -127,6 +127,19 @@ class PairTrainer:
         """See `epochs.Trainer`."""
         for receiver in self.devices.receivers:
             receiver.close()
+
+    def now_ps(self, position: Position) -> int:
+        """See `epochs.Trainer`."""
+        of_epoch = sum(self._step_ps[size] for size in self._sizes[: position.step])
+        return self._from_ps + position.epoch * self.plan.epoch_ps(self._samples) + of_epoch
+
+    def begin_at(self, position: Position, now_ps: int) -> None:
+        """See `epochs.Trainer`."""
+        self._from_ps = now_ps - self.now_ps(position)
+
+    def usage(self) -> Usage:
+        """See `epochs.Trainer`; a pair has resources in place of it."""
+        return Usage(0, (), ())
 
     def learnt(self) -> list[list[Learnt]]:
         """See `epochs.Trainer`."""

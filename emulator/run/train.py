@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...comm import Observer, Pump, Ranks, run
-from ...comm.exchange import step_sizes
+from ...comm.exchange import Traffic, step_sizes
 from ...kernels import Arena
 from ..data import Dataset
 from ..device import (
@@ -27,12 +27,12 @@ from ..mapping import BalancedParameters, DeviceStreams
 from ..plan import PairPlan, Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import Checkpoints, EpochResult, OnEpoch, OnStep, SoFar, StepReports, Weights, train_epochs
+from .epochs import Checkpoints, EpochResult, OnEpoch, OnStep, Position, SoFar, StepReports, Weights, train_epochs
 from .layer_weights import gathered_weights
 from .legs import Leg, legs_of, replica_leg
 from .pair import PairTrainer
 from .replicas import Exchanged, build_replicas
-from .usage import DeviceCounters, usage_of
+from .usage import DeviceCounters, Usage, usage_of
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
 _EVALUATION_ROUND = 4  # micro-batches for each rank
@@ -91,10 +91,8 @@ class _MakeNumerics:
 
 @dataclasses.dataclass(frozen=True)
 class _RankResult:
-    """The end of an epoch on one rank: counters of the first replica's devices, test, and the exchange so far."""
+    """The end of an epoch on one rank: the test, and the exchange so far."""
 
-    counters: list[DeviceCounters]
-    end_ps: int
     tested: Tally
     exchanged: Exchanged
 
@@ -107,7 +105,7 @@ class Trainer:
         self.so_far, self.history = SoFar(), list[EpochResult]()
         self._samples = data.n_train
         config = plan.config
-        self._step_sizes = step_sizes(data.n_train, config.batch)
+        self._step_sizes, self._from_ps = step_sizes(data.n_train, config.batch), 0
         self._rounding = config.compress_weights if config.compress_weights.compresses else None
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         check_samples(config, plan.data_parallel.replicas, data.n_train)
@@ -140,7 +138,7 @@ class Trainer:
             epoch = Epoch(
                 schedule.micro_batches, schedule.step_samples, totals, rule, numbers, self.plan.course(schedule)
             )
-            reports[replica] = StepReports(self.ranks, number, rate, leg.first)
+            reports[replica] = StepReports(self.ranks, number, rate, leg.first, self._from_ps)
             programs += chain.train(schedule.programs([*chain.by_device]), epoch, reports[replica])
         run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
         trained = {replica: report.total for replica, report in reports.items() if report.total.samples}
@@ -150,16 +148,10 @@ class Trainer:
     @np.errstate(over="ignore", invalid="ignore")
     def finish(self, number: int) -> EpochResult | None:
         """See `epochs.Trainer`."""
-        tested = self._evaluate()
-        chains = self.replicas.chains
-        counters = [DeviceCounters.of(device.clock, self.plan.timing) for device in chains[0].devices]
-        end_ps = max((device.clock.updated_ps for chain in chains for device in chain.devices), default=0)
-        results = self.ranks.gather(_RankResult(counters, end_ps, tested, self.replicas.exchanged()))
+        tested, usage = self._evaluate(), self.usage()
+        results = self.ranks.gather(_RankResult(tested, self.replicas.exchanged()))
         if self.ranks.rank > 0:
             return None
-        end_ps = max(result.end_ps for result in results)
-        counters = [counted for result in results for counted in result.counters]
-        usage = usage_of(self.plan.timing, counters, self.plan.steady.in_flight, end_ps)
         before, self._exchanged = self._exchanged, sum((result.exchanged for result in results), Exchanged())
         so_far, self.so_far = self.so_far, SoFar()
         return EpochResult(
@@ -167,12 +159,26 @@ class Trainer:
             self.plan.config.rate_in(number),
             so_far.tally,
             sum((result.tested for result in results), Tally()),
-            end_ps,
+            usage.virtual_time_ps + self._from_ps,
             time.perf_counter() - self.started_s,
             usage,
             self._exchanged.since(before),
             so_far.sizes,
         )
+
+    def usage(self) -> Usage:
+        """See `epochs.Trainer`."""
+        timing, devices = self.plan.timing, self.replicas.chains[0].devices
+        counters = [DeviceCounters.of(device.clock, timing) for device in devices]
+        of_ranks = self.ranks.gather((counters, self._updated_ps()))
+        if self.ranks.rank > 0:
+            return Usage(0, (), ())
+        counters = [counted for of_rank, _ in of_ranks for counted in of_rank]
+        return usage_of(timing, counters, self.plan.steady.in_flight, max(updated_ps for _, updated_ps in of_ranks))
+
+    def _updated_ps(self) -> int:
+        chains = self.replicas.chains
+        return max((device.clock.updated_ps for chain in chains for device in chain.devices), default=0)
 
     def epoch(self, number: int) -> EpochResult | None:
         """Train an epoch and evaluate; return the result on rank 0, else None."""
@@ -210,10 +216,20 @@ class Trainer:
 
     def clocks(self) -> dict[str, Any]:
         """See `epochs.Trainer`."""
-        return self.replicas.clocks()
+        traffic, spent_ps = dataclasses.asdict(self._exchanged.traffic), self._exchanged.spent_ps
+        before = {"exchanged": {"traffic": traffic, "spent_ps": spent_ps}} if self.ranks.rank == 0 else {}
+        return {**self.replicas.clocks(), **before}
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """See `epochs.Trainer`."""
         self.replicas.restore_clocks(state)
-        exchanged = self.ranks.gather(self.replicas.exchanged())
-        self._exchanged = sum(exchanged, Exchanged())
+        before = state["exchanged"]
+        self._exchanged = Exchanged(Traffic(**before["traffic"]), before["spent_ps"])
+
+    def now_ps(self, position: Position) -> int:
+        """See `epochs.Trainer`."""
+        return self._updated_ps() + self._from_ps
+
+    def begin_at(self, position: Position, now_ps: int) -> None:
+        """See `epochs.Trainer`."""
+        self._from_ps = now_ps

@@ -1,0 +1,116 @@
+"""Checkpoints of a run: all ranks give what they keep, rank 0 writes it, and a later run begins with it.
+
+A checkpoint is taken where the chain is empty. Then there is one version of the weights, and no message under way: what
+is left are the layers' arrays, clocks and counters, and the history. The order of samples and dropout follow from the
+seed and the number of the epoch and the sample.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...comm import Ranks
+from ..common import WholeFile
+from ..network import Network
+from .checkpoint_file import CheckpointReader, CheckpointWriter
+from .epochs import EpochResult, Position, Trainer
+from .history_text import history_from, history_text, so_far_from, so_far_text
+from .layer_states import deal_state, gathered_state
+
+
+@dataclasses.dataclass(frozen=True)
+class Keeping:
+    """What all ranks do about checkpoints; the same on each.
+
+    With `same_machine`, clocks and counters go on, too. Otherwise those of a run on other devices begin anew, and
+    virtual time goes on from the checkpoint's.
+    """
+
+    resumes: bool
+    saves: bool
+    same_machine: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Leader:
+    """What rank 0 has: the checkpoint to begin with, the file for those to come, and what to write besides.
+
+    `stops` says whether the run is to end at the next checkpoint. `on_begin` is called with the finished epochs, and
+    where training begins.
+    """
+
+    start: CheckpointReader | None
+    target: WholeFile | None
+    settings: Mapping[str, Any]
+    stops: Callable[[], bool] = lambda: False
+    on_begin: Callable[[list[EpochResult], Position], None] = lambda *_: None
+
+
+class RunCheckpoints:
+    """The checkpoints of one run; see `epochs.Checkpoints`."""
+
+    def __init__(self, network: Network, ranks: Ranks, keeping: Keeping, leader: Leader | None = None) -> None:
+        self._network, self._ranks, self._keeping, self._leader = network, ranks, keeping, leader
+
+    def begin(self, trainer: Trainer) -> Position:
+        """Make all ranks go on where an earlier run was; return where that is."""
+        if not self._keeping.resumes:
+            return Position()
+        reader = None if self._leader is None else self._leader.start
+        text = None if reader is None else _of_all_ranks(reader)
+        at, clocks, now_ps = self._ranks.share(text)[0]
+        for layer in self._network.layers:
+            for replica, learnt in enumerate(trainer.learnt()):
+                deal_state(self._ranks, layer, learnt, _nothing if reader is None else reader.of_layer, replica)
+        if self._keeping.same_machine:
+            trainer.restore_clocks(clocks)
+        else:
+            trainer.begin_at(Position(*at), now_ps)
+        if reader is not None and self._leader is not None:
+            with reader.reading():
+                trainer.started_s = time.perf_counter() - float(reader.text["host_time_s"])
+                trainer.history[:] = history_from(reader)
+                trainer.so_far = so_far_from(reader)
+            self._leader.on_begin(trainer.history, Position(*at))
+        return Position(*at)
+
+    def reach(self, trainer: Trainer, position: Position) -> bool:
+        """Write a checkpoint, if there is a file for it; return whether the run ends here."""
+        if not self._keeping.saves:
+            return False
+        with contextlib.ExitStack() as stack:
+            writer = None
+            if self._leader is not None and self._leader.target is not None:
+                writer = CheckpointWriter(stack.enter_context(self._leader.target.building()))
+            for layer in self._network.layers:
+                for replica, learnt in enumerate(trainer.learnt()):
+                    state = gathered_state(self._ranks, layer, learnt, replica)
+                    if writer is not None:
+                        writer.layer(layer, state, replica)
+            clocks: dict[str, Any] = {}
+            for of_rank in self._ranks.gather(trainer.clocks()):
+                clocks |= of_rank
+            now_ps = max(self._ranks.share(trainer.now_ps(position)))
+            if writer is not None and self._leader is not None:
+                text = history_text(writer, trainer.history) | so_far_text(writer, trainer.so_far)
+                host_time_s = time.perf_counter() - trainer.started_s
+                writer.finish(
+                    {**self._leader.settings, "position": position, "virtual_time_ps": now_ps}
+                    | {"host_time_s": host_time_s, "clocks": clocks, **text}
+                )
+        stops = self._leader is not None and self._leader.stops()
+        return bool(self._ranks.share(stops)[0])
+
+
+def _of_all_ranks(reader: CheckpointReader) -> tuple[list[int], dict[str, Any], int]:
+    with reader.reading():
+        epoch, step = reader.text["position"]
+        return [int(epoch), int(step)], dict(reader.text["clocks"]), int(reader.text["virtual_time_ps"])
+
+
+def _nothing(*_: object) -> Any:
+    raise AssertionError("only rank 0 reads")

@@ -1,0 +1,98 @@
+"""Finished epochs, and what is known of the one that is not, in a checkpoint.
+
+The use of devices and links is left out: clocks and counters give it again at the end of the next epoch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...comm.exchange import BINS, Traffic
+from ..device import Tally
+from .checkpoint_file import CheckpointReader, CheckpointWriter
+from .epochs import EpochResult, SoFar
+from .replicas import Exchanged
+from .sizes import SentBy
+from .usage import ResourceUse, Usage
+
+_PLAIN = ("epoch", "learning_rate", "virtual_time_ps", "host_time_s")
+
+
+def history_text(writer: CheckpointWriter, history: Sequence[EpochResult]) -> dict[str, Any]:
+    """Return the JSON keys of finished epochs, after adding their arrays to a checkpoint."""
+    rows = [
+        {name: getattr(row, name) for name in _PLAIN}
+        | {"train": dataclasses.astuple(row.train), "test": dataclasses.astuple(row.test)}
+        | {"traffic": dataclasses.asdict(row.exchanged.traffic), "spent_ps": row.exchanged.spent_ps}
+        | {"resources": [dataclasses.astuple(use) for use in row.resources]}
+        for row in history
+    ]
+    sources: list[SentBy] = []
+    if history:
+        writer.array("history/histogram", np.stack([row.exchanged.histogram for row in history]))
+        sources = [*history[0].sizes]
+        for number, source in enumerate(sources):
+            writer.array(f"history/sizes/{number}", np.stack([row.sizes[source] for row in history]))
+    return {"history": rows, "history_sources": sources}
+
+
+def history_from(reader: CheckpointReader) -> list[EpochResult]:
+    """Return the finished epochs of a checkpoint.
+
+    Raises:
+        InputError: they are damaged.
+    """
+    rows, sources = reader.text["history"], _sources(reader.text["history_sources"])
+    if not rows:
+        return []
+    histograms = reader.array("history/histogram", np.int64, (len(rows), 2, BINS))
+    sizes = [reader.array(f"history/sizes/{number}", np.int64, (len(rows), None, 2)) for number in range(len(sources))]
+    return [
+        _row(row, histograms[place], {of: each[place] for of, each in zip(sources, sizes, strict=True)})
+        for place, row in enumerate(rows)
+    ]
+
+
+def _row(row: Mapping[str, Any], histogram: NDArray[np.int64], sizes: dict[SentBy, NDArray[np.int64]]) -> EpochResult:
+    end_ps = int(row["virtual_time_ps"])
+    return EpochResult(
+        int(row["epoch"]),
+        float(row["learning_rate"]),
+        Tally(*row["train"]),
+        Tally(*row["test"]),
+        end_ps,
+        float(row["host_time_s"]),
+        Usage(end_ps, (), ()),
+        Exchanged(Traffic(**row["traffic"]), int(row["spent_ps"]), histogram),
+        sizes,
+        tuple(ResourceUse(*use) for use in row["resources"]),
+    )
+
+
+def so_far_text(writer: CheckpointWriter, so_far: SoFar) -> dict[str, Any]:
+    """Return the JSON keys of an epoch that is not finished, after adding its arrays to a checkpoint."""
+    for number, sizes in enumerate(so_far.sizes.values()):
+        writer.array(f"sizes/{number}", sizes)
+    trained = [[replica, *dataclasses.astuple(tally)] for replica, tally in so_far.trained.items()]
+    return {"trained": trained, "sources": [*so_far.sizes]}
+
+
+def so_far_from(reader: CheckpointReader) -> SoFar:
+    """Return what a checkpoint knows of the epoch that is not finished.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    trained = {int(replica): Tally(*tally) for replica, *tally in reader.text["trained"]}
+    sources = _sources(reader.text["sources"])
+    sizes = {of: reader.array(f"sizes/{number}", np.int64, (None, 2)) for number, of in enumerate(sources)}
+    return SoFar(trained, sizes)
+
+
+def _sources(text: Sequence[Sequence[int]]) -> list[SentBy]:
+    return [SentBy(*of) for of in text]
