@@ -29,12 +29,17 @@ from .plan import (
 )
 from .run import (
     EpochResult,
+    Position,
     Recorder,
     Results,
+    Resumed,
+    RunCheckpoints,
     Simulation,
     Weights,
     check_writable,
+    checkpoints_of,
     read_results,
+    resumed,
 )
 from .run import simulate as run_simulation
 from .run import train as run_training
@@ -46,6 +51,8 @@ if TYPE_CHECKING:
     from .studies.sweep import SweepResult
 
 T = TypeVar("T")
+
+_NETWORK, _CLUSTER = "quick-cifar", "vc709"
 
 AnyNetwork = str | Mapping[str, Any] | Network
 AnyCluster = str | Mapping[str, Any] | Cluster
@@ -171,7 +178,8 @@ def train(
         on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.
         observer: called with what engines, links and exchanges of the first replica's devices in this process serve.
         trace, trace_level, trace_samples: as for `simulate`; of all devices, in one file.
-        **settings: as for `plan`; with `out`, the results are also written to a file.
+        **settings: as for `plan`; with `out`, the results are also written to a file; with `checkpoint`, a file from
+            which another call goes on that gives it as `resume`, and all other settings as they were, or none.
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one, or training diverged; on all ranks.
@@ -181,21 +189,26 @@ def train(
     if data is not None and not isinstance(data, Dataset):
         settings["data"] = os.fspath(data)
 
-    def prepare() -> tuple[Plan | PairPlan, Dataset, pathlib.Path | None, SpanRecorder | None]:
-        planned = _to_train(network, cluster, settings, ranks.size)
+    def prepare() -> tuple[Plan | PairPlan, Dataset, pathlib.Path | None, SpanRecorder | None, RunCheckpoints]:
+        start = resumed(_given(network, cluster, settings))
+        planned = _to_train(network, cluster, settings, ranks.size) if start is None else _planned_again(start)
         out = check_writable(planned.config.out) if planned.config.out and ranks.rank == 0 else None
         if traced is not None and ranks.rank == 0:
             traced.check_file()
         if isinstance(data, Dataset):
             check_data(planned, data)
         held = data if isinstance(data, Dataset) else training_data(planned)
+        checkpoints = checkpoints_of(planned, held, ranks, start, on_begin=begin)
         if traced is None:
-            return planned, held, out, None
+            return planned, held, out, None, checkpoints
         if isinstance(planned, PairPlan):
             raise InputError("`trace`: a pair has no rows of samples; `emuchain simulate --plot` draws its timeline")
-        return planned, held, out, traced.recorder(planned, held.n_train)
+        return planned, held, out, traced.recorder(planned, held.n_train), checkpoints
 
-    planned, held, out, spans = _on_all(ranks, prepare)
+    def begin(history: list[EpochResult], _: Position) -> None:
+        recorder.history[:] = history
+
+    planned, held, out, spans, checkpoints = _on_all(ranks, prepare)
     recorder = Recorder(planned, held, ranks.describe(), out)
     last: Weights = {}
 
@@ -206,7 +219,13 @@ def train(
         on_epoch(result, weights)
 
     try:
-        run_training(planned, held, ranks, on_epoch=record, gather_weights=True, observer=_both(observer, spans))
+        run_training(
+            *(planned, held, ranks),
+            on_epoch=record,
+            gather_weights=True,
+            observer=_both(observer, spans),
+            checkpoints=checkpoints,
+        )
         gathered = ranks.gather(spans)
         if traced is not None and not isinstance(planned, PairPlan) and ranks.rank == 0:
             traced.write(planned, held.n_train, gathered)
@@ -270,6 +289,25 @@ def _settled(
         )
     config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
     return config, network, cluster
+
+
+def _given(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any]) -> Config:
+    """Return the settings of a run that are not left at their defaults."""
+    if isinstance(network, Plan):
+        return network.config
+    named: dict[str, Any] = {}
+    for key, value, default in (("network", network, _NETWORK), ("cluster", cluster, _CLUSTER)):
+        if value != default:
+            named[key] = (
+                value if isinstance(value, str) else value["name"] if isinstance(value, Mapping) else value.name
+            )
+    return settings_config({**settings, **named})
+
+
+def _planned_again(start: Resumed) -> Plan | PairPlan:
+    """Return the plan of a run that goes on."""
+    pair = start.config.schedule.offload is not None
+    return (make_pair_plan if pair else make_plan)(start.config, network=start.network, cluster=start.cluster)
 
 
 def _to_train(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int) -> Plan | PairPlan:

@@ -67,7 +67,9 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any], full
     with starting():
         from .train import run_training
 
-    run_training(ranks, config_file, flags, full, trace)
+    status = run_training(ranks, config_file, flags, full, trace)
+    if status:
+        session.end(status)
 
 
 @commands.command(cls=PlanningCommand, sweeps=True)

@@ -23,34 +23,44 @@ from ..report import (
     print_answer,
     resource_rows,
 )
-from ..run import Recorder, check_writable, follower, resource_table, train
+from ..run import Recorder, Resumed, Stopping, check_writable, checkpoints_of, follower, resource_table, train
 from .kernels import load as load_kernels
 from .pair import limit_line, memory_lines, refuse_trace
 from .shown import Shown
 
 
-def train_pair(ranks: Ranks, config: Config, flags: dict[str, Any], trace: Mapping[str, str | None]) -> None:
+def train_pair(
+    ranks: Ranks, config: Config, start: Resumed | None, flags: dict[str, Any], trace: Mapping[str, str | None]
+) -> int:
     """Train as configured on all ranks, show progress, a table and an answer, and write results; for rank 0.
+
+    `start` is the run that goes on. Return the exit status, as `run_training`.
 
     Raises:
         InputError: the configuration or the data are invalid, or `trace`, which a pair has not, is asked for.
     """
     refuse_trace(trace)
-    plan = make_pair_plan(config)
+    network, cluster = (None, None) if start is None else (start.network, start.cluster)
+    plan = make_pair_plan(config, network=network, cluster=cluster)
     out = None if config.out is None else check_writable(config.out)
     data, gather_weights = training_data(plan), out is not None
-    with make_progress(config.progress) as progress:
+    with Stopping(wanted=config.checkpoint is not None) as stopping, make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
+        shown = Shown(plan, data, Recorder(plan, data, ranks.describe(), out), progress)
+        checkpoints = checkpoints_of(plan, data, ranks, start, stopping, shown.begin)
         shared = follower.SharedData.of(data, 1)
-        ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, None))
+        ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, None, checkpoints.keeping))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
-        shown = Shown(Recorder(plan, data, ranks.describe(), out), progress)
-        train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights)
+        train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights, checkpoints=checkpoints)
+    if checkpoints.ended_at is not None:
+        print_answer(shown.stopped(checkpoints.ended_at))
+        return checkpoints.ended_at.status
     last = shown.recorder.history[-1]
     resource_rows(resource_table(last.resources), last.virtual_time_ps)
     print()
     print_answer([*_answer(plan, data, shown.recorder), next_line(_to_try(plan, flags))])
+    return 0
 
 
 def _announcement(plan: PairPlan, data: Dataset, ranks: int) -> str:

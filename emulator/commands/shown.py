@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from ..report import EpochRow, Progress
-from ..run import EpochResult, Recorder, StepResult, Weights
+import shlex
+
+from ..data import Dataset
+from ..plan import PairPlan, Plan
+from ..report import EpochRow, Line, Progress, next_line
+from ..run import Ended, EpochResult, Position, Recorder, StepResult, Weights
 
 
 class Shown:
     """Shows mini-batches and epochs as progress, and records the epochs; on rank 0."""
 
-    def __init__(self, recorder: Recorder, progress: Progress) -> None:
-        self.recorder, self._progress = recorder, progress
+    def __init__(self, plan: Plan | PairPlan, data: Dataset, recorder: Recorder, progress: Progress) -> None:
+        self.recorder, self._plan, self._data, self._progress = recorder, plan, data, progress
         self._samples_done = 0
+
+    def begin(self, history: list[EpochResult], at: Position) -> None:
+        """Take what a run has done that goes on."""
+        config = self._plan.config
+        self.recorder.history[:] = history
+        self._samples_done = at.epoch * self._data.n_train + at.step * config.batch
+        self._progress.note(f"goes on from {config.resume}: {self._place(at)}")
 
     def step(self, result: StepResult) -> None:
         """Show a finished mini-batch."""
@@ -28,3 +39,18 @@ class Shown:
             EpochRow(result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s)
         )
         self.recorder.record(result, weights)
+
+    def stopped(self, ended: Ended) -> list[Line]:
+        """Return the lines about a run that a signal has ended at a checkpoint."""
+        file = self._plan.config.checkpoint or ""
+        return [
+            Line(f"stopped by {ended.signal.name}: {self._place(ended.at)}; {file} has all of it"),
+            next_line(shlex.join(["emuchain", "train", "--resume", file])),
+        ]
+
+    def _place(self, at: Position) -> str:
+        config = self._plan.config
+        if at.step == 0:
+            return f"{at.epoch} of {config.epochs} epochs done"
+        steps = -(-self._data.n_train // config.batch)
+        return f"epoch {at.epoch + 1} of {config.epochs}, {at.step:,} of {steps:,} mini-batches done"

@@ -35,10 +35,13 @@ from ..report import (
 )
 from ..run import (
     Recorder,
+    Stopping,
     check_writable,
+    checkpoints_of,
     exchange_table,
     follower,
     history_table,
+    resumed,
     steady_state,
     train,
 )
@@ -50,8 +53,10 @@ from .shown import Shown
 
 def run_training(
     ranks: Ranks, config_file: str | None, flags: dict[str, Any], full: bool, trace: Mapping[str, str | None]
-) -> None:
+) -> int:
     """Train as configured on all ranks, show progress, tables and an answer, and write results; for rank 0.
+
+    Return the exit status: 0, or that of a run that a signal has ended at a checkpoint.
 
     `trace` has the flags of a trace.
 
@@ -60,32 +65,44 @@ def run_training(
     """
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
+        start = resumed(config)
+        config = config if start is None else start.config
         if config.schedule.offload is not None:
-            train_pair(ranks, config, flags, trace)
-            return
+            return train_pair(ranks, config, start, flags, trace)
     traced = TraceRequest.of(**trace)
     if traced is not None:
         traced.check_file()
     with blaming(config_file, flags):
-        plan = make_plan(config, ranks.size)
+        network, cluster = (None, None) if start is None else (start.network, start.cluster)
+        plan = make_plan(config, ranks.size, network=network, cluster=cluster)
         out = None if config.out is None else check_writable(config.out)
         data = training_data(plan)
     recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None
-    with make_progress(config.progress) as progress:
+    with Stopping(wanted=config.checkpoint is not None) as stopping, make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
+        shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out), progress)
+        checkpoints = checkpoints_of(plan, data, ranks, start, stopping, shown.begin)
         shared = follower.SharedData.of(data, plan.data_parallel.replicas)
-        ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder))
+        ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder, checkpoints.keeping))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
-        shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out), progress)
-        train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights, observer=recorder)
+        train(
+            *(plan, data, ranks, shown.step, shown.epoch),
+            gather_weights=gather_weights,
+            observer=recorder,
+            checkpoints=checkpoints,
+        )
+    if checkpoints.ended_at is not None:
+        print_answer(shown.stopped(checkpoints.ended_at))
+        return checkpoints.ended_at.status
     shown.tables(full)
     if traced is not None:
         traced.write(plan, data.n_train, ranks.gather(recorder))
         print(traced.written)
     print()
     print_answer([*shown.answer(), next_line(_to_try(plan, config_file, flags))])
+    return 0
 
 
 def _to_try(plan: Plan, config_file: str | None, flags: dict[str, Any]) -> str:
@@ -113,8 +130,8 @@ class _Shown(Shown):
     """Shows a run on a chain."""
 
     def __init__(self, plan: Plan, data: Dataset, recorder: Recorder, progress: Progress) -> None:
-        super().__init__(recorder, progress)
-        self._plan, self._data = plan, data
+        super().__init__(plan, data, recorder, progress)
+        self._chain = plan
 
     def tables(self, full: bool) -> None:
         """Print devices, links and exchanges at the end: the most loaded ones, or all."""
@@ -123,13 +140,13 @@ class _Shown(Shown):
         device_rows(last.usage, full)
         if last.usage.links:
             link_rows(last.usage, full)
-        exchange = exchange_table(history, self._plan.nodes)
+        exchange = exchange_table(history, self._chain.nodes)
         if exchange:
             exchange_rows(exchange, history_table(history)["virtual_time_ps"])
 
     def answer(self) -> list[Line]:
         """Return the lines at the end: rate, accuracy, times, limit, memory and weights."""
-        plan, history, ngrams = self._plan, self.recorder.history, self.recorder.ngrams
+        plan, history, ngrams = self._chain, self.recorder.history, self.recorder.ngrams
         last, missing = history[-1], plan.missing_bytes
         images = self._data.n_train * len(history)
         per_image_ps = round(1e12 * last.host_time_s / images)

@@ -1,7 +1,7 @@
 """User input: TOML files and flags, which become validated, frozen models here, once."""
 
 from .ranges import Value, parse_counts, parse_values
-from .validation import DESCRIBED, Model, model_of, read_toml, shown, tomllib, validate
+from .validation import DESCRIBED, Model, model_of, read_description, read_toml, shown, tomllib, validate
 
 __all__ = [
     "DESCRIBED",
@@ -10,6 +10,7 @@ __all__ = [
     "model_of",
     "parse_counts",
     "parse_values",
+    "read_description",
     "read_toml",
     "shown",
     "tomllib",

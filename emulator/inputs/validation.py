@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 import sys
 import typing
@@ -75,6 +76,15 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a TOML file: nested too deeply") from None
     except ValueError as error:  # not TOML, not UTF-8, or a path that no file can have
         raise InputError(f"{shown(path)}: not a TOML file: {error}") from None
+
+
+def read_description(text: str) -> dict[str, Any]:
+    """Return the keys of a description that a file of results holds: TOML, or JSON where it came from Python.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return dict(json.loads(text) if text.startswith("{") else tomllib.loads(text))
 
 
 def validate(model: type[ModelT], values: dict[str, Any], source: str) -> ModelT:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import pathlib
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 from ..cluster import Cluster, load_cluster
 from ..common import InputError
 from ..config import Config, settings_config
-from ..inputs import tomllib
+from ..inputs import read_description
 from ..network import load_network
 from ..plan import Layout, Plan, lay_out, make_plan
 from ..run import Results, SteadyState, Usage, steady_state
@@ -100,7 +99,7 @@ def rebuild(results: Results) -> Plan:
 def _described(results: Results, name: str) -> dict[str, Any]:
     text = results.descriptions.get(name, "")
     try:
-        return json.loads(text) if text.startswith("{") else tomllib.loads(text)
+        return read_description(text)
     except ValueError as error:
         raise InputError(f"{name} in the file cannot be read: {error}") from None
 

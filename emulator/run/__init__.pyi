@@ -1,10 +1,11 @@
-from .checkpoint import Keeping, Leader, RunCheckpoints
-from .epochs import EpochResult, StepResult, Weights
+from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
+from .epochs import EpochResult, Position, StepResult, Weights
 from .placement import Placement
 from .recorder import Recorder
 from .replicas import Exchanged
 from .results import Results, exchange_table, history_table, resource_table, results_of, versions
 from .results_file import check_writable, read_results, write_results
+from .resume import Resumed, checkpoints_of, resumed
 from .simulate import Simulation, simulate
 from .sizes import GivenSizes, MeanRatio, RecordedSizes, recorded_sizes
 from .steady_state import (
@@ -17,6 +18,7 @@ from .steady_state import (
     steady_period_ps,
     steady_state,
 )
+from .stopping import Stopping
 from .train import Trainer, train
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
@@ -24,6 +26,7 @@ __all__ = [
     "PHASES",
     "DeviceUsage",
     "DeviceUse",
+    "Ended",
     "EngineUse",
     "EpochResult",
     "Exchanged",
@@ -36,25 +39,30 @@ __all__ = [
     "MemoryUsage",
     "MemoryUse",
     "Placement",
+    "Position",
     "RecordedSizes",
     "Recorder",
     "ResourceUse",
     "Results",
+    "Resumed",
     "RunCheckpoints",
     "Simulation",
     "SteadyState",
     "StepResult",
+    "Stopping",
     "Throughput",
     "Trainer",
     "Usage",
     "Weights",
     "check_writable",
+    "checkpoints_of",
     "exchange_table",
     "history_table",
     "read_results",
     "recorded_sizes",
     "resource_table",
     "results_of",
+    "resumed",
     "simulate",
     "steady_period_ps",
     "steady_state",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,6 +21,7 @@ from .checkpoint_file import CheckpointReader, CheckpointWriter
 from .epochs import EpochResult, Position, Trainer
 from .history_text import history_from, history_text, so_far_from, so_far_text
 from .layer_states import deal_state, gathered_state
+from .stopping import Stopping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,26 +41,49 @@ class Keeping:
 class Leader:
     """What rank 0 has: the checkpoint to begin with, the file for those to come, and what to write besides.
 
-    `stops` says whether the run is to end at the next checkpoint. `on_begin` is called with the finished epochs, and
-    where training begins.
+    `on_begin` is called with the finished epochs, and where training begins.
     """
 
     start: CheckpointReader | None
     target: WholeFile | None
     settings: Mapping[str, Any]
-    stops: Callable[[], bool] = lambda: False
     on_begin: Callable[[list[EpochResult], Position], None] = lambda *_: None
 
 
-class RunCheckpoints:
-    """The checkpoints of one run; see `epochs.Checkpoints`."""
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """Where a run ended because a signal asked for it, to some rank."""
 
-    def __init__(self, network: Network, ranks: Ranks, keeping: Keeping, leader: Leader | None = None) -> None:
-        self._network, self._ranks, self._keeping, self._leader = network, ranks, keeping, leader
+    at: Position
+    signal: signal.Signals
+
+    @property
+    def status(self) -> int:
+        """The exit status, by the shell's convention."""
+        return 128 + self.signal
+
+
+class RunCheckpoints:
+    """The checkpoints of one run; see `epochs.Checkpoints`.
+
+    `stopping` says whether a signal asks the run to end at its next checkpoint; only rank 0 has a `leader`.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        ranks: Ranks,
+        keeping: Keeping,
+        stopping: Stopping | None = None,
+        leader: Leader | None = None,
+    ) -> None:
+        self._network, self._ranks, self.keeping, self._leader = network, ranks, keeping, leader
+        self._stopping = stopping
+        self.ended_at: Ended | None = None
 
     def begin(self, trainer: Trainer) -> Position:
         """Make all ranks go on where an earlier run was; return where that is."""
-        if not self._keeping.resumes:
+        if not self.keeping.resumes:
             return Position()
         reader = None if self._leader is None else self._leader.start
         text = None if reader is None else _of_all_ranks(reader)
@@ -66,7 +91,7 @@ class RunCheckpoints:
         for layer in self._network.layers:
             for replica, learnt in enumerate(trainer.learnt()):
                 deal_state(self._ranks, layer, learnt, _nothing if reader is None else reader.of_layer, replica)
-        if self._keeping.same_machine:
+        if self.keeping.same_machine:
             trainer.restore_clocks(clocks)
         else:
             trainer.begin_at(Position(*at), now_ps)
@@ -75,12 +100,13 @@ class RunCheckpoints:
                 trainer.started_s = time.perf_counter() - float(reader.text["host_time_s"])
                 trainer.history[:] = history_from(reader)
                 trainer.so_far = so_far_from(reader)
+            reader.close()
             self._leader.on_begin(trainer.history, Position(*at))
         return Position(*at)
 
     def reach(self, trainer: Trainer, position: Position) -> bool:
         """Write a checkpoint, if there is a file for it; return whether the run ends here."""
-        if not self._keeping.saves:
+        if not self.keeping.saves:
             return False
         with contextlib.ExitStack() as stack:
             writer = None
@@ -102,8 +128,15 @@ class RunCheckpoints:
                     {**self._leader.settings, "position": position, "virtual_time_ps": now_ps}
                     | {"host_time_s": host_time_s, "clocks": clocks, **text}
                 )
-        stops = self._leader is not None and self._leader.stops()
-        return bool(self._ranks.share(stops)[0])
+        asked = [each for each in self._ranks.share(self._stopping and self._stopping.asked) if each is not None]
+        if asked:
+            self.ended_at = Ended(position, asked[0])
+        return bool(asked)
+
+    def close(self) -> None:
+        """Let others write the file."""
+        if self._leader is not None and self._leader.target is not None:
+            self._leader.target.close()
 
 
 def _of_all_ranks(reader: CheckpointReader) -> tuple[list[int], dict[str, Any], int]:

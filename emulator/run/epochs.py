@@ -144,6 +144,9 @@ class Checkpoints(Protocol):
     def reach(self, trainer: Trainer, position: Position) -> bool:
         """Keep what all ranks need to go on from here; return whether the run ends."""
 
+    def close(self) -> None:
+        """Let others write the file."""
+
 
 def train_epochs(
     trainer: Trainer,
@@ -163,9 +166,11 @@ def train_epochs(
     try:
         at = Position() if checkpoints is None else checkpoints.begin(trainer)
         ends = False
-        if at.epoch >= epochs:
-            usage = trainer.usage()
+        if at.epoch >= epochs:  # nothing is left; the last epoch is reported again
+            usage, weights = trainer.usage(), trainer.weights() if gather_weights else {}
             trainer.history[-1:] = [dataclasses.replace(row, usage=usage) for row in trainer.history[-1:]]
+            for row in trainer.history[-1:]:
+                on_epoch(row, weights)
         while at.epoch < epochs and not ends:
             [leg, *later] = [leg for leg in trainer.legs if leg.first >= at.step]
             trainer.train(at.epoch, leg)
@@ -181,6 +186,8 @@ def train_epochs(
             ends = checkpoints is not None and checkpoints.reach(trainer, at)
     finally:
         ranks.on_object = lambda _: None
+        if checkpoints is not None:
+            checkpoints.close()
     ranks.running = False
     trainer.close()
     return trainer.history

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from ...comm import Observer, Ranks
 from ..data import Dataset
 from ..plan import PairPlan, Plan
+from .checkpoint import Keeping, RunCheckpoints
+from .stopping import Stopping
 from .train import train
 
 
@@ -51,9 +53,16 @@ class SharedData:
 
 
 def follow(
-    plan: Plan | PairPlan, data: SharedData, gather_weights: bool, observer: Observer | None, ranks: Ranks
+    plan: Plan | PairPlan,
+    data: SharedData,
+    gather_weights: bool,
+    observer: Observer | None,
+    keeping: Keeping,
+    ranks: Ranks,
 ) -> None:
     """Train on this rank's part of the chain; then rank 0 gathers the observers, if there are any."""
-    train(plan, data.dataset(), ranks, gather_weights=gather_weights, observer=observer)
+    with Stopping(wanted=keeping.saves) as stopping:
+        checkpoints = RunCheckpoints(plan.network, ranks, keeping, stopping)
+        train(plan, data.dataset(), ranks, gather_weights=gather_weights, observer=observer, checkpoints=checkpoints)
     if observer is not None:
         ranks.gather(observer)

@@ -24,8 +24,8 @@ class Recorder:
         self._plan, self._samples, self._mpi, self._out = plan, data.n_train, mpi, out
 
     def record(self, result: EpochResult, weights: Weights) -> None:
-        """Add an epoch, and write the results file with all epochs so far."""
-        self.history.append(result)
+        """Add an epoch, or replace one that is there, and write the results file with all epochs so far."""
+        self.history[:] = [*(row for row in self.history if row.epoch < result.epoch), result]
         if self._out is not None:
             write_results(self._out, self.results(weights))
 

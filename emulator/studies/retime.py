@@ -8,7 +8,6 @@ times are right, and accuracy and loss would differ.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, format_bytes
 from ..config import settings_config
-from ..inputs import tomllib
+from ..inputs import read_description
 from ..network import load_network
 from ..plan import Plan, make_plan
 from ..run import (
@@ -97,17 +96,14 @@ def _described(results: Results, name: str, source: str) -> dict[str, Any]:
     """Return the keys of a description, which is TOML, or JSON where it came from Python."""
     text = results.descriptions.get(name, "")
     try:
-        found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = {}
+        found = read_description(text)
+    except ValueError:
+        found = {}
     if not found:
         raise InputError(
             f"{source}: does not describe its {name.removesuffix('.toml')}, so that it cannot be timed again"
         )
-    return dict(found)
+    return found
 
 
 def _planned(results: Results, cluster: Cluster, source: str) -> Plan:

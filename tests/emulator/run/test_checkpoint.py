@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,17 @@ from emuchain.emulator.common import InputError, WholeFile
 from emuchain.emulator.config import load_config
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import Plan, make_plan, training_data
-from emuchain.emulator.run import EpochResult, Keeping, Leader, RunCheckpoints, StepResult, Weights, simulate, train
+from emuchain.emulator.run import (
+    EpochResult,
+    Keeping,
+    Leader,
+    RunCheckpoints,
+    StepResult,
+    Stopping,
+    Weights,
+    simulate,
+    train,
+)
 from emuchain.emulator.run.checkpoint_file import CheckpointReader
 
 # All that a device keeps from one mini-batch to the next: weights, biases, scales and shifts with their velocities, and
@@ -126,29 +137,40 @@ def planned(small_cifar: Path, small_cluster: str, many_blocks: Any, with_blocks
     return make
 
 
+class AskedAt(Stopping):
+    """A signal that comes before the checkpoint of some number."""
+
+    def __init__(self, number: int | None) -> None:
+        super().__init__(wanted=False)
+        self._left = number
+
+    @property
+    def asked(self) -> signal.Signals | None:
+        """See `Stopping`."""
+        self._left = None if self._left is None else self._left - 1
+        return signal.SIGTERM if self._left == 0 else None
+
+    @asked.setter
+    def asked(self, value: object) -> None:
+        assert value is None
+
+
 def run(
     plan: Plan, start: Path | None = None, target: Path | None = None, last: int | None = None, *, same: bool = True
 ) -> Run:
     """Train from a checkpoint or from the begin, up to the checkpoint number `last`."""
-    found, ranks, count = Run([], [], {}), SingleProcess(), 0
-
-    def stops() -> bool:
-        nonlocal count
-        count += 1
-        return count == last
+    found, ranks = Run([], [], {}), SingleProcess()
 
     def on_epoch(result: EpochResult, weights: Weights) -> None:
         found.weights = weights
 
     reader = None if start is None else CheckpointReader(start)
-    leader = Leader(reader, None if target is None else WholeFile(target), {}, stops)
+    leader = Leader(reader, None if target is None else WholeFile(target), {})
     keeping = Keeping(start is not None, target is not None, same)
-    checkpoints = RunCheckpoints(plan.network, ranks, keeping, leader)
+    checkpoints = RunCheckpoints(plan.network, ranks, keeping, AskedAt(last), leader)
     found.history = train(
         plan, training_data(plan), ranks, found.steps.append, on_epoch, gather_weights=True, checkpoints=checkpoints
     )
-    if leader.target is not None:
-        leader.target.close()
     return found
 
 

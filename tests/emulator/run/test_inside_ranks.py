@@ -113,3 +113,22 @@ def test_what_fails_on_one_rank_before_training_is_raised_on_all(comm: Any, fold
     keys = {**KEYS, "out": str(out)} if rank == 0 else {**KEYS, "samples": -1 if comm.rank == rank else 60}
     with pytest.raises(emuchain.InputError, match="nowhere" if rank == 0 else "`samples` = -1"):
         emuchain.train(comm=comm, devices=4, **keys)
+
+
+def test_a_run_goes_on_from_a_checkpoint(comm: Any, bits: Any) -> None:
+    """Ranks write it, and each of them goes on with it alone, too."""
+    keys = {**KEYS, "devices": 5, "schedule": "fpdeep", "checkpoint_every": 2, "replicas": 2}
+    ranks = MpiRanks(comm.Clone())
+    folder = ranks.share(Path(tempfile.mkdtemp()) if comm.rank == 0 else None)[0]
+    file = str(folder / "run.ckpt")
+    whole = emuchain.train(**keys)
+    emuchain.train(comm=comm, **{**keys, "epochs": 1, "checkpoint": file})
+    again = {"resume": file, "epochs": 2, "checkpoint": None}
+    for found in (emuchain.train(comm=comm, **again), emuchain.train(**again)):
+        assert bits(found.weights) == bits(whole.weights)
+        for column in ("train_loss", "test_loss", "test_accuracy", "virtual_time_ps"):
+            assert found.history[column].tolist() == whole.history[column].tolist(), column
+    ranks.share(None)
+    ranks.free()
+    if comm.rank == 0:
+        shutil.rmtree(folder)

@@ -16,7 +16,7 @@ import pytest
 
 from emuchain.comm import SingleProcess, run
 from emuchain.emulator.config import load_config
-from emuchain.emulator.device import epoch_order
+from emuchain.emulator.device import State, epoch_order
 from emuchain.emulator.device.device_numerics import DeviceNumerics
 from emuchain.emulator.device.lpram import Sgd
 from emuchain.emulator.mapping import Cut
@@ -63,49 +63,38 @@ def delays_of(plan: Plan, delay: Delay) -> list[tuple[np.ndarray, int]]:
     return [(weights, bias) for weights, bias in found.values()]
 
 
-def put_together(
-    numerics: DeviceNumerics, history: list[dict[str, Any]], delays: list[tuple[np.ndarray, int]]
-) -> dict[str, Any]:
-    """The state in which each weight is that of as many updates ago as it is late, of at most as many as there are."""
+History = list[list[State]]
+"""What the slices keep, after each update."""
 
-    def past(late: int) -> list[dict[str, Any]]:
-        return history[max(0, len(history) - 1 - late)]["slices"]
+
+def put_together(numerics: DeviceNumerics, history: History, delays: list[tuple[np.ndarray, int]]) -> list[State]:
+    """The states in which each weight is that of as many updates ago as it is late, of at most as many as there are."""
+
+    def past(late: int) -> list[State]:
+        return history[max(0, len(history) - 1 - late)]
 
     mixed = []
-    for number, (of, (late_weights, late_bias)) in enumerate(zip(numerics.slices, delays, strict=True)):
-        if of.part.layer.operation.recurs:
-            of_units = [past(int(late))[number]["weights"] for late in late_weights[:, 0, 0, 0]]
-            assert past(late_bias)[number]["sfu"] == past(0)[number]["sfu"], "its SFU has no parameters"
-            mixed.append({**past(0)[number], "weights": by_unit(of_units)})
-            continue
-        late_packed = of._convolution.pack(late_weights.astype(np.float32))
+    for number, (late_weights, late_others) in enumerate(delays):
         newest = past(0)[number]["weight"]
         value = newest["value"].copy()
+        lateness = np.broadcast_to(late_weights, value.shape)
         for late in np.unique(late_weights):
-            chosen = late_packed == late
+            chosen = lateness == late
             value[chosen] = past(int(late))[number]["weight"]["value"][chosen]
-        mixed.append({"weight": {**newest, "value": value}, "sfu": past(late_bias)[number]["sfu"]})
-    return {"slices": mixed, "stored": {}}
+        mixed.append({**past(late_others)[number], "weight": {**newest, "value": value}})
+    assert len(mixed) == len(numerics.slices)
+    return mixed
 
 
-def by_unit(of_units: list[Any]) -> Any:
-    """The weights of a layer of one direction whose units have their rows, gate after gate, from these states.
+def states(numerics: DeviceNumerics) -> list[State]:
+    """What the slices keep."""
+    return [of.state() for of in numerics.slices]
 
-    A layer in one piece has one of them.
-    """
-    newest = of_units[0]
-    if len(of_units) == 1:
-        return newest
-    [arrays] = newest
-    mixed = []
-    for place, array in enumerate(arrays):
-        value = array["value"].copy()
-        gates = len(value) // len(of_units)
-        for unit, state in enumerate(of_units):
-            rows = slice(unit * gates, (unit + 1) * gates)
-            value[rows] = state[0][place]["value"][rows]
-        mixed.append({**array, "value": value})
-    return [mixed]
+
+def restore(numerics: DeviceNumerics, held: list[State]) -> None:
+    """Give the slices what they kept."""
+    for of, state in zip(numerics.slices, held, strict=True):
+        of.restore(state)
 
 
 def mini_batches(micro_batch: int) -> Iterator[list[MicroBatch]]:
@@ -133,18 +122,18 @@ def delayed_sgd(plan: Plan, delays: list[tuple[np.ndarray, int]]) -> dict[str, d
     rule = Sgd(config.learning_rate, config.momentum, config.weight_decay)
     for epoch in range(EPOCHS):
         trainer._ends[0].attach_training(chain, epoch_order(config.seed, epoch, SAMPLES))
-        history = [numerics.state()]
+        history = [states(numerics)]
         for group in mini_batches(config.micro_batch):
-            numerics.restore(put_together(numerics, history, delays))
+            restore(numerics, put_together(numerics, history, delays))
             for micro_batch in group:
                 span = micro_batch.whole
                 samples = np.arange(SAMPLES)[span.slice] + epoch * SAMPLES
                 run([there_and_back(numerics, span, samples)])
                 numerics.gradient(span)
-            numerics.restore(history[-1])
+            restore(numerics, history[-1])
             numerics.update(sum(micro_batch.samples for micro_batch in group), rule, keeps=False)
             numerics.begin_epoch()
-            history.append(numerics.state())
+            history.append(states(numerics))
     return trainer.weights()
 
 

@@ -1,0 +1,219 @@
+"""`emuchain train --checkpoint` and `--resume`: runs that are killed or stopped go on, and end as others do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emuchain
+from emuchain.emulator.commands.cli import main
+from emuchain.emulator.common import InputError
+from emuchain.emulator.run import Results, read_results
+
+OneLine = Callable[[str], str]
+Stop = Callable[[Path], None]
+
+SETTINGS: dict[str, Any] = {"samples": 160, "test_samples": 20, "epochs": 2, "batch": 32, "checkpoint_every": 2}
+FLAGS = [word for key, value in SETTINGS.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+
+
+class Interrupted(Exception):
+    """What ends a run in Python."""
+
+
+def interrupt(*_: object) -> None:
+    """A callback after an epoch that ends the run."""
+    raise Interrupted
+
+
+def same(found: Results, expected: Results, bits: Any) -> bool:
+    """Whether two runs ended alike, but for the host's time."""
+    columns = found.history.keys() - {"host_time_s"}
+    alike = [(found.history[name] == expected.history[name]).all() for name in columns]
+    return all(alike) and bits(found.weights) == bits(expected.weights) and found.usage == expected.usage
+
+
+@pytest.fixture
+def whole(small_cifar: Path) -> Callable[..., Results]:
+    """Trains without an interruption."""
+    return lambda **settings: emuchain.train(data=str(small_cifar), **{**SETTINGS, **settings})
+
+
+@pytest.mark.parametrize("schedule", ["fpdeep", "sync", "1f1b-so"])
+def test_in_python(small_cifar: Path, tmp_path: Path, bits: Any, whole: Callable[..., Results], schedule: str) -> None:
+    file, settings = str(tmp_path / "run.ckpt"), {**SETTINGS, "devices": 3, "schedule": schedule}
+    engines = {"engines": "turns"} if schedule == "1f1b-so" else {}
+    expected = whole(devices=3, schedule=schedule, **engines)
+    with pytest.raises(Interrupted):  # after its first epoch, whose end is not in a checkpoint, but its middle is
+        emuchain.train(data=str(small_cifar), checkpoint=file, on_epoch=interrupt, **settings, **engines)
+    steps: list[int] = []
+    found = emuchain.train(resume=file, on_epoch=lambda result, _: steps.append(result.epoch))
+    assert same(found, expected, bits)
+    assert steps == [0, 1]
+    assert same(emuchain.train(resume=file, epochs=2), expected, bits), "nothing is left to train"
+    assert emuchain.train(resume=file, epochs=3).epochs == 3
+
+
+def test_simulation_drains_as_training_does(small_cifar: Path, whole: Callable[..., Results]) -> None:
+    times = [
+        emuchain.simulate(**{**SETTINGS, "devices": 4, "checkpoint_every": every}).virtual_time_ps
+        for every in (1, 2, None)
+    ]
+    assert times[0] > times[1] > times[2]
+    assert times[1] == whole(devices=4).virtual_time_ps
+
+
+@pytest.fixture(scope="module")
+def written(small_cifar: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a checkpoint of a run that stopped after its first epoch, and its results file."""
+    folder = tmp_path_factory.mktemp("written")
+    keys = {**SETTINGS, "devices": 2, "checkpoint": str(folder / "run.ckpt"), "epochs": 1}
+    emuchain.train(data=str(small_cifar), out=str(folder / "run.h5"), **keys)
+    return folder
+
+
+BAD = [
+    (["--resume", "none.ckpt"], ["`resume`", "none.ckpt", "no such file"]),
+    (["--resume", "run.h5"], ["`resume`", "run.h5", "not a readable checkpoint"]),
+    (["--resume", "."], ["`resume`", "no such file"]),
+    (["--resume", "run.ckpt", "--batch", "16"], ["`batch` = 16", "run.ckpt", "with 32"]),
+    (["--resume", "run.ckpt", "--devices", "3"], ["`devices` = 3", "with 2", "fpdeep"]),
+    (["--resume", "run.ckpt", "--schedule", "sync"], ["`schedule` = 'sync'", "'fpdeep'"]),
+    (["--resume", "run.ckpt", "--network", "lenet-cifar"], ["`network`", "quick-cifar"]),
+    (["--resume", "run.ckpt", "--seed", "2"], ["`seed` = 2", "with 1"]),
+    (["--resume", "run.ckpt", "--data", "shapes"], ["`resume`", "other training data", "`data`"]),
+    (["--checkpoint", "no/run.ckpt"], ["`checkpoint`", "does not exist"]),
+    (["--checkpoint", "."], ["`checkpoint`", "folder"]),
+    (["--checkpoint", "held.ckpt"], ["`checkpoint`", "held.ckpt", "another run"]),
+    (["--checkpoint-every", "0"], ["`checkpoint_every`", "1"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD)
+def test_bad_input(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    one_line: OneLine,
+    written: Path,
+    arguments: list[str],
+    words: list[str],
+) -> None:
+    monkeypatch.chdir(written)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, "held.ckpt"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["train", *arguments])
+    holder.communicate("end")
+    assert ended.value.code == 2
+    line = one_line(capsys.readouterr().err)
+    for word in words:
+        assert word in line
+
+
+_HOLD = """
+import sys
+from emuchain.emulator.common import WholeFile
+file = WholeFile(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_in_python_errors_are_the_same(written: Path) -> None:
+    file = written / "run.ckpt"
+    with pytest.raises(InputError, match=r"^`batch` = 64: the checkpoint .* with 32; leave it out"):
+        emuchain.train(resume=str(file), batch=64)
+    with pytest.raises(InputError, match=r"^`network` = 'lenet-cifar': .*'quick-cifar'"):
+        emuchain.train("lenet-cifar", resume=str(file))
+
+
+def command(*arguments: str) -> list[str]:
+    """A command that trains."""
+    return [sys.executable, "-m", "emuchain", "train", *arguments, "--progress", "plain"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_ends_a_run_at_a_checkpoint(
+    small_cifar: Path, tmp_path: Path, bits: Any, whole: Callable[..., Results], number: signal.Signals
+) -> None:
+    file, out = tmp_path / "run.ckpt", tmp_path / "run.h5"
+    flags = ["--data", str(small_cifar), *FLAGS, "--epochs", "60", "--devices", "3", "--out", str(out)]
+    process = subprocess.Popen(
+        command(*flags, "--checkpoint", str(file)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not file.exists():
+        time.sleep(0.01)
+    process.send_signal(number)
+    said, wrong = process.communicate(timeout=60)
+    assert (process.returncode, wrong) == (128 + number, "")
+    assert f"stopped by {number.name}: " in said
+    assert f"next: emuchain train --resume {file}" in said
+    done = read_results(out).epochs if out.exists() else 0
+    assert done < 60
+    subprocess.run(command("--resume", str(file), "--epochs", str(done + 2)), check=True, capture_output=True)
+    assert same(read_results(out), whole(devices=3, epochs=done + 2), bits)
+
+
+@pytest.mark.parametrize(("schedule", "replicas"), [("fpdeep", 1), ("sync", 1), ("1f1b-so", 1), ("fpdeep", 2)])
+def test_a_killed_run_goes_on(  # type: ignore[no-untyped-def]
+    mpiexec, small_cifar: Path, tmp_path: Path, bits: Any, whole: Callable[..., Results], schedule: str, replicas: int
+) -> None:
+    """A rank is killed after some checkpoint; two ranks go on in place of three."""
+    file, out = tmp_path / "run.ckpt", tmp_path / "run.h5"
+    keys: dict[str, Any] = {"schedule": schedule, "devices": 3, "replicas": replicas}
+    keys |= {"engines": "turns"} if schedule == "1f1b-so" else {}
+    keys |= {"compress": "inceptionn:-10"} if replicas > 1 else {}
+    flags = [word for key, value in keys.items() for word in (f"--{key}", str(value))]
+    watcher = subprocess.Popen([sys.executable, "-c", _KILL, str(file), str(tmp_path / "pid")])
+    program = (
+        "import os, pathlib; from emuchain.comm.launch import launcher_rank; "
+        f"launcher_rank() == 1 and pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); "
+        "from emuchain.emulator.commands.cli import main; main()"
+    )
+    files = ["--out", str(out), "--checkpoint", str(file)]
+    arguments = ["train", "--data", str(small_cifar), *FLAGS, *flags, *files, "--epochs", "1000"]
+    assert mpiexec(3, ["-c", program, *arguments], status=None).returncode != 0
+    assert watcher.wait(10) == 0
+    done = read_results(out).epochs if out.exists() else 0
+    mpiexec(2, ["-m", "emuchain", "train", "--resume", str(file), "--epochs", str(done + 2)])
+    assert same(read_results(out), whole(epochs=done + 2, **keys), bits)
+
+
+_KILL = """
+import os, signal, sys, time
+import pathlib
+file, pid = map(pathlib.Path, sys.argv[1:])
+seen = set()
+while len(seen) < 3:
+    if file.exists():
+        seen.add(file.stat().st_ino)
+    time.sleep(0.01)
+os.kill(int(pid.read_text()), signal.SIGKILL)
+"""
+
+
+def test_a_config_file_may_be_given_again(
+    small_cifar: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a batch job does, which runs the same command again, with `--resume`."""
+    config, file = tmp_path / "run.toml", tmp_path / "run.ckpt"
+    keys = {**SETTINGS, "data": str(small_cifar), "devices": 2, "checkpoint": str(file), "epochs": 1}
+    config.write_text("\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items()))
+    for arguments in ([str(config)], [str(config), "--resume", str(file), "--epochs", "2"]):
+        with pytest.raises(SystemExit) as ended:
+            main(["train", *arguments])
+        assert ended.value.code == 0
+    assert "goes on from" in capsys.readouterr().out
+    assert sorted(os.listdir(tmp_path)) == ["run.ckpt", "run.toml"]
