@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import format_time_ps
+from ..common import WholeFile, format_time_ps
 from ..config import RUN_ONLY_KEYS, Config
 from ..data import Dataset
 from ..plan import PairPlan, make_pair_plan, training_data
@@ -23,7 +24,7 @@ from ..report import (
     print_answer,
     resource_rows,
 )
-from ..run import Recorder, check_writable, follower, resource_table, train
+from ..run import Recorder, follower, resource_table, train
 from .kernels import load as load_kernels
 from .pair import limit_line, memory_lines, refuse_trace
 from .shown import Shown
@@ -37,9 +38,9 @@ def train_pair(ranks: Ranks, config: Config, flags: dict[str, Any], trace: Mappi
     """
     refuse_trace(trace)
     plan = make_pair_plan(config)
-    out = None if config.out is None else check_writable(config.out)
+    out = None if config.out is None else WholeFile(config.out)
     data, gather_weights = training_data(plan), out is not None
-    with make_progress(config.progress) as progress:
+    with out or contextlib.nullcontext(), make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shared = follower.SharedData.of(data, 1)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, None))

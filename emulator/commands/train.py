@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import format_time_ps
+from ..common import WholeFile, format_time_ps
 from ..config import RUN_ONLY_KEYS, blaming, load_config
 from ..data import Dataset
 from ..plan import Plan, describe_devices, make_plan, training_data
@@ -35,7 +36,6 @@ from ..report import (
 )
 from ..run import (
     Recorder,
-    check_writable,
     exchange_table,
     follower,
     history_table,
@@ -68,11 +68,11 @@ def run_training(
         traced.check_file()
     with blaming(config_file, flags):
         plan = make_plan(config, ranks.size)
-        out = None if config.out is None else check_writable(config.out)
+        out = None if config.out is None else WholeFile(config.out)
         data = training_data(plan)
     recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None
-    with make_progress(config.progress) as progress:
+    with out or contextlib.nullcontext(), make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shared = follower.SharedData.of(data, plan.data_parallel.replicas)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder))

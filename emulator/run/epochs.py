@@ -44,6 +44,11 @@ class EpochResult:
     sizes: EpochSizes = dataclasses.field(default_factory=dict, repr=False, compare=False)
     resources: tuple[ResourceUse, ...] = ()
 
+    def row(self) -> EpochResult:
+        """Return the epoch without the usage up to its end, which that of the next one replaces."""
+        exchanged = self.exchanged if self.exchanged.traffic.value_bytes else _NOTHING
+        return dataclasses.replace(self, usage=_UNUSED, resources=(), exchanged=exchanged)
+
 
 @dataclasses.dataclass(frozen=True)
 class StepResult:
@@ -54,6 +59,8 @@ class StepResult:
     tally: Tally
     virtual_time_ps: int
 
+
+_NOTHING, _UNUSED = Exchanged(), Usage(0, (), ())
 
 OnStep = Callable[[StepResult], None]
 OnEpoch = Callable[[EpochResult, Weights], None]
@@ -75,18 +82,19 @@ class Trainer(Protocol):
 def train_epochs(
     trainer: Trainer, epochs: int, ranks: Ranks, on_epoch: OnEpoch, *, gather_weights: bool
 ) -> list[EpochResult]:
-    """Train on all ranks together; return the history, on rank 0.
+    """Train on all ranks together; return the history, on rank 0, with the usage up to the last epoch.
 
     Raises:
         InputError: the loss is no longer finite.
     """
-    history = []
+    history: list[EpochResult] = []
     ranks.running = ranks.size > 1
     try:
         for epoch in range(epochs):
             result = trainer.epoch(epoch)
             weights = trainer.weights() if gather_weights else {}
             if result is not None:
+                history[-1:] = [epoch.row() for epoch in history[-1:]]
                 history.append(result)
                 on_epoch(result, weights)
     finally:
