@@ -25,6 +25,7 @@ So a killed run leaves a readable file with all finished epochs. Layout:
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import Any
 
@@ -83,7 +84,7 @@ def read_results(path: pathlib.Path) -> Results:
     """
     import h5py
 
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{path}: no such file; `emuchain train --out {path}` would write it")
     try:
         with h5py.File(path, "r") as file:
