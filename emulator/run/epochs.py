@@ -111,16 +111,20 @@ class StepReports:
         InputError: the loss of one is not finite.
     """
 
-    def __init__(self, ranks: Ranks, epoch: int, learning_rate: float) -> None:
+    def __init__(self, ranks: Ranks, epoch: int, learning_rate: float, weight_decay: float = 0.0) -> None:
         self.total = Tally()
-        self._ranks, self._epoch, self._rate = ranks, epoch, learning_rate
+        self._ranks, self._epoch, self._rate, self._decay = ranks, epoch, learning_rate, weight_decay
 
     def __call__(self, step: int, tally: Tally, virtual_time_ps: int) -> None:
         """Take a finished mini-batch."""
         if not math.isfinite(tally.loss):
+            # An update takes this share of a weight away: from 1 on, weights turn over and grow.
+            by_decay = self._rate * self._decay >= 1
+            name, value = ("weight_decay", self._decay) if by_decay else ("learning_rate", self._rate)
+            smaller = min(value, 1 / self._rate) / 10 if by_decay else value / 10
             raise InputError(
-                f"`learning_rate` = {self._rate:g}: training diverged, the loss is {tally.mean_loss}"
-                f" in epoch {self._epoch + 1}, step {step + 1}; try a smaller one, such as {self._rate / 10:g}"
+                f"`{name}` = {value:g}: training diverged, the loss is {tally.mean_loss}"
+                f" in epoch {self._epoch + 1}, step {step + 1}; try a smaller one, such as {smaller:g}"
             )
         self.total += tally
         self._ranks.send_to_root(StepResult(self._epoch, step, tally, virtual_time_ps))

@@ -75,7 +75,10 @@ class PairTrainer:
         plan, config = self.plan, self.plan.config
         order = epoch_order(config.seed, number, self._samples)
         rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
-        report, now_ps = StepReports(self.ranks, number, rate), number * plan.epoch_ps(self._samples)
+        report, now_ps = (
+            StepReports(self.ranks, number, rate, config.weight_decay),
+            number * plan.epoch_ps(self._samples),
+        )
 
         def on_update(step: int, tally: Tally) -> None:
             nonlocal now_ps

@@ -151,7 +151,7 @@ class Trainer:
         order = epoch_order(config.seed, number, self._samples)
         totals = step_sizes(self._samples, config.batch)
         rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
-        on_step = StepReports(self.ranks, number, rate)
+        on_step = StepReports(self.ranks, number, rate, config.weight_decay)
         programs = []
         for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
             places = self.plan.data_parallel.samples_of(replica, self._samples, config.batch)
