@@ -42,9 +42,10 @@ def join() -> Ranks:
     _check_kind()
     try:
         ranks = MpiRanks(_world())
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:
+        why = " ".join(str(error).split())
         raise LaunchError(
-            f"started by an MPI launcher, but mpi4py does not load ({error}); install `emuchain[mpi-mpich]`"
+            f"started by an MPI launcher, but mpi4py does not load ({why}); install `emuchain[mpi-mpich]`"
             " or `emuchain[mpi-openmpi]`"
         ) from None
     expected = max((int(os.environ[name]) for name in _SIZE_VARIABLES if os.environ.get(name, "").isdigit()), default=1)

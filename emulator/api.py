@@ -6,6 +6,7 @@ Networks and clusters are given as names, file paths, mappings with the keys of 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
 from .cluster import Cluster, load_cluster
-from .common import BUG_STATUS, IMAGENET_IMAGES, INPUT_STATUS, InputError
+from .common import BUG_STATUS, IMAGENET_IMAGES, INPUT_STATUS, InputError, WholeFile
 from .config import Config, settings_config
 from .data import Dataset
 from .network import Network
@@ -36,7 +37,6 @@ from .run import (
     RunCheckpoints,
     Simulation,
     Weights,
-    check_writable,
     checkpoints_of,
     read_results,
     resumed,
@@ -147,11 +147,13 @@ def simulate(
     planned, traced = _planned(network, cluster, settings), TraceRequest.of(trace, trace_level, trace_samples)
     samples = epoch_samples(planned)
     recorder = None if traced is None else traced.recorder(planned, samples)
-    if traced is not None:
-        traced.check_file()
-    found = run_simulation(planned, samples, _both(observer, recorder))
-    if traced is not None and recorder is not None:
-        traced.write(planned, samples, [recorder])
+    with contextlib.ExitStack() as files:
+        if traced is not None:
+            traced.check_file()
+            files.callback(traced.close)
+        found = run_simulation(planned, samples, _both(observer, recorder))
+        if traced is not None and recorder is not None:
+            traced.write(planned, samples, [recorder])
     return found
 
 
@@ -188,13 +190,16 @@ def train(
     traced = TraceRequest.of(trace, trace_level, trace_samples)
     if data is not None and not isinstance(data, Dataset):
         settings["data"] = os.fspath(data)
+    files = contextlib.ExitStack()
 
-    def prepare() -> tuple[Plan | PairPlan, Dataset, pathlib.Path | None, SpanRecorder | None, RunCheckpoints]:
+    def prepare() -> tuple[Plan | PairPlan, Dataset, WholeFile | None, SpanRecorder | None, RunCheckpoints]:
         start = resumed(_given(network, cluster, settings))
         planned = _to_train(network, cluster, settings, ranks.size) if start is None else _planned_again(start)
-        out = check_writable(planned.config.out) if planned.config.out and ranks.rank == 0 else None
+        writes = planned.config.out if ranks.rank == 0 else None
+        out = files.enter_context(WholeFile(writes)) if writes else None
         if traced is not None and ranks.rank == 0:
             traced.check_file()
+            files.callback(traced.close)
         if isinstance(data, Dataset):
             check_data(planned, data)
         held = data if isinstance(data, Dataset) else training_data(planned)
@@ -208,35 +213,36 @@ def train(
     def begin(history: list[EpochResult], _: Position) -> None:
         recorder.history[:] = history
 
-    planned, held, out, spans, checkpoints = _on_all(ranks, prepare)
-    recorder = Recorder(planned, held, ranks.describe(), out)
-    last: Weights = {}
+    with files:
+        planned, held, out, spans, checkpoints = _on_all(ranks, prepare)
+        recorder = Recorder(planned, held, ranks.describe(), out)
+        last: Weights = {}
 
-    def record(result: EpochResult, weights: Weights) -> None:
-        nonlocal last
-        last = weights
-        recorder.record(result, weights)
-        on_epoch(result, weights)
+        def record(result: EpochResult, weights: Weights) -> None:
+            nonlocal last
+            last = weights
+            recorder.record(result, weights)
+            on_epoch(result, weights)
 
-    try:
-        run_training(
-            *(planned, held, ranks),
-            on_epoch=record,
-            gather_weights=True,
-            observer=_both(observer, spans),
-            checkpoints=checkpoints,
-        )
-        gathered = ranks.gather(spans)
-        if traced is not None and not isinstance(planned, PairPlan) and ranks.rank == 0:
-            traced.write(planned, held.n_train, gathered)
-    except RankFailed as failed:
-        ranks.stop_others(failed.status, str(failed))
-        raise _failure(str(failed), failed.status) from None
-    except Stopped as stopped:
-        raise _failure(stopped.line, stopped.status) from None
-    except Exception as error:
-        _stop_others(ranks, error)
-        raise
+        try:
+            run_training(
+                *(planned, held, ranks),
+                on_epoch=record,
+                gather_weights=True,
+                observer=_both(observer, spans),
+                checkpoints=checkpoints,
+            )
+            gathered = ranks.gather(spans)
+            if traced is not None and not isinstance(planned, PairPlan) and ranks.rank == 0:
+                traced.write(planned, held.n_train, gathered)
+        except RankFailed as failed:
+            ranks.stop_others(failed.status, str(failed))
+            raise _failure(str(failed), failed.status) from None
+        except Stopped as stopped:
+            raise _failure(stopped.line, stopped.status) from None
+        except Exception as error:
+            _stop_others(ranks, error)
+            raise
     found = ranks.share(recorder.results(last) if ranks.rank == 0 else None)[0]
     ranks.free()
     return found

@@ -56,6 +56,12 @@ def host_form(features: str) -> Form:
     return FORMS["portable"]
 
 
+def cpu_features() -> str:
+    """Return the features that Numba compiles for: those that the environment gives, maybe none, or the host's."""
+    given = os.environ.get("NUMBA_CPU_FEATURES")
+    return str(binding.get_host_cpu_features().flatten()) if given is None else given
+
+
 def chosen_form() -> Form:
     """Return the form that the environment selects, or else the host's.
 
@@ -64,7 +70,7 @@ def chosen_form() -> Form:
     """
     name = os.environ.get(SETTING, "")
     if not name:
-        return host_form(os.environ.get("NUMBA_CPU_FEATURES") or binding.get_host_cpu_features().flatten())
+        return host_form(cpu_features())
     if name not in FORMS:
         raise ValueError(f"{SETTING} = {name!r}: unknown form; choose from {', '.join(FORMS)}")
     return FORMS[name]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..common import InputError, did_you_mean, find, names
+from ..common import InputError, did_you_mean, find, names, read_text
 from .board import Board
 from .cluster import Cluster, chain_interconnect
 
@@ -74,7 +74,7 @@ def load_cluster(
 
     if isinstance(cluster, str):
         path = find("cluster", cluster, CLUSTERS)
-        described, source, text = read_toml(path), str(path), path.read_text(encoding="utf-8")
+        described, source, text = read_toml(path), str(path), read_text(path)
     else:
         described, source, text = dict(cluster), repr(cluster.get("name", "cluster")), json.dumps(cluster, indent=2)
     said = _validated(described, source)

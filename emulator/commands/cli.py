@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from ...comm import launcher_rank
 from ..common import INPUT_STATUS, InputError
-from . import collector
+from . import collector, output
 from .session import Session
 
 
@@ -26,16 +26,24 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _be_silent()
     session = Session()
     try:
+        output.check()
         if launcher_rank() is not None and session.join().rank > 0:
             session.follow(arguments)
         from .command_line import run
 
-        session.end(run(arguments, session))
+        status = run(arguments, session)
+        output.finish()
+        session.end(status)
     except InputError as error:
         session.fail(f"emuchain: error: {error}", INPUT_STATUS)
     except KeyboardInterrupt:
         session.fail("emuchain: interrupted", 130)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        unwritten = output.failure(error)
+        if unwritten is not None:
+            session.fail(*unwritten)
+        if isinstance(error, SystemExit):
+            raise
         session.fail_otherwise(error)
 
 

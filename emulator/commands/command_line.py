@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import click
+from click.utils import PacifyFlushWrapper
 
 from ... import __version__
 from ..common import InputError
@@ -39,6 +43,11 @@ def run(arguments: Sequence[str], session: Session) -> int:
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f" (see `{context.command_path} --help`)" if context else ""
         raise InputError(f"{' '.join(error.format_message().split())}{hint}") from None
+    except SystemExit:
+        # click exits with 1 where output is read no further.
+        if isinstance(sys.stdout, cast(type, PacifyFlushWrapper)):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
+        raise
     except click.Abort:
         raise KeyboardInterrupt from None
     return status if isinstance(status, int) else 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..common import InputError
+from ..common import InputError, write_whole
 from . import collector
 
 if TYPE_CHECKING:
@@ -103,8 +103,5 @@ def preview(where: str, out: Path, columns: int) -> None:
             f"`data` = {where!r}: is a text; only images can be drawn, and `emuchain data info` shows texts"
         )
     picture = png(preview_picture(load_data(where), columns))
-    try:
-        out.write_bytes(picture)
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written ({error.strerror}); give a file in an existing directory") from None
+    write_whole(out, picture, example="shapes.png")
     click.echo(f"{out}: written")

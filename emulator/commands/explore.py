@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import os
 import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -178,7 +179,7 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..profile import ProfileStages, load_graph, load_profile
 
     path, chain = pathlib.Path(flags["profile"]), load_named(flags["cluster"])
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"`profile` = {flags['profile']!r}: is a folder; should be a TOML file or a graph.txt")
     devices = _devices(flags["devices"], len(chain.kinds))
     kinds = tuple(chain.kind(device) for device in range(devices))

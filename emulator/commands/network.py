@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import pathlib
 import shlex
 
-from ..common import InputError
+from ..common import write_whole
 from ..network import Network, load_network, operator_graph, zoo
 from ..report import layer_rows, next_line, percent, print_answer, table
 
@@ -92,8 +91,4 @@ def describe_network(name: str, out: str | None) -> None:
     if out is None:
         print(text, end="")
         return
-    try:
-        pathlib.Path(out).write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"`out` = {out!r}: cannot be written: {reason}") from None
+    write_whole(out, text, example="network.toml")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import format_time_ps
+from ..common import WholeFile, format_time_ps
 from ..config import RUN_ONLY_KEYS, Config
 from ..data import Dataset
 from ..plan import PairPlan, make_pair_plan, training_data
@@ -23,7 +24,7 @@ from ..report import (
     print_answer,
     resource_rows,
 )
-from ..run import Recorder, Resumed, Stopping, check_writable, checkpoints_of, follower, resource_table, train
+from ..run import Recorder, Resumed, Stopping, checkpoints_of, follower, resource_table, train
 from .kernels import load as load_kernels
 from .pair import limit_line, memory_lines, refuse_trace
 from .shown import Shown
@@ -42,9 +43,10 @@ def train_pair(
     refuse_trace(trace)
     network, cluster = (None, None) if start is None else (start.network, start.cluster)
     plan = make_pair_plan(config, network=network, cluster=cluster)
-    out = None if config.out is None else check_writable(config.out)
+    out = None if config.out is None else WholeFile(config.out)
     data, gather_weights = training_data(plan), out is not None
-    with Stopping(wanted=config.checkpoint is not None) as stopping, make_progress(config.progress) as progress:
+    stopping = Stopping(wanted=config.checkpoint is not None)
+    with out or contextlib.nullcontext(), stopping, make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shown = Shown(plan, data, Recorder(plan, data, ranks.describe(), out), progress)
         checkpoints = checkpoints_of(plan, data, ranks, start, stopping, shown.begin)

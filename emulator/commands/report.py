@@ -5,9 +5,9 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Sequence
 
-from ..common import InputError, format_bytes
+from ..common import InputError, WholeFile, format_bytes
 from ..page import Run, make_page, render
-from ..run import check_writable, read_results
+from ..run import read_results
 
 MOST_RUNS = 12
 """Largest number of runs on a page: that of colours."""
@@ -22,14 +22,12 @@ def write_report(files: Sequence[str], out: str) -> None:
     paths = [pathlib.Path(file) for file in files]
     if len(paths) > MOST_RUNS:
         raise InputError(f"{len(paths)} results files: a page shows at most {MOST_RUNS}; leave some out")
-    page_path = check_writable(out, example="report.html")
-    runs = [Run.of(name, read_results(path)) for name, path in zip(_names(paths), paths, strict=True)]
-    _check_distinct(paths, runs, page_path)
-    text = render(make_page(runs))
-    try:
-        page_path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"`out` = {out!r}: cannot be written: {error.strerror or error}") from None
+    page = WholeFile(out, example="report.html")
+    with page:
+        runs = [Run.of(name, read_results(path)) for name, path in zip(_names(paths), paths, strict=True)]
+        _check_distinct(paths, runs, page.path)
+        text = render(make_page(runs))
+        page.write(text.encode())
     for run in runs:
         if run.why_no_plan:
             print(f"{run.name}: shown without rates, links and timeline: {run.why_no_plan}")

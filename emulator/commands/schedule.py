@@ -6,7 +6,7 @@ import pathlib
 import re
 from typing import Any
 
-from ..common import InputError
+from ..common import InputError, read_text
 from ..config import blaming, load_config
 from ..plan import asked_chunks, make_plan, warm_ups_of
 from ..report import plural
@@ -77,9 +77,9 @@ def check_schedule(file: str, form: str | None = None) -> None:
         InputError: the file cannot be read or parsed, the schedule fails the dry run, or cannot be written so.
     """
     try:
-        text = pathlib.Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read: {error}") from None
+        text = read_text(pathlib.Path(file))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     schedule = parse_csv(text, file) if file.endswith(".csv") or _CSV.match(text) else parse(text, file)
     check_complete(schedule)
     kind = schedules().get(schedule.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -10,6 +11,7 @@ from typing import NoReturn
 
 from ...comm import Dismissed, LaunchError, MpiRanks, RankFailed, Ranks, Stopped, join
 from ..common import BUG_STATUS, InputError
+from . import output
 
 
 class Session:
@@ -63,7 +65,7 @@ class Session:
         """
         if self._ranks is not None and (self._ranks.rank > 0 or self._ranks.running):
             self._fail_alone(self._ranks, line, status)
-        print(line, file=sys.stderr, flush=True)
+        output.tell(line)
         self.end(status)
 
     def fail_otherwise(self, error: Exception) -> NoReturn:
@@ -72,7 +74,7 @@ class Session:
             if isinstance(error, Stopped):
                 _leave(self._ranks, error.status)
             if isinstance(error, RankFailed):
-                print(str(error), file=sys.stderr, flush=True)
+                output.tell(str(error))
                 self._ranks.stop_others(error.status, str(error))
                 _leave(self._ranks, error.status)
         if os.environ.get("EMUCHAIN_DEBUG"):
@@ -89,7 +91,7 @@ class Session:
         except Dismissed as dismissed:
             sys.exit(dismissed.status)
         if ranks.rank == 0:
-            print(line, file=sys.stderr, flush=True)
+            output.tell(line)
             ranks.stop_others(status, line)
         _leave(ranks, status)
 
@@ -101,8 +103,9 @@ def _leave(ranks: Ranks, status: int) -> NoReturn:
     """
     import ctypes  # imported here, after a failure, and not at each start
 
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     ranks.leave_together()
     leave: Callable[[int], NoReturn] = ctypes.PyDLL(None).exit
     leave(status)

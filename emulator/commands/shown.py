@@ -33,12 +33,12 @@ class Shown:
         )
 
     def epoch(self, result: EpochResult, weights: Weights) -> None:
-        """Show a finished epoch, and record it."""
+        """Record a finished epoch; show it as finished once its results are in their file."""
+        self.recorder.record(result, weights)
         accuracy = result.test.accuracy if result.test.samples else None
         self._progress.epoch(
             EpochRow(result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s)
         )
-        self.recorder.record(result, weights)
 
     def stopped(self, ended: Ended) -> list[Line]:
         """Return the lines about a run that a signal has ended at a checkpoint."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ def subject_of(word: str | None) -> Subject:
     if word in zoo() or word.endswith(".onnx"):
         return Subject(network=word)
     path = pathlib.Path(word)
-    if not (word.endswith(".toml") or path.is_file()):
+    if not (word.endswith(".toml") or os.path.isfile(word)):
         known = ", ".join(zoo())
         raise InputError(
             f"{word!r}: neither a `network` that comes with emuchain nor a TOML or ONNX file; "

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..common import InputError, format_time_ps
+from ..common import InputError, check_writable, format_time_ps
 from ..config import blaming, load_config
 from ..plan import Plan, describe_devices, make_plan
 from ..report import check_picture, terminal_width
-from ..run import check_writable, simulate, steady_state
+from ..run import simulate, steady_state
 from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, timeline_of
 
 _PIPE_WIDTH = 80

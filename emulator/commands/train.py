@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import format_time_ps
+from ..common import WholeFile, format_time_ps
 from ..config import RUN_ONLY_KEYS, blaming, load_config
 from ..data import Dataset
 from ..plan import Plan, describe_devices, make_plan, training_data
@@ -36,7 +37,6 @@ from ..report import (
 from ..run import (
     Recorder,
     Stopping,
-    check_writable,
     checkpoints_of,
     exchange_table,
     follower,
@@ -75,11 +75,12 @@ def run_training(
     with blaming(config_file, flags):
         network, cluster = (None, None) if start is None else (start.network, start.cluster)
         plan = make_plan(config, ranks.size, network=network, cluster=cluster)
-        out = None if config.out is None else check_writable(config.out)
+        out = None if config.out is None else WholeFile(config.out)
         data = training_data(plan)
     recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None
-    with Stopping(wanted=config.checkpoint is not None) as stopping, make_progress(config.progress) as progress:
+    stopping = Stopping(wanted=config.checkpoint is not None)
+    with out or contextlib.nullcontext(), stopping, make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out), progress)
         checkpoints = checkpoints_of(plan, data, ranks, start, stopping, shown.begin)

@@ -2,6 +2,7 @@ from .errors import BUG_STATUS, INPUT_STATUS, InputError
 from .hints import did_you_mean
 from .html import html_table
 from .processes import parse_status
+from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
 from .shipped import find, names
 from .types import (
     FINITE,
@@ -31,6 +32,7 @@ __all__ = [
     "FINITE",
     "IMAGENET_IMAGES",
     "INPUT_STATUS",
+    "MOST_TOML_BYTES",
     "Channels",
     "Finite",
     "Gbps",
@@ -59,6 +61,9 @@ __all__ = [
     "gops",
     "html_table",
     "names",
+    "open_file",
     "parse_status",
+    "read_file",
+    "read_text",
     "write_whole",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import os
 import pathlib
 
 from .errors import InputError
@@ -28,7 +29,7 @@ def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)
         return pathlib.Path(str(_HERE / folder / f"{name}.toml"))
     if name.endswith(endings):
         return pathlib.Path(name)
-    beside = [name + ending for ending in endings if pathlib.Path(name + ending).is_file()]
+    beside = [name + ending for ending in endings if os.path.isfile(name + ending)]
     hint = f"did you mean `{beside[0]}`? " if beside else did_you_mean(name, known)
     files = f"a {' or '.join(endings)} file"
     raise InputError(f"`{key}` = {name!r}: {hint}known: {', '.join(known)}; or the path of {files}")

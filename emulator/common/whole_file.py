@@ -1,9 +1,9 @@
 """Files that are there as a whole or not at all, each with one writer at a time.
 
 A writer fills a file of a unique name beside its target, `.NAME.XXXXXXXX.partial`, and renames it: a reader, a full
-disk and a power cut find the content of before or the new one. From its start to its end it holds a lock on `.NAME.lock`,
-which the kernel drops with the process: a second writer is refused at its own start. So who has the lock knows that
-writers of partial files beside it are gone, and removes what they left; nobody else touches them.
+disk and a power cut find the content of before or the new one. From its start to its end it holds a lock on
+`.NAME.lock`, which the kernel drops with the process: a second writer is refused at its own start. So who has the lock
+knows that writers of partial files beside it are gone, and removes what they left; nobody else touches them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pathlib
 import re
 import socket
 import stat
+import weakref
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -24,7 +25,7 @@ from .errors import InputError
 
 _PARTIAL = r"\.{}\.[0-9a-f]{{8}}\.partial"
 _LONGEST_NAME = 255
-_SHOWN = 200
+_SHOWN = 500
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -48,14 +49,13 @@ class WholeFile:
         self.path = pathlib.Path(path)
         self._absolute = os.path.join(os.getcwd(), self.path)
         self._given, self._example = f"`{key}` = {_short(os.fspath(path))}", example
-        self._lock: int | None = None
-        with self._telling(OSError, ValueError):  # the latter: no file has such a name
+        with self._telling("give a path that can be written", OSError, ValueError):  # the latter: no file's name
             self._target = self._check()
             self._name = self._target.name
             if len(os.fsencode(self._name)) > _LONGEST_NAME - len("..XXXXXXXX.partial"):
                 self._name = hashlib.sha256(os.fsencode(self._name)).hexdigest()[:32]
             self._lock_path = self._target.with_name(f".{self._name}.lock")
-            self._take_lock()
+            self._unlock = weakref.finalize(self, _release, os.getpid(), self._lock_path, self._take_lock())
 
     def write(self, content: bytes | memoryview) -> None:
         """Put `content` in place of what the file holds.
@@ -73,7 +73,7 @@ class WholeFile:
         Raises:
             InputError: it cannot be written; the file holds what it held before, as after any other exception.
         """
-        with self._telling(OSError):
+        with self._telling("it holds what it held before", OSError):
             before = self._check()
             if before != self._target:
                 raise InputError(f"{self._given}: has become another link, to {before}; let it be while it is written")
@@ -92,12 +92,8 @@ class WholeFile:
             _sync_folder(self._target.parent)
 
     def close(self) -> None:
-        """Let others write the file."""
-        if self._lock is not None:
-            with contextlib.suppress(OSError):
-                self._lock_path.unlink()
-            os.close(self._lock)
-            self._lock = None
+        """Let others write the file; the end of the process does the same."""
+        self._unlock()
 
     def __enter__(self) -> WholeFile:
         return self
@@ -106,13 +102,13 @@ class WholeFile:
         self.close()
 
     @contextlib.contextmanager
-    def _telling(self, *refusals: type[Exception]) -> Iterator[None]:
+    def _telling(self, rest: str, *refusals: type[Exception]) -> Iterator[None]:
         """Turn what the system refuses into one line."""
         try:
             yield
         except refusals as error:
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-            raise InputError(f"{self._given}: cannot be written: {reason}; give a path that can be written") from None
+            raise InputError(f"{self._given}: cannot be written: {reason}; {rest}") from None
 
     def _check(self) -> pathlib.Path:
         """Return the file that the path leads to, after checking that it is one, or that there is room for one."""
@@ -143,9 +139,10 @@ class WholeFile:
         os.close(os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         return target
 
-    def _take_lock(self) -> None:
+    def _take_lock(self) -> int | None:
+        """Return the descriptor that holds the lock, or None on a file system without locks."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        while self._lock is None:
+        while True:
             lock = os.open(self._lock_path, flags, 0o666)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,6 +151,7 @@ class WholeFile:
                     continue
                 os.ftruncate(lock, 0)
                 os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+                self._remove_leftovers()
             except BlockingIOError:
                 owner = os.pread(lock, _SHOWN, 0).decode(errors="replace").strip()
                 raise InputError(f"{self._given}: {self._rival(owner)}") from None
@@ -161,13 +159,13 @@ class WholeFile:
                 if error.errno not in _NO_LOCKS:
                     raise
                 self._lock_path.unlink()
-                return
+                return None
             else:
-                self._lock, lock = lock, -1
+                lock, kept = -1, lock
+                return kept
             finally:
                 if lock >= 0:
                     os.close(lock)
-        self._remove_leftovers()
 
     def _rival(self, owner: str) -> str:
         if owner == f"process {os.getpid()} on {socket.gethostname()}":
@@ -215,6 +213,13 @@ def check_writable(path: str | os.PathLike[str], key: str = "out", example: str 
     """
     with WholeFile(path, key, example) as file:
         return file.path
+
+
+def _release(owner: int, path: pathlib.Path, lock: int | None) -> None:
+    if lock is not None and os.getpid() == owner:  # not in a process that was forked from it
+        with contextlib.suppress(OSError):
+            path.unlink()
+        os.close(lock)
 
 
 def _short(path: str, quote: str = "'") -> str:

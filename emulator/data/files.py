@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..common import InputError
+from ..common import InputError, open_file
 
 _CHUNK = 1 << 22
 
@@ -16,8 +16,8 @@ _CHUNK = 1 << 22
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open `path` for reading, decompressed if its name ends in .gz; failures within the block become InputError."""
     try:
-        with cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb") as stream:
-            yield stream
+        with open_file(path) as file:
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
     except FileNotFoundError:
         raise InputError(f"{path}: missing; the data set is not complete without it") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -1,5 +1,6 @@
 """Finding a data set: `shapes` or `text`, a directory in one of the known layouts, or the file of a text."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -74,7 +75,7 @@ def _find(where: str) -> tuple[Path, _Layout]:
 
 
 def _look_in(root: Path) -> tuple[Path, _Layout]:
-    if not root.exists():
+    if not os.path.exists(root):
         raise InputError(f"{root}: no such directory; give `shapes`, `text`, or a directory with a data set")
     if not root.is_dir():
         raise InputError(f"{root}: is a file; give the directory it is in, or a text, whose name ends in .txt")

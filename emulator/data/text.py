@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError
+from ..common import InputError, read_file
 from .dataset import Dataset
 from .sentences import SENTENCES, sentences
 
@@ -24,6 +24,8 @@ _TEST_SHARE = 10  # the last tenth of the characters is for test
 
 Symbols = NDArray[np.int32]
 _Samples = tuple[Symbols, NDArray[np.int64], NDArray[np.int64]]  # symbols (n, steps), labels (n, steps), lengths (n,)
+
+_MOST_BYTES = 2**30
 
 
 def is_text(where: str) -> bool:
@@ -41,7 +43,7 @@ def read_text(where: str) -> str:
         return sentences()
     path = Path(where)
     try:
-        content = path.read_bytes()
+        content = read_file(path, _MOST_BYTES)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give a text in UTF-8, or `{SENTENCES}`, which is built in") from None
     except (OSError, ValueError) as error:

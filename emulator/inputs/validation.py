@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import re
 import sys
 import typing
 from typing import Any, TypeVar
 
 import pydantic
 
-from ..common import InputError, did_you_mean
+from ..common import MOST_TOML_BYTES, InputError, did_you_mean, read_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -59,6 +60,8 @@ def shown(path: pathlib.Path) -> str:
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
+_MOST_DOTS = 200
+
 ModelT = TypeVar("ModelT", bound=Model)
 
 
@@ -69,11 +72,15 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
         InputError: the file cannot be read or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = read_text(path, MOST_TOML_BYTES)
+        # Keys take time with the square of their dots.
+        if any(part.count(".") > _MOST_DOTS for part in re.split("[=,\n]", text)):
+            raise RecursionError
+        return tomllib.loads(text)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{shown(path)}: cannot be read: {error.strerror or error}") from None
     except RecursionError:
-        raise InputError(f"{path}: not a TOML file: nested too deeply") from None
+        raise InputError(f"{shown(path)}: not a TOML file: nested too deeply") from None
     except ValueError as error:  # not TOML, not UTF-8, or a path that no file can have
         raise InputError(f"{shown(path)}: not a TOML file: {error}") from None
 

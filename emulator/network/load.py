@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..common import find, names
+from ..common import find, names, read_text
 from .layer import Network
 from .shape import Shape
 
@@ -57,7 +57,7 @@ def load_network(
             said = read_toml(path)
             keys = with_images(with_symbols(said, symbols), images)
             description = validate(Description, keys, source)
-            text = path.read_text(encoding="utf-8") if keys == said and time_steps is None else None
+            text = read_text(path) if keys == said and time_steps is None else None
     if time_steps is not None:
         description = with_steps(description, time_steps)
     return dataclasses.replace(resolve(description, source), text=text or to_toml(description))

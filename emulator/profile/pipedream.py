@@ -15,7 +15,7 @@ import math
 import pathlib
 from collections.abc import Sequence
 
-from ..common import InputError
+from ..common import InputError, read_text
 from .profile import LayerProfile, LayerTimes, Profile
 
 _PS_OF_MS = 10**9
@@ -33,7 +33,7 @@ def load_graph(path: pathlib.Path, samples: int, kinds: Sequence[str]) -> Profil
         InputError: the file cannot be read, a line has another form, a time or size is negative, or edges are a circle.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
     nodes: dict[str, dict[str, float]] = {}

@@ -41,4 +41,4 @@ def draw_layout(layout: Layout, path: str) -> None:
     whole_ticks(axes.xaxis)
     shown = {label: bar for axes in figure.axes for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(shown.values(), shown.keys(), loc="outside right upper", fontsize="small")
-    save_figure(figure, path, f"`plot` = {path!r}", dpi=120)
+    save_figure(figure, path, "plot", dpi=120)

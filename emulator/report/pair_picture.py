@@ -62,4 +62,4 @@ def draw_pair(found: PairTimes, title: str, path: str | os.PathLike[str], flag: 
     parts = {each.task.part for each in found.timed}
     patches = [Patch(facecolor=colour, label=part.value) for part, colour in _COLOURS.items() if part in parts]
     figure.legend(handles=patches, loc="outside lower right", ncols=len(patches), fontsize=7, frameon=False)
-    save_figure(figure, path, f"`{flag}` {os.fspath(path)}", dpi=150)
+    save_figure(figure, path, flag, dpi=150)

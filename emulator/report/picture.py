@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pathlib
 from typing import TYPE_CHECKING, Literal
 
-from ..common import InputError
+from ..common import InputError, check_writable, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -38,12 +39,11 @@ def check_picture(path: str | os.PathLike[str], flag: str) -> None:
     path = pathlib.Path(path)
     if path.suffix.removeprefix(".").lower() not in known:
         raise InputError(f"`{flag}` {path}: the end of a picture's name is one of .{', .'.join(sorted(known))}")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"`{flag}` {path}: cannot be written: there is no folder {path.parent}")
+    check_writable(path, flag, f"picture{path.suffix}")
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str], where: str, dpi: int = 110) -> None:
-    """Write a figure to `path`, whose extension sets the format; `where` begins an error message.
+def save_figure(figure: Figure, path: str | os.PathLike[str], flag: str, dpi: int = 110) -> None:
+    """Write a figure to `path`, whose extension sets the format; an error names `flag` as what asked for it.
 
     The same figure gives the same file again, as SVG and PDF have no date.
 
@@ -52,12 +52,16 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], where: str, dpi: i
     """
     from matplotlib import rc_context
 
-    dated = {".svg": "Date", ".pdf": "CreationDate"}.get(pathlib.Path(path).suffix.lower())
+    kind = pathlib.Path(path).suffix.lower()
+    dated = {".svg": "Date", ".pdf": "CreationDate"}.get(kind)
+    content = io.BytesIO()
     try:
         with rc_context({"svg.hashsalt": "emuchain"}):
-            figure.savefig(path, dpi=dpi, metadata={dated: None} if dated else None)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{where}: cannot be written: {error}") from None
+            form = kind.removeprefix(".") or None
+            figure.savefig(content, format=form, dpi=dpi, metadata={dated: None} if dated else None)
+    except ValueError as error:
+        raise InputError(f"`{flag}` = '{path}': cannot be written: {error}") from None
+    write_whole(path, content.getvalue(), flag, f"picture{kind}")
 
 
 def whole_ticks(axis: Axis) -> None:

@@ -54,7 +54,7 @@ def draw_pipeline(
     patches = _patches(shape, result.timed)
     figure.legend(handles=patches, loc="outside lower right", ncols=len(patches), fontsize=7, frameon=False)
     with rc_context({"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}):  # text as text, and short
-        save_figure(figure, path, f"`{flag}` {os.fspath(path)}", dpi=200)
+        save_figure(figure, path, flag, dpi=200)
 
 
 def _draw_boxes(axes: Axes, shape: Shape, timed: Sequence[Timed], unit_ps: int, place: int, end: float) -> None:

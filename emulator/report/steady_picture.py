@@ -43,7 +43,7 @@ def draw_steady_state(state: SteadyState, title: str, path: str | os.PathLike[st
         axes.set_axisbelow(True)
         axes.grid(axis="y", color="0.9", linewidth=0.6)
         axes.legend(fontsize="small", ncols=4, loc="upper right")
-    save_figure(figure, path, f"`{flag}` {path}")
+    save_figure(figure, path, flag)
 
 
 def _draw_engines(axes: Axes, state: SteadyState, limit: Load) -> None:

@@ -57,7 +57,7 @@ def draw_timeline(chart: Chart, path: str | os.PathLike[str]) -> None:
     axes.set_xlim(_micros(chart.begin_ps), _micros(chart.end_ps))
     axes.set_xlabel("virtual time, µs; numbers and colours are samples", fontsize=7)
     axes.tick_params(axis="x", labelsize=7)
-    save_figure(figure, path, f"`plot` = {os.fspath(path)!r}", dpi=200)
+    save_figure(figure, path, "plot", dpi=200)
 
 
 def _runs(span: Span) -> Iterator[tuple[int, int]]:

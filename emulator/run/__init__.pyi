@@ -4,7 +4,7 @@ from .placement import Placement
 from .recorder import Recorder
 from .replicas import Exchanged
 from .results import Results, exchange_table, history_table, resource_table, results_of, versions
-from .results_file import check_writable, read_results, write_results
+from .results_file import read_results, write_results
 from .resume import Resumed, checkpoints_of, resumed
 from .simulate import Simulation, simulate
 from .sizes import GivenSizes, MeanRatio, RecordedSizes, recorded_sizes
@@ -54,7 +54,6 @@ __all__ = [
     "Trainer",
     "Usage",
     "Weights",
-    "check_writable",
     "checkpoints_of",
     "exchange_table",
     "history_table",

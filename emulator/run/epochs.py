@@ -45,6 +45,11 @@ class EpochResult:
     sizes: EpochSizes = dataclasses.field(default_factory=dict, repr=False, compare=False)
     resources: tuple[ResourceUse, ...] = ()
 
+    def row(self) -> EpochResult:
+        """Return the epoch without the usage up to its end, which that of the next one replaces."""
+        exchanged = self.exchanged if self.exchanged.traffic.value_bytes else _NOTHING
+        return dataclasses.replace(self, usage=_UNUSED, resources=(), exchanged=exchanged)
+
 
 @dataclasses.dataclass(frozen=True)
 class StepResult:
@@ -62,6 +67,8 @@ class Position(NamedTuple):
     epoch: int = 0
     step: int = 0
 
+
+_NOTHING, _UNUSED = Exchanged(), Usage(0, (), ())
 
 OnStep = Callable[[StepResult], None]
 OnEpoch = Callable[[EpochResult, Weights], None]
@@ -157,7 +164,7 @@ def train_epochs(
     gather_weights: bool,
     checkpoints: Checkpoints | None = None,
 ) -> list[EpochResult]:
-    """Train on all ranks together; return the history, on rank 0.
+    """Train on all ranks together; return the history, on rank 0, with the usage up to the last epoch.
 
     Raises:
         InputError: the loss is no longer finite.
@@ -180,6 +187,7 @@ def train_epochs(
                 result = trainer.finish(at.epoch)
                 weights = trainer.weights() if gather_weights else {}
                 if result is not None:
+                    trainer.history[-1:] = [epoch.row() for epoch in trainer.history[-1:]]
                     trainer.history.append(result)
                     on_epoch(result, weights)
                 at = Position(at.epoch + 1)
@@ -202,18 +210,24 @@ class StepReports:
         InputError: the loss of one is not finite.
     """
 
-    def __init__(self, ranks: Ranks, epoch: int, learning_rate: float, first: int = 0, from_ps: int = 0) -> None:
+    def __init__(
+        self, ranks: Ranks, epoch: int, learning_rate: float, weight_decay: float, first: int = 0, from_ps: int = 0
+    ) -> None:
         self.total = Tally()
-        self._ranks, self._epoch, self._rate, self._first = ranks, epoch, learning_rate, first
-        self._from_ps = from_ps
+        self._ranks, self._epoch, self._rate, self._decay = ranks, epoch, learning_rate, weight_decay
+        self._first, self._from_ps = first, from_ps
 
     def __call__(self, step: int, tally: Tally, virtual_time_ps: int) -> None:
         """Take a finished mini-batch, whose number is counted from the leg's begin."""
         step += self._first
         if not math.isfinite(tally.loss):
+            # An update takes this share of a weight away: from 1 on, weights turn over and grow.
+            by_decay = self._rate * self._decay >= 1
+            name, value = ("weight_decay", self._decay) if by_decay else ("learning_rate", self._rate)
+            smaller = min(value, 1 / self._rate) / 10 if by_decay else value / 10
             raise InputError(
-                f"`learning_rate` = {self._rate:g}: training diverged, the loss is {tally.mean_loss}"
-                f" in epoch {self._epoch + 1}, step {step + 1}; try a smaller one, such as {self._rate / 10:g}"
+                f"`{name}` = {value:g}: training diverged, the loss is {tally.mean_loss}"
+                f" in epoch {self._epoch + 1}, step {step + 1}; try a smaller one, such as {smaller:g}"
             )
         self.total += tally
         self._ranks.send_to_root(StepResult(self._epoch, step, tally, virtual_time_ps + self._from_ps))

@@ -67,7 +67,7 @@ class PairTrainer:
         rate = config.rate_in(number)
         rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
         sizes = self._sizes[leg.first : leg.last]
-        report = StepReports(self.ranks, number, rate, leg.first)
+        report = StepReports(self.ranks, number, rate, config.weight_decay, leg.first)
         now_ps = self.now_ps(Position(number, leg.first))
 
         def on_update(step: int, tally: Tally) -> None:

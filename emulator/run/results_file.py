@@ -1,4 +1,4 @@
-"""The results file: a run's results in HDF5, rewritten after each epoch and put in place by one rename.
+"""The results file: a run's results in HDF5, written as a whole after each epoch.
 
 So a killed run leaves a readable file with all finished epochs. Layout:
 
@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common import InputError
+from ..common import InputError, write_whole
 from .results import Results
 
 FORMAT = 1
@@ -40,65 +40,40 @@ _LATER_TABLES = ("exchange", "messages", "resources")
 """Absent from files of earlier versions."""
 
 
-def check_writable(out: str | os.PathLike[str], key: str = "out", example: str = "run.h5") -> pathlib.Path:
-    """Return the path of a file that a run will write, after checking that it can be written.
-
-    Errors name `key`, which gave the path, and `example`, the name of such a file.
-
-    Raises:
-        InputError: its folder does not exist or cannot be written to, or the path is a folder.
-    """
-    path, given = pathlib.Path(out), f"`{key}` = {os.fspath(out)!r}"
-    try:
-        if path.is_dir():
-            raise InputError(f"{given}: is a folder; give the name of a file, such as {path / example}")
-        if not path.parent.is_dir():
-            raise InputError(f"{given}: the folder {path.parent} does not exist; create it, or give another path")
-        trial = _partial(path)
-        trial.touch()
-        trial.unlink()
-        if path.exists():
-            os.close(os.open(path, os.O_WRONLY))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{given}: cannot be written: {reason}; give a path that can be written") from None
-    return path
-
-
 def write_results(path: pathlib.Path, results: Results) -> None:
-    """Write a temporary file next to `path`, then rename it to `path`.
+    """Write a results file, or replace one.
 
     Raises:
         InputError: the file cannot be written.
     """
+    write_whole(path, results_image(results))
+
+
+def results_image(results: Results) -> bytes:
+    """Return the content of a results file, put together in memory: HDF5 crashes where a disk is full."""
     import h5py
 
-    partial = _partial(path)
-    try:
-        with h5py.File(partial, "w") as file:
-            file.attrs["format"] = FORMAT
-            _attributes(file.create_group("config"), results.config)
-            _attributes(file.create_group("versions"), results.versions)
-            for name, text in results.descriptions.items():
-                file[f"descriptions/{name}"] = np.bytes_(text.encode())
-            for group in TABLES:
-                table = getattr(results, group)
-                file.create_group(group)
-                for name, column in table.items():
-                    # Strings have a fixed length: HDF5 may hang on a damaged heap of variable-length ones.
-                    values = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
-                    packing = {"compression": "gzip", "shuffle": True} if values.ndim > 1 else {}
-                    file.create_dataset(f"{group}/{name}", data=values, **packing)
-            file.create_group("weights")
-            for layer, arrays in results.weights.items():
-                for name, array in arrays.items():
-                    file[f"weights/{layer}/{name}"] = array
-            file.flush()
-        with open(partial, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(partial, path)
-    except OSError as error:
-        raise InputError(f"`out` = '{path}': cannot be written: {error}") from None
+    with h5py.File("results", "w", driver="core", backing_store=False) as file:
+        file.attrs["format"] = FORMAT
+        _attributes(file.create_group("config"), results.config)
+        _attributes(file.create_group("versions"), results.versions)
+        for name, text in results.descriptions.items():
+            file[f"descriptions/{name}"] = np.bytes_(text.encode())
+        for group in TABLES:
+            table = getattr(results, group)
+            file.create_group(group)
+            for name, column in table.items():
+                # Strings have a fixed length: HDF5 may hang on a damaged heap of variable-length ones.
+                values = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
+                packing = {"compression": "gzip", "shuffle": True} if values.ndim > 1 else {}
+                file.create_dataset(f"{group}/{name}", data=values, **packing)
+        file.create_group("weights")
+        for layer, arrays in results.weights.items():
+            for name, array in arrays.items():
+                file[f"weights/{layer}/{name}"] = array
+        file.flush()
+        image: bytes = file.id.get_file_image()
+        return image
 
 
 def read_results(path: pathlib.Path) -> Results:
@@ -109,7 +84,7 @@ def read_results(path: pathlib.Path) -> Results:
     """
     import h5py
 
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{path}: no such file; `emuchain train --out {path}` would write it")
     try:
         with h5py.File(path, "r") as file:
@@ -150,7 +125,3 @@ def _column(data: Any) -> np.ndarray:
 def _attributes(group: Any, values: dict[str, Any]) -> None:
     for name, value in values.items():
         group.attrs[name] = "" if value is None else np.array(value, np.int64) if isinstance(value, tuple) else value
-
-
-def _partial(path: pathlib.Path) -> pathlib.Path:
-    return path.with_name(f".{path.name}.partial")

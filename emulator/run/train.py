@@ -138,7 +138,7 @@ class Trainer:
             epoch = Epoch(
                 schedule.micro_batches, schedule.step_samples, totals, rule, numbers, self.plan.course(schedule)
             )
-            reports[replica] = StepReports(self.ranks, number, rate, leg.first, self._from_ps)
+            reports[replica] = StepReports(self.ranks, number, rate, config.weight_decay, leg.first, self._from_ps)
             programs += chain.train(schedule.programs([*chain.by_device]), epoch, reports[replica])
         run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
         trained = {replica: report.total for replica, report in reports.items() if report.total.samples}

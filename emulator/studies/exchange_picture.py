@@ -52,4 +52,4 @@ def draw_exchanges(
     axes.set_axisbelow(True)
     axes.legend(fontsize="small")
     figure.suptitle(title, fontsize="medium")
-    save_figure(figure, path, f"`{flag}` {path}")
+    save_figure(figure, path, flag)

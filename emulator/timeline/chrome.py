@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..common import InputError
+from ..common import WholeFile
 from .flows import Flow, flows_of
 from .lanes import ERROR_PATHS, FORWARD_PATHS, Lane, LaneKind
 from .span import Level, Span
@@ -21,7 +20,7 @@ from .timeline import Timeline
 Event = dict[str, Any]
 
 
-def write_trace(path: str | os.PathLike[str], timeline: Timeline, level: Level) -> None:
+def write_trace(path: str | os.PathLike[str] | WholeFile, timeline: Timeline, level: Level) -> None:
     """Write a timeline's slices, and the flows between them, to a file, which is put in place when it is whole.
 
     Raises:
@@ -30,28 +29,32 @@ def write_trace(path: str | os.PathLike[str], timeline: Timeline, level: Level) 
     write_events(path, events_of(timeline, level))
 
 
-def write_events(path: str | os.PathLike[str], events: Iterator[Event]) -> None:
+def write_events(path: str | os.PathLike[str] | WholeFile, events: Iterator[Event]) -> None:
     """Write the events of a trace to a file, which is put in place when it is whole.
 
     Raises:
         InputError: the file cannot be written.
     """
-    target = pathlib.Path(path)
-    partial = target.with_name(f"{target.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            # Without `displayTimeUnit`: where it is ns, some versions of Perfetto take all times for ns.
-            file.write('{"traceEvents": [\n')
-            file.writelines(_lines(events))
-            file.write("\n]}\n")
-        partial.replace(target)
-    except OSError as error:
-        raise InputError(f"`trace` = {os.fspath(path)!r}: cannot be written: {error.strerror or error}") from None
+    out = path if isinstance(path, WholeFile) else trace_file(path)
+    with out, out.building() as file:
+        # Without `displayTimeUnit`: where it is ns, some versions of Perfetto take all times for ns.
+        file.write(b'{"traceEvents": [\n')
+        file.writelines(_lines(events))
+        file.write(b"\n]}\n")
 
 
-def _lines(events: Iterator[Event]) -> Iterator[str]:
+def trace_file(path: str | os.PathLike[str]) -> WholeFile:
+    """Return a file for a trace.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    return WholeFile(path, "trace", "run.json")
+
+
+def _lines(events: Iterator[Event]) -> Iterator[bytes]:
     for number, event in enumerate(events):
-        yield (",\n" if number else "") + json.dumps(event)
+        yield ((",\n" if number else "") + json.dumps(event)).encode()
 
 
 def events_of(timeline: Timeline, level: Level) -> Iterator[Event]:

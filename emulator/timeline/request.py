@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Sequence
 
-from ..common import InputError
+from ..common import InputError, WholeFile
 from ..plan import Plan
-from ..run import check_writable
-from .chrome import write_trace
+from .chrome import trace_file, write_trace
 from .course import Course
 from .recorder import SpanRecorder
 from .span import Level
@@ -51,12 +51,20 @@ class TraceRequest:
         return f"trace in {self.path}; https://ui.perfetto.dev opens it"
 
     def check_file(self) -> None:
-        """Check that the file can be written.
+        """Check that the file can be written, and keep others from writing it.
 
         Raises:
             InputError: it cannot.
         """
-        check_writable(self.path, "trace", "run.json")
+        self._file  # noqa: B018 - made and locked now, for `write`
+
+    @functools.cached_property
+    def _file(self) -> WholeFile:
+        return trace_file(self.path)
+
+    def close(self) -> None:
+        """Let others write the file."""
+        self._file.close()
 
     def recorder(self, plan: Plan, samples: int) -> SpanRecorder:
         """Return the observer of a run with `samples` samples in an epoch, over all replicas.
@@ -76,7 +84,7 @@ class TraceRequest:
         """
         course = Course.of(plan, samples)
         window = self.window.within(course.run_samples, "trace_samples")
-        write_trace(self.path, timeline_of(course, window, recorders), self.level)
+        write_trace(self._file, timeline_of(course, window, recorders), self.level)
 
 
 def _level(name: str | None) -> Level:

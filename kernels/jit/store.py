@@ -3,6 +3,10 @@
 A file's name depends on all that its content depends on: the kernel, the sources of all kernels, Numba and LLVM, and
 the kind of processor with the micro-kernel's form. So no file is ever out of date, and processes that compile the same
 kernel write the same content. A file appears atomically. One damaged by a full disk or a power cut counts as missing.
+
+Machine code is obeyed, so it is taken only from where no other user can have put it, as OpenSSH takes keys: file,
+folder and all folders above belong to this user or root, and no others may write to them. All else counts as missing,
+too. The owner of the sources is trusted as well, since they are obeyed.
 """
 
 from __future__ import annotations
@@ -44,13 +48,12 @@ class Code:
 
 def find(name: str) -> Code | None:
     """Return a kernel's code, or None if it is not in the store."""
-    for place in _places():
-        try:
-            head, _, image = (place / _file_name(name)).read_bytes().partition(b"\n")
-            check, symbol, arguments, result = json.loads(head)
-        except (OSError, ValueError):
-            continue
-        if check == zlib.crc32(image):
+    for place in map(_trusted, _places()):
+        content = b"" if place is None else _read(place / _file_name(name))
+        check, _, rest = content.partition(b"\n")
+        if check == _check(rest):
+            head, _, image = rest.partition(b"\n")
+            symbol, arguments, result = json.loads(head)
             return Code(symbol, arguments, result, image)
     return None
 
@@ -58,11 +61,12 @@ def find(name: str) -> Code | None:
 def keep(name: str, code: Code) -> None:
     """Store a kernel's code for other processes. Raise OSError where that is not possible."""
     place = where()
-    head = json.dumps([zlib.crc32(code.image), code.symbol, code.arguments, code.result]).encode()
+    rest = json.dumps([code.symbol, code.arguments, code.result]).encode() + b"\n" + code.image
     with tempfile.NamedTemporaryFile(dir=place, delete=False) as file:
         try:
-            file.write(head + b"\n" + code.image)
+            file.write(_check(rest) + b"\n" + rest)
             file.flush()
+            os.fchmod(file.fileno(), 0o644)
             os.replace(file.name, place / _file_name(name))
         except OSError:
             os.unlink(file.name)
@@ -97,8 +101,7 @@ def _places() -> Iterator[pathlib.Path]:
             return
     yield SOURCES / "__pycache__"
     yield pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "emuchain")
-    if _is_ours(_temporary()):
-        yield _temporary()
+    yield _temporary()
 
 
 def _temporary() -> pathlib.Path:
@@ -106,21 +109,62 @@ def _temporary() -> pathlib.Path:
 
 
 def _can_write(place: pathlib.Path) -> bool:
-    """Return whether files can be written to a directory; make it if it does not exist."""
+    """Return whether files can be written to a directory, and taken from it; make it if it does not exist."""
     try:
-        place.mkdir(mode=0o700 if is_temporary(place) else 0o777, parents=True, exist_ok=True)
+        missing = [folder for folder in (place, *place.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700 if is_temporary(folder) else 0o755, exist_ok=True)
     except OSError:
         return False
-    return os.access(place, os.W_OK) and (_is_ours(place) or not is_temporary(place))
+    return os.access(place, os.W_OK) and _trusted(place) is not None
 
 
-def _is_ours(place: pathlib.Path) -> bool:
-    """Return whether this is a directory to which no other user can have written."""
+def _trusted(place: pathlib.Path) -> pathlib.Path | None:
+    """Return a directory without links in its path if no other user can have written to it, otherwise None."""
+    real = pathlib.Path(os.path.realpath(place))
     try:
-        found = place.lstat()
+        if (is_temporary(place) and place.is_symlink()) or not _is_safe(real.stat()):
+            return None
+        # Above, whoever owns / is trusted, which is not root in some containers; from a folder whose sticky bit is set,
+        # such as /tmp, nobody removes what belongs to another.
+        root = os.stat("/").st_uid
+        for folder in map(os.stat, real.parents):
+            if not _is_safe(folder, root, 0 if folder.st_mode & stat.S_ISVTX else _BY_OTHERS):
+                return None
     except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+        return None
+    return real
+
+
+_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def _is_safe(found: os.stat_result, another: int | None = None, forbidden: int = _BY_OTHERS) -> bool:
+    """Return whether this user, root, the owner of the sources, or `another` has it, and others cannot write."""
+    return found.st_uid in (os.geteuid(), 0, another, _owner()) and not found.st_mode & forbidden
+
+
+def _owner() -> int:
+    """Return the owner of the sources."""
+    try:
+        return SOURCES.stat().st_uid
+    except OSError:
+        return 0
+
+
+def _read(path: pathlib.Path) -> bytes:
+    """Return the content of a file, or nothing if there is none, or another user can have written to it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        return file.read() if stat.S_ISREG(found.st_mode) and _is_safe(found) else b""
+
+
+def _check(rest: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(rest)
 
 
 def _file_name(name: str) -> str:
@@ -132,13 +176,13 @@ def _key() -> str:
     """Return a digest of all that machine code depends on besides the kernel's name."""
     from llvmlite import binding
 
-    from ..form import FORM
+    from .. import form
 
     numba = importlib.util.find_spec("numba")
     assert numba is not None and numba.origin is not None
     sources = {str(path.relative_to(SOURCES)): path.read_bytes() for path in sorted(SOURCES.rglob("*.py"))}
     version = pathlib.Path(numba.origin).with_name("_version.py").read_bytes()
     cpu = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
-    features = os.environ.get("NUMBA_CPU_FEATURES") or binding.get_host_cpu_features().flatten()
-    said = [binding.llvm_version_info, cpu, features, FORM.name, version, sources]
+    features = form.cpu_features()
+    said = [binding.llvm_version_info, cpu, features, form.FORM.name, version, sources]
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]

@@ -6,12 +6,15 @@ import math
 import pathlib
 from typing import TYPE_CHECKING
 
-from ...common import InputError
+from ...common import InputError, read_file
 from ...inputs import shown
 from ..onnx_graph import FEW, Constant, OnnxGraph, OnnxNode, are_numbers
 
 if TYPE_CHECKING:
     import onnx
+
+_MOST_BYTES = 2**31
+"""The most that protobuf takes."""
 
 
 def read_onnx(path: pathlib.Path) -> OnnxGraph:
@@ -27,7 +30,7 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
     except ImportError:
         raise InputError(f"{source}: ONNX files need the package onnx: pip install 'emuchain[onnx]'") from None
     try:
-        graph = _plain(onnx.ModelProto.FromString(path.read_bytes()).graph, source)
+        graph = _plain(onnx.ModelProto.FromString(read_file(path, _MOST_BYTES)).graph, source)
     except OSError as error:
         raise InputError(f"{source}: cannot be read: {error.strerror or error}") from None
     except (DecodeError, ValueError, TypeError, KeyError) as error:

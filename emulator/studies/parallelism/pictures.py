@@ -33,7 +33,7 @@ def draw_comparison(comparison: Comparison, path: pathlib.Path) -> None:
     figure.axes[0].legend()
     workload = comparison.workload
     figure.suptitle(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
-    save_figure(figure, path, f"`--plot` {path}")
+    save_figure(figure, path, "--plot")
 
 
 def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path: pathlib.Path) -> None:
@@ -53,4 +53,4 @@ def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path
     log_ticks(axes.yaxis)
     axes.legend()
     figure.suptitle(title)
-    save_figure(figure, path, f"`--plot` {path}")
+    save_figure(figure, path, "--plot")

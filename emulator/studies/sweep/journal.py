@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...common import InputError
+from ...common import InputError, WholeFile
 from ...inputs import shown
 from .measure import FIGURES, INTERNAL, Measured
 
@@ -30,20 +29,28 @@ class Journal:
         restart: whether to begin anew, whatever the file holds.
 
     Raises:
-        InputError: the file cannot be read or written, or is that of another sweep.
+        InputError: the file cannot be read or written, or is that of another sweep, or one that runs.
     """
 
     def __init__(
         self, path: pathlib.Path, keys: Sequence[str], points: Sequence[str], *, restart: bool = False
     ) -> None:
-        self._path = path
+        self._path, self._whole = path, WholeFile(path, "csv", "sweep.csv")
         self._columns = [*keys, *FIGURES, _POINT]
         self.done: dict[str, Measured] = {}
+        try:
+            self._begin(points, restart)
+        except BaseException:
+            self._whole.close()
+            raise
+
+    def _begin(self, points: Sequence[str], restart: bool) -> None:
+        """Take the finished points that are there, and get ready to add others."""
         kept = "" if restart else self._whole_lines()
         if kept:
             self._take(kept, set(points))
         with self._writing():
-            self._file = path.open("r+" if kept else "w", encoding="utf-8", newline="")
+            self._file = self._path.open("r+" if kept else "w", encoding="utf-8", newline="")
             self._file.seek(len(kept.encode()))
             self._file.truncate()
             self._writer = csv.writer(self._file, lineterminator="\n")
@@ -59,17 +66,16 @@ class Journal:
 
     def finish(self, rows: Sequence[dict[str, Any]], points: Sequence[str]) -> None:
         """Put all rows in order; the file is replaced at once."""
-        whole = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        with self._writing():
-            with whole.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(self._columns)
-                writer.writerows(self._cells(row, point) for row, point in zip(rows, points, strict=True))
-            whole.replace(self._path)
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self._columns)
+        writer.writerows(self._cells(row, point) for row, point in zip(rows, points, strict=True))
+        self._whole.write(text.getvalue().encode())
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and let others write it."""
         self._file.close()
+        self._whole.close()
 
     def _cells(self, row: dict[str, Any], point: str) -> list[Any]:
         return ["" if row[column] is None else row[column] for column in self._columns[:-1]] + [point]

@@ -51,7 +51,7 @@ def draw_sweep(result: SweepResult, path: pathlib.Path, flag: str = "--plot") ->
     axes.set_axisbelow(True)
     figure.suptitle(_title(result), fontsize="medium")
     _add_legends(axes, result, marks)
-    save_figure(figure, path, f"`{flag}` {path}", dpi=130)
+    save_figure(figure, path, flag, dpi=130)
 
 
 def _marks(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:

@@ -6,7 +6,7 @@ import json
 import pathlib
 from typing import TypeVar
 
-from ...common import InputError
+from ...common import InputError, read_text
 from ...inputs import Model, validate
 
 RunsT = TypeVar("RunsT", bound=Model)
@@ -21,7 +21,7 @@ def read_run_file(path: pathlib.Path, model: type[RunsT]) -> RunsT:
         InputError: the file cannot be read, or has another form.
     """
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a file of runs: {error}") from None
     if not isinstance(said, dict):

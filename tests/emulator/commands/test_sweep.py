@@ -131,8 +131,8 @@ def test_for_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["quick-cifar", "--devices", "400-500"], ["all 101 points fail", "must be 1 to 384"]),
         (["quick-cifar", "--devices", "400"], ["`devices` = 400: must be 1 to 384"]),
         ([*SHORT, "--plot", "x.abc"], ["`--plot` x.abc", ".png"]),
-        ([*SHORT, "--plot", "no/x.png"], ["`--plot` no/x.png", "no folder"]),
-        ([*SHORT, "--csv", "no/x.csv"], ["`csv` = no/x.csv"]),
+        ([*SHORT, "--plot", "no/x.png"], ["`--plot` = 'no/x.png'", "does not exist"]),
+        ([*SHORT, "--csv", "no/x.csv"], ["`csv` = 'no/x.csv'", "does not exist"]),
     ],
 )
 def test_bad_input_is_one_line(
@@ -240,7 +240,7 @@ def test_ranks_give_the_same_rows(mpiexec: Any, tmp_path: Path) -> None:
     [
         (["--devices", "400-401"], "all 2 points fail"),
         (["--devices", "1-2", "--jobs", "2"], "`jobs` = 2: under mpiexec the ranks compute"),
-        (["--devices", "1-2", "--csv", "/proc/x.csv"], "`csv` = /proc/x.csv"),
+        (["--devices", "1-2", "--csv", "/proc/x.csv"], "`csv` = '/proc/x.csv'"),
     ],
 )
 def test_bad_input_on_ranks(mpiexec: Any, one_line: Callable[[str], str], arguments: list[str], told: str) -> None:

@@ -64,7 +64,7 @@ def test_pictures_are_checked_before_the_work(tmp_path: Path) -> None:
     check_picture(tmp_path / "x.PNG", "--plot")
     for path, told in (
         (tmp_path / "x.abc", ".png"),
-        (tmp_path / "no" / "x.png", "no folder"),
+        (tmp_path / "no" / "x.png", "does not exist"),
         (tmp_path / "x", ".svg"),
     ):
         with pytest.raises(InputError, match=f"`--plot` .*{told}"):

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
-from emuchain.emulator.common import InputError
+from emuchain.emulator.common import InputError, check_writable
 from emuchain.emulator.config import Config, load_config
 from emuchain.emulator.device import Tally
 from emuchain.emulator.mapping import DataPath
@@ -27,7 +27,6 @@ from emuchain.emulator.run import (
     MemoryUsage,
     Results,
     Usage,
-    check_writable,
     history_table,
     read_results,
     results_of,
@@ -179,7 +178,7 @@ def test_what_a_killed_run_left_disturbs_no_other_run(tmp_path: Path) -> None:
 def test_a_folder_that_is_gone(tmp_path: Path, one_line: Any) -> None:
     with pytest.raises(InputError) as error:
         write_results(tmp_path / "gone" / "run.h5", results())
-    assert "cannot be written" in one_line(error)
+    assert f"{tmp_path / 'gone'} does not exist" in one_line(error)
 
 
 Refused = Callable[[Path], str]

@@ -1,9 +1,10 @@
 """The store of compiled kernels: where it keeps code, what its file names depend on, and files that are damaged."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -134,3 +135,95 @@ def test_a_kernel_that_cannot_be_kept_runs_all_the_same(monkeypatch: pytest.Monk
 
     assert twice(21) == 42
     assert list(store.where().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data.replace(b'"run"', b'"ran"'),
+        lambda data: data.replace(b'"none"', b'"nine"'),
+        lambda data: data.replace(b"[", b"[" * 5000, 1),
+        lambda data: data.replace(b"float32 2", b"float32 3"),
+        lambda data: data[:20] + b"\n" + data[20:],
+    ],
+)
+def test_a_damaged_head_counts_as_none(damage: Callable[[bytes], bytes]) -> None:
+    store.keep("test.damaged", Code("run", ["float32 2"], "none", bytes(range(256))))
+    (path,) = store.where().glob("test.damaged-*.code")
+    path.write_bytes(damage(path.read_bytes()))
+    assert store.find("test.damaged") is None
+
+
+class Kept(NamedTuple):
+    """Code in a store of its own: the file, its folder, and the folder above."""
+
+    file: Path
+    folder: Path
+    above: Path
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the code is taken from there."""
+        return store.find("test.kept") is not None
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Kept:
+    """Code that is kept, and found."""
+    above = tmp_path / "above"
+    monkeypatch.setenv(store.SETTING, str(above / "cache"))
+    store.keep("test.kept", Code("run", [], "none", b"image"))
+    (file,) = (above / "cache").iterdir()
+    found = Kept(file, above / "cache", above)
+    assert found.is_found
+    return found
+
+
+@pytest.mark.parametrize("part", ["file", "folder", "above"])
+def test_what_others_could_have_written_counts_as_none(kept: Kept, part: str) -> None:
+    path: Path = getattr(kept, part)
+    mode = path.stat().st_mode & 0o777
+    for wider in (mode | 0o020, mode | 0o002):
+        path.chmod(wider)
+        assert not kept.is_found
+    path.chmod(mode)
+    assert kept.is_found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("part", ["file", "folder", "above"])
+def test_what_belongs_to_another_user_counts_as_none(kept: Kept, part: str) -> None:
+    """Also for root, who may read everything."""
+    path: Path = getattr(kept, part)
+    os.chown(path, 12345, 12345)
+    assert not kept.is_found
+    if part != "file":
+        assert store.where() != kept.folder  # nothing is kept there, either
+    os.chown(path, 0, 0)
+    assert kept.is_found
+
+
+def test_a_sticky_folder_above_is_good_enough(kept: Kept) -> None:
+    kept.above.chmod(0o1777)  # as /tmp
+    assert kept.is_found
+    kept.folder.chmod(0o1777)
+    assert not kept.is_found
+
+
+def test_links_and_pipes_for_files(kept: Kept, tmp_path: Path) -> None:
+    moved = kept.file.rename(tmp_path / "moved")
+    kept.file.symlink_to(moved)
+    assert not kept.is_found
+    kept.file.unlink()
+    os.mkfifo(kept.file)
+    assert not kept.is_found
+
+
+def test_a_folder_for_the_cache_is_made_for_its_user_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(store.SETTING, str(tmp_path / "new" / "cache"))
+    before = os.umask(0o002)
+    try:
+        assert store.where() == tmp_path / "new" / "cache"
+    finally:
+        os.umask(before)
+    assert [folder.stat().st_mode & 0o777 for folder in (tmp_path / "new", tmp_path / "new" / "cache")] == [0o755] * 2

@@ -175,9 +175,10 @@ digest = hashlib.sha256(b"".join(a.tobytes() for a in (y, dx, dw))).hexdigest()
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names features of x86 processors")
-def test_bits_do_not_depend_on_the_processor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("features", ["-avx,-fma", ""])
+def test_bits_do_not_depend_on_the_processor(tmp_path: Path, features: str) -> None:
     """A processor with short vectors and no fused multiply-add of its own gives the bits that this one gives."""
     here: dict[str, str] = {}
     exec(CONVOLVE, here)
-    plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "-avx,-fma"}
+    plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
     assert run(CONVOLVE + "print(digest)", tmp_path, **plain) == here["digest"]

@@ -56,7 +56,7 @@ def draw_execution(path: pathlib.Path) -> None:
         axes.set_ylim(FIG_2.n - 0.5, -0.5)
         axes.set_xticks([])
         axes.set_title(f"{title}; green: a message", fontsize=9)
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_schedule(schedule: str, case: Case, path: pathlib.Path) -> None:
@@ -79,7 +79,7 @@ def _bars(path: pathlib.Path, panels: Mapping[str, Mapping[str, tuple[float, flo
         axes.set_xticks(range(len(rows)), list(rows), rotation=90, fontsize=7)
         axes.set_ylabel(label)
     drawn[0].legend(fontsize=8)
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def _pairs(measures: Mapping[str, Measure], begin: str) -> dict[str, tuple[float, float]]:

@@ -68,7 +68,7 @@ def _both(path: pathlib.Path, lstm: Bars, gru: Bars, axis: str) -> None:
         axes.set_xlabel(axis, fontsize=7)
     panels[0].set_ylabel("time over cuDNN-Std's; pale: FW, full: BW, GC, WU", fontsize=7)
     panels[1].legend(fontsize=7)
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_throughput(path: pathlib.Path) -> None:
@@ -82,7 +82,7 @@ def draw_throughput(path: pathlib.Path) -> None:
     axes.set_xlabel("batch")
     axes.set_ylabel("TFLOPS of a P100")
     axes.legend(fontsize=8)
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_timeline(path: pathlib.Path) -> None:
@@ -122,7 +122,7 @@ def draw_configurations(path: pathlib.Path) -> None:
     }
     _stacked(axes, groups, schedules, "LSTM, 800 steps: time over FARNN's")
     axes.legend(fontsize=7)
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_deep_speech(path: pathlib.Path) -> None:
@@ -154,7 +154,7 @@ def draw_encoder(path: pathlib.Path) -> None:
     _stacked(axes, found, ("cuDNN-Std", "FARNN-9P", "FARNN-13P"), "encoder: time over cuDNN-Std's")
     axes.set_xlabel("batch", fontsize=7)
     axes.legend(fontsize=7)
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_energy(path: pathlib.Path) -> None:
@@ -171,7 +171,7 @@ def draw_energy(path: pathlib.Path) -> None:
     axes.set_xticks(range(len(ratios)), list(ratios), rotation=45, ha="right", fontsize=7)
     axes.set_ylabel("FARNN-9P over the GPU alone", fontsize=8)
     axes.legend(fontsize=7)
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_versal(path: pathlib.Path) -> None:
@@ -183,7 +183,7 @@ def draw_versal(path: pathlib.Path) -> None:
     axes.axhline(0, color="0.3", linewidth=0.8)
     axes.set_xticks(range(len(found)), list(found), rotation=45, ha="right", fontsize=7)
     axes.set_ylabel("less time than the V100, %", fontsize=8)
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 _FIGURES: dict[str, Draw] = {

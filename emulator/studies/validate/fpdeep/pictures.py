@@ -71,7 +71,7 @@ def draw_scaling(path: pathlib.Path) -> None:
         for axes in (roofs, idle, epochs):
             whole_ticks(axes.xaxis)
     figure.axes[0].legend()
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
@@ -91,7 +91,7 @@ def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for name, axes in zip(names, panels, strict=True):
         _draw_runs(axes, name, [record for record in records if record.config["network"] == name])
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def _draw_runs(axes: Axes, name: str, records: Sequence[Results]) -> None:

@@ -56,7 +56,7 @@ def _bars(path: pathlib.Path, groups: Sequence[str], bars: dict[str, list[Mean]]
     axes.set_ylabel(label)
     axes.margins(y=0.25)
     axes.legend(ncols=4, fontsize=8)
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_times(path: pathlib.Path) -> None:
@@ -73,7 +73,7 @@ def draw_times(path: pathlib.Path) -> None:
     axes.set_ylabel("training time over WA")
     axes.set_ylim(0, 1.2)
     axes.legend(ncols=2)
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_speedups(path: pathlib.Path) -> None:
@@ -107,7 +107,7 @@ def draw_scaling(path: pathlib.Path) -> None:
         axes.set(xlabel="workers", ylabel="exchange time over WA of 4", title=name, xticks=SCALED)
         axes.set_ylim(bottom=0)
         axes.legend()
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_truncation(path: pathlib.Path) -> None:
@@ -133,7 +133,7 @@ def draw_gradients(path: pathlib.Path) -> None:
     axes.set(xlabel="exponent: values from 2^e on", ylabel="share / %", title=training.STAND_INS["alexnet"])
     whole_ticks(axes.xaxis)
     axes.legend()
-    save_figure(figure, path, f"`--pictures` {path}")
+    save_figure(figure, path, "--pictures")
 
 
 def draw_codecs(path: pathlib.Path) -> None:

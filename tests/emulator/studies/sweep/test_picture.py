@@ -109,5 +109,5 @@ def test_one_point(drawn: Any) -> None:
 
 
 def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="`--plot` .* cannot be written"):
+    with pytest.raises(InputError, match="`--plot` .* does not exist"):
         draw_sweep(line([1, 2]), tmp_path / "no" / "x.png")

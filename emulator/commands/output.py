@@ -1,0 +1,96 @@
+"""Standard output and error that are closed, full, or read no further: what becomes of a command then."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+
+from ..common import INPUT_STATUS, InputError
+
+_LONGEST_LINE = 2000
+_UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
+PIPE_STATUS = 128 + int(signal.SIGPIPE)
+"""The status that a shell shows for a command whose output is read no further."""
+
+
+def check() -> None:
+    """Check that there is a standard output, before a file takes its place; input and error may be closed.
+
+    Raises:
+        InputError: it is closed.
+    """
+    closed = [number for number in (0, 1, 2) if not _is_open(number)]
+    if closed:
+        nowhere = os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is closed
+        for number in closed:
+            os.dup2(nowhere, number)
+        if nowhere not in closed:
+            os.close(nowhere)
+        # They stay open until the process ends.
+        sys.stdin, sys.stdout, sys.stderr = (
+            stream or os.fdopen(number, mode)
+            for number, (stream, mode) in enumerate(((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w")))
+        )
+    if 1 in closed:
+        raise InputError("standard output is closed; `> /dev/null` is where to send what is not wanted")
+
+
+def finish() -> None:
+    """Write what is still held back. Raise OSError where that is not possible."""
+    sys.stdout.flush()
+
+
+def failure(error: BaseException | None) -> tuple[str, int] | None:
+    """Return the line and the exit status of a command whose output cannot be written, or None after another error.
+
+    `error` may be what rich or click raise instead: they exit with 1 where a pipe is read no further.
+
+    There is no line where a reader such as `head` has seen enough. What is held back is dropped. Files are written by
+    `WholeFile`, whose failures are input errors: what fails without a name is standard output.
+    """
+    while isinstance(error, SystemExit):
+        error = error.__context__
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in _UNWRITABLE:
+        return None
+    _drop(1)
+    if isinstance(error, BrokenPipeError):
+        return "", PIPE_STATUS
+    return f"emuchain: error: standard output cannot be written: {error.strerror}", INPUT_STATUS
+
+
+def tell(line: str) -> None:
+    """Print a line on standard error, if that is possible, with what a terminal would obey as text, and no novel."""
+    text = "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode() for each in line
+    )
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[:1000]} ... {text[-900:]}"
+    if text:
+        try:
+            print(text, file=sys.stderr, flush=True)
+        except OSError:
+            _drop(2)
+
+
+def escaped(text: str) -> str:
+    """Return text in which characters that a terminal obeys are spelled out; lines stay lines."""
+    return "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _drop(number: int) -> None:
+    """Send what a stream still holds back, and all else, nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
