@@ -83,7 +83,7 @@ class PairTrainer:
             report(step, tally, now_ps)
 
         schedule = plan.schedule(self._samples)
-        self._ends.attach_training(self.devices, order)
+        self._ends.attach_training(self.devices, order, number)
         numbers = np.arange(self._samples) + number * self._samples
         epoch = Epoch(schedule.micro_batches, schedule.step_samples, self._sizes, rule, numbers)
         programs = []

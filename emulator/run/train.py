@@ -156,7 +156,7 @@ class Trainer:
         for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
             places = self.plan.data_parallel.samples_of(replica, self._samples, config.batch)
             schedule = self.plan.schedule(len(places))
-            ends.attach_training(chain, order[places])
+            ends.attach_training(chain, order[places], number)
             numbers = places + number * self._samples
             epoch = Epoch(
                 schedule.micro_batches, schedule.step_samples, totals, rule, numbers, self.plan.course(schedule)

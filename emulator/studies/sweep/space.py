@@ -22,7 +22,8 @@ from ...schedule import ScheduleKind, schedules
 
 _WITHOUT_TIME = (
     *RUN_ONLY_KEYS,
-    *("data", "text_samples", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
+    *("data", "resize", "crop", "skip_broken", "test_share", "split_seed"),
+    *("text_samples", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
     *("learning_rate", "momentum", "weight_decay", "learning_rate_steps", "learning_rate_factor"),
 )
 """Keys of a run that do not change its steady state."""
