@@ -100,10 +100,11 @@ def _checked(path: Path, file: Any, name: str) -> Any:
         raise InputError(f"{where}: `{name}` lies in other files, which is refused; copy it into this one")
     if array.shape is None:
         raise InputError(f"{where}: `{name}` is empty")
-    if name == CLASSES and h5py.check_string_dtype(array.dtype) is None:
-        raise InputError(f"{where}: `{name}` is of {array.dtype}; should be of strings")
-    if name != CLASSES:
-        check_type(where, name, array.dtype)
+    if h5py.check_string_dtype(array.dtype) is not None and array.dtype.hasobject:  # damaged ones may hang HDF5
+        raise InputError(
+            f"{where}: `{name}` has strings of any length, which are refused; write them as numpy.array(…, 'S')"
+        )
+    check_type(where, name, array.dtype)
     _check_storage(where, name, array, path.stat().st_size)
     return array
 

@@ -25,11 +25,11 @@ def npz_compressed(folder: Path, arrays: Arrays) -> Path:
 
 
 def hdf5(folder: Path, arrays: Arrays, packed: bool = False) -> Path:
-    """Write arrays as they are; names as strings of HDF5."""
+    """Write arrays as they are; names as bytes of one length."""
     with h5py.File(folder / "own.h5", "w") as file:
         for name, values in arrays.items():
             if values.dtype.kind in "UO":
-                file.create_dataset(name, data=values.astype(object), dtype=h5py.string_dtype())
+                file[name] = np.char.encode(values, "utf-8")
             else:
                 packs = packed and name.endswith("images") and values.size > 0
                 keys = {"compression": "gzip", "shuffle": True, "chunks": (2, *values.shape[1:])} if packs else {}

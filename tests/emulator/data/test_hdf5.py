@@ -67,6 +67,10 @@ def words(file: h5py.File, folder: Path) -> None:
     file.create_dataset("images", data=["a"] * 4)
 
 
+def references(file: h5py.File, folder: Path) -> None:
+    file.create_dataset("images", (4,), h5py.ref_dtype)
+
+
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
@@ -83,7 +87,8 @@ def words(file: h5py.File, folder: Path) -> None:
         (packed, r"`images` of shape \(4, 100000, 100000\) would take 37.* GiB, but the file, of .* holds .* of it"),
         (wide_chunks, "`images` is in chunks of 381.* MiB, each of which is read as a whole"),
         (scaled, "`images` has filter 6; known are gzip, shuffle"),
-        (words, "`images` holds pickled objects|`images` is of object"),
+        (words, r"`images` has strings of any length, which are refused; write them as numpy.array\(…, 'S'\)"),
+        (references, "`images` holds pickled objects, which are refused"),
     ],
 )
 def test_refused(tmp_path: Path, make: Make, expected: str, one_line: OneLine) -> None:
