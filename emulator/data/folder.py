@@ -59,11 +59,6 @@ class _Part(NamedTuple):
     labels: list[int]
 
 
-def is_image_folder(root: Path) -> bool:
-    """Return whether a folder has folders in it, and so might be one of classes."""
-    return any(_folders(root))
-
-
 def load_folder(root: Path, reading: Reading) -> Dataset:
     """Return the images below a folder; they are read when they are needed.
 

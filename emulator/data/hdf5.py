@@ -19,7 +19,6 @@ from .dataset import Dataset
 from .files import check_regular, shown
 from .reading import Reading
 
-SUFFIXES = (".h5", ".hdf5")
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
 _MOST_PACKED = 1032  # bytes that one compressed byte can stand for
 _CHUNK_MOST = 1 << 28  # bytes of a chunk, which is read as a whole

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..common import InputError
-from . import cifar, folder, hdf5, mnist, npz, shapes, text
-from .arrays import ArrayPictures
+from . import cifar, mnist, shapes, text
 from .dataset import Dataset, Normalisation
 from .files import shown
 from .lazy import Images, LazyImages
@@ -42,10 +41,26 @@ _UNDERSTOOD = (
 )
 _Loader = Callable[[Path, Reading], Dataset]
 
-_FILES: dict[str, _Loader] = {
-    npz.SUFFIX: npz.load_npz,
-    **dict.fromkeys(hdf5.SUFFIXES, hdf5.load_hdf5),
-}
+
+def _load_folder(folder: Path, reading: Reading) -> Dataset:
+    from .folder import load_folder
+
+    return load_folder(folder, reading)
+
+
+def _load_npz(path: Path, reading: Reading) -> Dataset:
+    from .npz import load_npz
+
+    return load_npz(path, reading)
+
+
+def _load_hdf5(path: Path, reading: Reading) -> Dataset:
+    from .hdf5 import load_hdf5
+
+    return load_hdf5(path, reading)
+
+
+_FILES: dict[str, _Loader] = {".npz": _load_npz, ".h5": _load_hdf5, ".hdf5": _load_hdf5}
 
 
 def load_data(where: str, steps: int = STEPS, *, lines: bool = False, reading: Reading | None = None) -> Dataset:
@@ -104,6 +119,8 @@ def _prepared(data: Dataset, reading: Reading) -> Dataset:
             return dataclasses.replace(images, preparation=preparation, seed=seed)
         if not reading.prepares:
             return images
+        from .arrays import ArrayPictures
+
         pictures = ArrayPictures.of(images, f"{name} image", data.name, channels_first=True)
         size = preparation.size(pictures.sizes, data.name)
         return LazyImages(pictures, preparation, size, np.arange(len(pictures)), seed)
@@ -145,8 +162,8 @@ def _look_in(root: Path) -> tuple[Path, _Layout | _Loader]:
     below = [(root / layout.folder, layout) for layout in _LAYOUTS if layout.recognise(root / layout.folder)]
     found = here or below
     if not found:
-        if folder.is_image_folder(root):
-            return root, folder.load_folder
+        if any(entry.is_dir() and not entry.name.startswith(".") for entry in root.iterdir()):
+            return root, _load_folder
         state = "holds no data set known here" if any(root.iterdir()) else "is empty"
         raise InputError(f"{root}: {state}; understood are {_UNDERSTOOD}")
     if len({layout.title for _, layout in found}) > 1:

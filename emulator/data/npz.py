@@ -19,7 +19,6 @@ from .dataset import Dataset
 from .files import check_regular, shown
 from .reading import Reading
 
-SUFFIX = ".npz"
 _LOCAL_HEADER = 30  # bytes before a member's name
 _DEFLATE_MOST = 1032  # bytes that one compressed byte can stand for
 _MOST_NAMES = 1 << 20  # bytes of the names of classes

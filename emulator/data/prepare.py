@@ -84,7 +84,7 @@ class Preparation:
         return picture[:, ::-1] if draw is not None and "flip" in self.augment and draw[2] & 1 else picture
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=2)
 def draws_of(seed: int, epoch: int, samples: int) -> NDArray[np.uint64]:
     """Return the draws (samples, 3) of an epoch: those of a sample follow from seed, epoch and its number alone."""
     stream = np.random.Philox(key=np.array([seed, (3 << 62) | epoch], np.uint64))  # of a list, NumPy makes floats
