@@ -99,7 +99,8 @@ REPLICAS = ["--replicas", "2", "--devices", "2", "--schedule", "sync", "--batch"
 @pytest.mark.launches
 def test_bits_on_ranks(mpiexec, folder: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
     """Of two replicas: the second one's images are read on another rank."""
-    arguments = ["-m", "emuchain", "train", "--data", folder, "--augment", "crop,flip", "--samples", "32", *REPLICAS]
+    images = ["--data", folder, "--augment", "crop,flip", "--samples", "32", "--mean", "0.5,0.4,0.3", "--std", "1,1,1"]
+    arguments = ["-m", "emuchain", "train", *images, *REPLICAS]
     for ranks in (1, 4):
         mpiexec(ranks, [*arguments, "--out", tmp_path / f"{ranks}.h5"])
     assert bits(emuchain.results(tmp_path / "4.h5")) == bits(emuchain.results(tmp_path / "1.h5"))
