@@ -16,7 +16,7 @@ from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess,
 from .cluster import Cluster, load_cluster
 from .common import BUG_STATUS, IMAGENET_IMAGES, INPUT_STATUS, InputError, WholeFile
 from .config import Config, settings_config
-from .data import Dataset
+from .data import Dataset, Reading
 from .network import Network
 from .plan import (
     PairPlan,
@@ -286,7 +286,7 @@ def _settled(
 ) -> tuple[Config, Network, Cluster]:
     """Return the configuration of a run, and the network and the cluster that it names."""
     given = settings_config(settings)
-    network = network_of(network, given.time_steps, given.data)
+    network = network_of(network, given.time_steps, given.data, Reading.of(given))
     if not isinstance(cluster, Cluster):
         cluster = load_cluster(cluster, changes)
     elif changes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,9 +20,31 @@ _where = click.option(
     "where",
     default="shapes",
     show_default=True,
-    metavar="shapes|text|DIR|FILE.txt",
-    help="`shapes`, `text`, a directory, or a text.",
+    metavar="shapes|text|DIR|FILE",
+    help="`shapes`, `text`, a directory, a text (.txt), or images (.npz, .h5).",
 )
+
+_IMAGE_FLAGS = {
+    "resize": click.option("--resize", metavar="A,B", help="Resize: the shorter side, or rows,columns."),
+    "crop": click.option("--crop", metavar="A,B", help="Cut this size out of the centre."),
+    "skip_broken": click.option("--skip-broken", is_flag=True, help="Leave out broken images."),
+}
+
+
+def _of_images(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say how images are read, as `train` has them."""
+    for option in reversed(_IMAGE_FLAGS.values()):
+        command = option(command)
+    return command
+
+
+def _loaded(where: str, flags: Mapping[str, Any]) -> Dataset:
+    """Return a data set, read as the flags say, which mean what they do for `train`."""
+    from ..config import settings_config
+    from ..data import Reading, load_data
+
+    given = {key: value for key, value in flags.items() if value}
+    return load_data(where, reading=Reading.of(settings_config(given)))
 
 
 @click.group("data")
@@ -47,11 +69,10 @@ def fetch(name: str, to: Path, mirror: str | None) -> None:
 
 @data.command()
 @_where
-def info(where: str) -> None:
+@_of_images
+def info(where: str, **flags: Any) -> None:
     """Print sizes, classes and normalisation of a data set."""
-    from ..data import load_data
-
-    found = load_data(where)
+    found = _loaded(where, flags)
     if found.symbols:
         _show_text(found)
         return
@@ -92,16 +113,17 @@ def _show(lines: Mapping[str, str]) -> None:
 
 @data.command()
 @_where
+@_of_images
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.png", help="Picture to write.")
 @click.option("--columns", type=click.IntRange(1, 100), default=12, show_default=True, help="Images of each class.")
-def preview(where: str, out: Path, columns: int) -> None:
+def preview(where: str, out: Path, columns: int, **flags: Any) -> None:
     """Draw the first training images of each class, one class a row."""
-    from ..data import is_text, load_data, png, preview_picture
+    from ..data import is_text, png, preview_picture
 
     if is_text(where):
         raise InputError(
             f"`data` = {where!r}: is a text; only images can be drawn, and `emuchain data info` shows texts"
         )
-    picture = png(preview_picture(load_data(where), columns))
+    picture = png(preview_picture(_loaded(where, flags), columns))
     write_whole(out, picture, example="shapes.png")
     click.echo(f"{out}: written")

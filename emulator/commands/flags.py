@@ -114,11 +114,12 @@ def _flag(key: str) -> click.Option:
     default = "" if field.default in (None, ()) else f"  [default: {field.default}]"
     return click.Option(
         [f"--{key.replace('_', '-')}", key],
-        type=kind,
+        type=str if kind is list else kind,
+        is_flag=True if kind is bool else None,
         default=None,
         metavar="NAME" if key == "schedule" else _metavar(kind),
         help=f"{(field.description or '').replace('`', '')}{default}",
-        callback=_numbers if key == "learning_rate_steps" else None,
+        callback=_numbers if key == "learning_rate_steps" else _listed if kind is list else None,
     )
 
 
@@ -126,12 +127,20 @@ def _flag_type(hint: Any) -> Any:
     choices = [arg for arg in typing.get_args(hint) if isinstance(arg, str)]
     if choices:
         return click.Choice(choices)
+    if hint is bool:
+        return bool
+    if typing.get_origin(hint) is tuple:
+        return list
     kinds = {hint, *typing.get_args(hint)}
-    return int if int in kinds and tuple not in {typing.get_origin(hint)} else float if float in kinds else str
+    return int if int in kinds else float if float in kinds else str
 
 
 def _metavar(kind: Any) -> str | None:
-    return None if isinstance(kind, click.Choice) else {int: "N", float: "X"}.get(kind, "WORD")
+    return (
+        None
+        if kind is bool or isinstance(kind, click.Choice)
+        else {int: "N", float: "X", list: "A,B"}.get(kind, "WORD")
+    )
 
 
 def _numbers(_: Any, __: Any, value: str | None) -> tuple[int, ...] | None:
@@ -142,3 +151,10 @@ def _numbers(_: Any, __: Any, value: str | None) -> tuple[int, ...] | None:
         return tuple(int(number) for number in value.split(","))
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a list of epochs such as 10,20") from None
+
+
+def _listed(_: Any, __: Any, value: str | None) -> object:
+    """Parse a list such as 0.5,0.4 or crop,flip."""
+    from ..config import listed
+
+    return None if value is None else listed(value)

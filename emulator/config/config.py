@@ -21,6 +21,28 @@ NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
 PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
 
 
+class _Listed:
+    """A marker of tuples that are a value or a list in files, and text with commas in results."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        spelt = core_schema.plain_serializer_function_ser_schema(lambda values: ",".join(map(str, values)))
+        return core_schema.no_info_before_validator_function(listed, handler(source), serialization=spelt)
+
+
+def listed(value: object) -> object:
+    """Return a value, a list, or text such as 0.5,0.4 as a tuple; anything else as it is."""
+    if isinstance(value, str):
+        return tuple(_number_or_word(word.strip()) for word in value.split(",")) if value else ()
+    return tuple(value) if isinstance(value, list) else (value,) if type(value) in (int, float) else value
+
+
+def _number_or_word(word: str) -> int | float | str:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(word)
+    return word
+
+
 class _Spelt:
     """A marker of values that are objects in Python and text in files, on the command line and in JSON."""
 
@@ -51,7 +73,9 @@ def _schedule(name: str) -> ScheduleKind:
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
 ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
 
-RUN_ONLY_KEYS = ("test_samples", "throttle", "out", "checkpoint", "resume", "progress")
+Sizes = Annotated[tuple[Positive, ...], _Listed()]
+
+RUN_ONLY_KEYS = ("test_samples", "mean", "std", "augment", "throttle", "out", "checkpoint", "resume", "progress")
 """Keys that matter only for training."""
 
 
@@ -64,8 +88,34 @@ class Config(Model):
     )
     data: str | None = pydantic.Field(
         None,
-        description="`shapes` or `text` (built in), a folder with CIFAR-10 or MNIST, or FILE.txt, a text in UTF-8;"
-        " default: `text` for a network that takes sequences, else `shapes`",
+        description="`shapes` or `text` (built in); a folder with CIFAR-10 or MNIST, or with a folder of images for"
+        " each class; FILE.npz or FILE.h5, with `images` and `labels`; FILE.txt, a text in UTF-8; default: `text` for"
+        " a network that takes sequences, else `shapes`",
+    )
+    resize: Sizes = pydantic.Field(
+        (), description="resize images: one number is the shorter side, two are rows and columns"
+    )
+    crop: Sizes = pydantic.Field(
+        (), description="cut this size out of each image, from its centre: one number, or rows and columns"
+    )
+    mean: Annotated[tuple[NotNegativeNumber, ...], _Listed()] = pydantic.Field(
+        (),
+        description="of each channel, 0 to 1, for normalisation with `std`; default: those of the training images",
+    )
+    std: Annotated[tuple[PositiveNumber, ...], _Listed()] = pydantic.Field((), description="see `mean`")
+    augment: Annotated[tuple[Literal["crop", "flip"], ...], _Listed()] = pydantic.Field(
+        (),
+        description="of training images, by the seed: crop takes the window of `crop` anywhere, or without `crop` pads"
+        " by an eighth first; flip mirrors half of them",
+    )
+    skip_broken: bool = pydantic.Field(
+        False, description="leave out images of a folder that are broken; all are read once before the start"
+    )
+    test_share: Annotated[float, pydantic.Field(gt=0, lt=1)] = pydantic.Field(
+        0.1, description="share of each class that is the test, where a folder or file of images has none"
+    )
+    split_seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
+        0, description="seed of the choice of these images, and of the order of a folder's"
     )
     text_samples: Literal["windows", "lines"] = pydantic.Field(
         "windows",

@@ -1,4 +1,4 @@
-"""Data sets for training, held in memory: published ones are fetched and loaded, `shapes` is drawn.
+"""Data sets for training: published ones are fetched and loaded, `shapes` is drawn, one's own are read as they go.
 
 Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """

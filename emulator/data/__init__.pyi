@@ -1,17 +1,24 @@
+from .ahead import ReadAhead
 from .dataset import Dataset, Normalisation
 from .fetch import Progress, fetch_data
+from .lazy import Images, LazyImages
 from .load import describe_data, load_data
 from .ngrams import NgramBits, ngram_bits
 from .png import png
 from .preview import preview_picture
+from .reading import Reading
 from .softmax import linear_accuracy
 from .text import is_text, symbol_count
 
 __all__ = [
     "Dataset",
+    "Images",
+    "LazyImages",
     "NgramBits",
     "Normalisation",
     "Progress",
+    "ReadAhead",
+    "Reading",
     "describe_data",
     "fetch_data",
     "is_text",

@@ -1,23 +1,26 @@
-"""A data set in memory, and the normalisation of its images."""
+"""A data set, and the normalisation of its images."""
 
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..common import InputError
+from .lazy import Images, LazyImages
 
 _BLOCK = 4096  # images summed at once, so that the squares of a large set are never in memory together
+_BLOCK_BYTES = 1 << 24
+_READ_BYTES = 1 << 28  # pixels that are read from files to normalise all of them
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Images with labels, for training and for test.
 
-    Images are uint8 of shape (N, c, h, w), C-contiguous; labels are int64 of shape (N,), each in [0, len(classes)).
+    Images are uint8 of shape (N, c, h, w), C-contiguous in memory, or read when they are needed (`LazyImages`); labels
+    are int64 of shape (N,), each in [0, len(classes)). `given` is a normalisation that holds in place of theirs.
     `note` is one line the user should see (such as a split that is not the official one), or empty.
 
     A text has `symbols` of them: images are their numbers, int32 of shape (N, 1, steps, 1), for which a network takes
@@ -26,15 +29,16 @@ class Dataset:
     """
 
     name: str
-    train_images: NDArray[Any]
+    train_images: Images
     train_labels: NDArray[np.int64]
-    test_images: NDArray[Any]
+    test_images: Images
     test_labels: NDArray[np.int64]
     classes: tuple[str, ...]
     note: str = ""
     symbols: int = 0
     train_lengths: NDArray[np.int64] | None = None
     test_lengths: NDArray[np.int64] | None = None
+    given: "Normalisation | None" = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -94,8 +98,17 @@ class Dataset:
         )
 
     def normalisation(self) -> "Normalisation":
-        """Return the normalisation of the training images."""
-        return Normalisation.of(self.train_images)
+        """Return the normalisation that is given, or that of the training images.
+
+        Of images that are read from files, no more count than 256 MB of pixels, evenly spaced.
+        """
+        if self.given is not None:
+            return self.given
+        images = self.train_images
+        if isinstance(images, LazyImages):
+            count = min(len(images), max(1, _READ_BYTES // images.sample_bytes))
+            images = dataclasses.replace(images, numbers=images.numbers[np.arange(count) * len(images) // count])
+        return Normalisation.of(images)
 
 
 def _last_labels(labels: NDArray[np.int64], lengths: NDArray[np.int64] | None) -> NDArray[np.int64]:
@@ -110,20 +123,21 @@ class Normalisation:
     std: NDArray[np.float32]
 
     @classmethod
-    def of(cls, images: NDArray[np.uint8]) -> "Normalisation":
+    def of(cls, images: Images) -> "Normalisation":
         """Return the mean and standard deviation of each channel of `images` (N, c, h, w).
 
         The sums are integers, so the result does not depend on the order of summation: it is the same on every
         machine. A channel whose pixels are all equal gets the standard deviation 1.
         """
-        channels = images.shape[1]
+        channels, pixels = images.shape[1], images.shape[2] * images.shape[3]
+        at_once = max(1, min(_BLOCK, _BLOCK_BYTES // (channels * pixels)))
         sums, squares = [0] * channels, [0] * channels
-        for start in range(0, len(images), _BLOCK):
-            block = images[start : start + _BLOCK]
+        for start in range(0, len(images), at_once):
+            block = np.asarray(images[start : start + at_once])
             for c in range(channels):
                 sums[c] += int(block[:, c].sum(dtype=np.uint64))
                 squares[c] += int(np.square(block[:, c], dtype=np.uint16).sum(dtype=np.uint64))  # 255^2 fits 16 bits
-        n = images.size // channels
+        n = len(images) * pixels
         mean = [s / n for s in sums]
         std = [math.sqrt((n * q - s * s) / (n * n)) or 1.0 for s, q in zip(sums, squares, strict=True)]
         return cls(np.array(mean, np.float32), np.array(std, np.float32))

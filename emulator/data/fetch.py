@@ -60,18 +60,20 @@ def _fetch_file(source: Source, place: Path, mirrors: Sequence[str], progress: P
     """Fetch `source` into `place` from the first mirror that delivers it, unless it is there already."""
     final, part = place / source.name, place / f"{source.name}.part"
     if final.exists():
-        if _md5(final) == source.md5:
+        if _sha256(final) == source.sha256:
             return
-        raise InputError(f"{final}: is there, but its MD5 checksum is not {source.md5}; remove it and fetch again")
+        raise InputError(
+            f"{final}: is there, but its SHA-256 checksum is not {source.sha256}; remove it and fetch again"
+        )
     failures = []
     for mirror in mirrors:
         url = f"{mirror.rstrip('/')}/{source.name}"
         try:
             _download(url, part, progress)
-            found = _md5(part)
-            if found != source.md5:
+            found = _sha256(part)
+            if found != source.sha256:
                 part.unlink()
-                raise _TransferError(f"checksum {found} found, {source.md5} expected; the file was deleted")
+                raise _TransferError(f"checksum {found} found, {source.sha256} expected; the file was deleted")
             part.replace(final)
             return
         except _TransferError as failure:
@@ -127,8 +129,8 @@ def _receive(response: "requests.Response", part: Path, have: int, progress: Pro
         raise _TransferError(f"broke off at {have} of {total} bytes")
 
 
-def _md5(path: Path) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)

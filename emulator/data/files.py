@@ -12,6 +12,21 @@ from ..common import InputError, open_file
 _CHUNK = 1 << 22
 
 
+def shown(name: object) -> str:
+    """Return a path or another text from outside as one printable piece of a line."""
+    return str(name) if str(name).isprintable() else ascii(str(name))
+
+
+def check_regular(path: Path) -> None:
+    """Check that a path is that of a regular file, or a link to one.
+
+    Raises:
+        InputError: it is not, and so reading it might take for ever.
+    """
+    if not path.is_file():
+        raise InputError(f"{shown(path)}: not a file that can be read as a data set")
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open `path` for reading, decompressed if its name ends in .gz; failures within the block become InputError."""

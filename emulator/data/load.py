@@ -1,13 +1,21 @@
-"""Finding a data set: `shapes` or `text`, a directory in one of the known layouts, or the file of a text."""
+"""Finding a data set: `shapes` or `text`, a directory in one of the known layouts, or a file of a known kind."""
 
+import contextlib
+import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from ..common import InputError
 from . import cifar, mnist, shapes, text
-from .dataset import Dataset
+from .dataset import Dataset, Normalisation
+from .files import shown
+from .lazy import Images, LazyImages
+from .prepare import Preparation
+from .reading import Reading
 
 STEPS = 64
 """Characters of a window of text, where nothing says another number."""
@@ -30,62 +38,136 @@ _LAYOUTS = (
 )
 _UNDERSTOOD = (
     "CIFAR-10 binary (data_batch_1.bin ... or cifar-10-batches-bin/), CIFAR-10 pickled (data_batch_1 ... or"
-    " cifar-10-batches-py/), or MNIST (train-images-idx3-ubyte[.gz] ... or mnist/)"
+    " cifar-10-batches-py/), MNIST (train-images-idx3-ubyte[.gz] ... or mnist/), or a folder of images for each class"
 )
+_Loader = Callable[[Path, Reading], Dataset]
 
 
-def load_data(where: str, steps: int = STEPS, *, lines: bool = False) -> Dataset:
+def _load_folder(folder: Path, reading: Reading) -> Dataset:
+    from .folder import load_folder
+
+    return load_folder(folder, reading)
+
+
+def _load_npz(path: Path, reading: Reading) -> Dataset:
+    from .npz import load_npz
+
+    return load_npz(path, reading)
+
+
+def _load_hdf5(path: Path, reading: Reading) -> Dataset:
+    from .hdf5 import load_hdf5
+
+    return load_hdf5(path, reading)
+
+
+_FILES: dict[str, _Loader] = {".npz": _load_npz, ".h5": _load_hdf5, ".hdf5": _load_hdf5}
+
+
+def load_data(where: str, steps: int = STEPS, *, lines: bool = False, reading: Reading | None = None) -> Dataset:
     """Return the data set `shapes` or `text`, or that in the directory or file `where` (`./shapes` is a directory).
 
-    A file is a text, and its name ends in .txt. Its samples, and those of `text`, are windows of `steps` characters, or
-    `lines`.
+    A file is a text, whose name ends in .txt, or has images: .npz, .h5, .hdf5. Samples of texts, `text` too, are
+    windows of `steps` characters, or `lines`. `reading` says how images are read.
 
     Raises InputError when there is no such directory, when it holds no known layout, and when a file in it is missing,
     cut off or otherwise damaged.
     """
-    if where == "shapes":
-        return shapes.draw()
+    reading = reading or Reading()
     if text.is_text(where):
+        reading.refuse_for_text()
         return text.load_text(where, steps, lines=lines)
-    folder, layout = _find(where)
-    return layout.load(folder)
+    reading.check()
+    if where == "shapes":
+        return _prepared(shapes.draw(), reading)
+    found, layout = _find(where)
+    if isinstance(layout, _Layout):
+        return _prepared(layout.load(found), reading)
+    with _about(where):
+        return _prepared(layout(found, reading), reading)
 
 
-def describe_data(where: str, steps: int = STEPS, *, lines: bool = False) -> Description:
+def describe_data(
+    where: str, steps: int = STEPS, *, lines: bool = False, reading: Reading | None = None
+) -> Description:
     """Return (n_train, n_test, (c, h, w), n_classes) of `load_data(…)`, if possible from sizes and headers alone.
 
     Raises InputError as `load_data` does, for the files that it reads.
     """
-    if where == "shapes":
-        return shapes.N_TRAIN, shapes.N_TEST, shapes.SHAPE, len(shapes.CLASSES)
-    if not text.is_text(where):
-        folder, layout = _find(where)
-        if layout.describe is not None:
-            return layout.describe(folder)
-    data = load_data(where, steps, lines=lines)
+    if reading is None or reading == Reading(seed=reading.seed):
+        if where == "shapes":
+            return shapes.N_TRAIN, shapes.N_TEST, shapes.SHAPE, len(shapes.CLASSES)
+        if not text.is_text(where):
+            found, layout = _find(where)
+            if isinstance(layout, _Layout) and layout.describe is not None:
+                return layout.describe(found)
+    data = load_data(where, steps, lines=lines, reading=reading)
     return data.n_train, data.n_test, data.shape, data.n_classes
 
 
-def _find(where: str) -> tuple[Path, _Layout]:
-    """Return the folder that holds a data set, `where` itself or one below it, and its layout."""
+def _prepared(data: Dataset, reading: Reading) -> Dataset:
+    """Return a set with its images resized, cropped, augmented and normalised as they should be."""
+    given = None
+    channels = data.shape[0]
+    if reading.mean:
+        if len(reading.mean) != channels:
+            raise InputError(f"`mean`: {len(reading.mean)} numbers, but images have {channels} channels; give as many")
+        given = Normalisation(*(255 * np.array(values, np.float32) for values in (reading.mean, reading.std)))
+    preparation = Preparation(reading.resize, reading.crop_size, reading.augment)
+
+    def prepared(images: Images, name: str, seed: int | None) -> Images:
+        if isinstance(images, LazyImages):
+            return dataclasses.replace(images, preparation=preparation, seed=seed)
+        if not reading.prepares:
+            return images
+        from .arrays import ArrayPictures
+
+        pictures = ArrayPictures.of(images, f"{name} image", data.name, channels_first=True)
+        size = preparation.size(pictures.sizes, data.name)
+        return LazyImages(pictures, preparation, size, np.arange(len(pictures)), seed)
+
+    train = prepared(data.train_images, "a training", reading.seed)
+    return dataclasses.replace(
+        data, train_images=train, test_images=prepared(data.test_images, "a test", None), given=given
+    )
+
+
+@contextlib.contextmanager
+def _about(where: str) -> Iterator[None]:
+    """Turn what the system says about a file into an InputError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{shown(error.filename or where)}: cannot be read ({error.strerror or error})") from None
+
+
+def _find(where: str) -> tuple[Path, _Layout | _Loader]:
+    """Return the folder that holds a data set, `where` itself or one below it, and its layout; or a file's loader."""
     try:
         return _look_in(Path(where))
     except OSError as error:
-        raise InputError(f"{where}: cannot be read ({error.strerror}); give a readable directory") from None
+        raise InputError(f"{shown(where)}: cannot be read ({error.strerror}); give a readable directory") from None
 
 
-def _look_in(root: Path) -> tuple[Path, _Layout]:
+def _look_in(root: Path) -> tuple[Path, _Layout | _Loader]:
     if not os.path.exists(root):
         raise InputError(f"{root}: no such directory; give `shapes`, `text`, or a directory with a data set")
+    if root.suffix.lower() in _FILES and not root.is_dir():
+        return root, _FILES[root.suffix.lower()]
     if not root.is_dir():
-        raise InputError(f"{root}: is a file; give the directory it is in, or a text, whose name ends in .txt")
+        raise InputError(
+            f"{root}: is a file; give the directory it is in, or a text, whose name ends in .txt, or images, in a file"
+            f" whose name ends in {' or '.join(_FILES)}"
+        )
     here = [(root, layout) for layout in _LAYOUTS if layout.recognise(root)]
     below = [(root / layout.folder, layout) for layout in _LAYOUTS if layout.recognise(root / layout.folder)]
     found = here or below
     if not found:
+        if any(entry.is_dir() and not entry.name.startswith(".") for entry in root.iterdir()):
+            return root, _load_folder
         state = "holds no data set known here" if any(root.iterdir()) else "is empty"
         raise InputError(f"{root}: {state}; understood are {_UNDERSTOOD}")
     if len({layout.title for _, layout in found}) > 1:
-        names = " and ".join(f"{layout.title} ({folder})" for folder, layout in found)
+        names = " and ".join(f"{layout.title} ({place})" for place, layout in found)
         raise InputError(f"{root}: holds {names}; give the directory of one of them")
     return found[0]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dataset import Dataset
+from .lazy import Images
 
 
 class NgramBits(NamedTuple):
@@ -34,10 +35,10 @@ def ngram_bits(data: Dataset) -> NgramBits:
     return NgramBits(_bits(single[test_symbols] / single.sum()), _bits(pairs / followed[test_before]))
 
 
-def _pairs(images: NDArray[np.integer], labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(images: Images, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return all symbols that have a label, and their labels."""
     counts = labels >= 0
-    return images[:, 0, :, 0][counts].astype(np.int64), labels[counts]
+    return np.asarray(images)[:, 0, :, 0][counts].astype(np.int64), labels[counts]
 
 
 def _bits(probabilities: NDArray[np.float64]) -> float:

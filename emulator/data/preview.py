@@ -3,22 +3,34 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common import InputError
 from .dataset import Dataset
 
 _GAP = 2  # pixels between two images
-_SCALE = 2  # pixels of the picture per pixel of an image, each way
+_SMALL = 64  # images of no more rows are drawn at twice their size
+_MOST_PIXELS = 1 << 27
 
 
 def preview_picture(data: Dataset, columns: int) -> NDArray[np.uint8]:
     """Return a picture (h, w, 3) of the first `columns` training images of each class, one class per row.
 
     Three channels are shown as red, green and blue; of any other number, the first channel is shown in grey.
+
+    Raises:
+        InputError: the picture would be too large, or an image cannot be read.
     """
     _, h, w = data.shape
+    scale = 2 if h <= _SMALL else 1
+    rows, across = scale * data.n_classes * (h + _GAP), scale * columns * (w + _GAP)
+    if rows * across > _MOST_PIXELS:
+        raise InputError(
+            f"`columns` = {columns}: a picture of {rows:,} x {across:,} pixels, since {data.name} has"
+            f" {data.n_classes:,} classes of {h}x{w}; give fewer, or a smaller `resize`"
+        )
     picture = np.full((data.n_classes * (h + _GAP) - _GAP, columns * (w + _GAP) - _GAP, 3), 255, np.uint8)
     for k in range(data.n_classes):
         for column, place in enumerate(np.flatnonzero(data.train_labels == k)[:columns]):
             image = data.train_images[place] if data.shape[0] == 3 else data.train_images[place, :1]
             top, left = k * (h + _GAP), column * (w + _GAP)
             picture[top : top + h, left : left + w] = image.transpose(1, 2, 0)
-    return picture.repeat(_SCALE, axis=0).repeat(_SCALE, axis=1)
+    return picture.repeat(scale, axis=0).repeat(scale, axis=1)

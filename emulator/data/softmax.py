@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dataset import Dataset
+from .lazy import Images
 
 _BATCH = 100
 _STEPS = 3000
@@ -23,7 +24,7 @@ def linear_accuracy(data: Dataset, steps: int = _STEPS) -> tuple[float, float]:
         flat = normalisation.apply(images).reshape(len(images), inputs)
         return np.concatenate([flat, np.ones((len(images), 1), np.float32)], axis=1)
 
-    def accuracy(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> float:
+    def accuracy(images: Images, labels: NDArray[np.int64]) -> float:
         blocks = range(0, len(images), 1000)
         hits = [(features(images[i : i + 1000]) @ weights).argmax(1) == labels[i : i + 1000] for i in blocks]
         return float(np.concatenate(hits).mean())

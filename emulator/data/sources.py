@@ -7,10 +7,10 @@ from . import cifar
 
 @dataclass(frozen=True)
 class Source:
-    """One file to fetch: its name below a mirror's address, and its MD5 checksum in hexadecimal."""
+    """One file to fetch: its name below a mirror's address, and its SHA-256 checksum in hexadecimal."""
 
     name: str
-    md5: str
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Collection:
 CIFAR10 = Collection(
     name="cifar10",
     mirrors=("https://www.cs.toronto.edu/~kriz/",),
-    files=(Source("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+    files=(Source("cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),),
     folder="cifar-10-batches-bin",
     members=(*(f"{name}.bin" for name in (*cifar.TRAIN, cifar.TEST)), "batches.meta.txt"),
 )
@@ -38,10 +38,10 @@ MNIST = Collection(
     name="mnist",
     mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
     files=(
-        Source("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-        Source("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
-        Source("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
-        Source("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
+        Source("train-images-idx3-ubyte.gz", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        Source("train-labels-idx1-ubyte.gz", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+        Source("t10k-images-idx3-ubyte.gz", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        Source("t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
     ),
     folder="mnist",
 )

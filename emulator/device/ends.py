@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...kernels import Arena
 from ...kernels.layers import loss
-from ..data import Normalisation
+from ..data import Images, LazyImages, Normalisation, ReadAhead
 from ..network import Shape
 from ..schedule import SampleSpan
 from .act_ram import ActRam
@@ -31,24 +31,29 @@ def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
 class ImageSource:
     """Source of normalised images, from `images` (N, channels, rows, columns), in the order `order`.
 
+    Images that are read when they are needed are read ahead in the background, and augmented as in the epoch `epoch`.
+
     `entry` is the (channels, rows, columns) that the first layer takes: those of the images, or, where rows are time
     steps, (channels·columns, rows, 1), with the columns of each channel one after the other.
     """
 
-    def __init__(
-        self, images: NDArray[np.uint8], normalisation: Normalisation, arena: Arena, entry: Shape | None = None
-    ) -> None:
+    def __init__(self, images: Images, normalisation: Normalisation, arena: Arena, entry: Shape | None = None) -> None:
         self._images, self._normalisation, self._arena = images, normalisation, arena
+        self._reading = ReadAhead(images) if isinstance(images, LazyImages) else None
         channels, *size = entry or images.shape[1:]
         self._entry = (*size, channels)
         self.order: NDArray[np.int64] = np.arange(len(images))
+        self.epoch: int | None = None
 
     def images(self, span: SampleSpan) -> Data:
         """Return the images (samples, rows, columns, channels) of a span."""
         channels, rows, columns = self._images.shape[1:]
         pixels = self._arena.take((span.samples, channels, rows, columns), np.uint8)
-        # `clip` lets NumPy write to `out` directly; no index needs clipping.
-        np.take(self._images, self.order[span.slice], axis=0, out=pixels, mode="clip")
+        if self._reading is not None:
+            self._reading.take(self.order, self.epoch, span.slice, pixels)
+        else:
+            # `clip` lets NumPy write to `out` directly; no index needs clipping.
+            np.take(np.asarray(self._images), self.order[span.slice], axis=0, out=pixels, mode="clip")
         maps = self._arena.take((span.samples, *self._entry))
         by_channel = maps
         if self._entry != (rows, columns, channels):

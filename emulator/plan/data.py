@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..common import InputError
-from ..data import Dataset, describe_data, is_text, load_data, symbol_count
+from ..data import Dataset, Reading, describe_data, is_text, load_data, symbol_count
 from ..network import Network, Shape, load_network
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def network_of(
-    network: str | Mapping[str, Any] | Network, time_steps: int | None = None, data: str | None = None
+    network: str | Mapping[str, Any] | Network,
+    time_steps: int | None = None,
+    data: str | None = None,
+    reading: Reading | None = None,
 ) -> Network:
     """Return a network with `time_steps`, if given, and the symbols or images of its data, by default built-in ones.
 
@@ -35,13 +38,13 @@ def network_of(
         return network
     text, images = (data, None) if data is not None and is_text(data) else (None, data)
     of_text = (lambda: _symbols(text or "text")) if images is None else None
-    of_images = (lambda: _images(images or "shapes")) if text is None else None
+    of_images = (lambda: _images(images or "shapes", reading)) if text is None else None
     return load_network(network, time_steps=time_steps, symbols=of_text, images=of_images)
 
 
-def _images(where: str) -> Shape:
+def _images(where: str, reading: Reading | None) -> Shape:
     with _about_data(where):
-        return describe_data(where)[2]
+        return describe_data(where, reading=reading)[2]
 
 
 def _symbols(where: str) -> int:
@@ -62,7 +65,8 @@ def training_data(plan: AnyPlan) -> Dataset:
     """
     config, where = plan.config, data_of(plan)
     with _about_data(where):
-        data = load_data(where, plan.network.input[1], lines=config.text_samples == "lines")
+        lines = config.text_samples == "lines"
+        data = load_data(where, plan.network.input[1], lines=lines, reading=Reading.of(config))
     check_data(plan, data)
     if data.symbols and plan.network.result_steps == 1:
         data = data.last_labels()
@@ -82,7 +86,8 @@ def epoch_samples(plan: AnyPlan) -> int:
         return config.samples
     with _about_data(where):
         lines = config.text_samples == "lines"
-        available, _, shape, classes = describe_data(where, plan.network.input[1], lines=lines)
+        steps, reading = plan.network.input[1], Reading.of(config)
+        available, _, shape, classes = describe_data(where, steps, lines=lines, reading=reading)
     try:
         _check(plan, shape, classes, is_text=is_text(where))
     except InputError as error:

@@ -10,6 +10,7 @@ from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
 from ..cluster import Cluster, load_cluster
 from ..common import InputError
+from ..data import Reading
 from ..mapping import partition, partition_layers
 from ..network import Network
 from ..pipeline import Engines, Machine
@@ -60,7 +61,7 @@ def make_plan(
         )
     if config.padding != 1:
         raise InputError(f"`padding` = {config.padding:g}: is of the times of a GPU or a pair; leave it out on a chain")
-    network = network_of(network or config.network, config.time_steps, config.data)
+    network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)

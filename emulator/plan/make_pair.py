@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..cluster import Cluster, load_cluster
 from ..common import InputError
+from ..data import Reading
 from ..network import Network
 from ..pair import check_gpu_memory, pair_of, workload_of
 from .data import network_of
@@ -41,7 +42,7 @@ def make_pair_plan(
             raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     pair = pair_of(cluster, kind, config.devices)
-    network = network_of(network or config.network, config.time_steps, config.data)
+    network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
     workload = workload_of(network, config.batch).padded(config.padding)
     check_gpu_memory(workload, pair)
     plan = PairPlan(config, network, cluster, pair, workload)

@@ -83,7 +83,7 @@ def command_line(command: str, config_file: str | None, flags: Mapping[str, obje
         words.append(str(first))
     for key, value in flags.items():
         if key != "network" or config_file is not None:
-            words += [f"--{key.replace('_', '-')}", _spelt(value)]
+            words += [f"--{key.replace('_', '-')}", *([] if value is True else [_spelt(value)])]
     return shlex.join(words)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
-from ..data import Dataset
+from ..data import Dataset, Images
 from ..device import ImageSource, SoftmaxHead, TextSource
 from ..network import Shape
 
@@ -49,10 +49,10 @@ class Ends:
         """Return the ends of a chain for a data set's images and labels; the first layer takes the shape `entry`."""
         normalisation = data.normalisation() if chain.starts_here and not data.symbols else None
 
-        def source(images: NDArray[Any]) -> ImageSource | None:
+        def source(images: Images) -> ImageSource | None:
             if normalisation is not None:
                 return ImageSource(images, normalisation, chain.arena, entry)
-            return TextSource(images, chain.arena, entry) if chain.starts_here else None
+            return TextSource(np.asarray(images), chain.arena, entry) if chain.starts_here else None
 
         def head(labels: NDArray[np.int64]) -> SoftmaxHead | None:
             return SoftmaxHead(labels) if chain.ends_here else None
@@ -61,8 +61,10 @@ class Ends:
         heads = head(data.train_labels), head(data.test_labels)
         return cls(train, test, *heads, data.train_lengths, data.test_lengths)
 
-    def attach_training(self, chain: HasEnds, order: NDArray[np.int64]) -> None:
-        """Attach the ends for training, with the images in this order."""
+    def attach_training(self, chain: HasEnds, order: NDArray[np.int64], epoch: int = 0) -> None:
+        """Attach the ends for training, with the images in this order, augmented as in this epoch."""
+        if self.train_source is not None:
+            self.train_source.epoch = epoch
         for end in (self.train_source, self.train_head):
             if end is not None:
                 end.order = order

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Observer, Ranks
-from ..data import Dataset
+from ..data import Dataset, Images, Normalisation
 from ..plan import PairPlan, Plan
 from .checkpoint import Keeping, RunCheckpoints
 from .stopping import Stopping
@@ -23,21 +23,23 @@ class SharedData:
     """
 
     name: str
-    train_images: NDArray[np.uint8] | None
+    train_images: Images | None
     train_labels: NDArray[np.int64]
     test_labels: NDArray[np.int64]
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     classes: tuple[str, ...]
     symbols: int = 0
     train_lengths: NDArray[np.int64] | None = None
     test_lengths: NDArray[np.int64] | None = None
+    given: Normalisation | None = None
 
     @classmethod
     def of(cls, data: Dataset, replicas: int) -> SharedData:
         """Return the part of `data` that all ranks need to train `replicas` replicas."""
         images = data.train_images if replicas > 1 else None
         labels, lengths = (data.train_labels, data.test_labels), (data.train_lengths, data.test_lengths)
-        return cls(data.name, images, *labels, data.train_images.shape[1:], data.classes, data.symbols, *lengths)
+        shape = data.train_images.shape[1:]
+        return cls(data.name, images, *labels, shape, data.classes, data.symbols, *lengths, data.given)
 
     def dataset(self) -> Dataset:
         """Return the data set; omitted images are all 0 and take no memory."""
@@ -45,7 +47,16 @@ class SharedData:
         images = self._images(len(train)) if self.train_images is None else self.train_images
         lengths = self.train_lengths, self.test_lengths
         return Dataset(
-            self.name, images, train, self._images(len(test)), test, self.classes, "", self.symbols, *lengths
+            self.name,
+            images,
+            train,
+            self._images(len(test)),
+            test,
+            self.classes,
+            "",
+            self.symbols,
+            *lengths,
+            self.given,
         )
 
     def _images(self, count: int) -> NDArray[np.uint8]:

@@ -76,7 +76,7 @@ class PairTrainer:
             report(step, tally, now_ps)
 
         schedule = plan.schedule(len(places))
-        self._ends.attach_training(self.devices, order)
+        self._ends.attach_training(self.devices, order, number)
         numbers = np.array(places) + number * self._samples
         epoch = Epoch(schedule.micro_batches, schedule.step_samples, sizes, rule, numbers)
         programs = []

@@ -12,7 +12,7 @@ import numpy as np
 from ...comm import Ranks
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, WholeFile
-from ..config import RUN_ONLY_KEYS, Config, settings_config
+from ..config import Config, settings_config
 from ..data import Dataset
 from ..inputs import read_description
 from ..network import Network, load_network
@@ -22,7 +22,7 @@ from .checkpoint_file import CheckpointReader
 from .epochs import EpochResult, Position
 from .stopping import Stopping
 
-_FREE = {*RUN_ONLY_KEYS, "epochs", "data"}
+_FREE = {"epochs", "data", "test_samples", "throttle", "out", "checkpoint", "resume", "progress"}
 _OF_MACHINE = {
     *("devices", "micro_batch", "checkpoint_every", "cluster", "balancing", "memory", "stages", "engines", "transport"),
     *("precision", "warm_up", "chunks", "padding"),

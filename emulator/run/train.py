@@ -133,7 +133,7 @@ class Trainer:
         programs, reports = [], {}
         for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
             places, schedule = replica_leg(self.plan, replica, self._samples, leg)
-            ends.attach_training(chain, order[places])
+            ends.attach_training(chain, order[places], number)
             numbers = places + number * self._samples
             epoch = Epoch(
                 schedule.micro_batches, schedule.step_samples, totals, rule, numbers, self.plan.course(schedule)

@@ -14,7 +14,8 @@ from typing import Any
 
 from ...cluster import Cluster, changeable_keys, load_cluster
 from ...common import InputError, did_you_mean
-from ...config import RUN_ONLY_KEYS, Config
+from ...config import RUN_ONLY_KEYS, Config, settings_config
+from ...data import Reading
 from ...inputs import validate
 from ...network import Network
 from ...plan import network_of
@@ -22,7 +23,8 @@ from ...schedule import ScheduleKind, schedules
 
 _WITHOUT_TIME = (
     *RUN_ONLY_KEYS,
-    *("data", "text_samples", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
+    *("data", "resize", "crop", "skip_broken", "test_share", "split_seed"),
+    *("text_samples", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
     *("learning_rate", "momentum", "weight_decay", "learning_rate_steps", "learning_rate_factor"),
 )
 """Keys of a run that do not change its steady state."""
@@ -128,9 +130,13 @@ class _Networks:
         steps = time_steps or self._settings.get("time_steps")
         place = label(value), steps
         if place not in self._found:
-            data = self._settings.get("data")
-            self._found[place] = value if isinstance(value, Network) else network_of(value, steps, data)
+            self._found[place] = value if isinstance(value, Network) else self._made(value, steps)
         return self._found[place]
+
+    def _made(self, value: Any, time_steps: int | None) -> Network:
+        reading = {field.name for field in dataclasses.fields(Reading)}
+        config = settings_config({key: given for key, given in self._settings.items() if key in reading})
+        return network_of(value, time_steps, self._settings.get("data"), Reading.of(config))
 
 
 class _Clusters:

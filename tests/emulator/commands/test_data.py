@@ -1,11 +1,13 @@
 """`emuchain data`: fetch, info, preview."""
 
+import dataclasses
 import struct
 import zlib
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from emuchain.emulator import data as data_sets
 from emuchain.emulator.commands.data import data
@@ -18,7 +20,11 @@ from emuchain.emulator.data import Dataset, png, preview_picture, shapes
 def run(monkeypatch):
     """Runs a command on a small `shapes`."""
     real = data_sets.load_data
-    monkeypatch.setattr(data_sets, "load_data", lambda where: shapes.draw(50, 10) if where == "shapes" else real(where))
+
+    def load(where, **keys):
+        return shapes.draw(50, 10) if where == "shapes" else real(where, **keys)
+
+    monkeypatch.setattr(data_sets, "load_data", load)
     return lambda *arguments: CliRunner().invoke(data, [str(argument) for argument in arguments])
 
 
@@ -27,6 +33,26 @@ def test_info(run):
     for line in ("name             shapes", "training images  50", "test images      10", "3 x 32 x 32", "10: disc"):
         assert line in output
     assert "note" not in output
+
+
+def test_info_of_images_of_ones_own(run, tmp_path):
+    for name in ("cat", "dog"):
+        for number in range(3):
+            (tmp_path / name).mkdir(exist_ok=True)
+            Image.new("RGB", (10 + number, 9), (200, 0, 51)).save(tmp_path / name / f"{number}.png")
+    (tmp_path / "dog" / "3.png").touch()
+    assert "dog/3.png: a broken image" in str(run("info", "--data", tmp_path, "--resize", "8,8").exception)
+    output = run("info", "--data", tmp_path, "--resize", "8,8", "--crop", 6, "--skip-broken").output
+    for line in (
+        "training images  4",
+        "test images      2",
+        "3 x 6 x 6",
+        "2: cat, dog",
+        "mean (of 255)    200.000, 0.000, 51.000",
+        "1 of 7 images are broken and left out, such as dog/3.png",
+    ):
+        assert line in output
+    assert "`crop[0]` = 'a': should be a valid integer" in str(run("info", "--data", tmp_path, "--crop", "a").exception)
 
 
 def test_info_of_a_text(run, tmp_path):
@@ -51,6 +77,16 @@ def test_preview(run, tmp_path):
     content = (tmp_path / "x.png").read_bytes()
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     assert struct.unpack(">II", content[16:24]) == (2 * (3 * 34 - 2), 2 * (10 * 34 - 2))
+
+
+def test_a_preview_that_would_be_too_large():
+    images, labels = np.zeros((1, 3, 256, 256), np.uint8), np.zeros(1, np.int64)
+    data = Dataset("wide", images, labels, images, labels, tuple(map(str, range(1000))))
+    assert preview_picture(dataclasses.replace(data, classes=("a", "b")), 3).shape == (514, 772, 3)
+    with pytest.raises(
+        InputError, match=r"`columns` = 12: a picture of 258,000 x 3,096 pixels, since wide has 1,000 cl"
+    ):
+        preview_picture(data, 12)
 
 
 def test_preview_of_grey_images():

@@ -25,6 +25,14 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "time_steps": ("9", "9", 9),
     "text_samples": ("lines", '"lines"', "lines"),
     "data": ("some/folder", '"some/folder"', "some/folder"),
+    "resize": ("256", "256", (256,)),
+    "crop": ("224,192", "[224, 192]", (224, 192)),
+    "mean": ("0.5,0.25,0", "[0.5, 0.25, 0]", (0.5, 0.25, 0.0)),
+    "std": ("0.25", "0.25", (0.25,)),
+    "augment": ("crop,flip", '["crop", "flip"]', ("crop", "flip")),
+    "skip_broken": ("", "true", True),
+    "test_share": ("0.5", "0.5", 0.5),
+    "split_seed": ("3", "3", 3),
     "test_samples": ("7", "7", 7),
     "samples": ("5", "5", 5),
     "epochs": ("3", "3", 3),
@@ -96,7 +104,7 @@ def flags_of(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> tuple[str
 @pytest.mark.parametrize("key", OTHERS)
 def test_each_flag_sets_its_key_and_no_other(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     word, _, value = OTHERS[key]
-    file, flags = flags_of(monkeypatch, [f"--{key.replace('_', '-')}", word])
+    file, flags = flags_of(monkeypatch, [f"--{key.replace('_', '-')}", *([word] if word else [])])
     assert (file, flags) == (None, {key: value})
     assert load_config(None, flags) == Config(**{key: value})
 
@@ -119,8 +127,9 @@ def test_a_flag_goes_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("".join(f"{key} = {toml}\n" for key, (_, toml, _) in OTHERS.items()))
     everything = {key: value for key, (_, _, value) in OTHERS.items()}
-    assert load_config(str(path), {}).model_dump() == everything
-    assert load_config(str(path), {"batch": 9, "seed": 4}).model_dump() == {**everything, "batch": 9, "seed": 4}
+    assert load_config(str(path), {}) == Config(**everything)
+    assert load_config(str(path), {"batch": 9, "seed": 4}) == Config(**{**everything, "batch": 9, "seed": 4})
+    assert Config(**Config(**everything).model_dump()) == Config(**everything)
 
 
 def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
@@ -166,6 +175,14 @@ BAD = [
     ("learning_rate_steps", "[0]"),
     ("learning_rate_steps", "[1.0]"),
     ("learning_rate_factor", "0"),
+    ("resize", "0"),
+    ("resize", "true"),
+    ("crop", "[1.5]"),
+    ("mean", '"nan"'),
+    ("std", "[0.5, 0]"),
+    ("augment", '"zoom"'),
+    ("skip_broken", "1"),
+    ("test_share", "1"),
 ]
 
 

@@ -17,8 +17,8 @@ from emuchain.emulator.data.sources import COLLECTIONS, Collection, Source
 CONTENT = bytes(range(256)) * 2000
 
 
-def md5(content):
-    return hashlib.md5(content).hexdigest()
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
@@ -70,7 +70,7 @@ def no_proxy(monkeypatch):
 
 def one(server, content=CONTENT, **others):
     server.files["a.gz"] = content
-    return Collection("one", (server.url,), (Source("a.gz", md5(CONTENT)),), "one", **others)
+    return Collection("one", (server.url,), (Source("a.gz", sha256(CONTENT)),), "one", **others)
 
 
 def test_whole(tmp_path, server):
@@ -91,7 +91,9 @@ def test_already_there(tmp_path, server):
 def test_another_file_already_there(tmp_path, server):
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "a.gz").write_bytes(b"mine")
-    with pytest.raises(InputError, match=r"a.gz: is there, but its MD5 checksum is not .*; remove it and fetch again"):
+    with pytest.raises(
+        InputError, match=r"a.gz: is there, but its SHA-256 checksum is not .*; remove it and fetch again"
+    ):
         fetch_collection(one(server), tmp_path)
     assert (tmp_path / "one" / "a.gz").read_bytes() == b"mine"
 
@@ -122,7 +124,7 @@ def test_wrong_checksum(tmp_path, server, part):
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "a.gz.part").write_bytes(part)
     content = CONTENT if part else b"something else"
-    with pytest.raises(InputError, match=f"checksum .* found, {md5(CONTENT)} expected; the file was deleted; run"):
+    with pytest.raises(InputError, match=f"checksum .* found, {sha256(CONTENT)} expected; the file was deleted; run"):
         fetch_collection(one(server, content), tmp_path)
     assert not any((tmp_path / "one").iterdir())
     fetch_collection(one(server), tmp_path)
@@ -167,7 +169,7 @@ def test_unknown_name(tmp_path):
 def test_official_sources():
     for collection in COLLECTIONS:
         assert all(mirror.startswith("https://") and mirror.endswith("/") for mirror in collection.mirrors)
-        assert all(len(bytes.fromhex(source.md5)) == 16 for source in collection.files)
+        assert all(len(bytes.fromhex(source.sha256)) == 32 for source in collection.files)
 
 
 def archive(entries, packing="w:gz"):
@@ -187,7 +189,7 @@ def archive(entries, packing="w:gz"):
 
 def packed(server, content):
     server.files["a.tar.gz"] = content
-    return Collection("two", (server.url,), (Source("a.tar.gz", md5(content)),), "two", members=("x.bin", "y.bin"))
+    return Collection("two", (server.url,), (Source("a.tar.gz", sha256(content)),), "two", members=("x.bin", "y.bin"))
 
 
 WHOLE = [("two", (tarfile.DIRTYPE, "")), ("two/x.bin", b"x"), ("two/readme.html", b"r"), ("two/y.bin", b"y")]

@@ -20,7 +20,17 @@ def test_no_data_set(tmp_path, read):
 
 
 @pytest.mark.parametrize(
-    "where", ["a" * 5000, "a\0b", "/dev/null/x", "a" * 5000 + ".txt", "a\0b.txt", "/dev/null/x.txt"]
+    "where",
+    [
+        "a" * 5000,
+        "a\0b",
+        "/dev/null/x",
+        "a" * 5000 + ".txt",
+        "a\0b.txt",
+        "/dev/null/x.txt",
+        "a" * 5000 + ".npz",
+        "a\0b.h5",
+    ],
 )
 def test_impossible_names(where):
     with pytest.raises(InputError):

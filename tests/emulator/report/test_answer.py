@@ -99,10 +99,10 @@ def test_a_replicated_schedule_gets_a_larger_batch_with_its_devices(plan_of: Pla
 
 
 def test_commands_are_quoted_and_keep_flags() -> None:
-    flags = {"network": "my net.toml", "learning_rate_steps": (1, 2), "devices": 3}
+    flags = {"network": "my net.toml", "learning_rate_steps": (1, 2), "skip_broken": True, "devices": 3}
     line = command_line("simulate", None, flags)
     assert shlex.split(line) == [
-        *("emuchain", "simulate", "my net.toml", "--learning-rate-steps", "1,2", "--devices", "3")
+        *("emuchain", "simulate", "my net.toml", "--learning-rate-steps", "1,2", "--skip-broken", "--devices", "3")
     ]
     assert command_line("train", "run.toml", {"network": "hdc"}) == "emuchain train run.toml --network hdc"
 

@@ -142,3 +142,10 @@ def test_clusters_that_some_changes_do_not_fit(tmp_path: Path) -> None:
     [only] = failing
     assert only.error is not None and "lut` is missing" in only.error
     assert (only.cluster, only.keys["resources.alpha"]) == (None, 0.5)
+
+
+def test_a_network_takes_the_images_of_the_settings(tmp_path: Path) -> None:
+    np.savez(tmp_path / "own.npz", images=np.zeros((4, 9, 8), np.uint8), labels=np.arange(4) // 2)
+    settings = {"data": str(tmp_path / "own.npz"), "crop": (6, 5)}
+    [point] = points_of(Space.of({"network": "lstm-rows"}, settings))
+    assert point.network.input == (1, 6, 5)

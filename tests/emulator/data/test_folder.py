@@ -1,0 +1,273 @@
+"""Folders of images by class: what is read, how it is split, and what is wrong with others, each in one line."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.data import Dataset, LazyImages, Reading, describe_data, load_data
+
+OneLine = Callable[..., str]
+RANDOM = np.random.default_rng(5)
+
+
+def write(path: Path, size: tuple[int, int] = (6, 5), mode: str = "RGB") -> np.ndarray:
+    """Write a random picture of some (rows, columns); return its pixels (channels, rows, columns)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = RANDOM.integers(0, 256, (*size, 3) if mode == "RGB" else size, dtype=np.uint8)
+    Image.fromarray(pixels, mode).save(path)
+    return np.moveaxis(np.atleast_3d(pixels), 2, 0)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> dict[str, np.ndarray]:
+    """A folder with `train` and `val`, two classes, 8 and 3 pictures; their pixels by path."""
+    names = [
+        f"{part}/{name}/{i}.png" for part, n in (("train", 4), ("val", 1)) for name in ("cat", "dog") for i in range(n)
+    ]
+    names.append("val/dog/deeper/x.PNG")
+    return {name: write(tmp_path / name) for name in names}
+
+
+def content(data: Dataset) -> dict[str, set[tuple[int, bytes]]]:
+    """Return labels and bytes of all images of both parts."""
+    both = {"train": (data.train_images, data.train_labels), "val": (data.test_images, data.test_labels)}
+    return {
+        part: {(label, image.tobytes()) for image, label in zip(np.asarray(images), labels.tolist(), strict=True)}
+        for part, (images, labels) in both.items()
+    }
+
+
+def test_parts(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
+    data = load_data(str(tmp_path))
+    assert (data.n_train, data.n_test, data.shape, data.classes) == (8, 3, (3, 6, 5), ("cat", "dog"))
+    assert isinstance(data.train_images, LazyImages)
+    assert data.train_labels.dtype == np.int64
+    expected = {
+        part: {(int("dog" in name), image.tobytes()) for name, image in parts.items() if name.startswith(part)}
+        for part in ("train", "val")
+    }
+    assert content(data) == expected
+    assert describe_data(str(tmp_path)) == (8, 3, (3, 6, 5), 2)
+    assert data.note == ""
+
+
+def test_the_first_images_are_of_all_classes(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        for number in range(30):
+            write(tmp_path / name / f"{number}.png", (1, 1))
+    data = load_data(str(tmp_path)).first(20).test_first(4)
+    assert 4 < data.train_labels.sum() < 16
+    assert len(data.train_images) == 20
+    assert len(data.test_images) == 4
+
+
+def test_val_is_evaluated_where_test_is_there_too(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
+    before = content(load_data(str(tmp_path)))
+    write(tmp_path / "test" / "cat" / "1.png")
+    data = load_data(str(tmp_path))
+    assert content(data) == before
+    assert data.note == "`val` is evaluated, and `test` is not used"
+    shutil.rmtree(tmp_path / "val")
+    data = load_data(str(tmp_path))
+    assert (data.n_test, data.note) == (1, "")
+
+
+def test_a_split_follows_from_its_seed_alone(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
+    where = str(tmp_path / "train")
+
+    def split(seed: int, share: float = 0.3) -> dict[str, set[tuple[int, bytes]]]:
+        return content(load_data(where, reading=Reading(split_seed=seed, test_share=share)))
+
+    found = split(0)
+    assert {label for label, _ in found["val"]} == {0, 1}
+    assert len(found["val"]) == 2
+    assert not found["val"] & found["train"]
+    assert found == split(0)
+    assert len({frozenset(split(seed)["val"]) for seed in range(10)}) > 3
+    assert len(split(0, 0.999)["train"]) == 2
+    assert "share of 0.1 of each class" in load_data(where).note
+
+
+def test_grey_pictures_have_one_channel_and_among_coloured_ones_three(tmp_path: Path) -> None:
+    grey = {write(tmp_path / name / f"{i}.png", mode="L").tobytes() for name in ("a", "b") for i in range(2)}
+    data = load_data(str(tmp_path))
+    assert data.shape == (1, 6, 5)
+    assert {image for part in content(data).values() for _, image in part} == grey
+    write(tmp_path / "a" / "9.png")
+    assert load_data(str(tmp_path)).shape == (3, 6, 5)
+
+
+def test_jpegs_and_what_is_not_a_picture(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        for number in range(2):
+            path = tmp_path / name / f"{number}.JPG"
+            path.parent.mkdir(exist_ok=True)
+            Image.new("CMYK", (4, 3), (0, 255, 255, 0)).save(path, "JPEG")
+            (tmp_path / name / "readme.txt").touch()
+            (tmp_path / name / ".hidden.png").touch()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "labels.csv").touch()
+    data = load_data(str(tmp_path))
+    assert (data.shape, data.n_train, data.classes) == ((3, 3, 4), 2, ("a", "b"))
+    assert (np.abs(np.asarray(data.train_images)[0, :, 0, 0] - [255, 0, 0]) < 5).all()
+
+
+def test_sizes(tmp_path: Path, one_line: OneLine) -> None:
+    write(tmp_path / "a" / "1.png", (10, 20))
+    write(tmp_path / "a" / "2.png", (30, 12))
+    with pytest.raises(InputError) as error:
+        load_data(str(tmp_path))
+    line = one_line(error)
+    for word in ("a/1.png is 10x20", "a/2.png 30x12", "--resize"):
+        assert word in line
+    for reading, shape in (
+        (Reading(resize=(8, 9)), (3, 8, 9)),
+        (Reading(resize=(8,), crop=(8,)), (3, 8, 8)),
+        (Reading(crop=(10, 7)), (3, 10, 7)),
+    ):
+        data = load_data(str(tmp_path), reading=reading)
+        assert data.shape == shape
+        assert np.asarray(data.train_images).shape == (1, *shape)
+    with pytest.raises(InputError, match=r"images differ in size"):
+        load_data(str(tmp_path), reading=Reading(resize=(8,)))
+    with pytest.raises(InputError, match=r"`crop` = 11x11: but a/1.png is 10x20; give a `resize` of at least 11"):
+        load_data(str(tmp_path), reading=Reading(crop=(11,)))
+
+
+def mixture(folder: Path) -> None:
+    write(folder / "train" / "cat.png")
+
+
+def mixed_classes(folder: Path) -> None:
+    write(folder / "cat.png")
+    write(folder / "cats" / "1.png")
+
+
+def mixed_parts(folder: Path) -> None:
+    write(folder / "birds" / "1.png")
+
+
+def empty_class(folder: Path) -> None:
+    (folder / "train" / "bird").mkdir()
+
+
+def unknown_class(folder: Path) -> None:
+    write(folder / "val" / "bird" / "1.png")
+
+
+def no_train(folder: Path) -> None:
+    shutil.rmtree(folder / "train")
+
+
+def broken(folder: Path) -> None:
+    (folder / "train" / "cat" / "1.png").write_bytes(b"nonsense")
+
+
+def empty_file(folder: Path) -> None:
+    (folder / "train" / "cat" / "1.png").write_bytes(b"")
+
+
+def pipe(folder: Path) -> None:
+    os.mkfifo(folder / "train" / "cat" / "7.png")
+
+
+def deep(folder: Path) -> None:
+    Image.fromarray(np.zeros((6, 5), np.uint16)).save(folder / "train" / "cat" / "1.png")
+
+
+def huge(folder: Path) -> None:
+    Image.new("1", (9_000, 9_000)).save(folder / "train" / "cat" / "1.png")
+
+
+def bomb(folder: Path) -> None:
+    Image.new("1", (20_000, 10_000)).save(folder / "train" / "cat" / "1.png")
+
+
+def odd_name(folder: Path) -> None:
+    (folder / "train" / "cat" / "a\n\x1b[31mb.png").write_bytes(b"x")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (mixture, "train: a mixture of images (cat.png) and folders of classes (cat); put each image"),
+        (mixed_classes, "a mixture: cats stands beside train and val"),
+        (mixed_parts, "a mixture: birds stands beside train and val; give a folder"),
+        (empty_class, "train/bird: an empty class: no images"),
+        (unknown_class, "val/bird: a class that `train` does not have"),
+        (no_train, "has `val`, but no `train`"),
+        (broken, "train/cat/1.png: a broken image: not a picture in a known format; mend or remove it, or give --skip"),
+        (empty_file, "train/cat/1.png: a broken image: an empty file"),
+        (pipe, "train/cat/7.png: a broken image: not a file"),
+        (deep, "train/cat/1.png: a broken image: mode I;16, with more than 8 bits"),
+        (huge, "train/cat/1.png: a broken image: 9,000 x 9,000 pixels, more than"),
+        (bomb, "train/cat/1.png: a broken image: more pixels than the 67,108,864 that are read"),
+        (odd_name, r"cat/a\n\x1b[31mb.png': a broken image"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_is_wrong(
+    tmp_path: Path, parts: dict[str, np.ndarray], spoil: Callable[[Path], None], words: str, one_line: OneLine
+) -> None:
+    spoil(tmp_path)
+    with pytest.raises(InputError) as error:
+        load_data(str(tmp_path))
+    assert words in one_line(error)
+    assert one_line(error).isprintable()
+
+
+def cut_off(path: Path) -> None:
+    """Leave a picture's header and the first half of its pixels."""
+    path.write_bytes(path.read_bytes()[:-60])
+
+
+def test_broken_images_can_be_left_out(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
+    expected = content(load_data(str(tmp_path)))
+    write(tmp_path / "train" / "cat" / "8.png")
+    cut_off(tmp_path / "train" / "cat" / "8.png")
+    (tmp_path / "val" / "dog" / "9.png").write_bytes(b"x")
+    data = load_data(str(tmp_path), reading=Reading(skip_broken=True))
+    assert content(data) == expected
+    assert data.note == "2 of 13 images are broken and left out, such as train/cat/8.png"
+
+
+def test_a_class_of_which_nothing_is_left(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
+    for path in (tmp_path / "train" / "dog").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(InputError, match="train/dog: an empty class: all of its images are broken"):
+        load_data(str(tmp_path), reading=Reading(skip_broken=True))
+
+
+def test_pixels_that_are_cut_off_are_found_when_they_are_read(
+    tmp_path: Path, parts: dict[str, np.ndarray], one_line: OneLine
+) -> None:
+    cut_off(tmp_path / "train" / "cat" / "1.png")
+    data = load_data(str(tmp_path))
+    with pytest.raises(InputError) as error:
+        np.asarray(data.train_images)
+    assert "train/cat/1.png: a broken image: " in one_line(error)
+
+
+def test_a_picture_that_changes_in_a_run(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
+    data = load_data(str(tmp_path))
+    write(tmp_path / "train" / "cat" / "1.png", (7, 7))
+    with pytest.raises(InputError, match=r"cat/1.png: has changed since the start: it is 7x7"):
+        np.asarray(data.train_images)
+
+
+def test_images_go_to_other_ranks_as_paths(tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path / "a" / f"{number}.png", (200, 200))
+    images = load_data(str(tmp_path)).train_images
+    sent = pickle.dumps(images)
+    assert len(sent) < 3000
+    assert np.asarray(pickle.loads(sent)).tobytes() == np.asarray(images).tobytes()
