@@ -24,7 +24,8 @@ Data = NDArray[np.float32]
 
 def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
     """Return the order of the training samples in an epoch: a shuffle that depends only on seed and epoch."""
-    stream = np.random.Generator(np.random.Philox(key=[seed, (1 << 63) | epoch]))
+    key = np.array([seed, (1 << 63) | epoch], np.uint64)  # of a list of such numbers NumPy makes floats
+    stream = np.random.Generator(np.random.Philox(key=key))
     return stream.permutation(samples)
 
 
