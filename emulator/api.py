@@ -32,8 +32,10 @@ from .run import (
     Recorder,
     Results,
     Simulation,
+    StepLog,
     Weights,
     check_writable,
+    open_log,
     read_results,
 )
 from .run import simulate as run_simulation
@@ -181,7 +183,7 @@ def train(
     if data is not None and not isinstance(data, Dataset):
         settings["data"] = os.fspath(data)
 
-    def prepare() -> tuple[Plan | PairPlan, Dataset, pathlib.Path | None, SpanRecorder | None]:
+    def prepare() -> tuple[Plan | PairPlan, Dataset, pathlib.Path | None, StepLog, SpanRecorder | None]:
         planned = _to_train(network, cluster, settings, ranks.size)
         out = check_writable(planned.config.out) if planned.config.out and ranks.rank == 0 else None
         if traced is not None and ranks.rank == 0:
@@ -189,14 +191,15 @@ def train(
         if isinstance(data, Dataset):
             check_data(planned, data)
         held = data if isinstance(data, Dataset) else training_data(planned)
+        log = open_log(planned.config.log if ranks.rank == 0 else None)
         if traced is None:
-            return planned, held, out, None
+            return planned, held, out, log, None
         if isinstance(planned, PairPlan):
             raise InputError("`trace`: a pair has no rows of samples; `emuchain simulate --plot` draws its timeline")
-        return planned, held, out, traced.recorder(planned, held.n_train)
+        return planned, held, out, log, traced.recorder(planned, held.n_train)
 
-    planned, held, out, spans = _on_all(ranks, prepare)
-    recorder = Recorder(planned, held, ranks.describe(), out)
+    planned, held, out, log, spans = _on_all(ranks, prepare)
+    recorder = Recorder(planned, held, ranks.describe(), out, log)
     last: Weights = {}
 
     def record(result: EpochResult, weights: Weights) -> None:
@@ -206,7 +209,16 @@ def train(
         on_epoch(result, weights)
 
     try:
-        run_training(planned, held, ranks, on_epoch=record, gather_weights=True, observer=_both(observer, spans))
+        with log:
+            run_training(
+                planned,
+                held,
+                ranks,
+                recorder.step,
+                record,
+                gather_weights=True,
+                observer=_both(observer, spans),
+            )
         gathered = ranks.gather(spans)
         if traced is not None and not isinstance(planned, PairPlan) and ranks.rank == 0:
             traced.write(planned, held.n_train, gathered)

@@ -23,7 +23,7 @@ from ..report import (
     print_answer,
     resource_rows,
 )
-from ..run import Recorder, check_writable, follower, resource_table, train
+from ..run import Recorder, check_writable, follower, open_log, resource_table, train
 from .kernels import load as load_kernels
 from .pair import limit_line, memory_lines, refuse_trace
 from .shown import Shown
@@ -38,14 +38,14 @@ def train_pair(ranks: Ranks, config: Config, flags: dict[str, Any], trace: Mappi
     refuse_trace(trace)
     plan = make_pair_plan(config)
     out = None if config.out is None else check_writable(config.out)
-    data, gather_weights = training_data(plan), out is not None
-    with make_progress(config.progress) as progress:
+    data, gather_weights, log = training_data(plan), out is not None, open_log(config.log)
+    with make_progress(config.progress) as progress, log:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shared = follower.SharedData.of(data, 1)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, None))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
-        shown = Shown(Recorder(plan, data, ranks.describe(), out), progress)
+        shown = Shown(Recorder(plan, data, ranks.describe(), out, log), progress)
         train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights)
     last = shown.recorder.history[-1]
     resource_rows(resource_table(last.resources), last.virtual_time_ps)

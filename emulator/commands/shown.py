@@ -14,7 +14,8 @@ class Shown:
         self._samples_done = 0
 
     def step(self, result: StepResult) -> None:
-        """Show a finished mini-batch."""
+        """Show a finished mini-batch, and log it."""
+        self.recorder.step(result)
         tally = result.tally
         self._samples_done += tally.samples
         self._progress.step(

@@ -39,6 +39,7 @@ from ..run import (
     exchange_table,
     follower,
     history_table,
+    open_log,
     steady_state,
     train,
 )
@@ -70,15 +71,16 @@ def run_training(
         plan = make_plan(config, ranks.size)
         out = None if config.out is None else check_writable(config.out)
         data = training_data(plan)
+        log = open_log(config.log)
     recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None
-    with make_progress(config.progress) as progress:
+    with make_progress(config.progress) as progress, log:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shared = follower.SharedData.of(data, plan.data_parallel.replicas)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder))
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
-        shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out), progress)
+        shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out, log), progress)
         train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights, observer=recorder)
     shown.tables(full)
     if traced is not None:

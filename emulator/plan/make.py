@@ -10,7 +10,8 @@ from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
 from ..cluster import Cluster, load_cluster
 from ..common import InputError
-from ..mapping import partition, partition_layers
+from ..config import check_updates, states_beside_lgb
+from ..mapping import COPIES, partition, partition_layers
 from ..network import Network
 from ..pipeline import Engines, Machine
 from ..schedule import EpochShape, Staleness, dry_run
@@ -65,6 +66,8 @@ def make_plan(
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
+    cluster = dataclasses.replace(cluster, parameter_copies=COPIES + states_beside_lgb(config.optimizer))
+    check_updates(config)
     data_parallel, devices = replicate(config, ranks)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     if chunks > 1:

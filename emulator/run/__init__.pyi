@@ -1,4 +1,4 @@
-from .epochs import EpochResult, StepResult, Weights
+from .epochs import EpochResult, Weights
 from .placement import Placement
 from .recorder import Recorder
 from .replicas import Exchanged
@@ -16,6 +16,8 @@ from .steady_state import (
     steady_period_ps,
     steady_state,
 )
+from .step_log import StepLog, open_log
+from .steps import StepResult, StepTable
 from .train import Trainer, train
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
@@ -39,7 +41,9 @@ __all__ = [
     "Results",
     "Simulation",
     "SteadyState",
+    "StepLog",
     "StepResult",
+    "StepTable",
     "Throughput",
     "Trainer",
     "Usage",
@@ -47,6 +51,7 @@ __all__ = [
     "check_writable",
     "exchange_table",
     "history_table",
+    "open_log",
     "read_results",
     "recorded_sizes",
     "resource_table",

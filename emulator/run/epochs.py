@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -11,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Ranks
-from ..common import InputError
 from ..device import Tally
 from .replicas import Exchanged
 from .sizes import EpochSizes
+from .steps import StepResult, StepTable
 from .usage import ResourceUse, Usage
 
 Weights = dict[str, dict[str, NDArray[np.float32]]]
@@ -30,7 +29,7 @@ class EpochResult:
     """One row of the history, with the usage so far; times are since the start of training.
 
     `exchanged` and `sizes`, those of compressed messages, are of this epoch, over all devices. `resources` are those of
-    a pair, or of a GPU alone.
+    a pair, or of a GPU alone. `learning_rate` is that of its last mini-batch; `steps` has all of them.
     """
 
     epoch: int
@@ -43,16 +42,7 @@ class EpochResult:
     exchanged: Exchanged = dataclasses.field(default_factory=Exchanged)
     sizes: EpochSizes = dataclasses.field(default_factory=dict, repr=False, compare=False)
     resources: tuple[ResourceUse, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class StepResult:
-    """A replica's share of a mini-batch that its chain's last device has finished."""
-
-    epoch: int
-    step: int
-    tally: Tally
-    virtual_time_ps: int
+    steps: StepTable = dataclasses.field(default_factory=StepTable, repr=False, compare=False)
 
 
 OnStep = Callable[[StepResult], None]
@@ -94,25 +84,3 @@ def train_epochs(
     ranks.running = False
     trainer.close()
     return history
-
-
-class StepReports:
-    """Adds up the mini-batches of an epoch that end on this rank, and reports each of them to rank 0.
-
-    Raises:
-        InputError: the loss of one is not finite.
-    """
-
-    def __init__(self, ranks: Ranks, epoch: int, learning_rate: float) -> None:
-        self.total = Tally()
-        self._ranks, self._epoch, self._rate = ranks, epoch, learning_rate
-
-    def __call__(self, step: int, tally: Tally, virtual_time_ps: int) -> None:
-        """Take a finished mini-batch."""
-        if not math.isfinite(tally.loss):
-            raise InputError(
-                f"`learning_rate` = {self._rate:g}: training diverged, the loss is {tally.mean_loss}"
-                f" in epoch {self._epoch + 1}, step {step + 1}; try a smaller one, such as {self._rate / 10:g}"
-            )
-        self.total += tally
-        self._ranks.send_to_root(StepResult(self._epoch, step, tally, virtual_time_ps))

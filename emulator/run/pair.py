@@ -13,7 +13,7 @@ from ...comm.exchange import step_sizes
 from ..data import Dataset
 from ..device import (
     Epoch,
-    Sgd,
+    Rules,
     Tally,
     epoch_order,
     evaluate_on_gpu,
@@ -23,9 +23,10 @@ from ..pair import PairKey, Resource, pair_streams
 from ..plan import PairPlan
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import EpochResult, StepReports, Weights
+from .epochs import EpochResult, Weights
 from .layer_weights import gathered_weights
 from .pair_devices import Carried, build_pair
+from .steps import StepReports, StepTable, mini_batches
 from .usage import ResourceUse, Usage
 
 _EVALUATION_MICRO_BATCH = 16
@@ -39,9 +40,8 @@ class PairTrainer:
         self._samples, config = data.n_train, plan.config
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         self.devices = build_pair(plan, ranks, config.micro_batch)
-        self._rounding = config.compress_weights if config.compress_weights.compresses else None
         self._pumps: list[Pump] = [*self.devices.pumps] if ranks.comm is None else [*self.devices.pumps, ranks]
-        self._ends = Ends.of(self.devices, data, plan.network.entry)
+        self._ends = Ends.of(self.devices, data, plan.network.entry, config.label_smoothing)
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         self._sizes = step_sizes(self._samples, config.batch)
         self._step_ps = {size: plan.times_of(size).mini_batch_ps for size in set(self._sizes)}
@@ -52,30 +52,33 @@ class PairTrainer:
     @np.errstate(over="ignore", invalid="ignore")  # divergence is detected by the loss
     def epoch(self, number: int) -> EpochResult | None:
         """See `epochs.Trainer`."""
-        rate = self.plan.config.rate_in(number)
-        trained, tested = self._train(number, rate), self._evaluate()
-        results = self.ranks.gather((trained, tested, self.devices.take_carried()))
+        trained, tested = self._train(number), self._evaluate()
+        results = self.ranks.gather((trained.total, tested, self.devices.take_carried(), trained.steps))
         if self.ranks.rank > 0:
             return None
-        for _, _, carried in results:
+        for _, _, carried, _ in results:
             self._carried.update(carried)
         end_ps = (number + 1) * self.plan.epoch_ps(self._samples)
         return EpochResult(
             number,
-            rate,
-            sum((trained for trained, _, _ in results), Tally()),
-            sum((tested for _, tested, _ in results), Tally()),
+            self._rules(number).last_rate,
+            sum((trained for trained, _, _, _ in results), Tally()),
+            sum((tested for _, tested, _, _ in results), Tally()),
             end_ps,
             time.perf_counter() - self._started_s,
             Usage(end_ps, (), ()),
             resources=_resources(self.plan, self._sizes, number + 1, self._carried),
+            steps=StepTable.of(mini_batches(step for _, _, _, steps in results for step in steps)),
         )
 
-    def _train(self, number: int, rate: float) -> Tally:
-        plan, config = self.plan, self.plan.config
+    def _rules(self, number: int) -> Rules:
+        return Rules(self.plan.config, number, len(self._sizes))
+
+    def _train(self, number: int) -> StepReports:
+        plan, config, rules = self.plan, self.plan.config, self._rules(number)
         order = epoch_order(config.seed, number, self._samples)
-        rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
-        report, now_ps = StepReports(self.ranks, number, rate), number * plan.epoch_ps(self._samples)
+        reports, now_ps = StepReports(self.ranks, number, rules.rate), number * plan.epoch_ps(self._samples)
+        report = reports.of(0)
 
         def on_update(step: int, tally: Tally) -> None:
             nonlocal now_ps
@@ -85,14 +88,14 @@ class PairTrainer:
         schedule = plan.schedule(self._samples)
         self._ends.attach_training(self.devices, order)
         numbers = np.arange(self._samples) + number * self._samples
-        epoch = Epoch(schedule.micro_batches, schedule.step_samples, self._sizes, rule, numbers)
+        epoch = Epoch(schedule.micro_batches, schedule.step_samples, self._sizes, rules, numbers)
         programs = []
         if self.devices.gpu is not None:
             programs.append(train_on_gpu(self.devices.gpu, schedule.programs([0])[0], epoch, on_update))
         if self.devices.fpga is not None:
             programs.append(self.devices.fpga.train(schedule.programs([0])[0], schedule.micro_batches))
         run(programs, self._pumps, self.ranks.settling)
-        return report.total
+        return reports
 
     def _evaluate(self) -> Tally:
         """Evaluate on the GPU."""

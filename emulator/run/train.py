@@ -17,7 +17,7 @@ from ..device import (
     Bpram,
     DeviceNumerics,
     Epoch,
-    Sgd,
+    Rules,
     Tally,
     epoch_order,
     numerics_of,
@@ -26,11 +26,12 @@ from ..mapping import BalancedParameters, DeviceStreams
 from ..plan import PairPlan, Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import EpochResult, OnEpoch, OnStep, StepReports, Weights, train_epochs
+from .epochs import EpochResult, OnEpoch, OnStep, Weights, train_epochs
 from .layer_weights import gathered_weights
 from .pair import PairTrainer
 from .replicas import Exchanged, build_replicas
 from .sizes import EpochSizes
+from .steps import StepReports, StepResult, StepTable, mini_batches
 from .usage import DeviceCounters, usage_of
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
@@ -88,7 +89,10 @@ class _MakeNumerics:
 
 @dataclasses.dataclass(frozen=True)
 class _RankResult:
-    """An epoch on one rank: counters of the first replica's devices, tallies, the exchange so far, and sizes sent."""
+    """An epoch on one rank: counters of the first replica's devices, tallies, the exchange so far, and sizes sent.
+
+    `steps` are the mini-batches that ended on this rank.
+    """
 
     counters: list[DeviceCounters]
     end_ps: int
@@ -96,6 +100,7 @@ class _RankResult:
     tested: Tally
     exchanged: Exchanged
     sizes: EpochSizes
+    steps: Sequence[StepResult]
 
 
 class Trainer:
@@ -105,13 +110,14 @@ class Trainer:
         self.plan, self.ranks = plan, ranks
         self._samples = data.n_train
         config = plan.config
-        self._rounding = config.compress_weights if config.compress_weights.compresses else None
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         check_samples(config, plan.data_parallel.replicas, data.n_train)
         comms = ranks.comm, ranks.exchange_comm
         self.replicas = build_replicas(plan, ranks.rank, ranks.size, comms, most, _MakeNumerics(plan))
         self._pumps: list[Pump] = [*self.replicas.pumps] if ranks.comm is None else [*self.replicas.pumps, ranks]
-        self._ends = [Ends.of(chain, data, plan.network.entry) for chain in self.replicas.chains]
+        self._ends = [
+            Ends.of(chain, data, plan.network.entry, config.label_smoothing) for chain in self.replicas.chains
+        ]
         self._exchanged = Exchanged()
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         ranks.gather(None)  # all are ready
@@ -120,14 +126,15 @@ class Trainer:
     @np.errstate(over="ignore", invalid="ignore")  # divergence is detected by the loss
     def epoch(self, number: int) -> EpochResult | None:
         """Train an epoch and evaluate; return the result on rank 0, else None."""
-        rate = self.plan.config.rate_in(number)
-        trained = self._train(number, rate)
+        trained = self._train(number)
         tested = self._evaluate()
         chains = self.replicas.chains
         counters = [DeviceCounters.of(device.clock, self.plan.timing) for device in chains[0].devices]
         end_ps = max((device.clock.updated_ps for chain in chains for device in chain.devices), default=0)
         exchanged, sizes = self.replicas.exchanged(), self.replicas.take_sizes()
-        results = self.ranks.gather(_RankResult(counters, end_ps, trained, tested, exchanged, sizes))
+        results = self.ranks.gather(
+            _RankResult(counters, end_ps, trained.total, tested, exchanged, sizes, trained.steps)
+        )
         if self.ranks.rank > 0:
             return None
         end_ps = max(result.end_ps for result in results)
@@ -136,7 +143,7 @@ class Trainer:
         before, self._exchanged = self._exchanged, sum((result.exchanged for result in results), Exchanged())
         return EpochResult(
             number,
-            rate,
+            self._rules(number).last_rate,
             sum((result.trained for result in results), Tally()),
             sum((result.tested for result in results), Tally()),
             end_ps,
@@ -144,14 +151,17 @@ class Trainer:
             usage,
             self._exchanged.since(before),
             {source: sizes for result in results for source, sizes in result.sizes.items()},
+            steps=StepTable.of(mini_batches(step for result in results for step in result.steps)),
         )
 
-    def _train(self, number: int, rate: float) -> Tally:
-        config = self.plan.config
+    def _rules(self, number: int) -> Rules:
+        return Rules(self.plan.config, number, len(step_sizes(self._samples, self.plan.config.batch)))
+
+    def _train(self, number: int) -> StepReports:
+        config, rules = self.plan.config, self._rules(number)
         order = epoch_order(config.seed, number, self._samples)
         totals = step_sizes(self._samples, config.batch)
-        rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
-        on_step = StepReports(self.ranks, number, rate)
+        reports = StepReports(self.ranks, number, rules.rate)
         programs = []
         for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
             places = self.plan.data_parallel.samples_of(replica, self._samples, config.batch)
@@ -159,12 +169,12 @@ class Trainer:
             ends.attach_training(chain, order[places])
             numbers = places + number * self._samples
             epoch = Epoch(
-                schedule.micro_batches, schedule.step_samples, totals, rule, numbers, self.plan.course(schedule)
+                schedule.micro_batches, schedule.step_samples, totals, rules, numbers, self.plan.course(schedule)
             )
             actions = schedule.programs([*chain.by_device])
-            programs += chain.train(actions, epoch, on_step)
+            programs += chain.train(actions, epoch, reports.of(replica))
         run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
-        return on_step.total
+        return reports
 
     def _evaluate(self) -> Tally:
         """Evaluate on the first replica; all have the same weights."""

@@ -88,7 +88,7 @@ def test_what_travels_is_what_the_timeline_counts(name: str, schedule: str) -> N
     """Of each stream, and, on a link that takes 1 ns for a byte and has no latency, of all in either way."""
     plan = plan_of(name, schedule, epochs=1, micro_batch=3)
     trainer = PairTrainer(plan, data_of(), SingleProcess())
-    trainer._train(0, 0.1)
+    trainer._train(0)
     sent = trainer.devices.take_carried()
     streams = pair_streams(plan.network, inputs_too=plan.inputs_too)
     batches, samples = 3, 10
@@ -112,7 +112,7 @@ def test_weights_travel_once_a_mini_batch() -> None:
     network = load_network({**description("lstm"), "layers": [*layers, *description("lstm")["layers"][1:]]})
     plan = dataclasses.replace(plan_of("lstm", "farnn"), network=network, workload=workload_of(network, 4))
     trainer = PairTrainer(plan, data_of(8), SingleProcess())
-    trainer._train(0, 0.1)
+    trainer._train(0)
     sent = trainer.devices.take_carried()
     weights = {(key.layer, key.direction, key.content.name): count for key, count in sent.items()}
     for layer, cells, directions in ((0, 8, 1), (1, 4, 2)):
