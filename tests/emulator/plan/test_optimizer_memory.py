@@ -44,14 +44,16 @@ def test_layout_and_usage_count_them(optimizer: str) -> None:
     assert [device.memory.lgb for device in usage.devices] == [more * device.memory.lpram for device in usage.devices]
 
 
-def test_balanced_parameters_take_them_along(small_cluster: str) -> None:
-    keys: dict[str, Any] = {"devices": 5, "memory": "ignored"}
-    found = emuchain.plan("quick-cifar", small_cluster, optimizer="sgd", **keys).layout()
-    stored = [device for device in found.devices if device.bpram.bytes]
+@pytest.mark.parametrize("optimizer", ["sgd", "nesterov"])
+def test_balanced_parameters_take_them_along(optimizer: str) -> None:
+    keys: dict[str, Any] = {"devices": 32, "memory": "ignored", "optimizer": optimizer}
+    more = COPIES[optimizer] - 1
+    stored = [device for device in emuchain.plan("vgg16-cifar", **keys).layout().devices if device.bpram.bytes]
     assert stored
-    assert all(device.bgb == device.bpram for device in stored)
-    usage = emuchain.simulate("quick-cifar", small_cluster, optimizer="nesterov", samples=64, **keys).usage
-    assert all(device.memory.bgb == 2 * device.memory.bpram for device in usage.devices)
+    assert all(device.bgb == device.bpram * more for device in stored)
+    usage = emuchain.simulate("vgg16-cifar", samples=64, **keys).usage
+    assert [device.memory.bpram for device in usage.devices if device.memory.bpram]
+    assert all(device.memory.bgb == more * device.memory.bpram for device in usage.devices)
 
 
 def test_what_fits_with_sgd_may_not_with_adam() -> None:

@@ -75,6 +75,23 @@ RUNS: dict[str, Keys] = {
         "replicas": 2,
         "compress": "truncate:16",
     },
+    "adam": {
+        "network": NORMALISED,
+        "schedule": "fpdeep",
+        "devices": 3,
+        "optimizer": "adam",
+        "lr_schedule": "cosine",
+        "lr_warm_up": 6,
+        "label_smoothing": 0.1,
+    },
+    "adamw, balanced": {
+        "network": NORMALISED,
+        "cluster": "small",
+        "balancing": "none",  # and some chosen blocks
+        "schedule": "sync",
+        "devices": 4,
+        "optimizer": "adamw",
+    },
     "turns": {"schedule": "1f1b-so", "devices": 3, "engines": "turns"},
     "interleaved": {"schedule": "interleaved", "devices": 2, "engines": "turns", "transport": "hidden"},
     "2bw on engines of their own": {"schedule": "2bw", "devices": 3, "engines": "split", "transport": "stored"},
