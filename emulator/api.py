@@ -30,14 +30,15 @@ from .plan import (
 )
 from .run import (
     EpochResult,
-    Position,
     Recorder,
     Results,
     Resumed,
     RunCheckpoints,
     Simulation,
+    StepLog,
     Weights,
     checkpoints_of,
+    open_log,
     read_results,
     resumed,
 )
@@ -192,7 +193,7 @@ def train(
         settings["data"] = os.fspath(data)
     files = contextlib.ExitStack()
 
-    def prepare() -> tuple[Plan | PairPlan, Dataset, WholeFile | None, SpanRecorder | None, RunCheckpoints]:
+    def prepare() -> tuple[Plan | PairPlan, Dataset, WholeFile | None, StepLog, SpanRecorder | None, RunCheckpoints]:
         start = resumed(_given(network, cluster, settings))
         planned = _to_train(network, cluster, settings, ranks.size) if start is None else _planned_again(start)
         writes = planned.config.out if ranks.rank == 0 else None
@@ -203,19 +204,17 @@ def train(
         if isinstance(data, Dataset):
             check_data(planned, data)
         held = data if isinstance(data, Dataset) else training_data(planned)
-        checkpoints = checkpoints_of(planned, held, ranks, start, on_begin=begin)
+        log = files.enter_context(open_log(planned.config.log if ranks.rank == 0 else None))
+        checkpoints = checkpoints_of(planned, held, ranks, start, on_begin=lambda *begun: recorder.begin(*begun[:2]))
         if traced is None:
-            return planned, held, out, None, checkpoints
+            return planned, held, out, log, None, checkpoints
         if isinstance(planned, PairPlan):
             raise InputError("`trace`: a pair has no rows of samples; `emuchain simulate --plot` draws its timeline")
-        return planned, held, out, traced.recorder(planned, held.n_train), checkpoints
-
-    def begin(history: list[EpochResult], _: Position) -> None:
-        recorder.history[:] = history
+        return planned, held, out, log, traced.recorder(planned, held.n_train), checkpoints
 
     with files:
-        planned, held, out, spans, checkpoints = _on_all(ranks, prepare)
-        recorder = Recorder(planned, held, ranks.describe(), out)
+        planned, held, out, log, spans, checkpoints = _on_all(ranks, prepare)
+        recorder = Recorder(planned, held, ranks.describe(), out, log)
         last: Weights = {}
 
         def record(result: EpochResult, weights: Weights) -> None:
@@ -226,8 +225,7 @@ def train(
 
         try:
             run_training(
-                *(planned, held, ranks),
-                on_epoch=record,
+                *(planned, held, ranks, recorder.step, record),
                 gather_weights=True,
                 observer=_both(observer, spans),
                 checkpoints=checkpoints,

@@ -71,7 +71,8 @@ class Cluster:
     "throughput", only those that do not fit are moved (FPDeep, section 3.4.2). `text` is its description. Where links
     differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
     `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
-    `transport`, as suits the engines.
+    `transport`, as suits the engines. `parameter_copies` is the room of a parameter, in units of its size: itself, its
+    gradient, and what an optimiser keeps beside them.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Cluster:
     own_links: tuple[Link, ...] = ()
     engines: Literal["split", "shared", "turns"] = "split"
     transport: Literal["streamed", "stored", "hidden"] | None = None
+    parameter_copies: int = 2
 
     @property
     def interconnect(self) -> Interconnect:

@@ -266,6 +266,11 @@ def schedule(
     help="Whether what does not fit on chip costs time at the off-chip memory port.  [default: modelled]",
 )
 @click.option("--schedule", metavar="NAME", help="Which decides how many samples are in flight.  [default: fpdeep]")
+@click.option(
+    "--optimizer",
+    type=click.Choice(["sgd", "nesterov", "adam", "adamw"]),
+    help="Whose states take memory, too.  [default: sgd]",
+)
 @click.option("--micro-batch", type=int, metavar="N", help="Samples computed in one block.  [default: 16]")
 @click.option(
     "--stages",

@@ -24,7 +24,7 @@ from ..report import (
     print_answer,
     resource_rows,
 )
-from ..run import Recorder, Resumed, Stopping, checkpoints_of, follower, resource_table, train
+from ..run import Recorder, Resumed, Stopping, checkpoints_of, follower, open_log, resource_table, train
 from .kernels import load as load_kernels
 from .pair import limit_line, memory_lines, refuse_trace
 from .shown import Shown
@@ -44,11 +44,11 @@ def train_pair(
     network, cluster = (None, None) if start is None else (start.network, start.cluster)
     plan = make_pair_plan(config, network=network, cluster=cluster)
     out = None if config.out is None else WholeFile(config.out)
-    data, gather_weights = training_data(plan), out is not None
+    data, gather_weights, log = training_data(plan), out is not None, open_log(config.log)
     stopping = Stopping(wanted=config.checkpoint is not None)
-    with out or contextlib.nullcontext(), stopping, make_progress(config.progress) as progress:
+    with out or contextlib.nullcontext(), log, stopping, make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
-        shown = Shown(plan, data, Recorder(plan, data, ranks.describe(), out), progress)
+        shown = Shown(plan, data, Recorder(plan, data, ranks.describe(), out, log), progress)
         checkpoints = checkpoints_of(plan, data, ranks, start, stopping, shown.begin)
         shared = follower.SharedData.of(data, 1)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, None, checkpoints.keeping))

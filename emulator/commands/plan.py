@@ -9,7 +9,7 @@ from typing import Any
 from ..common import format_bytes, format_time_ps
 from ..config import Config
 from ..inputs import validate
-from ..mapping import COPIES, channel_bytes
+from ..mapping import channel_bytes
 from ..plan import DeviceLayout, Layout, Plan, SliceLayout, make_plan, place_on_chip, smallest_cluster
 from ..report import (
     Line,
@@ -227,7 +227,7 @@ def _resource_row(layout: Layout, device: DeviceLayout) -> list[str]:
         *(_share(shares[f"{kind}_share"]) for kind in ("dsp", "lut", "ff", "bram")),
         format_bytes(device.buffers.bytes),
         _share(shares["on_chip_bytes_share"]),
-        format_bytes(2 * device.bpram.bytes) if device.bpram.bytes else "-",
+        format_bytes(device.bpram.bytes + device.bgb.bytes) if device.bpram.bytes else "-",
     ]
 
 
@@ -259,11 +259,12 @@ def _print_off_chip(layout: Layout, full: bool) -> None:
     for device in shown:
         needed, there = layout.off_chip_gbytes_per_s(device.device), device.board.off_chip_gbytes_per_s
         weights = sum(part.off_chip.channels * channel_bytes(part.part) for part in device.slices)
+        parameters = layout.cluster.parameter_copies * weights
         rows.append(
             [
                 str(device.device),
-                format_bytes(COPIES * weights),
-                format_bytes(device.off_chip_bytes - COPIES * weights),
+                format_bytes(parameters),
+                format_bytes(device.off_chip_bytes - parameters),
                 format_bytes(device.port_bytes),
                 f"{needed:,.1f}",
                 "unknown" if there is None else f"{there:g}",

@@ -17,15 +17,16 @@ class Shown:
         self.recorder, self._plan, self._data, self._progress = recorder, plan, data, progress
         self._samples_done = 0
 
-    def begin(self, history: list[EpochResult], at: Position) -> None:
+    def begin(self, history: list[EpochResult], steps: list[StepResult], at: Position) -> None:
         """Take what a run has done that goes on."""
         config = self._plan.config
-        self.recorder.history[:] = history
+        self.recorder.begin(history, steps)
         self._samples_done = at.epoch * self._data.n_train + at.step * config.batch
         self._progress.note(f"goes on from {config.resume}: {self._place(at)}")
 
     def step(self, result: StepResult) -> None:
-        """Show a finished mini-batch."""
+        """Show a finished mini-batch, and log it."""
+        self.recorder.step(result)
         tally = result.tally
         self._samples_done += tally.samples
         self._progress.step(

@@ -41,6 +41,7 @@ from ..run import (
     exchange_table,
     follower,
     history_table,
+    open_log,
     resumed,
     steady_state,
     train,
@@ -77,12 +78,13 @@ def run_training(
         plan = make_plan(config, ranks.size, network=network, cluster=cluster)
         out = None if config.out is None else WholeFile(config.out)
         data = training_data(plan)
+        log = open_log(config.log)
     recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None
     stopping = Stopping(wanted=config.checkpoint is not None)
-    with out or contextlib.nullcontext(), stopping, make_progress(config.progress) as progress:
+    with out or contextlib.nullcontext(), log, stopping, make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
-        shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out), progress)
+        shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out, log), progress)
         checkpoints = checkpoints_of(plan, data, ranks, start, stopping, shown.begin)
         shared = follower.SharedData.of(data, plan.data_parallel.replicas)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder, checkpoints.keeping))

@@ -75,7 +75,10 @@ ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kin
 
 Sizes = Annotated[tuple[Positive, ...], _Listed()]
 
-RUN_ONLY_KEYS = ("test_samples", "mean", "std", "augment", "throttle", "out", "checkpoint", "resume", "progress")
+RUN_ONLY_KEYS = (
+    *("test_samples", "mean", "std", "augment"),
+    *("throttle", "out", "checkpoint", "resume", "log", "progress"),
+)
 """Keys that matter only for training."""
 
 
@@ -192,13 +195,42 @@ class Config(Model):
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
         1, description="seed of initial weights, order of samples, and dropout"
     )
-    learning_rate: PositiveNumber = pydantic.Field(0.01, description="of SGD")
-    momentum: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(0.9, description="of SGD")
-    weight_decay: NotNegativeNumber = pydantic.Field(0.0005, description="of SGD")
+    optimizer: Literal["sgd", "nesterov", "adam", "adamw"] = pydantic.Field(
+        "sgd", description="what makes weights of gradients: sgd and nesterov with momentum, adam and adamw"
+    )
+    learning_rate: PositiveNumber = pydantic.Field(0.01, description="of the optimizer")
+    momentum: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
+        0.9, description="of sgd and nesterov"
+    )
+    beta1: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
+        0.9, description="of adam and adamw: what stays of the mean of gradients at an update"
+    )
+    beta2: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
+        0.999, description="of adam and adamw: what stays of the mean of their squares"
+    )
+    epsilon: Annotated[float, pydantic.Field(ge=1e-30, allow_inf_nan=False)] = pydantic.Field(
+        1e-8, description="of adam and adamw: added to the root of that mean"
+    )
+    weight_decay: NotNegativeNumber = pydantic.Field(
+        0.0005, description="adds as much of each weight to its gradient; adamw takes it off the weight itself"
+    )
+    lr_schedule: Literal["constant", "step", "cosine"] = pydantic.Field(
+        "constant", description="how the learning rate goes on after its warm-up; cosine: to 0 at the end of training"
+    )
+    lr_step: Positive | None = pydantic.Field(
+        None, description="for step: mini-batches after which the learning rate is multiplied by `lr_decay`"
+    )
+    lr_decay: Annotated[PositiveNumber, pydantic.Field(le=1)] = pydantic.Field(0.1, description="see `lr_step`")
+    lr_warm_up: Annotated[int, pydantic.Field(ge=0)] = pydantic.Field(
+        0, description="mini-batches at the start over which the learning rate rises in equal parts"
+    )
     learning_rate_steps: tuple[Positive, ...] = pydantic.Field(
         (), description="epochs after which the learning rate is multiplied by `learning_rate_factor`"
     )
     learning_rate_factor: PositiveNumber = pydantic.Field(0.1, description="see `learning_rate_steps`")
+    label_smoothing: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
+        0.0, description="share of each training label that is spread evenly over all classes"
+    )
     throttle: Literal["none", "wall"] = pydantic.Field(
         "none", description="wall: enforce the links' bandwidth and latency in real time"
     )
@@ -211,6 +243,11 @@ class Config(Model):
         description="mini-batches between checkpoints within an epoch; the chain drains there, with or without a file",
     )
     resume: str | None = pydantic.Field(None, description="the checkpoint to go on from, which has all other settings")
+    log: str | None = pydantic.Field(
+        None,
+        description="loss, rate and virtual time of each mini-batch, as they come: `csv`, `csv:FILE` (log.csv),"
+        " `tensorboard` or `tensorboard:FOLDER` (runs)",
+    )
     progress: Literal["auto", "bar", "plain", "steps", "none"] = pydantic.Field(
         "auto", description="auto: a live bar on a terminal, plain lines elsewhere; steps: a line for each mini-batch"
     )
@@ -219,6 +256,13 @@ class Config(Model):
     @classmethod
     def _list(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
+
+    @pydantic.field_validator("log")
+    @classmethod
+    def _known_log(cls, value: str | None) -> str | None:
+        if value is not None and value.partition(":")[0] not in ("csv", "tensorboard"):
+            raise ValueError("should be csv, csv:FILE, tensorboard or tensorboard:FOLDER")
+        return value
 
     rate_in = Settings.rate_in
 

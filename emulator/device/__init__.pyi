@@ -3,17 +3,19 @@ from .device import Device, Epoch, Exchange, OnStep, train_stages
 from .device_numerics import DeviceNumerics
 from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
 from .kinds import numerics_of
-from .lpram import Parameter, Sgd
+from .lpram import Parameter
 from .offloaded_slice import OffloadedSlice
 from .pair_fpga import PairFpga
 from .pair_gpu import evaluate_on_gpu, train_on_gpu
 from .pair_ports import PairPorts
 from .ports import Outlet, Ports
 from .recurrent_weights import named_weights
+from .rules import Adam, Nesterov, Rule, Rules, Sgd
 from .slice_numerics import Learnt, SliceNumerics, State
 from .tally import Tally
 
 __all__ = [
+    "Adam",
     "Bpram",
     "Device",
     "DeviceNumerics",
@@ -21,6 +23,7 @@ __all__ = [
     "Exchange",
     "ImageSource",
     "Learnt",
+    "Nesterov",
     "OffloadedSlice",
     "OnStep",
     "Outlet",
@@ -28,6 +31,8 @@ __all__ = [
     "PairPorts",
     "Parameter",
     "Ports",
+    "Rule",
+    "Rules",
     "Sgd",
     "SliceNumerics",
     "SoftmaxHead",

@@ -31,7 +31,7 @@ from .ports import Ports
 
 if TYPE_CHECKING:
     from .device_numerics import DeviceNumerics
-    from .lpram import Sgd
+    from .rules import Rule
 
 Data = NDArray[np.float32]
 
@@ -96,7 +96,7 @@ class Balanced:
                 gradients.append(gradient)
         return came_ps, gradients
 
-    def update_stored(self, step: int, gradients: Sequence[Data], samples: int, rule: Sgd | None) -> None:
+    def update_stored(self, step: int, gradients: Sequence[Data], samples: int, rule: Rule | None) -> None:
         """Update the blocks stored here from the sums of gradients over `samples` samples, and send them."""
         for place, number in enumerate(self._stored):
             weights = None

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mapping import BalancedParameters
-from .lpram import Parameter, Sgd
+from .lpram import Parameter
+from .rules import Rule
 from .slice_numerics import State
 from .start import initial_weights
 from .versions import Versions
@@ -24,7 +25,7 @@ class Bpram:
         self.part = part = block.part
         self._parameter = Parameter(initial_weights(block.layer, start, seed, part.in_channels, part.out_channels))
 
-    def update(self, gradient: Data, samples: int, rule: Sgd) -> Data:
+    def update(self, gradient: Data, samples: int, rule: Rule) -> Data:
         """Update from the sum of gradients over `samples` samples; return the new weights, (1, 1, 1, values)."""
         parameter = self._parameter
         parameter.begins_sum()

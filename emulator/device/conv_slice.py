@@ -17,7 +17,8 @@ from ...kernels.conv import Convolution
 from ..mapping import Cut, Slice
 from ..schedule import SampleSpan
 from .act_ram import ActRam
-from .lpram import Parameter, Sgd
+from .lpram import Parameter
+from .rules import Rule
 from .slice_numerics import Data, Lengths, SliceNumerics
 from .start import initial_weights
 from .versions import Arrays, Versions
@@ -104,7 +105,7 @@ class ConvSlice(SliceNumerics):
         if self.sfu is not None:
             self.sfu.gradient(whole)
 
-    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `SliceNumerics`."""
         self._weight.update(samples, rule, keeps=keeps)
         if self._turned is not None:

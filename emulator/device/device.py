@@ -29,7 +29,7 @@ from .tally import Tally
 
 if TYPE_CHECKING:  # a device without numbers does without kernels
     from .device_numerics import DeviceNumerics
-    from .lpram import Sgd
+    from .rules import RuleOf
 
 OnStep = Callable[[int, Tally, int], None]
 """Callback with (step, tally, virtual time in ps)."""
@@ -56,14 +56,14 @@ class Epoch:
     """What a device needs to know about an epoch besides its actions.
 
     `step_samples` is the number of samples in each mini-batch, `all_step_samples` that over all replicas, needed for an
-    exchange only. `rule`, and `sample_numbers` since the start of training, are needed with numerics only. `course`
-    says when actions run, where that is known beforehand.
+    exchange only. `rule_of`, which gives the update of a mini-batch, and `sample_numbers` since the start of training,
+    are needed with numerics only. `course` says when actions run, where that is known beforehand.
     """
 
     micro_batches: Sequence[MicroBatch]
     step_samples: Sequence[int]
     all_step_samples: Sequence[int] = ()
-    rule: Sgd | None = None
+    rule_of: RuleOf | None = None
     sample_numbers: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     course: EpochCourse | None = None
 
@@ -188,9 +188,10 @@ class Device:
             gradient = Gradient(self.clock.streams.gradient_values, row)
             exchanged_ps = await self.exchange.total(gradient, self.clock.gradients_ps(came_ps))
             stored = [] if numerics is None or row is None else numerics.take_gradient_row(row)
-        self.balanced.update_stored(step, stored, samples, epoch.rule)
-        if numerics is not None and epoch.rule is not None:
-            numerics.update(samples, epoch.rule, keeps=keeps)
+        rule = None if epoch.rule_of is None else epoch.rule_of(step)
+        self.balanced.update_stored(step, stored, samples, rule)
+        if numerics is not None and rule is not None:
+            numerics.update(samples, rule, keeps=keeps)
         await self.balanced.take_weights()
         self.clock.update(came_ps, exchanged_ps, keeps=keeps)
         if on_step is not None:

@@ -16,8 +16,8 @@ from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, ke
 from ..schedule import SampleSpan
 from .bpram import Bpram
 from .ends import ImageSource, SoftmaxHead
-from .lpram import Sgd
 from .ports import Maps, Ports, Values
+from .rules import Rule
 from .sfu import Training
 from .slice_numerics import Learnt, Lengths, SliceNumerics
 
@@ -167,13 +167,13 @@ class DeviceNumerics:
         for of in self.slices:
             of.gradient(whole)
 
-    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Carry out U: make the next version of the weights from the mean of the gradients over `samples`."""
         for of in self.slices:
             of.update(samples, rule, keeps=keeps)
         self._newest += 1
 
-    def update_stored(self, number: int, gradient: Data, samples: int, rule: Sgd) -> Data:
+    def update_stored(self, number: int, gradient: Data, samples: int, rule: Rule) -> Data:
         """Update a block stored here from the sum of its gradients; return the new weights."""
         return self.stored[number].update(gradient, samples, rule)
 

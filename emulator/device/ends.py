@@ -86,12 +86,13 @@ class TextSource(ImageSource):
 class SoftmaxHead:
     """Softmax with cross-entropy against the labels, in the order `order`: (N,), or (N, steps) for each time step.
 
-    Steps whose label is -1 do not count. The loss of a sample is the mean over its other steps. Errors are those of the
-    sum over samples, not of their mean, since the update averages the sums in LGB.
+    With `smoothing`, that share of each label is spread over all classes. Steps whose label is -1 do not count. The
+    loss of a sample is the mean over its other steps. Errors are those of the sum over samples, not of their mean,
+    since the update averages the sums in LGB.
     """
 
-    def __init__(self, labels: NDArray[np.int64]) -> None:
-        self._labels = labels
+    def __init__(self, labels: NDArray[np.int64], smoothing: float = 0.0) -> None:
+        self._labels, self._smoothing = labels, smoothing
         self.order: NDArray[np.int64] = np.arange(len(labels))
         self._errors = ActRam(Arena())
         self._tallies: dict[int, Tally] = collections.defaultdict(Tally)
@@ -107,12 +108,14 @@ class SoftmaxHead:
     def _judge(self, span: SampleSpan, outputs: Data) -> Data:
         labels = self._labels[self.order[span.slice]]
         if labels.ndim == 1:
-            losses, errors, correct = loss.softmax_cross_entropy(outputs.reshape(len(outputs), -1), labels)
+            losses, errors, correct = loss.softmax_cross_entropy(
+                outputs.reshape(len(outputs), -1), labels, self._smoothing
+            )
             self._count(span, Tally(len(labels), correct=int(correct.sum())), losses.tolist())
             return errors.reshape(outputs.shape)
         logits, counts = outputs.reshape(*labels.shape, -1), labels >= 0
         steps = counts.sum(axis=1)
-        losses, errors, correct = loss.softmax_cross_entropy(logits[counts], labels[counts])
+        losses, errors, correct = loss.softmax_cross_entropy(logits[counts], labels[counts], self._smoothing)
         errors /= np.repeat(steps, steps).astype(np.float32)[:, None]
         maps = np.zeros(logits.shape, np.float32)
         maps[counts] = errors

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.codec import Codec
-from ...kernels.layers import sgd
-from .versions import Arrays, Versions, zeros_like
+from .rules import Rule
+from .versions import Arrays, Versions, copied, zeros_like
 
 Data = NDArray[np.float32]
 
 
-@dataclasses.dataclass(frozen=True)
-class Sgd:
-    """Stochastic gradient descent with momentum and weight decay, at one learning rate.
-
-    `rounding` is a codec applied to the weights after each update, so that its errors accumulate (INCEPTIONN, Fig. 4).
-    """
-
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    rounding: Codec | None = None
-
-
 class Parameter:
-    """An array of parameters by version, the sum of its gradients since the last update (LGB), and its velocity."""
+    """An array of parameters by version, and the sum of its gradients since the last update (LGB).
+
+    `states` are the arrays that the update rule keeps, by name, of the value's shape; {} before the first update.
+    """
 
     def __init__(self, value: Data) -> None:
         self.versions = Versions(value)
         self.gradient = zeros_like(value)
-        self._velocity = zeros_like(value)
+        self.states: dict[str, Data] = {}
         self._is_summed = False
 
     def __getitem__(self, version: int) -> Data:
@@ -50,20 +38,14 @@ class Parameter:
         begins, self._is_summed = not self._is_summed, True
         return begins
 
-    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version from the mean of the gradients over `samples` (FPDeep, section 5.2.2)."""
         if self.begins_sum():
             self.gradient[...] = 0
         value = self.versions.advance(keeps=keeps)
-        sgd.update(
-            value,
-            self.gradient,
-            self._velocity,
-            count=samples,
-            learning_rate=rule.learning_rate,
-            momentum=rule.momentum,
-            weight_decay=rule.weight_decay,
-        )
+        if not self.states:
+            self.states = {name: zeros_like(value) for name in rule.states}
+        rule.update(value, self.gradient, self.states, samples)
         if rule.rounding is not None:
             flat = value.reshape(-1)
             flat[...] = rule.rounding.decompress(rule.rounding.compress(flat), flat.size)
@@ -78,10 +60,10 @@ class Parameter:
         self.versions.begin_epoch()
 
     def state(self) -> Arrays:
-        """Return the training state, copied: value and velocity; call only when there is one version."""
-        return {**self.versions.state(), "velocity": self._velocity.copy()}
+        """Return the training state, copied: value, and what the rule keeps; call only when there is one version."""
+        return {**self.versions.state(), **{name: array.copy() for name, array in self.states.items()}}
 
     def restore(self, state: Arrays) -> None:
         """Restore what `state` returned."""
         self.versions.restore(state)
-        self._velocity[...] = state["velocity"]
+        self.states = {name: copied(array) for name, array in state.items() if name != "value"}

@@ -15,12 +15,12 @@ OnUpdate = Callable[[int, Tally], None]
 
 async def train_on_gpu(numerics: DeviceNumerics, program: Iterable[Action], epoch: Epoch, on_update: OnUpdate) -> None:
     """Carry out an epoch's actions; `on_update` is called after each update."""
-    assert numerics.head is not None and epoch.rule is not None
+    assert numerics.head is not None and epoch.rule_of is not None
     numerics.begin_epoch()
     for action, keeps, frees in with_versions(program):
         if action.kind is Kind.UPDATE:
             step = action.index - 1
-            numerics.update(epoch.step_samples[step], epoch.rule, keeps=keeps)
+            numerics.update(epoch.step_samples[step], epoch.rule_of(step), keeps=keeps)
             on_update(step, numerics.head.step_done(step))
         else:
             span = epoch.micro_batches[action.index].span_of(action)

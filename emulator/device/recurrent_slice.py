@@ -18,10 +18,10 @@ from ..mapping import Slice
 from ..schedule import SampleSpan
 from .act_ram import ActRam
 from .gather import Gather
-from .lpram import Sgd
 from .ports import Ports
 from .recurrent_steps import TAPE, all_backward, all_forward, backward_steps, forward_steps, state_errors
 from .recurrent_weights import DirectionWeights, first_weights, joined, kernel_of, split
+from .rules import Rule
 from .slice_numerics import Data, Lengths, SliceNumerics
 from .versions import Arrays
 
@@ -159,7 +159,7 @@ class RecurrentSlice(SliceNumerics):
         if self.sfu is not None:
             self.sfu.gradient(whole)
 
-    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `SliceNumerics`."""
         for weights in self._directions:
             weights.update(samples, rule, keeps=keeps)

@@ -18,7 +18,8 @@ from ..mapping import Slice
 from ..network import Layer, Recurrent
 from ..network.operations.gru import Gru
 from ..network.operations.lstm import Lstm
-from .lpram import Parameter, Sgd
+from .lpram import Parameter
+from .rules import Rule
 
 Data = NDArray[np.float32]
 Arrays = Mapping[str, Data]
@@ -163,7 +164,7 @@ class DirectionWeights:
         first, *_ = [parameter.begins_sum() for parameter in self]
         return first
 
-    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version."""
         for parameter in self:
             parameter.update(samples, rule, keeps=keeps)

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ..mapping import Cut, Slice
 from ..schedule import SampleSpan
-from .lpram import Parameter, Sgd
+from .lpram import Parameter
 from .ports import Ports
+from .rules import Rule
 from .sfu import Sfu
 from .versions import Arrays, Versions
 
@@ -108,7 +109,7 @@ class SliceNumerics(abc.ABC):
         """Run PG of a micro-batch for the weights and the SFU's parameters; free Act-RAM."""
 
     @abc.abstractmethod
-    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version of all parameters from the mean of the gradients over `samples`."""
 
     @abc.abstractmethod

@@ -15,7 +15,7 @@ from .device_streams import DeviceStreams, with_errors
 from .engines import SliceEngines, allocate, channel_works, engines_in_turn, idle_share, slice_works
 from .gradient_row import gradient_values, kept_channels
 from .memory import LUT_RAM_BITS, Buffer, SliceMemory, memories, parameter_memory, slice_memory
-from .off_chip import MemoryStream, OffChip, activation_bytes, memory_streams, port_bytes, stored_bytes
+from .off_chip import MemoryStream, OffChip, activation_bytes, memory_streams, port_bytes, stored_bytes, update_bytes
 from .partition import partition, partition_with_memory
 from .placement import Chain, Placement, place
 from .row import PieceMemory
@@ -96,6 +96,7 @@ __all__ = [
     "stored_bytes",
     "streams",
     "streams_between",
+    "update_bytes",
     "whole_layers",
     "with_errors",
 ]

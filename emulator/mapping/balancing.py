@@ -23,7 +23,7 @@ from .slices import Cut, Slice
 from .traffic import VALUE_BYTES, DataPath, Stream
 
 COPIES = 2
-"""Room that a stored parameter takes, in units of its size: itself and its gradient."""
+"""Room that a stored parameter takes, in units of its size: itself and its gradient. Some optimisers need more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,13 +107,19 @@ class _Unplaced:
     user_device: int
 
 
-def balance(slices: Sequence[Sequence[Slice]], room_bytes: Sequence[int], value_bytes: int = VALUE_BYTES) -> Balancing:
+def balance(
+    slices: Sequence[Sequence[Slice]],
+    room_bytes: Sequence[int],
+    value_bytes: int = VALUE_BYTES,
+    copies: int = COPIES,
+) -> Balancing:
     """Find a place for the weights of each device's slices.
 
     Args:
         slices: for each device the slices whose weights must be on chip.
         room_bytes: bytes that each device has left for weights and gradients; below zero if other buffers do not fit.
         value_bytes: bytes of a value.
+        copies: room of a parameter, in units of its size.
     """
     blocks: list[BalancedParameters] = []
     unplaced: list[_Unplaced] = []
@@ -122,9 +128,9 @@ def balance(slices: Sequence[Sequence[Slice]], room_bytes: Sequence[int], value_
         own = [_Unplaced(part, part.begin, part.end, device) for part in slices[device]]
         for item in own + unplaced:
             size = channel_bytes(item.part, value_bytes)
-            placed = item.begin + min(item.end - item.begin, max(0, room) // (COPIES * size))
+            placed = item.begin + min(item.end - item.begin, max(0, room) // (copies * size))
             carried = (placed - item.begin) * size
-            room -= COPIES * carried
+            room -= copies * carried
             if carried and item.user_device != device:
                 block = BalancedParameters(item.part.layer, item.begin, placed, item.user_device, device, carried)
                 blocks.append(block)
@@ -133,7 +139,7 @@ def balance(slices: Sequence[Sequence[Slice]], room_bytes: Sequence[int], value_
         unplaced = rest
     shortfall = [max(0, -room) for room in room_bytes]
     for item in unplaced:
-        shortfall[item.user_device] += COPIES * (item.end - item.begin) * channel_bytes(item.part, value_bytes)
+        shortfall[item.user_device] += copies * (item.end - item.begin) * channel_bytes(item.part, value_bytes)
     return Balancing(tuple(blocks), tuple(shortfall))
 
 
@@ -142,6 +148,7 @@ def balance_evenly(
     room_bytes: Sequence[int],
     capacity_bytes: Sequence[int],
     value_bytes: int = VALUE_BYTES,
+    copies: int = COPIES,
 ) -> Balancing:
     """Find a place for all weights so that the fullest device holds as little as possible: FPDeep's equation (12).
 
@@ -155,7 +162,7 @@ def balance_evenly(
             room - max(0, capacity - max(level, capacity - room))
             for room, capacity in zip(room_bytes, capacity_bytes, strict=True)
         ]
-        return balance(slices, rooms, value_bytes)
+        return balance(slices, rooms, value_bytes, copies)
 
     levels = range(max(capacity_bytes) + 1)
     return filled(min(bisect.bisect_left(levels, True, key=lambda level: filled(level).fits), levels[-1]))

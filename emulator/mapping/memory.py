@@ -3,7 +3,9 @@
 - Act-RAM holds the slice's input activations from FP until PG, so those of all samples in flight; for recurrent layers
   also states, gates and cells of all steps.
 - LPRAM holds the slice's parameters, in SF x K x K banks of OC words (SF: its input channels). LGB holds as many
-  gradients. BPRAM and BGB hold parameters that another device uses, and their gradients (balancing.py).
+  gradients, and in as many more memories each array that an optimiser keeps beside them: Nesterov's velocity, Adam's
+  two moments. SGD's velocity takes no room of its own, since the sum of gradients can go on from momentum times the
+  last one. BPRAM and BGB hold parameters that another device uses, and their gradients (balancing.py).
 - Line buffers feed the engines: K rows of the slice's inputs for FP, and K rows of output errors for EB.
 - The error buffer takes a row of the slice's input errors from EB, PAB a row of partial outputs from FP. Rows are the
   unit in which data travels (timing.py).
@@ -19,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..cluster import BANK_BYTES
+from .balancing import COPIES
 from .slices import Cut, Slice
 from .traffic import VALUE_BYTES
 
@@ -39,6 +42,9 @@ class Buffer:
 
     def __add__(self, other: Buffer) -> Buffer:
         return Buffer(self.bytes + other.bytes, self.banks + other.banks, self.lut + other.lut)
+
+    def __mul__(self, count: int) -> Buffer:
+        return Buffer(self.bytes * count, self.banks * count, self.lut * count)
 
 
 def memories(count: int, words: int, value_bytes: int = VALUE_BYTES) -> Buffer:
@@ -73,12 +79,16 @@ class SliceMemory:
 
 
 def slice_memory(
-    part: Slice, in_flight: int, kept_channels: int | None = None, value_bytes: int = VALUE_BYTES
+    part: Slice,
+    in_flight: int,
+    kept_channels: int | None = None,
+    value_bytes: int = VALUE_BYTES,
+    copies: int = COPIES,
 ) -> SliceMemory:
     """Return the buffers of a slice with `in_flight` samples in flight; `kept_channels` of its channels are in LPRAM.
 
-    Bias and the parameters of normalisations stay with the device that has the layer's complete outputs, wherever the
-    weights are.
+    LPRAM and LGB together hold each parameter in `copies` arrays. Bias and the parameters of normalisations stay with
+    the device that has the layer's complete outputs, wherever the weights are.
     """
     layer, ins, outs = part.layer, len(part.in_channels), len(part.out_channels)
     _, rows, columns = layer.input
@@ -101,7 +111,7 @@ def slice_memory(
     return SliceMemory(
         act_ram=act_ram,
         lpram=parameters,
-        lgb=parameters,
+        lgb=parameters * (copies - 1),
         line_buffers=line_buffers,
         error_buffer=error_buffer,
         pab=memories(outs, out_columns, value_bytes),

@@ -7,7 +7,9 @@ sample
 - EB reads the weights;
 - PG reads the activations, and reads and writes the gradients. For a mini-batch's first sample there is nothing to
   read, and for its last one PG reads the weights and writes them updated instead of the gradients; so it moves the same
-  number of bytes, and the update moves no more.
+  number of bytes, and the update of SGD moves no more.
+
+What other optimisers keep beside the gradients lies where these do. Their update reads and writes it.
 
 Weights are read once a sample where the slice's activations are on chip: an engine then goes through the whole map,
 one output channel after the other, as with balanced parameters (balancing.py). With the activations off chip, rows come
@@ -76,7 +78,14 @@ def port_bytes(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTES) -
     return sum(stream.sample_bytes for stream in memory_streams(part, off_chip, value_bytes))
 
 
-def stored_bytes(part: Slice, off_chip: OffChip, in_flight: int, value_bytes: int = VALUE_BYTES) -> int:
+def update_bytes(part: Slice, off_chip: OffChip, copies: int = COPIES) -> int:
+    """Return the bytes that an update moves: what is kept of parameters off chip beside gradients, in and out."""
+    return 2 * (copies - COPIES) * off_chip.channels * channel_bytes(part)
+
+
+def stored_bytes(
+    part: Slice, off_chip: OffChip, in_flight: int, value_bytes: int = VALUE_BYTES, copies: int = COPIES
+) -> int:
     """Return the bytes of a slice in off-chip memory: weights, gradients, and activations of the samples in flight."""
-    weights = COPIES * off_chip.channels * channel_bytes(part, value_bytes)
+    weights = copies * off_chip.channels * channel_bytes(part, value_bytes)
     return weights + off_chip.activations * in_flight * activation_bytes(part, value_bytes)

@@ -23,9 +23,7 @@ from .engines import channel_works, slice_works
 from .fine import Servers, fastest, shares, spread
 from .row import PieceMemory, Row
 from .slices import Balance, Mapping, Slice, cut_channels, imbalance
-
-_BYTES_OF_A_PARAMETER = 2 * 4
-"""The parameter in LPRAM and its gradient in LGB."""
+from .traffic import VALUE_BYTES
 
 _LATER = 1000
 """A cut for memory ports that turns out to need longer gets a thousandth more time."""
@@ -40,7 +38,9 @@ def partition(network: Network, cluster: Cluster, devices: int) -> Mapping:
         InputError: zero devices, more devices than channels, or too few multipliers.
     """
     boards = _boards(network, cluster, devices)
-    on_chip = _layers_on_chip(network.layers, boards[-1]) if devices > 1 else len(network.layers)
+    on_chip = (
+        _layers_on_chip(network.layers, boards[-1], cluster.parameter_copies) if devices > 1 else len(network.layers)
+    )
     return _cut(network, cluster, boards, on_chip)
 
 
@@ -108,11 +108,11 @@ def _slowest_ps(slices: Sequence[Slice], board: Board) -> int:
     return max(engine.sample_ps for engine in engines)
 
 
-def _layers_on_chip(layers: Sequence[Layer], board: Board) -> int:
+def _layers_on_chip(layers: Sequence[Layer], board: Board, copies: int) -> int:
     """Return the number of layers before those at the end that need off-chip memory; all layers if none do."""
     first = next((layer.index + 1 for layer in reversed(layers) if not layer.operation.may_be_off_chip), 0)
     parameters = sum(layer.weights + layer.bias * layer.channels for layer in layers[first:])
-    fits = parameters * _BYTES_OF_A_PARAMETER <= board.on_chip_memory_bytes
+    fits = parameters * copies * VALUE_BYTES <= board.on_chip_memory_bytes
     return len(layers) if fits or not first else first
 
 

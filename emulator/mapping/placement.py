@@ -66,7 +66,7 @@ class Chain:
         busier = [max(carried_bytes(share, streams).values(), default=0) // alone for streams in links]
         return cls(
             tuple(
-                tuple(slice_needs(part, count) for part in slices)
+                tuple(slice_needs(part, count, cluster.parameter_copies) for part in slices)
                 for slices, count in zip(mapping.devices, in_flight, strict=True)
             ),
             tuple(map(cluster.banks_for_buffers, boards)),

@@ -29,7 +29,7 @@ class Shed(NamedTuple):
 
 
 class WeightBanks(NamedTuple):
-    """The banks of the weights and gradients of any number of a slice's cut channels.
+    """The banks of the weights and gradients of any number of a slice's cut channels, in `copies` arrays.
 
     A channel adds `memories` of `words` words each, or, if it deepens them, `words` words to each of `memories`.
     """
@@ -37,19 +37,20 @@ class WeightBanks(NamedTuple):
     memories: int
     words: int
     deepens: bool
+    copies: int = COPIES
 
     @classmethod
-    def of(cls, part: Slice) -> WeightBanks:
+    def of(cls, part: Slice, copies: int = COPIES) -> WeightBanks:
         """Return those of a slice."""
         count, words = weight_memories(part, 1)
-        return cls(count, words, part.layer.operation.one_memory or part.cut is Cut.OCP)
+        return cls(count, words, part.layer.operation.one_memory or part.cut is Cut.OCP, copies)
 
     def of_channels(self, channels: int) -> int:
         """Return the banks of a number of channels."""
         words = channels * self.words if self.deepens else self.words
         if words <= LUT_RAM_BITS:
             return 0
-        return COPIES * self.memories * (1 if self.deepens else channels) * -(-words // WORDS)
+        return self.copies * self.memories * (1 if self.deepens else channels) * -(-words // WORDS)
 
     def most_channels(self, available: int, banks: int) -> int:
         """Return the most of `available` channels that take at most `banks`."""
@@ -59,7 +60,7 @@ class WeightBanks(NamedTuple):
             return 0
         if not self.deepens:
             return banks // self.of_channels(1)
-        return max(LUT_RAM_BITS // self.words, banks // (COPIES * self.memories) * WORDS // self.words)
+        return max(LUT_RAM_BITS // self.words, banks // (self.copies * self.memories) * WORDS // self.words)
 
 
 class SliceNeeds(NamedTuple):
@@ -95,8 +96,8 @@ class SliceNeeds(NamedTuple):
         return self.fixed_banks + act_ram + self.weights.of_channels(self.channels - off_chip.channels)
 
 
-def slice_needs(part: Slice, in_flight: int) -> SliceNeeds:
-    """Return what a slice needs with `in_flight` samples in flight."""
+def slice_needs(part: Slice, in_flight: int, copies: int = COPIES) -> SliceNeeds:
+    """Return what a slice needs with `in_flight` samples in flight and `copies` arrays for each parameter."""
     layer = part.layer
     memory = slice_memory(part, in_flight, part.channels)
     bias = memories(1, layer.parameters - layer.weights).banks if part.is_last else 0
@@ -104,10 +105,10 @@ def slice_needs(part: Slice, in_flight: int) -> SliceNeeds:
     return SliceNeeds(
         part,
         part.channels,
-        fixed_banks=memory.line_buffers.banks + memory.error_buffer.banks + memory.pab.banks + COPIES * bias,
+        fixed_banks=memory.line_buffers.banks + memory.error_buffer.banks + memory.pab.banks + copies * bias,
         act_ram_banks=memory.act_ram.banks,
         act_ram_bytes=act_ram_bytes,
-        weights=WeightBanks.of(part),
+        weights=WeightBanks.of(part, copies),
         weight_bytes=port_bytes(part, OffChip(channels=1)),
         rows_weight_bytes=port_bytes(part, OffChip(channels=1, activations=True)) - act_ram_bytes,
     )

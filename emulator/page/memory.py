@@ -37,7 +37,7 @@ def _of_layout(device: DeviceLayout) -> dict[str, Any]:
         sums["LGB"] += of.memory.lgb.bytes
         sums["Act-RAM"] += of.memory.act_ram.bytes
         sums["buffers"] += of.memory.working.bytes - of.memory.act_ram.bytes
-    sums["BPRAM"] = sums["BGB"] = device.bpram.bytes
+    sums["BPRAM"], sums["BGB"] = device.bpram.bytes, device.bgb.bytes
     return {
         "device": device.device,
         "bytes": sums,

@@ -37,7 +37,7 @@ class Costs:
     def update(self, work: RecurrentWork | OtherWork) -> Task:
         """Return WU of all directions."""
         directions = work.directions if isinstance(work, RecurrentWork) else 1
-        duration = gpus.update_ps(self.pair.gpu, directions * work.parameters)
+        duration = gpus.update_ps(self.pair.gpu, directions * work.parameters, self.pair.states)
         return self._gpu(Part.UPDATE, Phase.BACKWARD, work, duration)
 
     def transposition(self, work: RecurrentWork, weights: int, direction: int) -> Task:

@@ -7,16 +7,18 @@ import dataclasses
 from ..cluster import Cluster, Fpga, Gpu, Link, PeArray
 from ..common import InputError
 from ..schedule import ScheduleKind
+from .gpu import STATES
 from .steps import VALUE_BYTES
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A GPU and an FPGA; of a GPU alone, the FPGA is None."""
+    """A GPU and an FPGA; of a GPU alone, the FPGA is None. The optimiser keeps `states` arrays for each parameter."""
 
     gpu: Gpu
     link: Link
     fpga: Fpga | None = None
+    states: int = STATES
 
     @property
     def array(self) -> PeArray:

@@ -9,8 +9,8 @@ from .steps import VALUE_BYTES
 from .work import Cell, RecurrentWork
 
 FLOPS_PER_MAC = 2
-UPDATE_PASSES = 5
-"""Values that an update moves for each parameter: weight, gradient and velocity in, weight and velocity out."""
+STATES = 1
+"""Arrays that SGD keeps for each parameter: its velocity; Adam keeps two."""
 
 
 def product_ps(gpu: Gpu, macs: int) -> int:
@@ -28,9 +28,9 @@ def transposition_ps(gpu: Gpu, weights: int) -> int:
     return memory_ps(gpu, 2 * VALUE_BYTES * weights)
 
 
-def update_ps(gpu: Gpu, parameters: int) -> int:
-    """Return the time in ps of WU."""
-    return memory_ps(gpu, UPDATE_PASSES * VALUE_BYTES * parameters)
+def update_ps(gpu: Gpu, parameters: int, states: int = STATES) -> int:
+    """Return the time in ps of WU: weight, gradient and the optimiser's states in, weight and states out."""
+    return memory_ps(gpu, (3 + 2 * states) * VALUE_BYTES * parameters)
 
 
 def standard_step_ps(gpu: Gpu, work: RecurrentWork, batch: int) -> int:

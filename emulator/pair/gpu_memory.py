@@ -7,8 +7,8 @@ from .devices import Pair
 from .steps import VALUE_BYTES
 from .work import RecurrentWork, Workload
 
-COPIES = 3
-"""Weight, gradient and velocity of each parameter."""
+COPIES = 2
+"""Weight and gradient of each parameter; an optimiser's states come in addition."""
 
 
 def gpu_bytes(workload: Workload, pair: Pair) -> int:
@@ -25,7 +25,7 @@ def gpu_bytes(workload: Workload, pair: Pair) -> int:
     parameters = sum(
         part.parameters * (part.directions if isinstance(part, RecurrentWork) else 1) for part in workload.parts
     )
-    return VALUE_BYTES * (COPIES * parameters + workload.batch * values)
+    return VALUE_BYTES * ((COPIES + pair.states) * parameters + workload.batch * values)
 
 
 def check_gpu_memory(workload: Workload, pair: Pair) -> None:

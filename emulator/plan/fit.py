@@ -12,20 +12,22 @@ from ..timing import Timing
 
 def on_chip_banks(timing: Timing, device: int, in_flight: int) -> int:
     """Return the banks of all that is on chip on a device with `in_flight` samples in flight."""
+    copies = timing.cluster.parameter_copies
     total = sum(
-        WeightBanks.of(block.part).of_channels(block.part.channels)
+        WeightBanks.of(block.part, copies).of_channels(block.part.channels)
         for block in timing.blocks
         if block.store_device == device
     )
     for part, off in timing.slices_off_chip(device):
         balanced = sum(block.part.channels for _, block in blocks_of(timing.blocks, part, device))
-        total += slice_needs(part, in_flight).banks_with(OffChip(off.channels + balanced, off.activations))
+        total += slice_needs(part, in_flight, copies).banks_with(OffChip(off.channels + balanced, off.activations))
     return total
 
 
 def off_chip_bytes(timing: Timing, device: int, in_flight: int) -> int:
     """Return the bytes of a device's off-chip data: weights, their gradients, and activations of samples in flight."""
-    return sum(stored_bytes(part, off, in_flight) for part, off in timing.slices_off_chip(device))
+    copies = timing.cluster.parameter_copies
+    return sum(stored_bytes(part, off, in_flight, copies=copies) for part, off in timing.slices_off_chip(device))
 
 
 def missing_bytes(timing: Timing, in_flight: Sequence[int]) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ class SliceLayout:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceLayout:
-    """A device: its slices, what it stores for others (BPRAM; BGB has the same size), and what is missing on chip.
+    """A device: its slices, what it stores for others (BPRAM, BGB), and what is missing on chip.
 
     `missing_bytes` are of whole banks, and times ignore them. `port_ps` is the time of a sample on the memory port, 0
     if nothing is off chip or that costs no time.
@@ -59,6 +59,7 @@ class DeviceLayout:
     slices: tuple[SliceLayout, ...]
     loads: tuple[EngineLoad, ...]
     bpram: Buffer
+    bgb: Buffer
     stored: Resources
     shortfall_bytes: int
     missing_bytes: int
@@ -67,7 +68,7 @@ class DeviceLayout:
     @property
     def buffers(self) -> Buffer:
         """All on-chip buffers, including those that do not fit."""
-        return sum((held.memory.total for held in self.slices), self.bpram + self.bpram)
+        return sum((held.memory.total for held in self.slices), self.bpram + self.bgb)
 
     @property
     def resources(self) -> Resources:
@@ -261,14 +262,14 @@ def _device(
     loads: tuple[EngineLoad, ...],
     missing: int,
 ) -> DeviceLayout:
-    board, beta = timing.cluster.board(device), timing.cluster.beta
+    board, beta, copies = timing.cluster.board(device), timing.cluster.beta, timing.cluster.parameter_copies
     engines_of = timing.engines[device]
     built = board.engine_resources([sum(e.multipliers for e in engines.built) for engines in engines_of])
     slices = []
     for part, off, engines, taken in zip(timing.mapping.devices[device], off_chip, engines_of, built, strict=True):
         kept = part.channels - balancing.balanced_channels(part, device) - off.channels
-        memory = slice_memory(part, in_flight, kept)
-        size = stored_bytes(part, off, in_flight)
+        memory = slice_memory(part, in_flight, kept, copies=copies)
+        size = stored_bytes(part, off, in_flight, copies=copies)
         if off.activations:
             memory = dataclasses.replace(memory, act_ram=Buffer())
         resources = taken + buffer_resources(memory.total, beta)
@@ -282,7 +283,8 @@ def _device(
         tuple(slices),
         loads,
         bpram,
-        buffer_resources(bpram + bpram, beta),
+        bpram * (copies - 1),
+        buffer_resources(bpram * copies, beta),
         balancing.shortfall_bytes[device],
         missing,
         timing.port_sample_ps(device),

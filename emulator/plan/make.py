@@ -10,8 +10,9 @@ from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
 from ..cluster import Cluster, load_cluster
 from ..common import InputError
+from ..config import check_updates, states_beside_lgb
 from ..data import Reading
-from ..mapping import partition, partition_layers
+from ..mapping import COPIES, partition, partition_layers
 from ..network import Network
 from ..pipeline import Engines, Machine
 from ..schedule import EpochShape, Staleness, dry_run
@@ -66,6 +67,8 @@ def make_plan(
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
+    cluster = dataclasses.replace(cluster, parameter_copies=COPIES + states_beside_lgb(config.optimizer))
+    check_updates(config)
     data_parallel, devices = replicate(config, ranks)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     if chunks > 1:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from ..cluster import Cluster, load_cluster
 from ..common import InputError
+from ..config import STATES, check_updates
 from ..data import Reading
 from ..network import Network
 from ..pair import check_gpu_memory, pair_of, workload_of
@@ -40,8 +42,10 @@ def make_pair_plan(
     for key in _OF_CHAINS:
         if getattr(config, key) != getattr(defaults, key):
             raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
+    check_updates(config)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
-    pair = pair_of(cluster, kind, config.devices)
+    states = len(STATES[config.optimizer])
+    pair = dataclasses.replace(pair_of(cluster, kind, config.devices), states=states)
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
     workload = workload_of(network, config.batch).padded(config.padding)
     check_gpu_memory(workload, pair)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from ..cluster import Cluster
 from ..common import InputError
 from ..mapping import (
-    COPIES,
     VALUE_BYTES,
     Balancing,
     Mapping,
@@ -39,11 +38,11 @@ def place_on_chip(
     Fully connected slices that would not fit on their board even alone have their parameters off chip (FPDeep, sections
     6.3.1 and 7); those of convolutions never are.
     """
-    on_chip, rooms, capacities = [], [], []
+    on_chip, rooms, capacities, copies = [], [], [], cluster.parameter_copies
     for device, slices in enumerate(mapping.devices):
         room = int(cluster.board(device).on_chip_memory_bytes / cluster.beta)
         capacities.append(room)
-        held = [(part, slice_memory(part, in_flight[device], None, value_bytes)) for part in slices]
+        held = [(part, slice_memory(part, in_flight[device], None, value_bytes, copies)) for part in slices]
         if sum(memory.total.bytes for part, memory in held if part.layer.operation.may_be_off_chip) > room:
             on_chip.append([part for part in slices if not part.layer.operation.may_be_off_chip])
         else:
@@ -51,11 +50,11 @@ def place_on_chip(
         weights = [parameter_memory(part, part.channels, value_bytes).bytes for part in slices]
         for (part, memory), size in zip(held, weights, strict=True):
             bias = memory.lpram.bytes - size if part in on_chip[-1] else 0
-            room -= memory.working.bytes + COPIES * bias
+            room -= memory.working.bytes + copies * bias
         rooms.append(room)
     if cluster.aim == "storage":
-        return on_chip, balance_evenly(on_chip, rooms, capacities, value_bytes)
-    return on_chip, balance(on_chip, rooms, value_bytes)
+        return on_chip, balance_evenly(on_chip, rooms, capacities, value_bytes, copies)
+    return on_chip, balance(on_chip, rooms, value_bytes, copies)
 
 
 def smallest_cluster(network: Network, cluster: Cluster, above: int, most: int = MOST_DEVICES) -> int | None:

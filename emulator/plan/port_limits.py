@@ -58,5 +58,6 @@ class PortLimits:
         key = layer, begin, end, in_flight
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = slice_needs(Slice(self._layers[layer], begin, end), in_flight)
+            part = Slice(self._layers[layer], begin, end)
+            found = self._known[key] = slice_needs(part, in_flight, self._cluster.parameter_copies)
         return found

@@ -13,7 +13,7 @@ from ..cluster import Board, Cluster, Link
 from ..common import InputError
 from ..explore import Demand, Pieces, filled_cut, fits_at_all
 from ..explore import partition as find_partition
-from ..mapping import PRECISIONS, VALUE_BYTES, Mapping, Stream, partition_layers
+from ..mapping import COPIES, PRECISIONS, VALUE_BYTES, Mapping, Stream, partition_layers
 from ..network import Network
 from ..pipeline import Machine, StageCosts
 from ..profile import BoardStage, BoardStages, DataBytes, DoesNotFit, board_stage, streams_bytes
@@ -30,7 +30,7 @@ class PlannedStages:
     """The stages of a mapping on boards that take actions as a whole.
 
     By stage, `kept_samples` are the most samples whose features are kept, and `weight_copies` the most versions of the
-    weights. Micro-batches are of `samples` samples.
+    weights. Micro-batches are of `samples` samples, and a parameter takes `parameter_copies` arrays.
     """
 
     mapping: Mapping
@@ -41,6 +41,7 @@ class PlannedStages:
     weight_copies: tuple[int, ...]
     samples: int
     value_bytes: int = VALUE_BYTES
+    parameter_copies: int = COPIES
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
         """Return the bytes of a message with `samples` samples of some streams."""
@@ -75,6 +76,7 @@ class PlannedStages:
                 weight_copies=self.weight_copies[stage],
                 stage=stage,
                 value_bytes=self.value_bytes,
+                copies=self.parameter_copies,
             )
         return self._found[key]
 
@@ -104,7 +106,7 @@ def stages_on_boards(
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size, value_bytes = min(epoch.micro_batch, epoch.batch), PRECISIONS[config.precision]
     kept, copies = _kept(config.schedule, epoch, machine.frees_features)
-    pieces = BoardStages(network, boards, size, value_bytes)
+    pieces = BoardStages(network, boards, size, value_bytes, cluster.parameter_copies)
 
     if config.stages == "layers":
         mapping = _between_layers(network, cluster, pieces, kept, copies)
@@ -112,7 +114,8 @@ def stages_on_boards(
         links = [cluster.link_at(link) for link in range(count - 1)]
         mapping = _within_layers(network, pieces, links, Demand(kept, weight_copies=copies))
     kept_samples = tuple(size * each for each in kept)
-    found = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, size, value_bytes)
+    bytes_of = value_bytes, cluster.parameter_copies
+    found = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, size, *bytes_of)
     for stage in range(count):
         found.costs(stage, size)
     return found

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 from ..cluster import Board
-from ..mapping import VALUE_BYTES, Slice, cut_channels
+from ..mapping import COPIES, VALUE_BYTES, Slice, cut_channels
 from ..network import Network
 from ..pipeline import StageCosts
 from .needs import PartNeeds, boundary_bytes, cut_bytes
@@ -18,12 +18,20 @@ from .stages import PIECES, Stages
 class BoardStages(Stages):
     """Stages on boards, by the roofline."""
 
-    def __init__(self, network: Network, boards: Sequence[Board], samples: int, value_bytes: int = VALUE_BYTES) -> None:
-        """Take the network, the boards of the chain, the samples of a micro-batch and the bytes of a value."""
+    def __init__(
+        self,
+        network: Network,
+        boards: Sequence[Board],
+        samples: int,
+        value_bytes: int = VALUE_BYTES,
+        copies: int = COPIES,
+    ) -> None:
+        """Take a network, a chain's boards, a micro-batch's samples, a value's bytes and a parameter's arrays."""
         self.name, self.samples = network.name, samples
         self.layers = tuple(layer.name for layer in network.layers)
         self.kinds = tuple(board.name for board in boards)
         self._network, self._boards, self._value_bytes = network, tuple(boards), value_bytes
+        self._copies = copies
         channels = [cut_channels(layer) for layer in network.layers]
         macs = [2 * layer.macs + (layer.eb_macs if layer.has_eb else 0) for layer in network.layers]
         self.starts = tuple(itertools.accumulate(channels, initial=0))
@@ -93,7 +101,7 @@ class BoardStages(Stages):
         return self.samples * cut_bytes(right.layer, right, self._value_bytes)
 
     def _part_needs(self, layer: int, begin: int, end: int) -> PartNeeds:
-        return PartNeeds.of(Slice(self._network.layers[layer], begin, end), self._value_bytes)
+        return PartNeeds.of(Slice(self._network.layers[layer], begin, end), self._value_bytes, self._copies)
 
     def _stage(
         self, begin: int, end: int, board: Board, kept: int, weight_copies: int, together: bool

@@ -6,14 +6,15 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..mapping import VALUE_BYTES, Slice, Stream, activation_bytes, slice_memory, streams_between
+from ..mapping import COPIES, VALUE_BYTES, Slice, Stream, activation_bytes, slice_memory, streams_between
 from ..network import Layer, Network
 
 
 class PartNeeds(NamedTuple):
     """A slice's needs; bytes of features are those of a sample, `buffer_bytes` feed the engines and stay on chip.
 
-    `macs` are those of FP, and of PG; EB has `eb_macs`, 0 if there is none.
+    `macs` are those of FP, and of PG; EB has `eb_macs`, 0 if there is none. A parameter takes `copies` arrays: itself,
+    its gradient, and what an optimiser keeps beside them.
     """
 
     part: Slice
@@ -22,13 +23,14 @@ class PartNeeds(NamedTuple):
     parameter_bytes: int
     feature_bytes: int
     buffer_bytes: int
+    copies: int = COPIES
 
     @classmethod
-    def of(cls, part: Slice, value_bytes: int = VALUE_BYTES) -> PartNeeds:
+    def of(cls, part: Slice, value_bytes: int = VALUE_BYTES, copies: int = COPIES) -> PartNeeds:
         """Return the needs of a slice, with values of `value_bytes`."""
         memory = slice_memory(part, 0, value_bytes=value_bytes)
         features = activation_bytes(part, value_bytes)
-        return cls(part, part.macs, part.eb_macs, memory.lpram.bytes, features, memory.working.bytes)
+        return cls(part, part.macs, part.eb_macs, memory.lpram.bytes, features, memory.working.bytes, copies)
 
 
 def boundary_bytes(network: Network, after_layer: int, value_bytes: int = VALUE_BYTES) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ..cluster import Board
 from ..common import InputError
-from ..mapping import VALUE_BYTES, Slice
+from ..mapping import COPIES, VALUE_BYTES, Slice
 from ..network import Phase
 from ..pipeline import StageCosts
 from .needs import PartNeeds
@@ -88,6 +88,7 @@ def board_stage(
     stage: int = 0,
     weight_copies: int = 1,
     value_bytes: int = VALUE_BYTES,
+    copies: int = COPIES,
     parameters_together: bool = False,
 ) -> BoardStage:
     """Return the costs of slices of consecutive layers as a stage of a pipeline on one board.
@@ -100,12 +101,13 @@ def board_stage(
         stage: the stage's number, for messages.
         weight_copies: versions of the weights that are kept; the gradients come in addition, once.
         value_bytes: bytes of a value: 4, or 2 in half precision.
+        copies: arrays for each parameter: itself, its gradient, and what an optimiser keeps beside them.
         parameters_together: whether weights and gradients of all layers are off chip if not all of them fit.
 
     Raises:
         DoesNotFit: they need more memory than there is, on chip and off chip.
     """
-    needs = [PartNeeds.of(part, value_bytes) for part in slices]
+    needs = [PartNeeds.of(part, value_bytes, copies) for part in slices]
     return stage_of_needs(
         needs,
         board,
@@ -171,7 +173,7 @@ def _layer_data(needs: PartNeeds, board: Board, samples: int, kept_samples: int,
     steps_ps = steps * board.activation_ps
     return LayerData(
         Phases(work_ps + steps_ps, eb_ps + steps_ps, work_ps),
-        DataBytes(weight_copies * parameters, parameters, kept_samples * features),
+        DataBytes(weight_copies * parameters, (needs.copies - 1) * parameters, kept_samples * features),
         DataBytes(max(1, steps) * parameters, parameters, samples * features),
     )
 

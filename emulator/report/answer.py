@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from ..common import format_bytes, format_time_ps
 from ..data import NgramBits
-from ..mapping import COPIES
 from ..plan import Plan
 from ..run import SteadyState
 from ..timing import ExchangeLoad, LinkLoad
@@ -190,7 +189,7 @@ def kinds_of(state: SteadyState) -> dict[str, int]:
 
 def memory_line(plan: Plan, missing_bytes: int) -> Line:
     """Return the verdict whether all has a place in memory."""
-    balanced = COPIES * sum(block.parameter_bytes for block in plan.timing.blocks)
+    balanced = plan.cluster.parameter_copies * sum(block.parameter_bytes for block in plan.timing.blocks)
     costs = _memory_costs(plan) if balanced or any(plan.off_chip_bytes) else ""
     return Line(memory_verdict(missing_bytes, plan.off_chip_bytes, balanced) + ("" if missing_bytes else costs))
 

@@ -54,7 +54,7 @@ def _device_json(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
         "on_chip_bytes": device.buffers.bytes,
         "board_on_chip_bytes": device.board.on_chip_memory_bytes,
         "bpram_bytes": device.bpram.bytes,
-        "bgb_bytes": device.bpram.bytes,
+        "bgb_bytes": device.bgb.bytes,
         "off_chip_bytes": device.off_chip_bytes,
         "off_chip_gbytes_per_s": layout.off_chip_gbytes_per_s(device.device),
         "off_chip_bytes_per_sample": device.port_bytes,

@@ -1,5 +1,5 @@
 from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
-from .epochs import EpochResult, Position, StepResult, Weights
+from .epochs import EpochResult, Position, Weights
 from .placement import Placement
 from .recorder import Recorder
 from .replicas import Exchanged
@@ -18,6 +18,8 @@ from .steady_state import (
     steady_period_ps,
     steady_state,
 )
+from .step_log import StepLog, open_log
+from .steps import StepResult, StepTable
 from .stopping import Stopping
 from .train import Trainer, train
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
@@ -48,7 +50,9 @@ __all__ = [
     "RunCheckpoints",
     "Simulation",
     "SteadyState",
+    "StepLog",
     "StepResult",
+    "StepTable",
     "Stopping",
     "Throughput",
     "Trainer",
@@ -57,6 +61,7 @@ __all__ = [
     "checkpoints_of",
     "exchange_table",
     "history_table",
+    "open_log",
     "read_results",
     "recorded_sizes",
     "resource_table",

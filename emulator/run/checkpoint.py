@@ -21,6 +21,7 @@ from .checkpoint_file import CheckpointReader, CheckpointWriter
 from .epochs import EpochResult, Position, Trainer
 from .history_text import history_from, history_text, so_far_from, so_far_text
 from .layer_states import deal_state, gathered_state
+from .steps import StepResult
 from .stopping import Stopping
 
 
@@ -37,17 +38,22 @@ class Keeping:
     same_machine: bool = True
 
 
+OnBegin = Callable[[list[EpochResult], list[StepResult], Position], None]
+
+
 @dataclasses.dataclass(frozen=True)
 class Leader:
     """What rank 0 has: the checkpoint to begin with, the file for those to come, and what to write besides.
 
-    `on_begin` is called with the finished epochs, and where training begins.
+    `kinds` are what is kept of each parameter: its value, and what the optimiser keeps. `on_begin` is called with the
+    finished epochs, what is known of the next one, and where training begins.
     """
 
     start: CheckpointReader | None
     target: WholeFile | None
     settings: Mapping[str, Any]
-    on_begin: Callable[[list[EpochResult], Position], None] = lambda *_: None
+    kinds: tuple[str, ...]
+    on_begin: OnBegin = lambda *_: None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +85,7 @@ class RunCheckpoints:
     ) -> None:
         self._network, self._ranks, self.keeping, self._leader = network, ranks, keeping, leader
         self._stopping = stopping
+        self._kinds = () if leader is None else leader.kinds
         self.ended_at: Ended | None = None
 
     def begin(self, trainer: Trainer) -> Position:
@@ -90,7 +97,8 @@ class RunCheckpoints:
         at, clocks, now_ps = self._ranks.share(text)[0]
         for layer in self._network.layers:
             for replica, learnt in enumerate(trainer.learnt()):
-                deal_state(self._ranks, layer, learnt, _nothing if reader is None else reader.of_layer, replica)
+                read = _nothing if reader is None else reader.of_layer
+                deal_state(self._ranks, layer, learnt, read, self._kinds, replica)
         if self.keeping.same_machine:
             trainer.restore_clocks(clocks)
         else:
@@ -101,7 +109,7 @@ class RunCheckpoints:
                 trainer.history[:] = history_from(reader)
                 trainer.so_far = so_far_from(reader)
             reader.close()
-            self._leader.on_begin(trainer.history, Position(*at))
+            self._leader.on_begin(trainer.history, trainer.so_far.shares, Position(*at))
         return Position(*at)
 
     def reach(self, trainer: Trainer, position: Position) -> bool:

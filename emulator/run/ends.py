@@ -45,8 +45,11 @@ class Ends:
     test_lengths: NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, chain: HasEnds, data: Dataset, entry: Shape) -> Ends:
-        """Return the ends of a chain for a data set's images and labels; the first layer takes the shape `entry`."""
+    def of(cls, chain: HasEnds, data: Dataset, entry: Shape, smoothing: float = 0.0) -> Ends:
+        """Return the ends of a chain for a data set's images and labels; the first layer takes the shape `entry`.
+
+        Training labels are smoothed; losses of tests are those of the labels themselves.
+        """
         normalisation = data.normalisation() if chain.starts_here and not data.symbols else None
 
         def source(images: Images) -> ImageSource | None:
@@ -54,11 +57,11 @@ class Ends:
                 return ImageSource(images, normalisation, chain.arena, entry)
             return TextSource(np.asarray(images), chain.arena, entry) if chain.starts_here else None
 
-        def head(labels: NDArray[np.int64]) -> SoftmaxHead | None:
-            return SoftmaxHead(labels) if chain.ends_here else None
+        def head(labels: NDArray[np.int64], smoothing: float = 0.0) -> SoftmaxHead | None:
+            return SoftmaxHead(labels, smoothing) if chain.ends_here else None
 
         train, test = source(data.train_images), source(data.test_images)
-        heads = head(data.train_labels), head(data.test_labels)
+        heads = head(data.train_labels, smoothing), head(data.test_labels)
         return cls(train, test, *heads, data.train_lengths, data.test_lengths)
 
     def attach_training(self, chain: HasEnds, order: NDArray[np.int64], epoch: int = 0) -> None:

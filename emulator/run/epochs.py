@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Ranks
-from ..common import InputError
 from ..device import Learnt, Tally
 from .legs import Leg
 from .replicas import Exchanged
 from .sizes import EpochSizes, SentBy
+from .steps import StepResult, StepTable, mini_batches
 from .usage import ResourceUse, Usage
 
 Weights = dict[str, dict[str, NDArray[np.float32]]]
@@ -44,21 +43,12 @@ class EpochResult:
     exchanged: Exchanged = dataclasses.field(default_factory=Exchanged)
     sizes: EpochSizes = dataclasses.field(default_factory=dict, repr=False, compare=False)
     resources: tuple[ResourceUse, ...] = ()
+    steps: StepTable = dataclasses.field(default_factory=StepTable, repr=False)
 
     def row(self) -> EpochResult:
         """Return the epoch without the usage up to its end, which that of the next one replaces."""
         exchanged = self.exchanged if self.exchanged.traffic.value_bytes else _NOTHING
         return dataclasses.replace(self, usage=_UNUSED, resources=(), exchanged=exchanged)
-
-
-@dataclasses.dataclass(frozen=True)
-class StepResult:
-    """A replica's share of a mini-batch that its chain's last device has finished."""
-
-    epoch: int
-    step: int
-    tally: Tally
-    virtual_time_ps: int
 
 
 class Position(NamedTuple):
@@ -76,23 +66,22 @@ OnEpoch = Callable[[EpochResult, Weights], None]
 
 @dataclasses.dataclass
 class SoFar:
-    """What rank 0 knows of an epoch that is not finished: by replica losses and hits, and sizes sent."""
+    """What rank 0 knows of an epoch that is not finished: replicas' mini-batches, and sizes sent."""
 
-    trained: dict[int, Tally] = dataclasses.field(default_factory=dict)
+    shares: list[StepResult] = dataclasses.field(default_factory=list)
     sizes: dict[SentBy, NDArray[np.int64]] = dataclasses.field(default_factory=dict)
 
-    def add(self, trained: Mapping[int, Tally], sizes: EpochSizes) -> None:
+    def add(self, shares: Sequence[StepResult], sizes: EpochSizes) -> None:
         """Add a leg, of some of the replicas."""
-        for replica, tally in trained.items():
-            self.trained[replica] = self.trained.get(replica, Tally()) + tally
+        self.shares += shares
         for source, of_leg in sizes.items():
             before = [self.sizes[source]] if source in self.sizes else []
             self.sizes[source] = np.concatenate([*before, of_leg])
 
     @property
-    def tally(self) -> Tally:
-        """Losses and hits of all replicas, in order, so that the sum does not depend on the ranks."""
-        return sum((self.trained[replica] for replica in sorted(self.trained)), Tally())
+    def steps(self) -> list[StepResult]:
+        """Whole mini-batches in order."""
+        return mini_batches(self.shares)
 
 
 class Trainer(Protocol):
@@ -199,35 +188,3 @@ def train_epochs(
     ranks.running = False
     trainer.close()
     return trainer.history
-
-
-class StepReports:
-    """Adds up the mini-batches of a leg that end on this rank, and reports each of them to rank 0.
-
-    `first` is the number of the leg's first mini-batch, and clocks began at the virtual time `from_ps`.
-
-    Raises:
-        InputError: the loss of one is not finite.
-    """
-
-    def __init__(
-        self, ranks: Ranks, epoch: int, learning_rate: float, weight_decay: float, first: int = 0, from_ps: int = 0
-    ) -> None:
-        self.total = Tally()
-        self._ranks, self._epoch, self._rate, self._decay = ranks, epoch, learning_rate, weight_decay
-        self._first, self._from_ps = first, from_ps
-
-    def __call__(self, step: int, tally: Tally, virtual_time_ps: int) -> None:
-        """Take a finished mini-batch, whose number is counted from the leg's begin."""
-        step += self._first
-        if not math.isfinite(tally.loss):
-            # An update takes this share of a weight away: from 1 on, weights turn over and grow.
-            by_decay = self._rate * self._decay >= 1
-            name, value = ("weight_decay", self._decay) if by_decay else ("learning_rate", self._rate)
-            smaller = min(value, 1 / self._rate) / 10 if by_decay else value / 10
-            raise InputError(
-                f"`{name}` = {value:g}: training diverged, the loss is {tally.mean_loss}"
-                f" in epoch {self._epoch + 1}, step {step + 1}; try a smaller one, such as {smaller:g}"
-            )
-        self.total += tally
-        self._ranks.send_to_root(StepResult(self._epoch, step, tally, virtual_time_ps + self._from_ps))

@@ -18,8 +18,10 @@ from .checkpoint_file import CheckpointReader, CheckpointWriter
 from .epochs import EpochResult, SoFar
 from .replicas import Exchanged
 from .sizes import SentBy
+from .steps import StepResult, StepTable
 from .usage import ResourceUse, Usage
 
+_OF_STEPS: dict[str, type] = {"loss": np.float64, "learning_rate": np.float64, "virtual_time_ps": np.int64}
 _PLAIN = ("epoch", "learning_rate", "virtual_time_ps", "host_time_s")
 
 
@@ -38,6 +40,8 @@ def history_text(writer: CheckpointWriter, history: Sequence[EpochResult]) -> di
         sources = [*history[0].sizes]
         for number, source in enumerate(sources):
             writer.array(f"history/sizes/{number}", np.stack([row.sizes[source] for row in history]))
+        for name in _OF_STEPS:
+            writer.array(f"history/steps/{name}", np.stack([getattr(row.steps, name) for row in history]))
     return {"history": rows, "history_sources": sources}
 
 
@@ -52,13 +56,24 @@ def history_from(reader: CheckpointReader) -> list[EpochResult]:
         return []
     histograms = reader.array("history/histogram", np.int64, (len(rows), 2, BINS))
     sizes = [reader.array(f"history/sizes/{number}", np.int64, (len(rows), None, 2)) for number in range(len(sources))]
+    columns = {name: reader.array(f"history/steps/{name}", kind, (len(rows), None)) for name, kind in _OF_STEPS.items()}
     return [
-        _row(row, histograms[place], {of: each[place] for of, each in zip(sources, sizes, strict=True)})
+        _row(
+            row,
+            histograms[place],
+            {of: each[place] for of, each in zip(sources, sizes, strict=True)},
+            StepTable(**{name: column[place] for name, column in columns.items()}),
+        )
         for place, row in enumerate(rows)
     ]
 
 
-def _row(row: Mapping[str, Any], histogram: NDArray[np.int64], sizes: dict[SentBy, NDArray[np.int64]]) -> EpochResult:
+def _row(
+    row: Mapping[str, Any],
+    histogram: NDArray[np.int64],
+    sizes: dict[SentBy, NDArray[np.int64]],
+    steps: StepTable,
+) -> EpochResult:
     end_ps = int(row["virtual_time_ps"])
     return EpochResult(
         int(row["epoch"]),
@@ -71,6 +86,7 @@ def _row(row: Mapping[str, Any], histogram: NDArray[np.int64], sizes: dict[SentB
         Exchanged(Traffic(**row["traffic"]), int(row["spent_ps"]), histogram),
         sizes,
         tuple(ResourceUse(*use) for use in row["resources"]),
+        steps,
     )
 
 
@@ -78,8 +94,7 @@ def so_far_text(writer: CheckpointWriter, so_far: SoFar) -> dict[str, Any]:
     """Return the JSON keys of an epoch that is not finished, after adding its arrays to a checkpoint."""
     for number, sizes in enumerate(so_far.sizes.values()):
         writer.array(f"sizes/{number}", sizes)
-    trained = [[replica, *dataclasses.astuple(tally)] for replica, tally in so_far.trained.items()]
-    return {"trained": trained, "sources": [*so_far.sizes]}
+    return {"shares": [dataclasses.astuple(share) for share in so_far.shares], "sources": [*so_far.sizes]}
 
 
 def so_far_from(reader: CheckpointReader) -> SoFar:
@@ -88,10 +103,10 @@ def so_far_from(reader: CheckpointReader) -> SoFar:
     Raises:
         InputError: it is damaged.
     """
-    trained = {int(replica): Tally(*tally) for replica, *tally in reader.text["trained"]}
+    shares = [StepResult(epoch, step, Tally(*of), *rest) for epoch, step, of, *rest in reader.text["shares"]]
     sources = _sources(reader.text["sources"])
     sizes = {of: reader.array(f"sizes/{number}", np.int64, (None, 2)) for number, of in enumerate(sources)}
-    return SoFar(trained, sizes)
+    return SoFar(shares, sizes)
 
 
 def _sources(text: Sequence[Sequence[int]]) -> list[SentBy]:

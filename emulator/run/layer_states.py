@@ -20,11 +20,10 @@ from ..network import Layer
 LayerState = dict[str, dict[str, NDArray[np.float32]]]
 """A layer's arrays by name, and for each the value and what updates remember of it, such as the velocity."""
 
-Shapes = Mapping[str, Mapping[str, tuple[int, ...]]]
-
 Read = Callable[[Layer, int, str, str, tuple[int, ...]], NDArray[np.float32]]
 """Function that returns one of a layer's arrays, from the replica, and its name, kind and shape."""
 
+_VALUE = "value"
 _WEIGHT = "weight"  # the one array that is cut; all others belong to the SFU, which is in one piece
 
 
@@ -48,17 +47,22 @@ def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], replica
     return found
 
 
-def deal_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], read: Read, replica: int = 0) -> None:
-    """Restore all ranks' parts of a replica's layer from arrays that rank 0 reads; for all ranks together."""
+def deal_state(
+    ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], read: Read, kinds: Sequence[str], replica: int = 0
+) -> None:
+    """Restore all ranks' parts of a replica's layer from arrays that rank 0 reads; for all ranks together.
+
+    `kinds` are what is kept of each parameter; of moving averages, there is the value alone.
+    """
     own = [of for of in learnt if of.part.layer.index == layer.index]
     wanted = ranks.gather([(of.part, _shapes(of.state()), {*of.averages}) for of in own])
     once = functools.cache(read)
 
-    def answer(part: Slice, shapes: Shapes, averages: set[str]) -> State:
+    def answer(part: Slice, shapes: Mapping[str, tuple[int, ...]], averages: set[str]) -> State:
         found: LayerState = {}
-        for name, kinds in shapes.items():
-            for kind, shape in kinds.items():
-                of = replica if name in averages else 0
+        for name, shape in shapes.items():
+            of = replica if name in averages else 0
+            for kind in (_VALUE,) if name in averages else kinds:
                 array = once(layer, of, name, kind, layer.weight_shape if name == _WEIGHT else shape)
                 own = array[_place(part)] if name == _WEIGHT else array
                 found.setdefault(name, {})[kind] = np.ascontiguousarray(own)
@@ -72,8 +76,8 @@ def _averages(of: Learnt) -> State:
     return {name: versions.state() for name, versions in of.averages.items()}
 
 
-def _shapes(state: State) -> Shapes:
-    return {name: {kind: array.shape for kind, array in kinds.items()} for name, kinds in state.items()}
+def _shapes(state: State) -> dict[str, tuple[int, ...]]:
+    return {name: kinds[_VALUE].shape for name, kinds in state.items()}
 
 
 def _place(part: Slice) -> tuple[slice, slice]:

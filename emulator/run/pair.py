@@ -15,7 +15,7 @@ from ..data import Dataset
 from ..device import (
     Epoch,
     Learnt,
-    Sgd,
+    Rules,
     Tally,
     epoch_order,
     evaluate_on_gpu,
@@ -25,10 +25,11 @@ from ..pair import Content, PairKey, Resource, pair_streams
 from ..plan import PairPlan
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import EpochResult, Position, SoFar, StepReports, Weights
+from .epochs import EpochResult, Position, SoFar, Weights
 from .layer_weights import gathered_weights
 from .legs import Leg, legs_of
 from .pair_devices import Carried, build_pair
+from .steps import StepReports, StepTable
 from .usage import ResourceUse, Usage
 
 _EVALUATION_MICRO_BATCH = 16
@@ -43,9 +44,8 @@ class PairTrainer:
         self._samples, config = data.n_train, plan.config
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         self.devices = build_pair(plan, ranks, config.micro_batch)
-        self._rounding = config.compress_weights if config.compress_weights.compresses else None
         self._pumps: list[Pump] = [*self.devices.pumps] if ranks.comm is None else [*self.devices.pumps, ranks]
-        self._ends = Ends.of(self.devices, data, plan.network.entry)
+        self._ends = Ends.of(self.devices, data, plan.network.entry, config.label_smoothing)
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         self._sizes, self._from_ps = step_sizes(self._samples, config.batch), 0
         self._step_ps = {size: plan.times_of(size).mini_batch_ps for size in set(self._sizes)}
@@ -64,10 +64,10 @@ class PairTrainer:
         plan, config = self.plan, self.plan.config
         places = leg.samples_of(config.batch, self._samples)
         order = epoch_order(config.seed, number, self._samples)[places]
-        rate = config.rate_in(number)
-        rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
+        rules = self._rules(number)
         sizes = self._sizes[leg.first : leg.last]
-        report = StepReports(self.ranks, number, rate, config.weight_decay, leg.first)
+        reports = StepReports(self.ranks, rules, leg.first)
+        report = reports.of(0)
         now_ps = self.now_ps(Position(number, leg.first))
 
         def on_update(step: int, tally: Tally) -> None:
@@ -78,15 +78,14 @@ class PairTrainer:
         schedule = plan.schedule(len(places))
         self._ends.attach_training(self.devices, order, number)
         numbers = np.array(places) + number * self._samples
-        epoch = Epoch(schedule.micro_batches, schedule.step_samples, sizes, rule, numbers)
+        epoch = Epoch(schedule.micro_batches, schedule.step_samples, sizes, rules.of_leg(leg.first), numbers)
         programs = []
         if self.devices.gpu is not None:
             programs.append(train_on_gpu(self.devices.gpu, schedule.programs([0])[0], epoch, on_update))
         if self.devices.fpga is not None:
             programs.append(self.devices.fpga.train(schedule.programs([0])[0], schedule.micro_batches))
         run(programs, self._pumps, self.ranks.settling)
-        trained = {0: report.total} if report.total.samples else {}
-        for of_rank, carried in self.ranks.gather((trained, self.devices.take_carried())):
+        for of_rank, carried in self.ranks.gather((reports.shares, self.devices.take_carried())):
             self.so_far.add(of_rank, {})
             self._carried.update(carried)
 
@@ -96,18 +95,22 @@ class PairTrainer:
         results = self.ranks.gather(self._evaluate())
         if self.ranks.rank > 0:
             return None
-        so_far, self.so_far = self.so_far, SoFar()
+        steps, self.so_far = self.so_far.steps, SoFar()
         end_ps = self.now_ps(Position(number + 1))
         return EpochResult(
             number,
-            self.plan.config.rate_in(number),
-            so_far.tally,
+            self._rules(number).last_rate,
+            sum((step.tally for step in steps), Tally()),
             sum(results, Tally()),
             end_ps,
             time.perf_counter() - self.started_s,
             Usage(end_ps, (), ()),
             resources=_resources(self.plan, self._sizes, number + 1, self._carried),
+            steps=StepTable.of(steps),
         )
+
+    def _rules(self, number: int) -> Rules:
+        return Rules(self.plan.config, number, len(self._sizes))
 
     def _evaluate(self) -> Tally:
         """Evaluate on the GPU."""

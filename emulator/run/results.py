@@ -41,6 +41,7 @@ class Results:
     exchange: Table = dataclasses.field(default_factory=dict)
     messages: Table = dataclasses.field(default_factory=dict)
     resources: Table = dataclasses.field(default_factory=dict)
+    steps: Table = dataclasses.field(default_factory=dict)
 
     @property
     def epochs(self) -> int:
@@ -149,8 +150,8 @@ def results_of(
     tables = history_table(history, ngrams), device_table(usage), link_table(usage)
     messages = size_table([row.sizes for row in history], len(step_sizes(samples, plan.config.batch)))
     exchange = exchange_table(history, plan.nodes)
-    resources = resource_table(history[-1].resources if history else ())
-    return Results(config, descriptions, dict(versions), *tables, weights, exchange, messages, resources)
+    more = messages, resource_table(history[-1].resources if history else ()), step_table(history)
+    return Results(config, descriptions, dict(versions), *tables, weights, exchange, *more)
 
 
 def versions(mpi: str) -> dict[str, str]:
@@ -191,6 +192,20 @@ def history_table(history: Sequence[EpochResult], ngrams: NgramBits | None = Non
         table["unigram_bits"] = np.full(len(history), ngrams.unigram)
         table["bigram_bits"] = np.full(len(history), ngrams.bigram)
     return table
+
+
+def step_table(history: Sequence[EpochResult]) -> Table:
+    """Return the columns of all mini-batches; {} before the first epoch."""
+    if not history:
+        return {}
+    steps = [row.steps for row in history]
+    return {
+        "epoch": np.repeat([row.epoch + 1 for row in history], [len(of) for of in steps]),
+        "step": np.concatenate([np.arange(1, len(of) + 1) for of in steps]),
+        "loss": np.concatenate([of.loss for of in steps]),
+        "learning_rate": np.concatenate([of.learning_rate for of in steps]),
+        "virtual_time_ps": np.concatenate([of.virtual_time_ps for of in steps]),
+    }
 
 
 def exchange_table(history: Sequence[EpochResult], nodes: int) -> Table:

@@ -6,9 +6,9 @@ So a killed run leaves a readable file with all finished epochs. Layout:
     descriptions/      the network's, cluster's and mapping's description, as text; missing_bytes of memory, which the
                        times ignore
     versions/          attributes: of emuchain, Python, libraries, MPI, machine
-    history/           one row per epoch: epoch, learning_rate, train_loss, train_accuracy, test_loss, test_accuracy,
-                       virtual_time_ps, host_time_s (both since the start of training); of a network that predicts
-                       each character of a text test_bits, unigram_bits, bigram_bits (a character)
+    history/           one row per epoch: epoch, learning_rate (of its last mini-batch), train_loss, train_accuracy,
+                       test_loss, test_accuracy, virtual_time_ps, host_time_s (both since the start of training); of a
+                       network that predicts each character of a text test_bits, unigram_bits, bigram_bits (a character)
     devices/           one row per device: board, slices, multipliers, fp_busy … pg_idle, lpram_bytes …
     links/             one row per direction of each link: sender, receiver, path1_bytes … path6_bytes, utilisation
     exchange/          with replicas, one row per epoch: value_bytes and compressed_bytes (float32 gradients sent,
@@ -20,6 +20,8 @@ So a killed run leaves a readable file with all finished epochs. Layout:
                        the run, one column per message
     resources/         of a pair, or a GPU alone, in place of devices and links: resource, busy_ps, carried_bytes (those
                        that have really travelled on a link), longest (the task that takes longest in a mini-batch)
+    steps/             one row per mini-batch of the run: epoch and step (both from 1), loss, learning_rate,
+                       virtual_time_ps (since the start of training)
     weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)
 """
 
@@ -35,8 +37,8 @@ from ..common import InputError, write_whole
 from .results import Results
 
 FORMAT = 1
-TABLES = ("history", "devices", "links", "exchange", "messages", "resources")
-_LATER_TABLES = ("exchange", "messages", "resources")
+TABLES = ("history", "devices", "links", "exchange", "messages", "resources", "steps")
+_LATER_TABLES = ("exchange", "messages", "resources", "steps")
 """Absent from files of earlier versions."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,16 @@ import numpy as np
 from ...comm import Ranks
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, WholeFile
-from ..config import Config, settings_config
+from ..config import STATES, Config, settings_config
 from ..data import Dataset
 from ..inputs import read_description
 from ..network import Network, load_network
 from ..plan import PairPlan, Plan
-from .checkpoint import Keeping, Leader, RunCheckpoints
+from .checkpoint import Keeping, Leader, OnBegin, RunCheckpoints
 from .checkpoint_file import CheckpointReader
-from .epochs import EpochResult, Position
 from .stopping import Stopping
 
-_FREE = {"epochs", "data", "test_samples", "throttle", "out", "checkpoint", "resume", "progress"}
+_FREE = {"epochs", "data", "test_samples", "throttle", "out", "checkpoint", "resume", "log", "progress"}
 _OF_MACHINE = {
     *("devices", "micro_batch", "checkpoint_every", "cluster", "balancing", "memory", "stages", "engines", "transport"),
     *("precision", "warm_up", "chunks", "padding"),
@@ -103,7 +101,7 @@ def checkpoints_of(
     ranks: Ranks,
     start: Resumed | None,
     stopping: Stopping | None = None,
-    on_begin: Callable[[list[EpochResult], Position], None] = lambda *_: None,
+    on_begin: OnBegin = lambda *_: None,
 ) -> RunCheckpoints:
     """Return the checkpoints of a run; their file is from now on this process' alone, where it is rank 0.
 
@@ -117,7 +115,8 @@ def checkpoints_of(
         return RunCheckpoints(plan.network, ranks, keeping, stopping)
     target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
     reader = None if start is None else start.reader
-    leader = Leader(reader, target, _settings(plan, data), on_begin)
+    kinds = ("value", *STATES[config.optimizer])
+    leader = Leader(reader, target, _settings(plan, data), kinds, on_begin)
     return RunCheckpoints(plan.network, ranks, keeping, stopping, leader)
 
 

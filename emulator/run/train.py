@@ -18,7 +18,7 @@ from ..device import (
     DeviceNumerics,
     Epoch,
     Learnt,
-    Sgd,
+    Rules,
     Tally,
     epoch_order,
     numerics_of,
@@ -27,11 +27,12 @@ from ..mapping import BalancedParameters, DeviceStreams
 from ..plan import PairPlan, Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import Checkpoints, EpochResult, OnEpoch, OnStep, Position, SoFar, StepReports, Weights, train_epochs
+from .epochs import Checkpoints, EpochResult, OnEpoch, OnStep, Position, SoFar, Weights, train_epochs
 from .layer_weights import gathered_weights
 from .legs import Leg, legs_of, replica_leg
 from .pair import PairTrainer
 from .replicas import Exchanged, build_replicas
+from .steps import StepReports, StepTable
 from .usage import DeviceCounters, Usage, usage_of
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
@@ -106,13 +107,14 @@ class Trainer:
         self._samples = data.n_train
         config = plan.config
         self._step_sizes, self._from_ps = step_sizes(data.n_train, config.batch), 0
-        self._rounding = config.compress_weights if config.compress_weights.compresses else None
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         check_samples(config, plan.data_parallel.replicas, data.n_train)
         comms = ranks.comm, ranks.exchange_comm
         self.replicas = build_replicas(plan, ranks.rank, ranks.size, comms, most, _MakeNumerics(plan))
         self._pumps: list[Pump] = [*self.replicas.pumps] if ranks.comm is None else [*self.replicas.pumps, ranks]
-        self._ends = [Ends.of(chain, data, plan.network.entry) for chain in self.replicas.chains]
+        self._ends = [
+            Ends.of(chain, data, plan.network.entry, config.label_smoothing) for chain in self.replicas.chains
+        ]
         self._exchanged = Exchanged()
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         ranks.gather(None)  # all are ready
@@ -126,23 +128,21 @@ class Trainer:
     @np.errstate(over="ignore", invalid="ignore")  # divergence is detected by the loss
     def train(self, number: int, leg: Leg) -> None:
         """See `epochs.Trainer`."""
-        config, rate = self.plan.config, self.plan.config.rate_in(number)
+        config, rules = self.plan.config, self._rules(number)
         order = epoch_order(config.seed, number, self._samples)
         totals = self._step_sizes[leg.first : leg.last]
-        rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
-        programs, reports = [], {}
+        reports, programs = StepReports(self.ranks, rules, leg.first, self._from_ps), []
         for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
             places, schedule = replica_leg(self.plan, replica, self._samples, leg)
             ends.attach_training(chain, order[places], number)
             numbers = places + number * self._samples
             epoch = Epoch(
-                schedule.micro_batches, schedule.step_samples, totals, rule, numbers, self.plan.course(schedule)
+                *(schedule.micro_batches, schedule.step_samples, totals, rules.of_leg(leg.first), numbers),
+                self.plan.course(schedule),
             )
-            reports[replica] = StepReports(self.ranks, number, rate, config.weight_decay, leg.first, self._from_ps)
-            programs += chain.train(schedule.programs([*chain.by_device]), epoch, reports[replica])
+            programs += chain.train(schedule.programs([*chain.by_device]), epoch, reports.of(replica))
         run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
-        trained = {replica: report.total for replica, report in reports.items() if report.total.samples}
-        for of_rank in self.ranks.gather((trained, self.replicas.take_sizes())):
+        for of_rank in self.ranks.gather((reports.shares, self.replicas.take_sizes())):
             self.so_far.add(*of_rank)
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -154,17 +154,22 @@ class Trainer:
             return None
         before, self._exchanged = self._exchanged, sum((result.exchanged for result in results), Exchanged())
         so_far, self.so_far = self.so_far, SoFar()
+        steps = so_far.steps
         return EpochResult(
             number,
-            self.plan.config.rate_in(number),
-            so_far.tally,
+            self._rules(number).last_rate,
+            sum((step.tally for step in steps), Tally()),
             sum((result.tested for result in results), Tally()),
             usage.virtual_time_ps + self._from_ps,
             time.perf_counter() - self.started_s,
             usage,
             self._exchanged.since(before),
             so_far.sizes,
+            steps=StepTable.of(steps),
         )
+
+    def _rules(self, number: int) -> Rules:
+        return Rules(self.plan.config, number, len(self._step_sizes))
 
     def usage(self) -> Usage:
         """See `epochs.Trainer`."""

@@ -175,12 +175,13 @@ def _memory(timing: Timing, device: int, in_flight: int) -> MemoryUsage:
         capacity = timing.cluster.board(device).on_chip_memory_bytes
         return MemoryUsage(weights, gradients, features, capacity, off_chip=stored)
     lpram = lgb = act_ram = off_chip = 0
+    copies = timing.cluster.parameter_copies
     for part, off in timing.slices_off_chip(device):
         balanced = sum(block.part.channels for _, block in blocks_of(timing.blocks, part, device))
-        memory = slice_memory(part, in_flight, part.channels - balanced - off.channels)
+        memory = slice_memory(part, in_flight, part.channels - balanced - off.channels, copies=copies)
         lpram, lgb = lpram + memory.lpram.bytes, lgb + memory.lgb.bytes
         act_ram += 0 if off.activations else memory.act_ram.bytes
-        off_chip += stored_bytes(part, off, in_flight)
+        off_chip += stored_bytes(part, off, in_flight, copies=copies)
     stored = sum(block.parameter_bytes for block in timing.blocks if block.store_device == device)
     board = timing.cluster.board(device).on_chip_memory_bytes
-    return MemoryUsage(lpram, lgb, act_ram, board, stored, stored, off_chip)
+    return MemoryUsage(lpram, lgb, act_ram, board, stored, stored * (copies - 1), off_chip)

@@ -30,7 +30,9 @@ from ..run import (
 )
 from .retiming import Retiming, label_of
 
-_NOT_OF_TIME = ("network", "cluster", "data", "compress_ratio", "out", "checkpoint", "resume", "throttle", "progress")
+_NOT_OF_TIME = (
+    *("network", "cluster", "data", "compress_ratio", "out", "checkpoint", "resume", "log", "throttle", "progress"),
+)
 """Keys of a run that do not matter, or stand in its descriptions."""
 
 

@@ -29,7 +29,8 @@ class SliceClock:
     """The engines of one slice, and their shares of the memory port, if some of the slice's data are off chip.
 
     An engine starts a row when the port has moved what the row needs; the port starts on it when its inputs are there.
-    The slice carries out the SFU's steps `before_sending` on its own outputs, and undoes them on their errors.
+    The slice carries out the SFU's steps `before_sending` on its own outputs, and undoes them on their errors. Its
+    update takes `states_ps` more, in which the port moves what the optimiser keeps off chip.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class SliceClock:
         board: Board,
         ports: Mapping[Phase, FifoResource] = MappingProxyType({}),
         before_sending: Sequence[SfuStep] = (),
+        states_ps: int = 0,
     ) -> None:
         def resource(phase: Phase, engine: Engine) -> FifoResource:
             return FifoResource(engine_name(phase, part, device), engine.row_ps)
@@ -62,7 +64,7 @@ class SliceClock:
             (tuple(tensor.number for tensor in step.reads), step.makes.number, step.rows)
             for step in part.layer.sfu[len(before_sending) :]
         ]
-        self._update_ps = board.update_ps(len(part.out_channels))
+        self._update_ps = board.update_ps(len(part.out_channels)) + states_ps
 
     def engines(self) -> Iterator[tuple[Phase, FifoResource]]:
         """Yield the slice's engines with their phases."""

@@ -30,6 +30,7 @@ from ..mapping import (
     sample_ps,
     steps_before_sending,
     streams,
+    update_bytes,
 )
 from ..network import Phase
 from .device_clock import DeviceClock
@@ -130,6 +131,12 @@ class Timing:
         moved = (stream for of_slice in self.memory(device) for stream in of_slice)
         return max((stream.rows * port_row_ps(board, stream, total) for stream in moved), default=0)
 
+    def _states_ps(self, device: int) -> int:
+        """Return the time in ps in which the memory port moves what the optimiser keeps off chip, for an update."""
+        copies = self.cluster.parameter_copies
+        moved = sum(update_bytes(part, off, copies) for part, off in self.slices_off_chip(device))
+        return -(-moved * 1_000_000 // self.cluster.board(device).off_chip_mbytes_per_s) if moved else 0
+
     @property
     def stores(self) -> tuple[tuple[int, int], ...]:
         """Pairs of devices (user, store), of which the first uses parameters that the second stores, each once."""
@@ -190,6 +197,7 @@ class Timing:
         """Return the clock of a device at time zero."""
         board, share = self.cluster.board(device), self.cluster.link.share
         held = zip(self.mapping.devices[device], self.engines[device], self.ports(device), strict=True)
+        states_ps = self._states_ps(device)
         sends: dict[StreamKey, FifoResource] = {}
         for link, forward in ((device, True), (device - 1, False)):
             sends |= {stream.key: self.path(link, stream) for stream in self.sent(link, forward=forward)}
@@ -197,7 +205,7 @@ class Timing:
         return DeviceClock(
             self.streams(device),
             [
-                SliceClock(device, part, engines, board, ports, steps_before_sending(part.layer, share))
+                SliceClock(device, part, engines, board, ports, steps_before_sending(part.layer, share), states_ps)
                 for part, engines, ports in held
             ],
             sends,

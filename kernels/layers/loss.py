@@ -8,26 +8,35 @@ from numpy.typing import NDArray
 from ..jit import Floats, compiled, dense
 
 
-def softmax_cross_entropy(logits: Floats, labels: NDArray[np.integer[Any]]) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+def softmax_cross_entropy(
+    logits: Floats, labels: NDArray[np.integer[Any]], smoothing: float = 0.0
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Return (losses (n,), dlogits (n, c), correct (n,)) for logits (n, c) and labels (n,).
 
-    dlogits is the error of each sample's own loss, p - onehot, not divided by n. correct says whether the first largest
-    logit is the label's. Raise ValueError for shapes or labels that do not fit.
+    dlogits is the error of each sample's own loss, p - target, not divided by n. The target is one-hot, or, with
+    `smoothing`, (1 - smoothing) * onehot + smoothing / c, as PyTorch's. correct says whether the first largest logit is
+    the label's. Raise ValueError for shapes, labels or a smoothing that do not fit.
     """
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise ValueError(f"logits (n, c) and labels (n,) are needed, not {logits.shape} and {labels.shape}")
     targets = np.require(labels, dtype=np.int64, requirements=["C", "A", "W"])
     if targets.size and not 0 <= targets.min() <= targets.max() < logits.shape[1]:
         raise ValueError(f"labels from {targets.min()} to {targets.max()} do not fit {logits.shape[1]} classes")
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"a label's smoothing is at least 0 and below 1, not {smoothing}")
     losses, errors = np.empty(len(logits), np.float32), np.empty(logits.shape, np.float32)
     correct = np.empty(len(logits), np.bool_)
-    _softmax_cross_entropy(dense(logits, "logits"), targets, losses, errors, correct)
+    if smoothing:
+        _smoothed(dense(logits, "logits"), targets, float(smoothing), losses, errors, correct)
+    else:
+        _softmax_cross_entropy(dense(logits, "logits"), targets, losses, errors, correct)
     return losses, errors, correct
 
 
 def warm() -> None:
     """Compile all kernels: call each once on tiny arrays, as training calls it."""
-    softmax_cross_entropy(np.ones((1, 2), np.float32), np.zeros(1, np.int64))
+    for smoothing in (0.0, 0.1):
+        softmax_cross_entropy(np.ones((1, 2), np.float32), np.zeros(1, np.int64), smoothing)
 
 
 @compiled
@@ -46,4 +55,25 @@ def _softmax_cross_entropy(logits: Any, labels: Any, losses: Any, errors: Any, c
         for c in range(classes):
             errors[sample, c] = powers[c] / total - (1.0 if c == labels[sample] else 0.0)
         losses[sample] = np.log(total) - (logits[sample, labels[sample]] - top)
+        correct[sample] = best == labels[sample]
+
+
+@compiled
+def _smoothed(logits: Any, labels: Any, smoothing: Any, losses: Any, errors: Any, correct: Any) -> None:
+    n, classes = logits.shape
+    powers, share = np.empty(classes, np.float64), smoothing / classes
+    for sample in range(n):
+        best = 0
+        for c in range(1, classes):
+            if logits[sample, c] > logits[sample, best]:
+                best = c
+        top, total, below = np.float64(logits[sample, best]), 0.0, 0.0
+        for c in range(classes):
+            powers[c] = np.exp(logits[sample, c] - top)
+            total += powers[c]
+            below += logits[sample, c] - top
+        for c in range(classes):
+            errors[sample, c] = powers[c] / total - ((1.0 - smoothing) * (c == labels[sample]) + share)
+        own = logits[sample, labels[sample]] - top
+        losses[sample] = np.log(total) - ((1.0 - smoothing) * own + share * below)
         correct[sample] = best == labels[sample]

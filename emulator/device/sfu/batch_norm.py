@@ -16,7 +16,8 @@ from ...network import SfuStep
 from ...network.operations.batch_norm import BatchNorm
 from ...schedule import SampleSpan
 from ..act_ram import ActRam
-from ..lpram import Parameter, Sgd
+from ..lpram import Parameter
+from ..rules import Rule
 from ..versions import Versions
 from .unit import Data, Site, State, Training, Unit
 
@@ -79,7 +80,7 @@ class BatchNormUnit(Unit):
         normal *= dz
         bias.add_bias_gradient(self._scale.gradient, normal, fresh=self._scale.begins_sum())
 
-    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version of scale, shift and averages; the oldest mini-batch not yet averaged is added."""
         self._scale.update(samples, rule, keeps=keeps)
         self._shift.update(samples, rule, keeps=keeps)

@@ -17,7 +17,8 @@ from ....kernels.layers import bias, relu
 from ...network import Layer
 from ...schedule import SampleSpan
 from ..act_ram import ActRam
-from ..lpram import Parameter, Sgd
+from ..lpram import Parameter
+from ..rules import Rule
 from ..versions import Versions
 from .fusion import fuse
 from .unit import Data, Site, Training, Unit, units
@@ -111,7 +112,7 @@ class Sfu:
         for unit in self._units:
             unit.gradient(whole)
 
-    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version of its parameters from the mean of the gradients over `samples`."""
         if self.bias is not None:
             self.bias.update(samples, rule, keeps=keeps)

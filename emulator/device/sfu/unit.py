@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ....kernels import Arena, subclasses
 from ...network import SfuOperation, SfuStep
 from ...schedule import SampleSpan
-from ..lpram import Parameter, Sgd
+from ..lpram import Parameter
+from ..rules import Rule
 from ..versions import Versions
 
 Data = NDArray[np.float32]
@@ -88,7 +89,7 @@ class Unit(abc.ABC):
     def gradient(self, whole: SampleSpan) -> None:
         """Add the gradients of a micro-batch to the sums."""
 
-    def update(self, samples: int, rule: Sgd, *, keeps: bool) -> None:
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version from the mean of the gradients over `samples`."""
 
     def free(self, versions: Sequence[int]) -> None:

@@ -26,6 +26,7 @@ _WITHOUT_TIME = (
     *("data", "resize", "crop", "skip_broken", "test_share", "split_seed"),
     *("text_samples", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
     *("learning_rate", "momentum", "weight_decay", "learning_rate_steps", "learning_rate_factor"),
+    *("beta1", "beta2", "epsilon", "lr_schedule", "lr_step", "lr_decay", "lr_warm_up", "label_smoothing"),
 )
 """Keys of a run that do not change its steady state."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from emuchain.emulator.device import Parameter, Sgd
+from emuchain.emulator.device import Adam, Nesterov, Parameter, Rule, Sgd
 
 
 def test_the_first_gradient_after_an_update_begins_a_new_sum() -> None:
@@ -31,3 +32,24 @@ def test_an_update_without_gradients_goes_by_momentum_and_decay_alone() -> None:
     parameter.update(1, rule, keeps=False)
     assert parameter.newest.tolist() == [-6, 12]
     assert parameter.begins_sum()
+
+
+RULES = [Sgd(0.1, 0.9, 0.0), Nesterov(0.1, 0.9, 0.0), Adam(0.1, 0.9, 0.999, 1e-8, 0.0, number=1)]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+def test_the_state_is_a_list_of_named_arrays(rule: Rule) -> None:
+    parameter = Parameter(np.arange(3, dtype=np.float32))
+    assert [*parameter.state()] == ["value"]
+    parameter.begins_sum()
+    parameter.gradient[...] = 1, -2, 3
+    parameter.update(2, rule, keeps=False)
+    state = parameter.state()
+    assert [*state] == ["value", *rule.states]
+    assert all(np.count_nonzero(state[name]) == 3 for name in rule.states)
+    other = Parameter(np.zeros(3, np.float32))
+    other.restore(state)
+    for each in (parameter, other):
+        each.update(2, rule, keeps=False)
+    assert other.newest.tolist() == parameter.newest.tolist() != state["value"].tolist()
+    assert all(other.states[name].tolist() == parameter.states[name].tolist() for name in rule.states)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.device import Bpram, Sgd
+from emuchain.emulator.device import Bpram, Rule
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.run import LinkUsage, simulate
@@ -61,7 +61,7 @@ def test_values_really_come_from_where_they_are_stored(
     right = bits(trained(plan).weights)
     update = Bpram.update
 
-    def wrong(self: Bpram, gradient: np.ndarray, samples: int, rule: Sgd) -> np.ndarray:
+    def wrong(self: Bpram, gradient: np.ndarray, samples: int, rule: Rule) -> np.ndarray:
         return update(self, gradient + 1, samples, rule)
 
     monkeypatch.setattr(Bpram, "update", wrong)

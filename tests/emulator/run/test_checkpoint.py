@@ -15,7 +15,7 @@ import pytest
 
 from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError, WholeFile
-from emuchain.emulator.config import load_config
+from emuchain.emulator.config import STATES, load_config
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import Plan, make_plan, training_data
 from emuchain.emulator.run import (
@@ -92,6 +92,23 @@ RUNS: dict[str, Keys] = {
     "turns": {"schedule": "1f1b-so", "devices": 3, "engines": "turns"},
     "interleaved": {"schedule": "interleaved", "devices": 2, "engines": "turns", "transport": "hidden"},
     "2bw on engines of their own": {"schedule": "2bw", "devices": 3, "engines": "split", "transport": "stored"},
+    "adam": {
+        "network": NORMALISED,
+        "schedule": "fpdeep",
+        "devices": 3,
+        "optimizer": "adam",
+        "lr_schedule": "cosine",
+        "lr_warm_up": 6,
+        "label_smoothing": 0.1,
+    },
+    "adamw, balanced": {
+        "network": NORMALISED,
+        "cluster": "small",
+        "balancing": "none",  # and some chosen blocks
+        "schedule": "sync",
+        "devices": 4,
+        "optimizer": "adamw",
+    },
     "all at once": {
         "network": NORMALISED,
         "cluster": "small",
@@ -165,7 +182,8 @@ def run(
         found.weights = weights
 
     reader = None if start is None else CheckpointReader(start)
-    leader = Leader(reader, None if target is None else WholeFile(target), {})
+    kinds = ("value", *STATES[plan.config.optimizer])
+    leader = Leader(reader, None if target is None else WholeFile(target), {}, kinds)
     keeping = Keeping(start is not None, target is not None, same)
     checkpoints = RunCheckpoints(plan.network, ranks, keeping, AskedAt(last), leader)
     found.history = train(

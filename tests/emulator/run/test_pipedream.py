@@ -18,7 +18,7 @@ from emuchain.comm import SingleProcess, run
 from emuchain.emulator.config import load_config
 from emuchain.emulator.device import State, epoch_order
 from emuchain.emulator.device.device_numerics import DeviceNumerics
-from emuchain.emulator.device.lpram import Sgd
+from emuchain.emulator.device.rules import Rule, Sgd
 from emuchain.emulator.mapping import Cut
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import Plan, make_plan, training_data
@@ -222,7 +222,7 @@ def test_devices_keep_as_many_versions_as_the_paper_says(
     most = collections.Counter[int]()
     update = DeviceNumerics.update
 
-    def counting(numerics: DeviceNumerics, samples: int, rule: Sgd, *, keeps: bool) -> None:
+    def counting(numerics: DeviceNumerics, samples: int, rule: Rule, *, keeps: bool) -> None:
         update(numerics, samples, rule, keeps=keeps)
         held = max(len(of._weight.versions) for of in numerics.slices)
         most[numerics.streams.device] = max(most[numerics.streams.device], held)

@@ -5,39 +5,54 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.kernels.layers import loss, sgd
+from emuchain.kernels.layers import loss, nesterov, sgd
 
 relaxed = settings(deadline=None, max_examples=40)
 ROUNDING = 2.0**-24
 
 
 @relaxed
-@given(st.integers(1, 8), st.integers(1, 30), st.sampled_from([0.01, 1.0, 30.0, 1e4]), st.integers(0, 2**32))
-def test_loss_is_that_of_pytorch(n: int, classes: int, size: float, seed: int) -> None:
+@given(
+    st.integers(1, 8),
+    st.integers(1, 30),
+    st.sampled_from([0.01, 1.0, 30.0, 1e4]),
+    st.sampled_from([0.0, 0.0, 0.1, 0.75]),
+    st.integers(0, 2**32),
+)
+def test_loss_is_that_of_pytorch(n: int, classes: int, size: float, smoothing: float, seed: int) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is what the values are compared with")
     rng = np.random.default_rng(seed)
     logits = rng.standard_normal((n, classes), np.float32) * np.float32(size)
     labels = rng.integers(0, classes, n)
     tx = torch.tensor(logits, dtype=torch.float64, requires_grad=True)
-    expected = torch.nn.functional.cross_entropy(tx, torch.tensor(labels), reduction="none")
+    expected = torch.nn.functional.cross_entropy(tx, torch.tensor(labels), reduction="none", label_smoothing=smoothing)
     expected.sum().backward()
-    losses, errors, correct = loss.softmax_cross_entropy(logits, labels)
+    losses, errors, correct = loss.softmax_cross_entropy(logits, labels, smoothing)
     # computed in float64 and rounded once; float64 itself errs by some 2^-52 of the logits' size
-    slack = 2.0**-48 * (1 + abs(logits).max())
+    slack = 2.0**-48 * (1 + abs(logits).max()) * classes
     assert np.all(abs(losses - expected.detach().numpy()) <= ROUNDING * abs(losses) + slack)
     assert np.all(abs(errors - tx.grad.numpy()) <= ROUNDING * abs(errors) + slack)
     assert np.array_equal(correct, logits.argmax(1) == labels)
     assert (losses.dtype, errors.dtype, correct.dtype) == (np.float32, np.float32, np.bool_)
     for i in range(n):
-        one = loss.softmax_cross_entropy(logits[i : i + 1], labels[i : i + 1])
+        one = loss.softmax_cross_entropy(logits[i : i + 1], labels[i : i + 1], smoothing)
         assert np.array_equal(one[0][0], losses[i])
         assert np.array_equal(one[1][0], errors[i])
+
+
+def test_smoothed_loss_by_hand() -> None:
+    """Two equal logits: p is 1/2 for both, the target 0.9 and 0.1, and the loss ln 2 whatever the target."""
+    losses, errors, correct = loss.softmax_cross_entropy(np.ones((1, 2), np.float32), np.array([1]), 0.2)
+    assert losses.tolist() == [np.float32(np.log(2))]
+    assert errors.tolist() == [[np.float32(0.4), np.float32(-0.4)]]
+    assert correct.tolist() == [False]
 
 
 def test_first_of_equal_logits_is_the_answer() -> None:
@@ -51,6 +66,8 @@ def test_loss_refuses_labels_that_do_not_fit() -> None:
         loss.softmax_cross_entropy(logits, np.array([0, 3]))
     with pytest.raises(ValueError, match="do not fit 3 classes"):
         loss.softmax_cross_entropy(logits, np.array([0, -1]))
+    with pytest.raises(ValueError, match="smoothing is at least 0 and below 1"):
+        loss.softmax_cross_entropy(logits, np.array([0, 1]), 1.0)
     with pytest.raises(ValueError, match="are needed"):
         loss.softmax_cross_entropy(logits, np.array([0]))
 
@@ -62,10 +79,17 @@ def test_loss_refuses_labels_that_do_not_fit() -> None:
     st.floats(0, 1),
     st.floats(0, 0.99),
     st.floats(0, 0.1),
+    st.booleans(),
     st.integers(0, 2**32),
 )
 def test_update_is_that_of_pytorch(
-    shape: list[int], count: int, learning_rate: float, momentum: float, weight_decay: float, seed: int
+    shape: list[int],
+    count: int,
+    learning_rate: float,
+    momentum: float,
+    weight_decay: float,
+    looks_ahead: bool,
+    seed: int,
 ) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is what the values are compared with")
     rng = np.random.default_rng(seed)
@@ -73,15 +97,20 @@ def test_update_is_that_of_pytorch(
     velocity = np.zeros_like(w)
     keys = {"learning_rate": learning_rate, "momentum": momentum, "weight_decay": weight_decay}
     tw = torch.nn.Parameter(torch.tensor(w, dtype=torch.float64))
-    optimizer = torch.optim.SGD([tw], lr=learning_rate, momentum=momentum, weight_decay=weight_decay)
+    looks_ahead = looks_ahead and momentum > 0  # PyTorch takes no other
+    optimizer = torch.optim.SGD(
+        [tw], lr=learning_rate, momentum=momentum, weight_decay=weight_decay, nesterov=looks_ahead
+    )
     size = abs(w).astype(np.float64)
     for _ in range(3):
         gradient = rng.standard_normal(shape, np.float32) * np.float32(count)
         tw.grad = torch.tensor(gradient, dtype=torch.float64) / count
         optimizer.step()
-        size += learning_rate * 3 * (abs(gradient) / count + size)  # a bound on all parts of the sums so far
+        size += (
+            learning_rate * (5 if looks_ahead else 3) * (abs(gradient) / count + size)
+        )  # a bound on all parts of the sums so far
         before = gradient.copy()
-        sgd.update(w, gradient, velocity, count=count, **keys)
+        (nesterov if looks_ahead else sgd).update(w, gradient, velocity, count=count, **keys)
         assert np.array_equal(gradient, before)  # the first gradient of the next mini-batch replaces it
     # each step rounds each part a few times, and 1 / count, the rate, the momentum, the decay once each
     assert np.all(abs(w - tw.detach().numpy()) <= 3 * 12 * ROUNDING * size)
@@ -93,17 +122,24 @@ def test_update_by_hand() -> None:
     assert (w.item(), gradient.item(), velocity.item()) == (8 - 0.5 * 5, 12, 0.25 * 4 + 12 / 4 + 0.125 * 8)
 
 
-def test_update_refuses_what_does_not_fit() -> None:
+def test_update_by_hand_with_nesterov() -> None:
+    w, gradient, velocity = (np.array([value], np.float32) for value in (8, 12, 4))
+    nesterov.update(w, gradient, velocity, count=4, learning_rate=0.5, momentum=0.25, weight_decay=0.125)
+    assert (w.item(), gradient.item(), velocity.item()) == (8 - 0.5 * (4 + 0.25 * 5), 12, 0.25 * 4 + 12 / 4 + 0.125 * 8)
+
+
+@pytest.mark.parametrize("kernel", [sgd, nesterov])
+def test_update_refuses_what_does_not_fit(kernel: Any) -> None:
     a, b = np.zeros(2, np.float32), np.zeros(3, np.float32)
     keys = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.0}
     with pytest.raises(ValueError, match="one shape"):
-        sgd.update(a, b, a, count=1, **keys)
+        kernel.update(a, b, a, count=1, **keys)
     with pytest.raises(ValueError, match="at least one sample"):
-        sgd.update(a, a.copy(), a.copy(), count=0, **keys)
+        kernel.update(a, a.copy(), a.copy(), count=0, **keys)
     with pytest.raises(ValueError, match="velocity is changed in place"):
-        sgd.update(a, a.copy(), np.zeros(4, np.float32)[::2], count=1, **keys)
+        kernel.update(a, a.copy(), np.zeros(4, np.float32)[::2], count=1, **keys)
     with pytest.raises(TypeError, match="value must be float32"):
-        sgd.update(np.zeros(2), a.copy(), a.copy(), count=1, **keys)  # type: ignore[arg-type]
+        kernel.update(np.zeros(2), a.copy(), a.copy(), count=1, **keys)
 
 
 def run(program: str, cache: Path, **variables: str) -> str:
@@ -169,7 +205,13 @@ rng = np.random.default_rng(0)
 x, w = rng.standard_normal((2, 9, 7, 8), np.float32), rng.standard_normal((70, 9, 3, 2), np.float32)
 y = conv.forward(x, w, stride=(1, 2), pad=1)
 dx, dw = conv.error(y, w, x.shape, stride=(1, 2), pad=1), conv.gradient(x, y, w.shape, stride=(1, 2), pad=1)
-digest = hashlib.sha256(b"".join(a.tobytes() for a in (y, dx, dw))).hexdigest()
+from emuchain.kernels.layers import adam, nesterov, sgd
+w, g, v = (rng.standard_normal(37, np.float32) for _ in range(3))
+keys = dict(count=3, learning_rate=0.1, weight_decay=0.01)
+sgd.update(w, g, v, momentum=0.9, **keys)
+nesterov.update(w, g, v, momentum=0.9, **keys)
+adam.update(w, g, v, g * g, number=2, beta1=0.9, beta2=0.999, epsilon=1e-8, decoupled=True, **keys)
+digest = hashlib.sha256(b"".join(a.tobytes() for a in (y, dx, dw, w, v))).hexdigest()
 """
 
 

@@ -1,0 +1,59 @@
+"""The learning rate of each mini-batch: a pure function of its number, so that all ranks and replicas have the same."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ..common import InputError
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from .config import Config
+
+
+def learning_rate(config: Config | Settings, step: int, epoch_steps: int) -> float:
+    """Return the learning rate of a mini-batch.
+
+    It first rises in equal parts over `lr_warm_up` mini-batches. From there on, `step` multiplies it by `lr_decay`
+    after every `lr_step` mini-batches, and `cosine` takes it along half a cosine to 0 at the end of training.
+
+    Args:
+        config: the run's configuration.
+        step: number of the mini-batch since the start of training, from 0.
+        epoch_steps: mini-batches of an epoch.
+    """
+    rate: float = config.rate_in(step // epoch_steps)
+    after = step - config.lr_warm_up
+    if after < 0:
+        return rate * (step + 1) / config.lr_warm_up
+    if config.lr_schedule == "step" and config.lr_step is not None:
+        return rate * config.lr_decay ** (after // config.lr_step)
+    if config.lr_schedule == "cosine":
+        return rate * (1 + math.cos(math.pi * after / (config.epochs * epoch_steps - config.lr_warm_up))) / 2
+    return rate
+
+
+def check_updates(config: Config) -> None:
+    """Check that what a configuration says of the optimiser and its learning rate goes together.
+
+    Raises:
+        InputError: it does not.
+    """
+    if config.optimizer == "nesterov" and not config.momentum:
+        raise InputError("`momentum` = 0: `optimizer` = 'nesterov' looks ahead by it; should be above 0, such as 0.9")
+    if config.lr_schedule == "step" and config.lr_step is None:
+        raise InputError(
+            "`lr_schedule` = 'step': needs `lr_step`, the mini-batches after which the learning rate is multiplied by"
+            " `lr_decay`, such as 1000"
+        )
+    if config.lr_schedule != "step" and config.lr_step is not None:
+        raise InputError(
+            f"`lr_step` = {config.lr_step}: has no part in `lr_schedule` = {config.lr_schedule!r}; should be left out,"
+            " or `lr_schedule` be 'step'"
+        )
+    if config.lr_schedule != "constant" and config.learning_rate_steps:
+        raise InputError(
+            f"`lr_schedule` = {config.lr_schedule!r}: does not go with `learning_rate_steps`, which is a schedule by"
+            " epochs; leave one of them out"
+        )
