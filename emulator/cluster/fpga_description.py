@@ -24,7 +24,7 @@ class FpgaDescription:
     clock_mhz: Megahertz
     dsp: Positive
     dsp_share: Share = 1.0
-    on_chip_memory_kbit: Positive
+    on_chip_memory_kbit: Annotated[int, Ge(1), Le(10**9)]
     power_w: Watts | None = None
     lut: Positive | None = None
     lut_per_dsp: Positive = LUT_PER_DSP

@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         session.end(status)
     except InputError as error:
         session.fail(f"emuchain: error: {error}", INPUT_STATUS)
+    except MemoryError as error:
+        why = str(error) or "more was asked for than there is"
+        session.fail(f"emuchain: error: not enough memory: {why}; take fewer samples, or a smaller batch", INPUT_STATUS)
     except KeyboardInterrupt:
         session.fail("emuchain: interrupted", 130)
     except (Exception, SystemExit) as error:

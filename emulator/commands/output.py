@@ -74,13 +74,6 @@ def tell(line: str) -> None:
             _drop(2)
 
 
-def escaped(text: str) -> str:
-    """Return text in which characters that a terminal obeys are spelled out; lines stay lines."""
-    return "".join(
-        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode() for each in text
-    )
-
-
 def _drop(number: int) -> None:
     """Send what a stream still holds back, and all else, nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from ..common import format_time_ps
+from ..common import InputError, escaped, format_time_ps
 from ..config import Config
 from ..report import (
     Line,
@@ -35,9 +35,17 @@ def show_results(file: str, full: bool) -> None:
     """Print a results file: an answer, then tables of the most loaded devices and links, or of all.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or lacks what a results file has.
     """
     results = read_results(pathlib.Path(file))
+    try:
+        _show(results, full)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = escaped(" ".join(str(error).split()))
+        raise InputError(f"{file}: a results file that is damaged: {type(error).__name__}: {reason}") from None
+
+
+def _show(results: Results, full: bool) -> None:
     print_answer(_answer(results))
     _history(results)
     usage = results.usage
@@ -113,8 +121,9 @@ def _history(results: Results) -> None:
 
 def _weights(results: Results) -> None:
     rows = []
+    with_bias = {layer for layer, arrays in results.weights.items() if any(of.startswith("bias") for of in arrays)}
     for name, weight in results.weight_arrays.items():
-        biased = any(array.startswith("bias") for array in results.weights[name.split()[0]])
+        biased = name in with_bias or name.rpartition(" ")[0] in with_bias
         norm = float(np.sqrt(np.square(weight, dtype=np.float64).mean()))
         rows.append([name, "x".join(map(str, weight.shape)), f"{norm:.5f}", "yes" if biased else "no"])
     table("Weights", ["layer", "oc x ic x kh x kw", "root mean square", "bias"], rows, names=("layer",))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...comm.exchange import step_sizes
 from ..common import format_time_ps
 from ..config import blaming, load_config
-from ..plan import describe_devices, epoch_samples, make_plan
+from ..plan import describe_devices, epoch_samples, long_work, make_plan
 from ..report import (
     Line,
     check_picture,
@@ -42,6 +42,7 @@ from ..report import (
 from ..run import Simulation, SteadyState, simulate, steady_state
 from ..studies import Compared, compare_runs, parse_what_if
 from ..timeline import TraceRequest
+from .output import tell
 from .pair import simulate_pair
 from .phases import phases
 
@@ -121,6 +122,9 @@ def _run(
         with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
             plan = make_plan(config, 1, cluster_changes, timing_only=True)
             samples = epoch_samples(plan)
+            warning = long_work(config, plan.network, samples, numbers=False)
+            if warning is not None:
+                tell(f"emuchain: warning: {warning}")
             show(f"simulating {samples:,} images on {plan.nodes:,} devices")
             recorder = None if trace is None else trace.recorder(plan, samples)
             simulation = simulate(plan, samples, recorder)

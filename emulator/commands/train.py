@@ -12,7 +12,7 @@ from ...comm import Ranks
 from ..common import WholeFile, format_time_ps
 from ..config import RUN_ONLY_KEYS, blaming, load_config
 from ..data import Dataset
-from ..plan import Plan, describe_devices, make_plan, training_data
+from ..plan import Plan, describe_devices, long_work, make_plan, training_data
 from ..report import (
     Line,
     Progress,
@@ -48,6 +48,7 @@ from ..run import (
 )
 from ..timeline import TraceRequest
 from .kernels import load as load_kernels
+from .output import tell
 from .pair_train import train_pair
 from .shown import Shown
 
@@ -88,6 +89,9 @@ def run_training(
         checkpoints = checkpoints_of(plan, data, ranks, start, stopping, shown.begin)
         shared = follower.SharedData.of(data, plan.data_parallel.replicas)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder, checkpoints.keeping))
+        warning = long_work(config, plan.network, data.n_train, numbers=True)
+        if warning is not None:
+            tell(f"emuchain: warning: {warning}")
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
         train(

@@ -1,4 +1,5 @@
 from .errors import BUG_STATUS, INPUT_STATUS, InputError
+from .escaped import escaped
 from .hints import did_you_mean
 from .html import html_table
 from .processes import parse_status
@@ -54,6 +55,7 @@ __all__ = [
     "WholeFile",
     "check_writable",
     "did_you_mean",
+    "escaped",
     "find",
     "format_bytes",
     "format_time_ps",

@@ -39,10 +39,9 @@ def read_file(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
         OSError: as `open_file`, or it holds more than `most_bytes`; `strerror` says why.
     """
     with open_file(path) as file:
-        content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise OSError(errno.EFBIG, f"is larger than {format_bytes(most_bytes)}", os.fspath(path))
-    return content
+        if os.fstat(file.fileno()).st_size > most_bytes:
+            raise OSError(errno.EFBIG, f"is larger than {format_bytes(most_bytes)}", os.fspath(path))
+        return file.read()
 
 
 def read_text(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> str:

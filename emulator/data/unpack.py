@@ -39,6 +39,7 @@ def unpack(archive: Path, folder: Path, members: Collection[str]) -> None:
             raise InputError(f"{archive}: {missing[0]} is not in it; remove it and fetch again")
         part.replace(folder)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{archive}: not a whole archive ({error}); remove it and fetch again") from None
+        reason = " ".join(str(error).split())  # one line for each form of compression that was tried
+        raise InputError(f"{archive}: not a whole archive ({reason}); remove it and fetch again") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)

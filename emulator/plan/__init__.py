@@ -14,6 +14,7 @@ from .replication import check_samples
 from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
 from .stages import PlannedStages
 from .steady import SteadyPipeline, find_steady
+from .work import check_memory, long_work
 
 __all__ = [
     "OFF_CHIP_PASSES",
@@ -30,6 +31,7 @@ __all__ = [
     "bram_bytes",
     "buffer_resources",
     "check_data",
+    "check_memory",
     "check_samples",
     "data_of",
     "describe_devices",
@@ -39,6 +41,7 @@ __all__ = [
     "find_steady",
     "lay_out",
     "lay_out_on_chip",
+    "long_work",
     "lut_bytes",
     "make_pair_plan",
     "make_plan",

@@ -26,6 +26,7 @@ from .plan import Plan, exchange_times
 from .replication import replicate
 from .stages import stages_on_boards
 from .steady import SteadyPipeline, find_steady
+from .work import check_memory
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -63,6 +64,7 @@ def make_plan(
     if config.padding != 1:
         raise InputError(f"`padding` = {config.padding:g}: is of the times of a GPU or a pair; leave it out on a chain")
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
+    check_memory(config, network)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)

@@ -33,13 +33,13 @@ from typing import Any
 
 import numpy as np
 
-from ..common import InputError, write_whole
+from ..common import InputError, open_file, write_whole
+from .confined import confined
 from .results import Results
+from .results_form import FORMAT, TABLES, read_arrays, results_from
 
-FORMAT = 1
-TABLES = ("history", "devices", "links", "exchange", "messages", "resources", "steps")
-_LATER_TABLES = ("exchange", "messages", "resources", "steps")
-"""Absent from files of earlier versions."""
+_MOST_PACKED, _SECONDS, _BYTES_PER_SECOND = 16, 10, 20_000_000
+"""The most bytes of content for each byte of a file, and the time that reading may take."""
 
 
 def write_results(path: pathlib.Path, results: Results) -> None:
@@ -79,49 +79,27 @@ def results_image(results: Results) -> bytes:
 
 
 def read_results(path: pathlib.Path) -> Results:
-    """Return the content of a results file.
+    """Return the content of a results file, which may come from anywhere: it is read in a process with limits.
 
     Raises:
         InputError: no such file, not HDF5, damaged, or not a results file of emuchain.
     """
-    import h5py
-
-    if not os.path.isfile(path):
-        raise InputError(f"{path}: no such file; `emuchain train --out {path}` would write it")
     try:
-        with h5py.File(path, "r") as file:
-            if file.attrs.get("format") != FORMAT:
-                raise InputError(f"{path}: an HDF5 file, but not a results file of emuchain (format {FORMAT})")
-            said_versions = dict(file["versions"].attrs)
-            tables = {
-                group: {_name(name): _column(data) for name, data in file[group].items()}
-                for group in TABLES
-                if group in file or group not in _LATER_TABLES
-            }
-            weights = {
-                layer: {name: data[()] for name, data in arrays.items()} for layer, arrays in file["weights"].items()
-            }
-            descriptions = {name: data[()].decode() for name, data in file["descriptions"].items()}
-            attributes = {name: _plain(value) for name, value in file["config"].attrs.items()}
-            return Results(attributes, descriptions, said_versions, weights=weights, **tables)
-    except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError) as error:
+        with open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise InputError(f"{path}: no such file; `emuchain train --out {path}` would write it") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: no such file, or one that cannot be read: {reason}") from None
+    most = 2**26 + _MOST_PACKED * size
+    seconds = _SECONDS + size // _BYTES_PER_SECOND
+    found = confined(lambda: read_arrays(path, most), str(path), most_bytes=2**28 + 3 * most, seconds=seconds)
+    try:
+        return results_from(found)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: not a readable results file, possibly damaged or truncated: {reason}") from None
-
-
-def _plain(value: Any) -> Any:
-    """Return a NumPy scalar as a Python number; other values unchanged."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _name(column: str) -> str:
-    """Return a column's name; that of earlier versions differs."""
-    return "compressed_bytes" if column == "made_bytes" else column
-
-
-def _column(data: Any) -> np.ndarray:
-    values = data[()]
-    return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
 
 
 def _attributes(group: Any, values: dict[str, Any]) -> None:

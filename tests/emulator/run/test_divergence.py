@@ -8,8 +8,9 @@ import pytest
 
 from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError
-from emuchain.emulator.device import Tally
-from emuchain.emulator.run.epochs import StepReports
+from emuchain.emulator.config import settings_config
+from emuchain.emulator.device import Rules, Tally
+from emuchain.emulator.run.steps import StepReports
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,7 @@ from emuchain.emulator.run.epochs import StepReports
 )
 def test_the_cause_is_named(one_line: Any, rate: float, decay: float, blamed: str, proposed: str) -> None:
     with pytest.raises(InputError) as error:
-        StepReports(SingleProcess(), 0, rate, decay)(1, Tally(4, float("nan"), 0), 0)
+        rules = Rules(settings_config({"learning_rate": rate, "weight_decay": decay}), 0, 3)
+        StepReports(SingleProcess(), rules).of(0)(1, Tally(4, float("nan"), 0), 0)
     line = one_line(error)
     assert line.startswith(f"{blamed}: training diverged") and line.endswith(proposed)

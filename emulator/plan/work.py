@@ -1,0 +1,60 @@
+"""Estimates of the work and memory that a configuration asks of this machine, before anything starts.
+
+Rough ones, to a factor of three or so: they tell seconds from weeks.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..common import InputError, format_bytes
+from ..config import Config
+from ..network import Network
+
+_ROW_BYTES = 32
+"""Memory for a row of a sample in the clocks of a mini-batch."""
+_ROWS_PER_S = 1e6
+_MACS_PER_S = 2e10
+_PASSES = 3
+"""FP, EB and PG."""
+_LONG_S = {False: 600, True: 24 * 3600}
+"""How long a run without and with numbers may take before a warning."""
+
+
+def check_memory(config: Config, network: Network) -> None:
+    """Check that the clocks of a mini-batch fit into this machine's memory.
+
+    Raises:
+        InputError: they take more than it has.
+    """
+    rows = _rows(network)
+    needed, have = _ROW_BYTES * rows * config.batch, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > have:
+        most = have // (_ROW_BYTES * rows)
+        raise InputError(
+            f"`batch` = {config.batch}: planning takes about {format_bytes(needed)} of memory for"
+            f" {rows:,} rows a sample, and this machine has {format_bytes(have)}; "
+            + (f"give at most {most:,}" if most else "the network's maps have too many rows")
+        )
+
+
+def long_work(config: Config, network: Network, samples: int, *, numbers: bool) -> str | None:
+    """Return a line of warning if epochs of `samples` samples take long here, with or without numbers; else None."""
+    count = samples * config.epochs
+    seconds = count * (network.macs * _PASSES / _MACS_PER_S if numbers else _rows(network) / _ROWS_PER_S)
+    if seconds < _LONG_S[numbers]:
+        return None
+    what = "training on" if numbers else "simulating"
+    epochs = f" in {config.epochs:,} epochs" if config.epochs > 1 else ""
+    return f"{what} {count:,} samples{epochs} takes about {_duration(seconds)} on one core; see --samples and --epochs"
+
+
+def _rows(network: Network) -> int:
+    return sum(layer.output[1] for layer in network.layers) + network.input[1]
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("years", 365 * 86400), ("days", 86400), ("hours", 3600)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds / 60:,.0f} minutes"

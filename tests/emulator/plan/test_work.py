@@ -1,0 +1,56 @@
+"""Estimates of work and memory: what would take days or more memory than there is, is said before it starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.config import load_config
+from emuchain.emulator.network import load_network
+from emuchain.emulator.plan import check_memory, long_work, make_plan
+
+SMALL = load_network("quick-cifar")
+
+
+def test_a_batch_that_no_memory_holds(one_line: Any) -> None:
+    config = load_config(None, {"batch": 10**9})
+    with pytest.raises(InputError) as error:
+        make_plan(config, 1)
+    line = one_line(error)
+    assert line.startswith("`batch` = 1000000000: planning takes about") and "iB of memory" in line
+    assert "give at most" in line
+    check_memory(load_config(None, {"batch": 4096}), SMALL)
+
+
+def test_rows_that_no_memory_holds(tmp_path: Any, one_line: Any) -> None:
+    path = tmp_path / "rows.toml"
+    path.write_text(
+        'name = "rows"\ninput = [3, 1000000000, 1]\nlayers = [{ type = "conv", channels = 1, kernel = 1 },'
+        ' { type = "fc", features = 2 }, { type = "softmax" }]\n'
+    )
+    with pytest.raises(InputError) as error:
+        make_plan(load_config(None, {"network": str(path)}), 1)
+    assert "2,000,000,001 rows a sample" in one_line(error)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "samples", "epochs", "said"),
+    [
+        (False, 10_000, 1, None),
+        (False, 10**9, 1, "simulating 1,000,000,000 samples takes about"),
+        (False, 64, 10**9, "in 1,000,000,000 epochs"),
+        (True, 50_000, 10, None),
+        (True, 64, 10**9, "training on 64,000,000,000 samples in 1,000,000,000 epochs takes about"),
+    ],
+)
+def test_runs_that_take_long(numbers: bool, samples: int, epochs: int, said: str | None) -> None:
+    line = long_work(load_config(None, {"epochs": epochs}), SMALL, samples, numbers=numbers)
+    assert line is None if said is None else line is not None and said in line
+
+
+def test_memory_of_a_board_that_no_board_has(one_line: Any) -> None:
+    with pytest.raises(InputError) as error:
+        make_plan(load_config(None, {}), 1, {"board.on_chip_memory_kbit": 2**63 - 1})
+    assert "on_chip_memory_kbit" in one_line(error)

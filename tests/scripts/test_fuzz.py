@@ -1,0 +1,76 @@
+"""`scripts/attack/fuzz`: a small count for each reader, and that it finds what may not happen."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import pathlib
+import random
+import types
+from collections.abc import Callable
+
+import pytest
+
+from emuchain.emulator.common import InputError
+
+FUZZ = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "fuzz"
+
+
+@pytest.fixture(scope="module")
+def fuzz() -> types.ModuleType:
+    """The script as a module."""
+    loader = importlib.machinery.SourceFileLoader("fuzz", str(FUZZ))
+    spec = importlib.util.spec_from_loader("fuzz", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("reader", ["config", "network", "cluster", "schedule", "onnx", "archive", "codec"])
+def test_no_reader_ends_as_none_may(fuzz: types.ModuleType, capsys: pytest.CaptureFixture[str], reader: str) -> None:
+    if reader == "onnx":
+        pytest.importorskip("onnx")
+    assert fuzz.main([reader, "--count", "30", "--seed", "7"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{reader}, seed 7: ") and "refused" in said
+
+
+def refuse(_: pathlib.Path) -> None:
+    raise InputError("no")
+
+
+def refuse_at_length(_: pathlib.Path) -> None:
+    raise InputError("no\nand no")
+
+
+def crash(_: pathlib.Path) -> None:
+    os.abort()
+
+
+def eat(_: pathlib.Path) -> None:
+    bytearray(3 * 2**30)
+
+
+def trip(_: pathlib.Path) -> None:
+    raise KeyError("none")
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (len, "traceback TypeError"), (trip, "traceback KeyError"), (crash, "crash"), (eat, "over 2 GB"),
+        (refuse, "refused"), (refuse_at_length, "several lines"), (pathlib.Path.read_bytes, "ok"),
+    ],
+)  # fmt: skip
+def test_outcomes(
+    fuzz: types.ModuleType, tmp_path: pathlib.Path, read: Callable[[pathlib.Path], object], said: str
+) -> None:
+    assert fuzz.attempts(fuzz.Reader([], ".txt", read), [b"a", b"b"], tmp_path) == [said] * 2
+
+
+def test_the_same_seed_gives_the_same_input(fuzz: types.ModuleType) -> None:
+    example = bytes(range(256))
+    first, again, other = (fuzz.changed(example, random.Random(seed)) for seed in (1, 1, 2))
+    assert first == again != other
