@@ -272,7 +272,9 @@ def gradient(
 
 @compiled
 def sum_rows(total: Any, rows: Any) -> None:
-    """Add rows[k] to total, one by one."""
-    for k in range(rows.shape[0]):
-        for lane in range(total.size):
-            total[lane] += rows[k, lane]
+    """Add rows to total, one by one; `rows` holds them one after the other."""
+    lanes = total.size
+    for begin in range(0, rows.size, lanes):
+        row = rows[begin : begin + lanes]
+        for lane in range(lanes):
+            total[lane] += row[lane]

@@ -209,7 +209,7 @@ class Slice:
         own = new(self.channels, cleared=fresh)
         if not fresh:
             own[...] = view.reshape(-1)
-        kernels.sum_rows(own, delta.reshape(-1, self.channels))
+        kernels.sum_rows(own, delta.reshape(-1))
         view[...] = own.reshape(view.shape)
 
     def _units_first(self, b: Floats, gate_major: bool) -> Floats:
