@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
 from .arrays import NOTHING, Lengths, checked, new, spare, target
+from .panels import ROW
 from .slices import Slice
 from .tape import Packed, Tape, add_gradient, kernels, packed_size, transposed
 
@@ -63,7 +64,7 @@ class LstmSlice(Slice):
         memory, places = spare(n * self.channels, n * units, n * self.outputs)
         steps_kernels.forward_steps(
             steps,
-            (units, self.width, self.outputs),
+            (units, self.width, self.outputs, ROW),
             tape.rows,
             tuple(map(address_of, (packed.r, packed.b_w, packed.b_r, packed.p))),
             (place, address_of(own), self.own_width, c_place),
@@ -113,7 +114,7 @@ class LstmSlice(Slice):
         memory, spares = spare(n * self.channels, n * own, n * units)
         steps_kernels.backward_steps(
             steps,
-            (units, self.width, self.outputs),
+            (units, self.width, self.outputs, ROW),
             tape.rows,
             (address_of(packed.r_back), address_of(packed.p_back)),
             (address_of(source), own, place, *places),
@@ -137,7 +138,7 @@ class LstmSlice(Slice):
             (kernels.pack_backward, self.hidden, self.outputs),
         )[: 1 + errors]:
             out = new(packed_size(lanes, depth))
-            pack(address_of(p), (1, 1), 1, self.outputs, self.hidden, address_of(out))
+            pack(address_of(p), (1, 1), 1, self.outputs, self.hidden, ROW, address_of(out))
             found.append(out)
         return found[0], found[1] if errors else NOTHING
 

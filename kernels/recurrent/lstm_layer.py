@@ -15,12 +15,14 @@ from ..llvm import LINE_BYTES, clear, copy
 from .common import keep_error
 from .lstm_cell import GATES
 from .lstm_steps import backward_steps, forward_steps
+from .panels import ROW
 from .product import (
     errors_of_rows,
     gradient,
     pack_backward,
     pack_forward,
     packed_size,
+    panel_lanes,
     product_of_rows,
     sum_rows,
     transpose,
@@ -47,9 +49,9 @@ def _places(sizes: Any) -> Any:
     """Return the places in `memory`, as numbers of floats: of weights, of the tape, of errors, spare ones, its end."""
     samples, steps, _, units, outputs = sizes
     rows, channels, width = samples * steps, GATES * units, outputs if outputs else units
-    r = 0
-    p = _after(r, max(packed_size(channels, width), packed_size(width, channels)))
-    b_w = _after(p, max(packed_size(outputs, units), packed_size(units, outputs)))
+    r, panel = 0, panel_lanes(samples)
+    p = _after(r, max(packed_size(channels, width, panel), packed_size(width, channels, panel)))
+    b_w = _after(p, max(packed_size(outputs, units, ROW), packed_size(units, outputs, ROW)))
     b_r = _after(b_w, channels)
     gates = _after(b_r, channels)
     t = _after(gates, rows * channels)
@@ -102,16 +104,16 @@ def forward(sizes: Any, ragged: Any, rows: Any, x: Any, weights: Any, state: Any
         begin + FLOAT_BYTES * packed_p,
     )
     spare = begin + FLOAT_BYTES * sums, begin + FLOAT_BYTES * some_units, begin + FLOAT_BYTES * some_outputs
-    order, width = (1, units), outputs if outputs else units
+    order, width, panel = (1, units), outputs if outputs else units, panel_lanes(samples)
     product_of_rows(tape[0], x, samples * steps, w, order, GATES, units, inputs)
     if ragged:
         memory[kept[1] : _places(sizes)[2][0]] = 0
     transpose(b_w, GATES, units, own[1], GATES)
     transpose(b_r, GATES, units, own[2], GATES)
-    pack_forward(r, order, GATES, units, width, own[0])
+    pack_forward(r, order, GATES, units, width, panel, own[0])
     if outputs:
-        pack_forward(p, _ONE_GATE, 1, outputs, units, own[3])
-    forward_steps((0, steps), (units, width, outputs), rows, own, (h, h, width, c), tape, spare)
+        pack_forward(p, _ONE_GATE, 1, outputs, units, ROW, own[3])
+    forward_steps((0, steps), (units, width, outputs, panel), rows, own, (h, h, width, c), tape, spare)
 
 
 @compiled
@@ -129,7 +131,7 @@ def backward(
     dh, dc = state
     dx, dw, dr, db_w, db_r, dp = found
     count, channels, width = samples * steps, GATES * units, outputs if outputs else units
-    begin, order = memory.ctypes.data, (1, units)
+    begin, order, panel = memory.ctypes.data, (1, units), panel_lanes(samples)
     (packed, total, _, packed_p), kept, errors, spares, _ = _places(sizes)
     own, own_p = begin + FLOAT_BYTES * packed, begin + FLOAT_BYTES * packed_p
     gates, t = begin + FLOAT_BYTES * kept[0], begin + FLOAT_BYTES * kept[1]
@@ -141,13 +143,13 @@ def backward(
 
     if ragged:
         memory[errors[0] : errors[2]] = 0
-    pack_backward(r, order, GATES, units, width, own)
+    pack_backward(r, order, GATES, units, width, panel, own)
     if outputs:
-        pack_backward(p, _ONE_GATE, 1, outputs, units, own_p)
+        pack_backward(p, _ONE_GATE, 1, outputs, units, ROW, own_p)
     clear(carry, samples * width)
     backward_steps(
         (0, steps),
-        (units, width, outputs),
+        (units, width, outputs, panel),
         rows,
         (own, own_p),
         (dh, width, dh, carry, dc),

@@ -51,7 +51,8 @@ def _shelf() -> collections.deque[Floats]:
 
 def _allocated(size: int) -> Floats:
     """Return `size` floats that begin on a huge page, where the system has such pages."""
-    memory = mmap.mmap(-1, size * FLOAT_BYTES + _PAGE)
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    memory = mmap.mmap(-1, size * FLOAT_BYTES + _PAGE, **private)  # shared memory, the default, has other pages
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)

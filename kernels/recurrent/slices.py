@@ -21,6 +21,7 @@ from typing import ClassVar
 
 from ..jit import FLOAT_BYTES, Floats, address_of
 from .arrays import NOTHING, Lengths, checked, new, rows_of, target
+from .panels import ROW
 from .tape import Packed, Tape, add_gradient, kernels, packed_size, transposed
 
 
@@ -120,6 +121,7 @@ class Slice:
             self.inputs,
             1,
             0,
+            ROW,
         )
         return z
 
@@ -143,6 +145,7 @@ class Slice:
             self.channels,
             int(start is None),
             0,
+            ROW,
         )
         return dx
 
@@ -230,7 +233,7 @@ class Slice:
         lanes, k = (depth, self.channels) if back else (self.channels, depth)
         out = new(packed_size(lanes, k))
         pack = kernels.pack_backward if back else kernels.pack_forward
-        pack(place, self._order(gate_major), self.gates, self.units, depth, address_of(out))
+        pack(place, self._order(gate_major), self.gates, self.units, depth, ROW, address_of(out))
         return out
 
     def _pack_projection(self, p: Floats | None, errors: bool) -> tuple[Floats, Floats]:

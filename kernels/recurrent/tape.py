@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from ..jit import Floats, Kernels, address_of
 from .arrays import NOTHING, Lengths, Rows, new, rows_of
+from .panels import ROW
 
 kernels = Kernels("recurrent.product")
 
@@ -79,8 +80,8 @@ class Tape:
 
 @functools.cache
 def packed_size(lanes: int, depth: int) -> int:
-    """Return the floats of packed weights."""
-    return int(kernels.packed_size(lanes, depth))
+    """Return the floats of packed weights of a slice."""
+    return int(kernels.packed_size(lanes, depth, ROW))
 
 
 def add_gradient(
