@@ -102,7 +102,7 @@ def product(
     turn: Any,
     row: Any,
 ) -> None:
-    """Add a[s * a_step + k * a_k] * b[k][l] over k to c[s * c_step + l], b in panels of `row` lanes; where `fresh`, onto +0.
+    """Add a[s * a_step + k * a_k] * b[k][l] over k to c[s * c_step + l], or onto +0 where `fresh`; b is in panels.
 
     Panels are read from the first to the last; where `turn` is odd, from the last to the first. If each call takes the
     other way, the panels that the one before it has read last are still in the cache.
