@@ -11,7 +11,7 @@ import numpy as np
 from ..jit import Floats, Kernels, address_of
 from .arrays import NOTHING, Lengths, Rows, checked, new, rows_of, state
 from .gru import GruSlice
-from .pages import Block, take
+from .pages import Block, take_block
 from .tape import Packed, Tape
 
 lstm_kernels = Kernels("recurrent.lstm_layer")
@@ -110,7 +110,7 @@ def lstm_forward(
     rows = rows_of(samples, steps, lengths, reverse=reverse) if ragged else _rows_of(samples, steps, reverse=reverse)
     x = _within(x, lengths)
     sizes = samples, steps, inputs, units, outputs
-    saved = LstmSaved(sizes, ragged, rows, x, (w, r, p), take(_memory_size(sizes)))
+    saved = LstmSaved(sizes, ragged, rows, x, (w, r, p), take_block(_memory_size(sizes)))
     y = new(samples, steps, width, cleared=ragged)
     lstm_kernels.forward(
         sizes,

@@ -31,7 +31,7 @@ class Block:
         self._shelf.append(self.floats)
 
 
-def take(count: int) -> Block:
+def take_block(count: int) -> Block:
     """Return a block of at least `count` floats."""
     shelf = _shelf()
     size = max(1, -(-count * FLOAT_BYTES // _PAGE)) * _PAGE // FLOAT_BYTES
