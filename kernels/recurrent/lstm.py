@@ -10,7 +10,7 @@ from ..jit import Floats, Kernels, address_of
 from .arrays import NOTHING, Lengths, checked, new, spare, target
 from .panels import ROW
 from .slices import Slice
-from .tape import Packed, Tape, add_gradient, kernels, packed_size, transposed
+from .tape import Packed, Tape, add_gradient, packed_size, packing, transposed
 
 steps_kernels = Kernels("recurrent.lstm_steps")
 
@@ -134,8 +134,8 @@ class LstmSlice(Slice):
         p = checked(p, (self.outputs, self.hidden), "p", "(outputs of the projection, units)")
         found = []
         for pack, lanes, depth in (
-            (kernels.pack_forward, self.outputs, self.hidden),
-            (kernels.pack_backward, self.hidden, self.outputs),
+            (packing.pack_forward, self.outputs, self.hidden),
+            (packing.pack_backward, self.hidden, self.outputs),
         )[: 1 + errors]:
             out = new(packed_size(lanes, depth))
             pack(address_of(p), (1, 1), 1, self.outputs, self.hidden, ROW, address_of(out))

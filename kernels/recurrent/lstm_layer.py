@@ -13,20 +13,12 @@ from typing import Any
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import LINE_BYTES, clear, copy
 from .common import keep_error
+from .gradient import gradient, sum_rows
 from .lstm_cell import GATES
 from .lstm_steps import backward_steps, forward_steps
+from .packing import pack_backward, pack_forward, packed_size, panel_lanes, transpose
 from .panels import ROW
-from .product import (
-    errors_of_rows,
-    gradient,
-    pack_backward,
-    pack_forward,
-    packed_size,
-    panel_lanes,
-    product_of_rows,
-    sum_rows,
-    transpose,
-)
+from .rows import errors_of_rows, product_of_rows
 
 _LINE = LINE_BYTES // FLOAT_BYTES
 _ONE_GATE = 1, 1
