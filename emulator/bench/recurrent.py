@@ -1,13 +1,15 @@
 """`bench recurrent`: whole training steps of LSTM and GRU layers, beside PyTorch's.
 
 A step is the forward pass and the backward pass with all gradients: of inputs, weights and biases. It starts from plain
-weights, so ours includes packing them. Each side runs on one thread; a round times ours and PyTorch's back to back, and
-ratios are taken within a round, then the median over the rounds.
+weights, so ours includes packing them. Each side runs on one thread; a round times ours, PyTorch's, the multiply-add
+peak and the reading of an array of R's size back to back. Ratios are taken within a round, then the median over the
+rounds. From the last two follows a bound, which no order of the work can beat: see `Layer.bound_s`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
@@ -19,6 +21,9 @@ from numpy.typing import NDArray
 from .recurrent_shapes import Layer
 from .stopwatch import Pace, geometric_mean, interleaved, median_ratio
 
+_PEAK_ROUNDS = 20_000
+_READ_BYTES = 1 << 26  # at a time, so that one call takes some hundred microseconds
+_LEAST_READ = 1 << 10  # floats
 _ROUNDING = 1e-4  # of the largest value: far above any effect of the order of sums, far below any mistake
 
 Floats = NDArray[np.float32]
@@ -26,7 +31,11 @@ Floats = NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The training step of one layer; medians over `rounds`. PyTorch's figures are None if it was not measured."""
+    """The training step of one layer; medians over `rounds`. PyTorch's figures are None if it was not measured.
+
+    `bound_share` is the bound over our time, `bound_ratio` PyTorch's time over the bound; `read_gbps` is the rate, in
+    gigabytes a second, at which an array of R's size is read.
+    """
 
     kind: str
     units: int
@@ -35,8 +44,13 @@ class Row:
     rounds: int
     seconds: float
     gflops: float
+    peak_gflops: float
+    read_gbps: float
+    bound_seconds: float
+    bound_share: float
     torch_seconds: float | None
     ratio: float | None
+    bound_ratio: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +62,7 @@ class Summary:
     layers: int
     ratio_geometric_mean: float
     ratio_minimum: float
+    bound_ratio_geometric_mean: float
 
 
 def measure(measured: Sequence[Layer], pace: Pace, torch: ModuleType | None) -> Iterator[Row]:
@@ -56,24 +71,47 @@ def measure(measured: Sequence[Layer], pace: Pace, torch: ModuleType | None) -> 
     Raises:
         ArithmeticError: our results differ from PyTorch's.
     """
+    from ...kernels.llvm import FLOP_OF_ROUND, multiply_add, read
+    from ...kernels.recurrent import take_block
+
     for layer in measured:
         arrays = _arrays(layer)
-        calls = [_ours(layer, *arrays)]
+        sides = [_ours(layer, *arrays)]
         if torch is not None:
-            calls.append(_theirs(torch, layer, *arrays))
-            _check(layer, *(call() for call in calls))
-        yield row_of(layer, *interleaved(calls, pace))
+            sides.append(_theirs(torch, layer, *arrays))
+            _check(layer, *(call() for call in sides))
+        count = max(layer.weight_bytes // 4, _LEAST_READ)
+        block = take_block(count)
+        numbers, times = block.floats[:count], -(-_READ_BYTES // (4 * count))
+        numbers.fill(1)
+        bounds = functools.partial(multiply_add, _PEAK_ROUNDS), functools.partial(read, numbers, times)
+        *ours_and_theirs, peak_s, read_s = interleaved([*sides, *bounds], pace)
+        flop_s = [seconds / (_PEAK_ROUNDS * FLOP_OF_ROUND) for seconds in peak_s]
+        byte_s = [seconds / (4 * count * times) for seconds in read_s]
+        yield row_of(layer, flop_s, byte_s, *ours_and_theirs)
 
 
-def row_of(layer: Layer, ours_s: Sequence[float], torch_s: Sequence[float] | None = None) -> Row:
-    """Return a row from each round's seconds."""
+def row_of(
+    layer: Layer,
+    flop_s: Sequence[float],
+    byte_s: Sequence[float],
+    ours_s: Sequence[float],
+    torch_s: Sequence[float] | None = None,
+) -> Row:
+    """Return a row from each round's seconds: of an operation at the peak, of a byte read, and of a training step."""
+    bound_s = [layer.bound_s(*each) for each in zip(flop_s, byte_s, strict=True)]
     return Row(
         **dataclasses.asdict(layer),
         rounds=len(ours_s),
         seconds=statistics.median(ours_s),
         gflops=layer.flop / statistics.median(ours_s) / 1e9,
+        peak_gflops=1 / statistics.median(flop_s) / 1e9,
+        read_gbps=1 / statistics.median(byte_s) / 1e9,
+        bound_seconds=statistics.median(bound_s),
+        bound_share=median_ratio(bound_s, ours_s),
         torch_seconds=None if torch_s is None else statistics.median(torch_s),
         ratio=None if torch_s is None else median_ratio(torch_s, ours_s),
+        bound_ratio=None if torch_s is None else median_ratio(torch_s, bound_s),
     )
 
 
@@ -84,9 +122,11 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
         for few in (True, False):
             mine = [row for row in rows if row.kind == kind and (row.batch <= 4) == few]
             ratios = [row.ratio for row in mine if row.ratio is not None]
+            bounds = [row.bound_ratio for row in mine if row.bound_ratio is not None]
             if ratios:
                 batches = tuple(dict.fromkeys(row.batch for row in mine))
-                found.append(Summary(kind, batches, len(mine), geometric_mean(ratios), min(ratios)))
+                means = geometric_mean(ratios), min(ratios), geometric_mean(bounds)
+                found.append(Summary(kind, batches, len(mine), *means))
     return found
 
 

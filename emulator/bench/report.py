@@ -83,7 +83,8 @@ def recurrent_answer(summaries: Sequence[recurrent.Summary], rows: Sequence[recu
         return [f"layers measured: {len(rows)}; up to {fastest.gflops:.1f} GFLOP/s, {_layer(fastest)}"]
     return [
         f"{each.kind.upper()}, batch {_batches(each)}: {_ratio(each.ratio_geometric_mean)} times as fast as PyTorch,"
-        f" the geometric mean; least {_ratio(each.ratio_minimum)}"
+        f" the geometric mean; least {_ratio(each.ratio_minimum)}; a step at this machine's bound would have"
+        f" {_ratio(each.bound_ratio_geometric_mean)}"
         for each in summaries
     ]
 
@@ -96,13 +97,15 @@ def recurrent_sheet(kind: str, rows: Sequence[recurrent.Row]) -> Sheet:
             str(row.units),
             f"{1e3 * row.seconds:.2f} ms",
             f"{row.gflops:.1f}",
+            f"{1e3 * row.bound_seconds:.2f} ms",
+            percent(row.bound_share),
             "-" if row.torch_seconds is None else f"{1e3 * row.torch_seconds:.2f} ms",
             _ratio(row.ratio),
         )
         for row in rows
     )
     title = f"{kind.upper()}: training steps of {rows[0].steps} time steps, one thread"
-    return Sheet(title, ("batch", "units", "time", "GFLOP/s", "PyTorch", "ratio"), cells, 0)
+    return Sheet(title, ("batch", "units", "time", "GFLOP/s", "bound", "of bound", "PyTorch", "ratio"), cells, 0)
 
 
 def summary_sheet(summaries: Sequence[Summary]) -> Sheet:
@@ -130,7 +133,8 @@ KERNEL_NOTES = (
 )
 RECURRENT_NOTES = (
     "A training step: forward, and backward with all gradients, from plain weights. GFLOP/s count its products alone."
-    " Ratio: PyTorch's time over ours, one thread each, medians."
+    " Bound: products at the multiply-add peak, but those with R at each step no faster than R can be read; both are"
+    " measured beside it. Ratio: PyTorch's time over ours, one thread each, medians."
 )
 NO_TORCH = "PyTorch was not measured: it is not installed (`pip install torch==2.13.0`), or --no-torch was given."
 CHAIN_NOTES = (

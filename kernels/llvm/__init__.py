@@ -23,6 +23,7 @@ from .emit import (
 from .fma import emit_fma, fma
 from .memory import clear, copy
 from .peak import FLOP_OF_ROUND, multiply_add
+from .reading import read
 
 __all__ = [
     "FLOAT",
@@ -47,6 +48,7 @@ __all__ = [
     "multiply_add",
     "numbers_only",
     "prefetch",
+    "read",
     "shuffle",
     "vector",
 ]

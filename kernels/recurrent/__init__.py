@@ -25,10 +25,12 @@ from .layers import (
     lstm_forward,
 )
 from .lstm import LstmSlice
+from .pages import Block, take_block
 from .tape import Packed, Tape
 from .warm import warm
 
 __all__ = [
+    "Block",
     "GruGradients",
     "GruSlice",
     "LstmGradients",
@@ -41,6 +43,7 @@ __all__ = [
     "lstm_backward",
     "lstm_forward",
     "sigmoid",
+    "take_block",
     "tanh",
     "warm",
 ]

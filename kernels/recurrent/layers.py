@@ -8,24 +8,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import Floats
-from .arrays import Lengths, checked, new, state
+from ..jit import Floats, Kernels, address_of
+from .arrays import NOTHING, Lengths, Rows, checked, new, rows_of, state
 from .gru import GruSlice
-from .lstm import LstmSlice
+from .pages import Block, take_block
 from .tape import Packed, Tape
 
-_lstm, _gru = functools.lru_cache(LstmSlice), functools.lru_cache(GruSlice)  # sizes are worked out once
+lstm_kernels = Kernels("recurrent.lstm_layer")
+_gru = functools.lru_cache(GruSlice)  # sizes are worked out once
+_rows_of = functools.lru_cache(functools.partial(rows_of, lengths=None))
 
 
 @dataclasses.dataclass(frozen=True)
-class Saved:
-    """What a layer's forward leaves for its backward. The weights must not change between the two."""
+class LstmSaved:
+    """What an LSTM's forward leaves for its backward. Neither weights nor x may change between the two."""
 
-    of: LstmSlice | GruSlice
+    sizes: tuple[int, int, int, int, int]
+    """Samples, steps, inputs, units, and outputs of the projection or 0."""
+    ragged: bool
+    rows: Rows
+    x: Floats
+    weights: tuple[Floats, Floats, Floats]
+    """W, R and P, which is empty without a projection."""
+    memory: Block
+
+
+@dataclasses.dataclass(frozen=True)
+class GruSaved:
+    """What a GRU's forward leaves for its backward. The weights must not change between the two."""
+
+    of: GruSlice
     packed: Packed
     tape: Tape
     x: Floats
     w: Floats
+
+
+Saved = LstmSaved | GruSaved
 
 
 class LstmGradients(NamedTuple):
@@ -78,15 +97,32 @@ def lstm_forward(
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    x, hidden = _sizes(x, w, 4)
+    x, units = _sizes(x, w, 4)
+    samples, steps, inputs = x.shape
     outputs = 0 if p is None else p.shape[0]
-    of = _lstm(x.shape[2], hidden, outputs=outputs)
-    packed = of.pack(w, r, b_w, b_r, p, gate_major=True, inputs=False)
-    samples = len(x)
-    h, c = state(h0, samples, of.width, "h0"), state(c0, samples, hidden, "c0")
-    tape, x = _tape(of, w, x, lengths, reverse)
-    of.forward(packed, tape, h, c, (0, tape.steps))
-    return tape.y, h, c, Saved(of, packed, tape, x, w)
+    width = outputs or units
+    w = checked(w, (4 * units, inputs), "w", "(gates * units, inputs)")
+    r = checked(r, (4 * units, width), "r", "(gates * units, width of h)")
+    b_w, b_r = (checked(b, (4 * units,), name, "(gates * units)") for b, name in ((b_w, "b_w"), (b_r, "b_r")))
+    p = NOTHING if p is None else checked(p, (outputs, units), "p", "(outputs of the projection, units)")
+    h, c = state(h0, samples, width, "h0"), state(c0, samples, units, "c0")
+    ragged = lengths is not None
+    rows = rows_of(samples, steps, lengths, reverse=reverse) if ragged else _rows_of(samples, steps, reverse=reverse)
+    x = _within(x, lengths)
+    sizes = samples, steps, inputs, units, outputs
+    saved = LstmSaved(sizes, ragged, rows, x, (w, r, p), take_block(_memory_size(sizes)))
+    y = new(samples, steps, width, cleared=ragged)
+    lstm_kernels.forward(
+        sizes,
+        ragged,
+        rows,
+        address_of(x),
+        (address_of(w), address_of(r), address_of(b_w), address_of(b_r), address_of(p)),
+        (address_of(h), address_of(c)),
+        address_of(y),
+        saved.memory.floats,
+    )
+    return y, h, c, saved
 
 
 def lstm_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None, dc: Floats | None = None) -> LstmGradients:
@@ -96,16 +132,27 @@ def lstm_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None, dc: Flo
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    of, tape = saved.of, saved.tape
-    if not isinstance(of, LstmSlice):
+    if not isinstance(saved, LstmSaved):
         raise TypeError("saved is of a GRU; that of an LSTM is needed")
-    samples = tape.samples
-    later, dc0 = state(dh, samples, of.width, "dh"), state(dc, samples, of.hidden, "dc")
-    carry = new(samples, of.width, cleared=True)
-    dh0 = of.backward(saved.packed, tape, dy, later, dc0, carry, (0, tape.steps))
-    dh0 += carry
-    dp = new(of.outputs, of.hidden) if of.outputs else None
-    dx, dw, dr, db_w, db_r = _gradients(saved, dp)
+    samples, steps, inputs, units, outputs = saved.sizes
+    width = outputs or units
+    dy = checked(dy, (samples, steps, width), "dy", "(samples, steps, units)")
+    dh0, dc0 = state(dh, samples, width, "dh"), state(dc, samples, units, "dc")
+    dx, dw, dr = new(samples, steps, inputs), new(4 * units, inputs), new(4 * units, width)
+    db_w, db_r = new(4 * units), new(4 * units)
+    dp = new(outputs, units) if outputs else None
+    w, r, p = saved.weights
+    lstm_kernels.backward(
+        saved.sizes,
+        saved.ragged,
+        saved.rows,
+        address_of(saved.x),
+        (address_of(w), address_of(r), address_of(p)),
+        address_of(dy),
+        (address_of(dh0), address_of(dc0)),
+        (*map(address_of, (dx, dw, dr, db_w, db_r)), 0 if dp is None else address_of(dp)),
+        saved.memory.floats,
+    )
     return LstmGradients(dx, dw, dr, db_w, db_r, dh0, dc0, dp)
 
 
@@ -135,9 +182,10 @@ def gru_forward(
     of = _gru(x.shape[2], hidden, linear_before_reset=linear_before_reset)
     packed = of.pack(w, r, b_w, b_r, gate_major=True, inputs=False)
     h = state(h0, len(x), hidden, "h0")
-    tape, x = _tape(of, w, x, lengths, reverse)
+    x = _within(x, lengths)
+    tape = of.tape(of.input_products_of(w, x), lengths=lengths, reverse=reverse)
     of.forward(packed, tape, h, (0, tape.steps))
-    return tape.y, h, Saved(of, packed, tape, x, w)
+    return tape.y, h, GruSaved(of, packed, tape, x, w)
 
 
 def gru_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None) -> GruGradients:
@@ -147,13 +195,17 @@ def gru_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None) -> GruGr
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    of, tape = saved.of, saved.tape
-    if not isinstance(of, GruSlice):
+    if not isinstance(saved, GruSaved):
         raise TypeError("saved is of an LSTM; that of a GRU is needed")
+    of, tape = saved.of, saved.tape
     later, carry = state(dh, tape.samples, of.hidden, "dh"), new(tape.samples, of.hidden, cleared=True)
     dh0 = of.backward(saved.packed, tape, dy, later, carry, (0, tape.steps))
     dh0 += carry
-    return GruGradients(*_gradients(saved, None), dh0)
+    dx = of.input_errors_of(saved.w, tape.delta)
+    rows = of.gates * of.hidden
+    found = new(rows, of.inputs), new(rows, of.width), new(rows), new(rows)
+    of.gradients(tape, saved.x, *found, gate_major=True, fresh=True)
+    return GruGradients(dx, *found, dh0)
 
 
 def _sizes(x: Floats, w: Floats, gates: int) -> tuple[Floats, int]:
@@ -166,20 +218,14 @@ def _sizes(x: Floats, w: Floats, gates: int) -> tuple[Floats, int]:
     return x, w.shape[0] // gates
 
 
-def _tape(
-    of: LstmSlice | GruSlice, w: Floats, x: Floats, lengths: Lengths | None, reverse: bool
-) -> tuple[Tape, Floats]:
-    """Return the tape, and x with zeros after the end of each sample."""
-    tape = of.tape(of.input_products_of(w, x), lengths=lengths, reverse=reverse)
-    if lengths is not None:
-        x = np.where(np.arange(tape.steps)[:, None] < np.asarray(lengths)[:, None, None], x, np.float32(0))
-    return tape, x
+def _within(x: Floats, lengths: Lengths | None) -> Floats:
+    """Return x with zeros after the end of each sample."""
+    if lengths is None:
+        return x
+    return np.where(np.arange(x.shape[1])[:, None] < np.asarray(lengths)[:, None, None], x, np.float32(0))
 
 
-def _gradients(saved: Saved, dp: Floats | None) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    of, tape = saved.of, saved.tape
-    dx = of.input_errors_of(saved.w, tape.delta)
-    rows = of.gates * of.hidden
-    found = new(rows, of.inputs), new(rows, of.width), new(rows), new(rows)
-    of.gradients(tape, saved.x, *found, dp, gate_major=True, fresh=True)
-    return dx, *found
+@functools.cache
+def _memory_size(sizes: tuple[int, int, int, int, int]) -> int:
+    """Return the floats that an LSTM of these sizes leaves, as `LstmSaved` has them."""
+    return int(lstm_kernels.memory_size(sizes))

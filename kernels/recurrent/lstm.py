@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
 from .arrays import NOTHING, Lengths, checked, new, spare, target
+from .panels import ROW
 from .slices import Slice
-from .tape import Packed, Tape, add_gradient, kernels, packed_size, transposed
+from .tape import Packed, Tape, add_gradient, packed_size, packing, transposed
 
 steps_kernels = Kernels("recurrent.lstm_steps")
 
@@ -63,7 +64,7 @@ class LstmSlice(Slice):
         memory, places = spare(n * self.channels, n * units, n * self.outputs)
         steps_kernels.forward_steps(
             steps,
-            (units, self.width, self.outputs),
+            (units, self.width, self.outputs, ROW),
             tape.rows,
             tuple(map(address_of, (packed.r, packed.b_w, packed.b_r, packed.p))),
             (place, address_of(own), self.own_width, c_place),
@@ -113,7 +114,7 @@ class LstmSlice(Slice):
         memory, spares = spare(n * self.channels, n * own, n * units)
         steps_kernels.backward_steps(
             steps,
-            (units, self.width, self.outputs),
+            (units, self.width, self.outputs, ROW),
             tape.rows,
             (address_of(packed.r_back), address_of(packed.p_back)),
             (address_of(source), own, place, *places),
@@ -133,11 +134,11 @@ class LstmSlice(Slice):
         p = checked(p, (self.outputs, self.hidden), "p", "(outputs of the projection, units)")
         found = []
         for pack, lanes, depth in (
-            (kernels.pack_forward, self.outputs, self.hidden),
-            (kernels.pack_backward, self.hidden, self.outputs),
+            (packing.pack_forward, self.outputs, self.hidden),
+            (packing.pack_backward, self.hidden, self.outputs),
         )[: 1 + errors]:
             out = new(packed_size(lanes, depth))
-            pack(address_of(p), (1, 1), 1, self.outputs, self.hidden, address_of(out))
+            pack(address_of(p), (1, 1), 1, self.outputs, self.hidden, ROW, address_of(out))
             found.append(out)
         return found[0], found[1] if errors else NOTHING
 

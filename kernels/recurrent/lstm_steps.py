@@ -15,6 +15,7 @@ from ..llvm import clear, copy
 from .common import keep_error, total_error
 from .lanes import WIDTH
 from .lstm_cell import GATES, backward_cell, forward_cell
+from .panels import ROW
 from .product import product
 
 
@@ -22,13 +23,13 @@ from .product import product
 def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any) -> None:
     """Run the steps (first, last + 1).
 
-    - sizes: (own units, width of h, outputs of the projection or 0)
+    - sizes: (own units, width of h, outputs of the projection or 0, lanes of R's panels)
     - weights: (packed R, b_W, b_R, packed P)
     - state: (h, new h of the own units, or of the projection, its pitch, c); the new h may be the own part of h
     - tape: (gates, from the sums over inputs; tanh of c; c before; h before; what P multiplies; y)
     - spare: (sums, what P multiplies, outputs of P) for a step
     """
-    units, width, outputs = sizes
+    units, width, outputs, panel = sizes
     r, bias_w, bias_r, p = weights
     h, new, new_step, c = state
     gates, t, c_before, h_before, cells, y = tape
@@ -43,7 +44,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 copy(h_before + FLOAT_BYTES * row * width, h + FLOAT_BYTES * n * width, width)
             else:
                 clear(to, channels)
-        product(sums, channels, h, width, 1, samples, r, channels, width, 0, step)
+        product(sums, channels, h, width, 1, samples, r, channels, width, 0, step, panel)
         for n in range(samples):
             row = rows[step, n]
             if row < 0:
@@ -67,7 +68,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                     result,
                 )
         if outputs:
-            product(projected, outputs, multiplied, units, 1, samples, p, outputs, units, 1, step)
+            product(projected, outputs, multiplied, units, 1, samples, p, outputs, units, 1, step, ROW)
             for n in range(samples):
                 row, come = rows[step, n], projected + FLOAT_BYTES * n * outputs
                 if row >= 0:
@@ -81,7 +82,7 @@ def backward_steps(
 ) -> None:
     """Run the steps (first, last + 1) from the last to the first.
 
-    - sizes: (own units, width of h, outputs of the projection or 0)
+    - sizes: (own units, width of h, outputs of the projection or 0, lanes of R's panels)
     - weights: (packed R, packed P), both for errors
     - state: (errors of h: the own part, its pitch, where to write all; carry; dc)
     - tape: (dy, gates, tanh of c, c before)
@@ -89,7 +90,7 @@ def backward_steps(
     - spare: (errors of the sums, of the outputs, of what P multiplies) for a step
     - fresh: whether errors of h start from +0, or from what is there
     """
-    units, width, outputs = sizes
+    units, width, outputs, panel = sizes
     r, p = weights
     dh, dh_step, dh_before, carry, dc = state
     dy, gates, t, c_before = tape
@@ -111,7 +112,7 @@ def backward_steps(
         e = errors
         if outputs:
             last = FLOAT_BYTES * (outputs - 1)
-            product(of_cells, units, errors + last, outputs, -1, samples, p, units, outputs, 1, step)
+            product(of_cells, units, errors + last, outputs, -1, samples, p, units, outputs, 1, step, ROW)
             e = of_cells
         for n in range(samples):
             row = rows[step, n]
@@ -131,4 +132,4 @@ def backward_steps(
                     copied + GATES * own,
                 )
         last = FLOAT_BYTES * (channels - 1)
-        product(dh_before, width, copied + last, channels, -1, samples, r, width, channels, fresh, step)
+        product(dh_before, width, copied + last, channels, -1, samples, r, width, channels, fresh, step, panel)

@@ -21,7 +21,8 @@ from typing import ClassVar
 
 from ..jit import FLOAT_BYTES, Floats, address_of
 from .arrays import NOTHING, Lengths, checked, new, rows_of, target
-from .tape import Packed, Tape, add_gradient, kernels, packed_size, transposed
+from .panels import ROW
+from .tape import Packed, Tape, add_gradient, gradients, of_rows, packed_size, packing, products, transposed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Slice:
         """Return the sums over the inputs of all rows x [..., inputs]: [..., channels]."""
         rows = checked(x.reshape(-1, x.shape[-1]), (None, self.inputs), "x", "(rows, inputs)")
         z = new(*x.shape[:-1], self.channels)
-        kernels.product(
+        products.product(
             address_of(z),
             self.channels,
             address_of(rows),
@@ -120,6 +121,7 @@ class Slice:
             self.inputs,
             1,
             0,
+            ROW,
         )
         return z
 
@@ -131,7 +133,7 @@ class Slice:
         rows = checked(delta.reshape(-1, delta.shape[-1]), (None, self.channels), "delta", "(rows, channels)")
         dx = new(*delta.shape[:-1], self.inputs) if start is None else start
         place = target(dx, (*delta.shape[:-1], self.inputs), "start")
-        kernels.product(
+        products.product(
             place,
             self.inputs,
             address_of(rows) + FLOAT_BYTES * (self.channels - 1),
@@ -143,6 +145,7 @@ class Slice:
             self.channels,
             int(start is None),
             0,
+            ROW,
         )
         return dx
 
@@ -153,7 +156,7 @@ class Slice:
         z = new(*x.shape[:-1], self.channels)
         count, place = len(rows), address_of(w) + FLOAT_BYTES * self.begin * self.inputs
         order = self._order(gate_major=True)
-        kernels.product_of_rows(
+        of_rows.product_of_rows(
             address_of(z), address_of(rows), count, place, order, self.gates, self.units, self.inputs
         )
         return z
@@ -165,7 +168,7 @@ class Slice:
         dx = new(*delta.shape[:-1], self.inputs)
         count, place = len(rows), address_of(w) + FLOAT_BYTES * self.begin * self.inputs
         order = self._order(gate_major=True)
-        kernels.errors_of_rows(
+        of_rows.errors_of_rows(
             address_of(dx), address_of(rows), count, place, order, self.gates, self.units, self.inputs
         )
         return dx
@@ -209,7 +212,7 @@ class Slice:
         own = new(self.channels, cleared=fresh)
         if not fresh:
             own[...] = view.reshape(-1)
-        kernels.sum_rows(own, delta.reshape(-1, self.channels))
+        gradients.sum_rows(own, delta.reshape(-1))
         view[...] = own.reshape(view.shape)
 
     def _units_first(self, b: Floats, gate_major: bool) -> Floats:
@@ -229,8 +232,8 @@ class Slice:
         place = address_of(w) + (FLOAT_BYTES * self.begin * depth if gate_major else 0)
         lanes, k = (depth, self.channels) if back else (self.channels, depth)
         out = new(packed_size(lanes, k))
-        pack = kernels.pack_backward if back else kernels.pack_forward
-        pack(place, self._order(gate_major), self.gates, self.units, depth, address_of(out))
+        pack = packing.pack_backward if back else packing.pack_forward
+        pack(place, self._order(gate_major), self.gates, self.units, depth, ROW, address_of(out))
         return out
 
     def _pack_projection(self, p: Floats | None, errors: bool) -> tuple[Floats, Floats]:

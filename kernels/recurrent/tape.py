@@ -8,8 +8,10 @@ from collections.abc import Mapping
 
 from ..jit import Floats, Kernels, address_of
 from .arrays import NOTHING, Lengths, Rows, new, rows_of
+from .panels import ROW
 
-kernels = Kernels("recurrent.product")
+packing, products = Kernels("recurrent.packing"), Kernels("recurrent.product")
+of_rows, gradients = Kernels("recurrent.rows"), Kernels("recurrent.gradient")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +81,8 @@ class Tape:
 
 @functools.cache
 def packed_size(lanes: int, depth: int) -> int:
-    """Return the floats of packed weights."""
-    return int(kernels.packed_size(lanes, depth))
+    """Return the floats of packed weights of a slice."""
+    return int(packing.packed_size(lanes, depth, ROW))
 
 
 def add_gradient(
@@ -96,7 +98,7 @@ def add_gradient(
     """Add errors times inputs to gradients at an address, as `product.gradient`; where `fresh`, overwrite these."""
     depth = source.shape[-1]
     count = source.size // depth
-    kernels.gradient(
+    gradients.gradient(
         place,
         order,
         all_gates,
@@ -116,5 +118,5 @@ def transposed(rows: Floats) -> Floats:
     lanes = rows.shape[-1]
     count = rows.size // lanes
     found = new(lanes, count // 16 * 16 + 16 + 16 * (count // 16 % 2))
-    kernels.transpose(address_of(rows), count, lanes, address_of(found), found.shape[1])
+    packing.transpose(address_of(rows), count, lanes, address_of(found), found.shape[1])
     return found

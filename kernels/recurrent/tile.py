@@ -35,14 +35,7 @@ from ..llvm import (
     prefetch,
     vector,
 )
-
-VECTORS = {"avx512": (8, 8, 8, 4, 4, 4), "neon": (8, 8, 8, 4, 4, 4)}.get(FORM.name, (8, 4, 4, 2, 2, 2))
-"""The most vectors of a tile of one sample, two, and so on: as many sums as the registers hold. There is code for
-this number, and for 4, 2 and 1."""
-
-MOST_VECTORS, MOST_SAMPLES = VECTORS[0], len(VECTORS)
-ROW = MOST_VECTORS * FORM.width
-"""Lanes of a panel."""
+from .panels import FOUR_VECTORS, MOST_VECTORS, ROW, VECTORS
 
 _AHEAD = 12  # rows that are prefetched, whole groups: weights that come from the third-level cache arrive in time
 
@@ -180,15 +173,16 @@ def run_tile(
 ) -> Any:
     """Run a tile of `samples` by `vectors` vectors, whose first `lanes` lanes belong to c.
 
-    `vectors` is a power of two, `group` a divisor of 12; k begins at the start of a group. There is at least one step,
-    and a lane in the last vector. Where `fresh` is not 0, sums start from +0.
+    `vectors` is a power of two, or FOUR_VECTORS; `group` a divisor of 12; k begins at the start of a group. There is at
+    least one step, and a lane in the last vector. Where `fresh` is not 0, sums start from +0.
     """
 
     def generate(builder: ir.IRBuilder, samples: ir.Value, vectors: ir.Value, *values: ir.Value) -> None:
         done = builder.append_basic_block("ran")
         switch = builder.switch(builder.add(builder.mul(samples, index(MOST_VECTORS + 1)), vectors), done)
         for s, most in enumerate(VECTORS, 1):
-            for v in (size for size in (1, 2, 4, 8) if size <= most):
+            sizes = {size for size in (1, 2, 4, 8) if size <= most} | ({FOUR_VECTORS} if s == 4 else set())
+            for v in sorted(sizes):
                 case = builder.append_basic_block(f"case_{s}x{v}")
                 switch.add_case(index(s * (MOST_VECTORS + 1) + v), case)
                 with builder.goto_block(case):

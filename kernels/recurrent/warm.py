@@ -15,9 +15,12 @@ def warm() -> None:
     sigmoid(x)
     y, _, _, saved = lstm_forward(x, one, one, one[:, 0], one[:, 0], p=one[:1])
     lstm_backward(saved, y)
-    of = LstmSlice(1, 1)
+    of = LstmSlice(1, 1)  # the GRU has `gradients` and packing for both
     packed = of.pack(one, one, one[:, 0], one[:, 0])
-    of.input_errors(packed, of.input_products(packed, x))
+    tape, h, c = of.tape(of.input_products(packed, x)), np.zeros((1, 1), np.float32), np.zeros((1, 1), np.float32)
+    of.forward(packed, tape, h, c, (0, 2))
+    of.backward(packed, tape, y, h, c, np.zeros_like(h), (0, 2))
+    of.input_errors(packed, tape.delta)
     for linear_before_reset in (True, False):
         given = x, one[:3], one[:3], one[:3, 0], one[:3, 0]
         y, _, kept = gru_forward(*given, linear_before_reset=linear_before_reset)

@@ -11,6 +11,7 @@ import pytest
 from emuchain.emulator.bench import peer, recurrent, stopwatch
 from emuchain.emulator.bench.recurrent_shapes import Layer, layers
 from emuchain.emulator.bench.stopwatch import Pace
+from emuchain.kernels.llvm import reading
 
 from .helpers import NEEDS_TORCH, keys_of, run_main
 
@@ -24,16 +25,46 @@ def test_operations_are_those_of_a_training_step() -> None:
 
 
 def test_a_row_and_the_summary_of_rows() -> None:
-    row = recurrent.row_of(TINY, [2e-6, 1e-6, 4e-6], [6e-6, 2e-6, 4e-6])
+    flop_s, byte_s = [1e-11, 2e-11, 4e-11], [1e-15] * 3
+    row = recurrent.row_of(TINY, flop_s, byte_s, [2e-6, 1e-6, 4e-6], [6e-6, 2e-6, 4e-6])
     assert (row.seconds, row.torch_seconds, row.ratio, row.rounds) == (2e-6, 4e-6, pytest.approx(2), 3)
     assert row.gflops == pytest.approx(TINY.flop / 2e3)
-    alone = recurrent.row_of(TINY, [1e-6])
-    assert (alone.torch_seconds, alone.ratio) == (None, None)
+    assert (row.peak_gflops, row.read_gbps) == (pytest.approx(50), pytest.approx(1e6))
+    unit = 1e-11 * TINY.flop  # the first round's bound; the others are 2 and 4 times as long
+    assert row.bound_seconds == pytest.approx(2 * unit)
+    assert row.bound_share == pytest.approx(unit / 1e-6)  # of unit / 2, 2 unit / 1, and 4 unit / 4 the median
+    assert row.bound_ratio == pytest.approx(1e-6 / unit)  # of 6 / unit, 2 / 2 unit, and 4 / 4 unit
+    alone = recurrent.row_of(TINY, [1e-11], [1e-15], [1e-6])
+    assert (alone.torch_seconds, alone.ratio, alone.bound_ratio) == (None, None, None)
     assert recurrent.summarise([alone]) == []
+    row = dataclasses.replace(row, bound_ratio=3.0)
     many = dataclasses.replace(row, batch=16, ratio=1.0)
-    few, more = recurrent.summarise([row, dataclasses.replace(row, batch=4, ratio=8.0), many])
+    few, more = recurrent.summarise([row, dataclasses.replace(row, batch=4, ratio=8.0, bound_ratio=12.0), many])
     assert (few.batches, few.layers, few.ratio_geometric_mean, few.ratio_minimum) == ((2, 4), 2, pytest.approx(4), 2)
+    assert few.bound_ratio_geometric_mean == pytest.approx(6)
     assert (more.batches, more.layers, more.ratio_geometric_mean) == ((16,), 1, pytest.approx(1))
+
+
+def test_the_bound_by_hand() -> None:
+    layer = Layer("lstm", 10, 3, 5)
+    assert layer.weight_bytes == 4 * 40 * 10
+    product = 2 * 3 * 40 * 10  # operations of a step's product with R, or W
+    assert layer.bound_s(1.0, 0.0) == 5 * 6 * product == layer.flop
+    assert layer.bound_s(1.0, 1.0) == 5 * 6 * product  # 1,600 bytes are read while 2,400 operations are done
+    assert layer.bound_s(1.0, 2.0) == 5 * (2 * 3200 + 4 * product)
+
+
+@pytest.mark.parametrize("floats", [reading.ROW, 3 * reading.ROW, 3 * reading.ROW + 5])
+def test_the_reading_loop_reads_all_whole_rows(floats: int) -> None:
+    numbers = np.arange(floats, dtype=np.float32)
+    whole = numbers[: floats // reading.ROW * reading.ROW]
+    expected = float(whole.reshape(-1, reading.ROW // reading.CHAINS)[:, 0].sum())
+    assert [reading.read(numbers, rounds) for rounds in (1, 2, 3)] == [expected] * 3
+
+
+def test_too_little_to_read() -> None:
+    with pytest.raises(ValueError, match=f"at least {reading.ROW}"):
+        reading.read(np.ones(reading.ROW - 1, np.float32), 1)
 
 
 def test_layers_of_all_kinds_batches_and_sizes() -> None:
@@ -67,7 +98,9 @@ def test_recurrent_from_end_to_end(
     assert "| 5 | 17 |" in said
     first = said.splitlines()[0]
     assert ("LSTM, batch 2: " in first and "times as fast as PyTorch" in first) is with_torch
-    assert ("PyTorch was not measured" in said) is not with_torch
+    words = " ".join(said.split())
+    assert ("at this machine's bound" in words) is with_torch
+    assert ("PyTorch was not measured" in words) is not with_torch
 
 
 @NEEDS_TORCH
