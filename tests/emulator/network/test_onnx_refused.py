@@ -90,10 +90,20 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     ),
     "rounding up": (lambda: small(op("MaxPool", kernel_shape=[2, 2], ceil_mode=1)), ["(MaxPool)", "`ceil_mode` = 1"]),
     "pool without kernel": (lambda: small(op("MaxPool")), ["(MaxPool)", "`kernel_shape` = []"]),
-    "padding that does not count": (
-        lambda: small(op("AveragePool", kernel_shape=[3, 3], pads=[1] * 4)),
-        ["(AveragePool)", "`count_include_pad` = 0"],
+    "clip to other limits": (lambda: small(op("Clip", min=-1.0, max=1.0)), ["(Clip)", "-1 ... 1", "0 ... 6"]),
+    "clip to made limits": (lambda: small(lambda g: g.node("Clip", g.last, g.last)), ["(Clip)", "`min`"]),
+    "clip without limits": (lambda: small(op("Clip")), ["(Clip)", "-inf ... inf"]),
+    "product of maps": (lambda: small(lambda g: g.node("Mul", g.last, g.node("Relu"))), ["(Mul)", "Sigmoid(x)"]),
+    "product by another map's sigmoid": (
+        lambda: small(lambda g: g.node("Mul", g.node("Relu"), g.node("Sigmoid", g.nodes[-2].output[0]))),
+        ["(Mul)", "x times Sigmoid(x)"],
     ),
+    "sigmoid that others take": (
+        lambda: small(lambda g: g.node("Add", g.node("Mul", g.last, g.node("Sigmoid")), g.nodes[-2].output[0])),
+        ["(Mul)", "nothing else"],
+    ),
+    "another hard sigmoid": (lambda: small(op("HardSigmoid")), ["(HardSigmoid)", "`alpha` = 0.2"]),
+    "another swish": (lambda: small(op("Swish", alpha=2.0)), ["(Swish)", "`alpha` = 2"]),
     "lrn of even size": (lambda: small(op("LRN", size=4)), ["(LRN)", "`size` = 4"]),
     "dropout of all": (lambda: small(op("Dropout", ratio=1.0)), ["(Dropout)", "`rate` = 1.0"]),
     "dropout of a made ratio": (lambda: small(lambda g: g.node("Dropout", g.last, g.last)), ["(Dropout)", "`ratio`"]),
