@@ -205,6 +205,11 @@ class Walk:
         """Return the constant that a node takes at `place`; None if it takes another value, or none."""
         return self.constants.get(node.inputs[place]) if len(node.inputs) > place else None
 
+    def makes_zeros(self, node: OnnxNode, place: int) -> bool:
+        """Return whether nodes before make the zeros that a node takes at `place`, where it could do without."""
+        found = self.constant(node, place)
+        return found is not None and found.is_zero and found.name not in self._graph.constants
+
     def entries(self, node: OnnxNode, place: int) -> tuple[int | str, ...]:
         """Return sizes that a node takes at `place`."""
         found = self.constant(node, place)

@@ -75,6 +75,10 @@ GOOD = {
         '{ type = "relu", name = "a" }, { type = "relu", name = "b" }, { type = "add", from = ["conv", "a", "b"] },',
     ),
     "twice the same": ([lambda g: g.node("Add", g.last, g.last)], '{ type = "add", from = ["conv", "conv"] },'),
+    "groups": (
+        [lambda g: g.node("Conv", g.last, g.weight(4, 2, 3, 3), name="two", group=2, pads=[1] * 4)],
+        '{ type = "conv", channels = 4, kernel = 3, pad = 1, groups = 2, bias = false, name = "two" },',
+    ),
     "a convolution of 2x1": (
         [
             lambda g: g.node(

@@ -64,7 +64,8 @@ def shared(graph: Graph) -> None:
 BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     "unknown operator": (lambda: small(op("Gelu", name="act")), ["node 'act' (Gelu)", "unknown", "Conv", "Relu"]),
     "operator of another domain": (lambda: small(op("Relu", domain="mine")), ["(mine.Relu)", "unknown"]),
-    "groups": (lambda: conv_with(group=2), ["node 'odd' (Conv)", "`group` = 2"]),
+    "groups of other channels": (lambda: conv_with(group=2), ["node 'odd' (Conv)", "8 channels", "4x8x8"]),
+    "groups that do not divide": (lambda: conv_with(group=3), ["node 'odd' (Conv)", "`groups` = 3", "4 input"]),
     "dilation": (lambda: conv_with(dilations=[2, 2]), ["'odd'", "`dilations` = [2, 2]"]),
     "uneven padding": (lambda: conv_with(pads=[0, 0, 1, 1]), ["'odd'", "`pads` = [0, 0, 1, 1]"]),
     "automatic padding": (lambda: conv_with(auto_pad="SAME_UPPER"), ["'odd'", "`auto_pad` = 'SAME_UPPER'"]),
