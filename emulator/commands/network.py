@@ -44,6 +44,7 @@ def show_network(name: str) -> None:
             f"{found.name}: {found.parameters:,} parameters in {len(found.layers)} layers",
             f"work: {found.macs / 1e6:,.2f} million multiply-accumulates (MMAC) a forward pass",
             _inputs(found),
+            *([f"note: {found.note}"] if found.note else []),
             f"most work: {most_work.name}, {percent(most_work.macs / found.macs)}",
             f"most weights: {most_weights.name}, {percent(weights / found.parameters)}",
             next_line(shlex.join(["emuchain", "plan", name, "--devices", "8"])),

@@ -126,7 +126,7 @@ def _to_try(plan: Plan, config_file: str | None, flags: dict[str, Any]) -> str:
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
     hosts = f"{ranks} ranks" if ranks > 1 else "one process"
     idle = f" ({ranks - plan.nodes} ranks idle)" if ranks > plan.nodes else ""
-    note = f"; {data.note}" if data.note else ""
+    note = "".join(f"; {each}" for each in (data.note, plan.network.note) if each)
     return (
         f"{plan.network.name} on {describe_devices(plan)} in {hosts}{idle}, "
         f"{plan.config.schedule.name}, batch {plan.config.batch}, {data.name}: {data.n_train:,} images{note}"

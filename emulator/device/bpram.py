@@ -23,7 +23,7 @@ class Bpram:
 
     def __init__(self, block: BalancedParameters, start: Literal["he", "xavier"], seed: int) -> None:
         self.part = part = block.part
-        self._parameter = Parameter(initial_weights(block.layer, start, seed, part.in_channels, part.out_channels))
+        self._parameter = Parameter(initial_weights(block.layer, start, seed, part.weight_inputs, part.out_channels))
 
     def update(self, gradient: Data, samples: int, rule: Rule) -> Data:
         """Update from the sum of gradients over `samples` samples; return the new weights, (1, 1, 1, values)."""

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena, aligned
-from ...kernels.conv import Convolution
-from ..mapping import Cut, Slice
+from ...kernels.conv import convolution
+from ..mapping import Cut, Slice, inputs_before
 from ..schedule import SampleSpan
 from .act_ram import ActRam
 from .lpram import Parameter
@@ -30,11 +30,13 @@ class ConvSlice(SliceNumerics):
     def __init__(self, part: Slice, start: Literal["he", "xavier"], seed: int, arena: Arena) -> None:
         super().__init__(part, seed, arena)
         layer = part.layer
-        self._convolution = Convolution(len(part.in_channels), len(part.out_channels), layer.input[1:], *layer.window)
-        weights = initial_weights(layer, start, seed, part.in_channels, part.out_channels)
+        inputs, outputs = part.in_channels, part.outputs_by_group
+        self._convolution = convolution(len(inputs), outputs, layer.input[1:], *layer.window)
+        weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
         self._weight = Parameter(self._convolution.pack(weights))
-        # Inputs that are needed again arrive whole; otherwise each slice passes on the channels after its own.
-        self._begin = part.begin if self._cut is Cut.ICP and layer.reads_again else 0
+        # Inputs that are needed again arrive whole; otherwise each slice passes on what those after it need.
+        self._begin = inputs.start if layer.reads_again else 0
+        self._passed = inputs_before(layer, part.end) - inputs.start
         self._turned: Versions | None = None  # weights in the order in which EB reads them
         if layer.needs_errors:
             self._turned = Versions(aligned(4 * self._convolution.turned_size).view(np.float32))
@@ -75,8 +77,7 @@ class ConvSlice(SliceNumerics):
 
     def beyond(self, x: Data) -> Data:
         """See `SliceNumerics`."""
-        whole = self._cut is Cut.OCP or self.part.layer.reads_again
-        return x if whole else x[..., self._convolution.in_channels :]
+        return x if self.part.layer.reads_again else x[..., self._passed :]
 
     async def error(self, span: SampleSpan, dy: Data, partial: Data | None, version: int) -> Data | None:
         """See `SliceNumerics`."""
@@ -87,15 +88,18 @@ class ConvSlice(SliceNumerics):
         turned = self._turned[version]
         frame = self._arena.take(self._convolution.error_frame_shape(len(dy)))
         self._convolution.error_frame(own, frame)
-        if partial is not None and (self._cut is Cut.OCP or self.part.layer.reads_again):
+        passed, held = self._passed, self._convolution.in_channels
+        if partial is not None and (passed == 0 or self.part.layer.reads_again):
             self._convolution.error(self._own(partial), frame, turned, fresh=False)
             return partial
-        held = self._convolution.in_channels
-        beyond = 0 if partial is None else partial.shape[-1]
+        beyond = 0 if partial is None else passed + partial.shape[-1] - held
         dx = self._arena.take((len(dy), *self._convolution.size, held + beyond))
+        shares = partial is not None and passed < held  # a group that goes on to the right
         if partial is not None:
-            dx[..., held:] = partial
-        self._convolution.error(dx[..., :held], frame, turned, fresh=True)
+            dx[..., passed:] = partial
+        if shares:
+            dx[..., :passed] = 0
+        self._convolution.error(dx[..., :held], frame, turned, fresh=not shares)
         return dx
 
     def gradient(self, whole: SampleSpan) -> None:
@@ -147,7 +151,7 @@ class ConvSlice(SliceNumerics):
 
     @property
     def _shape(self) -> tuple[int, int, int, int]:
-        return len(self.part.out_channels), len(self.part.in_channels), *self.part.layer.kernel
+        return len(self.part.out_channels), len(self.part.weight_inputs), *self.part.layer.kernel
 
     def _channels(self, begin: int, end: int) -> tuple[slice | NDArray[np.bool_], ...]:
         """Return the index of some of the layer's channels in an array of this slice's weights."""

@@ -1,4 +1,4 @@
-"""Initial weights: He or Xavier, each input channel from its own random stream.
+"""Initial weights: He or Xavier, each input channel (of a group, where there are groups) from its own random stream.
 
 So a device draws only the channels of its slices, and the values do not depend on the device.
 """

@@ -21,7 +21,7 @@ from .placement import Chain, Placement, place
 from .row import PieceMemory
 from .sending import steps_before_sending
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
-from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance
+from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
 from .traffic import (
     PRECISIONS,
     VALUE_BYTES,
@@ -77,6 +77,7 @@ __all__ = [
     "gradient_values",
     "idle_share",
     "imbalance",
+    "inputs_before",
     "kept_channels",
     "memories",
     "memory_streams",

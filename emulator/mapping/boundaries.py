@@ -1,12 +1,12 @@
 """Boundaries: which of them a link can serve in a given time.
 
 What crosses a link depends on its boundary alone, so the time of a sample on a link is a function of the boundary.
-Within a layer the bytes of each path are a linear function of it.
+Within a layer the bytes of each path are a linear function of it, or of each group's boundaries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,10 @@ class Boundaries:
             if before is not None:
                 whole = streams_between(before, Slice(layer, 0, channels), share)
                 self._add(slice(first, first + 1), [whole])
-            if channels > 1:
-                begins = sorted({1, channels - 1})
+            for low, high in _straight(layer):
+                begins = sorted({low, high - 1})
                 ends = [streams_between(layer, Slice(layer, begin, channels), share) for begin in begins]
-                self._add(slice(first + 1, first + channels), ends)
+                self._add(slice(first + low, first + high), ends)
             first += channels
         self._times: dict[int, NDArray[np.int64]] = {}
 
@@ -70,6 +70,19 @@ class Boundaries:
         found = [self.sample_ps(link) for link in links]
         times = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
         return [int(time) for time in times[times > above_ps]]
+
+
+def _straight(layer: Layer) -> Iterator[tuple[int, int]]:
+    """Yield spans of a layer's inner boundaries in which the bytes of each path are a linear function of them.
+
+    Inputs go on up to the last output of their group: in steps, unless each output is a group.
+    """
+    channels, groups = cut_channels(layer), layer.operation.groups
+    each = channels if groups == channels else channels // groups
+    for low in range(0, channels, max(1, each)):
+        span = max(1, low), min(channels, low + each)
+        if span[0] < span[1]:
+            yield span
 
 
 def common(some: Ends, others: Ends) -> Ends:

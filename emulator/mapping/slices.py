@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import itertools
 from collections.abc import Sequence
 
 from ..network import Layer, Network
@@ -22,7 +23,7 @@ class Cut(enum.Enum):
 
 
 def cut_of(layer: Layer) -> Cut:
-    """Return ICP, or OCP where input channels are few, and for recurrent layers, whose pieces are whole units."""
+    """Return ICP, or OCP where input channels are few, in groups, or embedded; and for recurrent layers by units."""
     if layer.operation.recurs or layer.operation.cuts_outputs:
         return Cut.OCP
     few = layer.input[0] < ICP_FROM_CHANNELS and layer.channels > layer.input[0]
@@ -32,6 +33,17 @@ def cut_of(layer: Layer) -> Cut:
 def cut_channels(layer: Layer) -> int:
     """Return the number of channels along which the layer is cut; 1 if it is indivisible."""
     return layer.operation.pieces(layer.output) if cut_of(layer) is Cut.OCP else layer.input[0]
+
+
+def inputs_before(layer: Layer, boundary: int) -> int:
+    """Return the number of input channels that only slices before a boundary need.
+
+    Under ICP each slice has its own; under OCP all need all of their groups, so a group goes on until its last output.
+    """
+    if cut_of(layer) is Cut.ICP:
+        return boundary
+    groups = layer.operation.groups
+    return boundary * groups // layer.channels * (layer.input[0] // groups)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +76,24 @@ class Slice:
 
     @functools.cached_property
     def in_channels(self) -> range:
-        """The input channels that this slice works on."""
-        return range(self.begin, self.end) if self.cut is Cut.ICP else range(self.layer.input[0])
+        """The input channels that this slice works on: under OCP, all of the groups of its output channels."""
+        if self.cut is Cut.ICP:
+            return range(self.begin, self.end)
+        each = self.layer.input[0] // self.layer.operation.groups
+        return range(inputs_before(self.layer, self.begin), inputs_before(self.layer, self.end - 1) + each)
+
+    @property
+    def weight_inputs(self) -> range:
+        """The second index of its weights: its input channels, counted from the first of a group."""
+        return self.in_channels if self.cut is Cut.ICP else range(self.layer.input[0] // self.layer.operation.groups)
+
+    @property
+    def outputs_by_group(self) -> tuple[int, ...]:
+        """The number of its output channels in each group that it works on."""
+        each = self.layer.channels // self.layer.operation.groups
+        outs = self.out_channels
+        ends = [outs.start, *range(outs.start // each * each + each, outs.stop, each), outs.stop]
+        return tuple(end - begin for begin, end in itertools.pairwise(ends))
 
     @functools.cached_property
     def out_channels(self) -> range:

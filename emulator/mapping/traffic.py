@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..cluster import Link, LinkShare
 from ..network import Layer, Shape
 from .sending import sent_shape
-from .slices import Cut, Mapping, Slice
+from .slices import Cut, Mapping, Slice, inputs_before
 
 Bytes = TypeVar("Bytes", int, NDArray[np.int64])
 
@@ -119,8 +119,8 @@ def streams_between(left: Layer, right: Slice, share: LinkShare = LinkShare.BYTE
         _, rows, columns = layer.input
         begun = layer.channels if right.cut is Cut.ICP else right.begin
         partial = begun, *sent_shape(layer, share)[1:]
-        if right.cut is Cut.ICP and not layer.reads_again:
-            carried[layer.reads.number] = layer.input[0] - right.begin, rows, columns
+        if not layer.reads_again:
+            carried[layer.reads.number] = layer.input[0] - inputs_before(layer, right.begin), rows, columns
     found = [Stream(DataPath.ACTIVATIONS, tensor, *shape) for tensor, shape in carried.items()]
     if partial is not None:
         found.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial))

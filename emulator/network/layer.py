@@ -186,13 +186,17 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network with all shapes worked out; `start` is the rule for initial weights, `text` the description."""
+    """A network with all shapes worked out; `start` is the rule for initial weights, `text` the description.
+
+    `note` is one line that the user should see about the file that it comes from, or empty.
+    """
 
     name: str
     input: Shape
     start: Literal["he", "xavier"]
     layers: tuple[Layer, ...]
     text: str = dataclasses.field(default="", repr=False, compare=False)
+    note: str = dataclasses.field(default="", repr=False, compare=False)
 
     @property
     def classes(self) -> int:

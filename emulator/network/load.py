@@ -42,7 +42,7 @@ def load_network(
     from .graph import resolve
     from .text import to_toml
 
-    text = None
+    text, note = None, ""
     if not isinstance(network, str):
         source = repr(network.get("name", "network"))
         description = validate(Description, with_images(with_symbols(network, symbols), images), source)
@@ -52,7 +52,8 @@ def load_network(
         if network.endswith(ONNX):
             from .onnx_import import describe, read_onnx
 
-            description = describe(read_onnx(path), path.stem)
+            graph = read_onnx(path)
+            description, note = describe(graph, path.stem), graph.note
         else:
             said = read_toml(path)
             keys = with_images(with_symbols(said, symbols), images)
@@ -60,4 +61,4 @@ def load_network(
             text = read_text(path) if keys == said and time_steps is None else None
     if time_steps is not None:
         description = with_steps(description, time_steps)
-    return dataclasses.replace(resolve(description, source), text=text or to_toml(description))
+    return dataclasses.replace(resolve(description, source), text=text or to_toml(description), note=note)

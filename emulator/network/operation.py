@@ -112,11 +112,16 @@ class LayerOperation(Operation):
     one_memory: ClassVar[bool]
     """Whether each buffer is a single memory, because tiles take turns; otherwise there is one for each channel."""
 
-    cuts_outputs: ClassVar[bool] = False
-    """Whether it is always cut by output channels."""
+    groups: int = 1
+    """Equal parts of its input channels; output channels fall into as many, each a sum over one of them."""
 
     recurs: ClassVar[bool] = False
     """Whether a row's result is an input of the next row: then it is cut by output channels, and errors go back."""
+
+    @property
+    def cuts_outputs(self) -> bool:
+        """Whether it is always cut by output channels."""
+        return False
 
     def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
         """Return (oc, ic, kh, kw) of its weights, from the shapes of input and output."""

@@ -1,5 +1,18 @@
-"""Convolution: FP, EB and PG of FPDeep (sections 5.3 to 5.5), on one register-tiled micro-kernel."""
+"""Convolution: FP, EB and PG of FPDeep (sections 5.3 to 5.5), on one register-tiled micro-kernel; and in groups."""
 
 from .convolution import Convolution, error, forward, gradient, output_shape
+from .convolving import Convolving
+from .depthwise import Depthwise
+from .grouped import Grouped, convolution
 
-__all__ = ["Convolution", "error", "forward", "gradient", "output_shape"]
+__all__ = [
+    "Convolution",
+    "Convolving",
+    "Depthwise",
+    "Grouped",
+    "convolution",
+    "error",
+    "forward",
+    "gradient",
+    "output_shape",
+]

@@ -38,22 +38,26 @@ def max_error(dy: Floats, places: Places, dx: Floats, *, kernel: Pair, stride: P
     _max_error(*target(dx, "dx"), *source(dy, "dy"), places.reshape(-1), window)
 
 
-def average_forward(x: Floats, y: Floats, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
-    """Write the averages of the windows of `x` to `y`, the padding counted as zeros.
+def average_forward(
+    x: Floats, y: Floats, *, kernel: Pair, stride: Pair, pad: Pair, count_include_pad: bool = True
+) -> None:
+    """Write the averages of the windows of `x` to `y`, the padding counted as zeros or not at all.
 
     Raise ValueError where shapes do not fit.
     """
     window = _check(x, y, "outputs", kernel, stride, pad)
-    _average_forward(*source(x, "x"), *target(y, "y"), window)
+    _average_forward(*source(x, "x"), *target(y, "y"), window, bool(count_include_pad))
 
 
-def average_error(dy: Floats, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
-    """Write the errors `dy` of the averages to `dx`: each in equal parts to its window.
+def average_error(
+    dy: Floats, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair, count_include_pad: bool = True
+) -> None:
+    """Write the errors `dy` of the averages to `dx`: each in equal parts to the places that it counted.
 
     Raise ValueError where shapes do not fit.
     """
     window = _check(dx, dy, "errors", kernel, stride, pad)
-    _average_error(*target(dx, "dx"), *source(dy, "dy"), window)
+    _average_error(*target(dx, "dx"), *source(dy, "dy"), window, bool(count_include_pad))
 
 
 def _check(x: Floats, y: Floats, name: str, kernel: Pair, stride: Pair, pad: Pair) -> _Window:
@@ -190,15 +194,22 @@ def _prepare(dx: Any, dx_extent: Any, dy_extent: Any, window: Any) -> Any:
 
 
 @compiled
-def _average_forward(x: Any, x_extent: Any, y: Any, y_extent: Any, window: Any) -> None:
+def _counted(top: Any, left: Any, kernel: Any, h: Any, w: Any, counts_pad: Any) -> Any:
+    """Return the number of places of a window that its average counts, as a float32; at least 1."""
+    down, across = min(top + kernel[0], h) - max(top, 0), min(left + kernel[1], w) - max(left, 0)
+    return np.float32(kernel[0] * kernel[1] if counts_pad else max(down * across, 1))
+
+
+@compiled
+def _average_forward(x: Any, x_extent: Any, y: Any, y_extent: Any, window: Any, counts_pad: Any) -> None:
     (_, h, w, _, x_pitch), (n, ho, wo, channels, y_pitch), (kernel, stride, pad) = x_extent, y_extent, window
-    area = np.float32(kernel[0] * kernel[1])
     out = 0
     for sample in range(n):
         for row in range(ho):
             top = row * stride[0] - pad[0]
             for column in range(wo):
                 left = column * stride[1] - pad[1]
+                area = _counted(top, left, kernel, h, w, counts_pad)
                 to = np.uint64(out * y_pitch)
                 out += 1
                 for i in range(np.uint64(channels)):
@@ -213,9 +224,9 @@ def _average_forward(x: Any, x_extent: Any, y: Any, y_extent: Any, window: Any) 
 
 
 @compiled
-def _average_error(dx: Any, dx_extent: Any, dy: Any, dy_extent: Any, window: Any) -> None:
+def _average_error(dx: Any, dx_extent: Any, dy: Any, dy_extent: Any, window: Any, counts_pad: Any) -> None:
     (_, h, w, _, dx_pitch), (n, ho, wo, channels, dy_pitch), (kernel, stride, pad) = dx_extent, dy_extent, window
-    area, part = np.float32(kernel[0] * kernel[1]), np.empty(channels, np.float32)
+    part = np.empty(channels, np.float32)
     overlap = _prepare(dx, dx_extent, dy_extent, window)
     out = 0
     for sample in range(n):
@@ -223,6 +234,7 @@ def _average_error(dx: Any, dx_extent: Any, dy: Any, dy_extent: Any, window: Any
             top = row * stride[0] - pad[0]
             for column in range(wo):
                 left = column * stride[1] - pad[1]
+                area = _counted(top, left, kernel, h, w, counts_pad)
                 at = np.uint64(out * dy_pitch)
                 out += 1
                 for i in range(np.uint64(channels)):

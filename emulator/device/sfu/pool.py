@@ -52,6 +52,11 @@ class AveragePoolUnit(_PoolUnit):
 
     operation = AveragePool
 
+    def __init__(self, step: SfuStep, site: Site) -> None:
+        super().__init__(step, site)
+        assert isinstance(step.operation, AveragePool)
+        self._window["count_include_pad"] = step.operation.count_include_pad
+
     def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
         """See `Unit`."""
         [x] = xs

@@ -118,13 +118,27 @@ class OnnxNode:
 
 @dataclasses.dataclass(frozen=True)
 class OnnxGraph:
-    """Nodes and constants; `inputs` has the dimensions of each input, None where one is not fixed."""
+    """Nodes and constants; `inputs` has the dimensions of each input, None where one is not fixed.
+
+    PyTorch folded batch normalisation into `folded` of the convolutions when it exported the file.
+    """
 
     source: str
     inputs: Mapping[str, tuple[int | None, ...]]
     outputs: tuple[str, ...]
     nodes: tuple[OnnxNode, ...]
     constants: Mapping[str, Constant]
+    folded: int = 0
+
+    @property
+    def note(self) -> str:
+        """One line that the user should see, or nothing."""
+        if not self.folded:
+            return ""
+        return (
+            f"its export folded batch normalisation into {self.folded} convolutions, which are trained without;"
+            " docs/configuration.md says how to keep it"
+        )
 
     @property
     def input_sizes(self) -> tuple[int | None, ...]:

@@ -5,6 +5,8 @@ The size of an axis is known by its name alone: the number of samples is open.
 
 from __future__ import annotations
 
+import dataclasses
+
 from .node import Constant, OnnxNode
 from .walk import Walk
 
@@ -20,8 +22,11 @@ def folded(walk: Walk, node: OnnxNode) -> Constant | None:
         InputError: it takes the shape of nothing.
     """
     name = "".join(node.outputs[:1])
+    if node.operator == "CastLike" and node.inputs[:1] and node.inputs[0] in walk.constants:
+        return dataclasses.replace(walk.constants[node.inputs[0]], name=name)
     if node.operator == "Shape":
-        axes = walk.axes_of(walk.take(node, states=True))
+        of_constant = walk.constant(node, 0)
+        axes = walk.axes_of(walk.take(node, states=True)) if of_constant is None else of_constant.shape
         return _of_sizes(name, axes[node.integer("start", 0) : node.integer("end", len(axes))])
     taken = [walk.constants.get(given) for given in node.inputs if given]
     constants = [constant for constant in taken if constant is not None]
@@ -57,6 +62,8 @@ def _entries(node: OnnxNode, constants: list[Constant]) -> tuple[int | str, ...]
     if any(other is None for other in others):
         return None
     rest = [other for other in others if other is not None]
+    if node.operator == "Expand" and rest == [(1,)]:
+        return first
     if node.operator == "Concat":
         return tuple(entry for each in (first, *rest) for entry in each)
     if node.operator in _ARITHMETIC:

@@ -205,6 +205,11 @@ class Walk:
         """Return the constant that a node takes at `place`; None if it takes another value, or none."""
         return self.constants.get(node.inputs[place]) if len(node.inputs) > place else None
 
+    def makes_zeros(self, node: OnnxNode, place: int) -> bool:
+        """Return whether nodes before make the zeros that a node takes at `place`, where it could do without."""
+        found = self.constant(node, place)
+        return found is not None and found.is_zero and found.name not in self._graph.constants
+
     def entries(self, node: OnnxNode, place: int) -> tuple[int | str, ...]:
         """Return sizes that a node takes at `place`."""
         found = self.constant(node, place)
@@ -222,26 +227,26 @@ class Walk:
         self._weights.add(found.name)
         return found.shape
 
-    def numbers(self, node: OnnxNode, attribute: str) -> tuple[float, ...]:
-        """Return an attribute's numbers, which newer versions of an operator take as second input; () if not given.
+    def numbers(self, node: OnnxNode, attribute: str, place: int = 1) -> tuple[float, ...]:
+        """Return an attribute's numbers, which newer versions of an operator take as input; () if not given.
 
-        A second input that is not a constant of few numbers is refused.
+        An input at that place that is not a constant of few numbers is refused.
         """
         if attribute in node.attributes:
             value = node.attributes[attribute]
             return (node.number(attribute, 0.0),) if isinstance(value, float) else node.integers(attribute, ())
-        if len(node.inputs) < 2 or node.inputs[1] == "":
+        if not node.has_input(place):
             return ()
-        found = self.constants.get(node.inputs[1])
+        found = self.constants.get(node.inputs[place])
         if found is None or found.numbers is None:
-            raise node.refusal(f"its second input, `{attribute}`, should be a constant of few numbers")
+            raise node.refusal(f"its input {place + 1}, `{attribute}`, should be a constant of few numbers")
         return found.numbers
 
     def integers(self, node: OnnxNode, attribute: str) -> tuple[int, ...]:
         """Return the same as `numbers`, where these must be integers."""
         found = self.numbers(node, attribute)
         if not all(isinstance(number, int) for number in found):
-            raise node.refusal(f"its second input, `{attribute}`, should be of integers")
+            raise node.refusal(f"its input 2, `{attribute}`, should be of integers")
         return tuple(map(int, found))
 
     def expect(

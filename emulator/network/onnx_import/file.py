@@ -49,7 +49,19 @@ def _plain(graph: onnx.GraphProto, source: str) -> OnnxGraph:
         tuple(_text(value.name) for value in graph.output),
         tuple(_node(node, source) for node in graph.node),
         constants,
+        sum(map(_is_folded, graph.node)),
     )
+
+
+def _is_folded(node: onnx.NodeProto) -> bool:
+    """Return whether PyTorch folded batch normalisation into a convolution.
+
+    Its default exporter says so in the node's metadata; its old one gives such names to weights and biases that it
+    computed, and leaves those of parameters as they were.
+    """
+    rules = [_text(said.value) for said in getattr(node, "metadata_props", ()) if "rule_name" in _text(said.key)]
+    computed = [_text(name).startswith("onnx::Conv_") for name in node.input[1:3]]
+    return node.op_type == "Conv" and (any("FuseBatchNorm" in rule for rule in rules) or computed == [True, True])
 
 
 def _text(text: str | bytes) -> str:

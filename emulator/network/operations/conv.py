@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...common import Channels, NotNegativePair, PositivePair
+from ...common import Channels, NotNegativePair, Positive, PositivePair
 from ..operation import EngineView, LayerOperation, Window, windows
 from ..rows import LayerRows, rows_needed, rows_reaching
 from ..shape import Shape
@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conv(LayerOperation):
-    """A convolution with `channels` output channels; `kernel`, `stride`, `pad`: a number, or [rows, columns]."""
+    """A convolution with `channels` output channels; `kernel`, `stride`, `pad`: a number, or [rows, columns].
+
+    In `groups`, input and output channels fall into as many equal parts; each output channel is a sum over the input
+    channels of its part alone.
+    """
 
     channels: Channels
     kernel: PositivePair
     stride: PositivePair = (1, 1)
     pad: NotNegativePair = (0, 0)
+    groups: Positive = 1
     bias: bool = True
 
     type = "conv"
@@ -41,7 +46,23 @@ class Conv(LayerOperation):
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
+        for name, channels in (("input", inputs[0][0]), ("output", self.channels)):
+            if channels % self.groups:
+                raise ValueError(f"`groups` = {self.groups} does not divide its {channels} {name} channels")
         return self.channels, *windows(inputs[0], self.window(inputs[0]))
+
+    @property
+    def cuts_outputs(self) -> bool:
+        """See `LayerOperation`: in groups, an output channel needs few input channels."""
+        return self.groups > 1
+
+    def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
+        """See `LayerOperation`; (oc, input channels of a group, kh, kw)."""
+        return made[0], self.taps(shape), *self.kernel
+
+    def taps(self, shape: Shape, *, with_inputs: bool = True) -> int:
+        """See `LayerOperation`: the input channels of a group."""
+        return shape[0] // self.groups
 
     def rows(self, shape: Shape, made: Shape) -> LayerRows:
         """See `LayerOperation`."""
@@ -54,14 +75,16 @@ class Conv(LayerOperation):
 
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
         """See `LayerOperation`."""
-        return [nn.Conv2d(shape[0], self.channels, self.kernel, self.stride, self.pad, bias=self.bias)]
+        return [
+            nn.Conv2d(shape[0], self.channels, self.kernel, self.stride, self.pad, groups=self.groups, bias=self.bias)
+        ]
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; weights are (output channels, input channels, rows, columns).
+        """See `Operation`; weights are (output channels, input channels of a group, rows, columns).
 
         Raises:
-            InputError: groups, dilation, other than two dimensions, or padding that differs between sides.
+            InputError: dilation, other than two dimensions, or padding that differs between sides.
         """
         from ..onnx_graph import window_keys
 
@@ -70,12 +93,11 @@ class Conv(LayerOperation):
             raise node.refusal(
                 f"a convolution over {len(weight) - 2} dimensions; only those over rows and columns are supported"
             )
-        if (groups := node.integer("group", 1)) != 1:
-            raise node.refusal(f"`group` = {groups}: only convolutions without groups are supported")
         kernel = weight[2:]
         if (size := node.integers("kernel_shape", kernel)) != kernel:
             raise node.refusal(f"`kernel_shape` = {list(size)}, but its weights are {'x'.join(map(str, weight))}")
-        keys = {"channels": weight[0], "kernel": kernel, **window_keys(node), "bias": node.has_input(2)}
-        made = walk.step(node, cls, keys, value)
-        walk.expect(node, value, channels=weight[1])
+        groups = node.integer("group", 1)
+        keys = {"channels": weight[0], "kernel": kernel, **window_keys(node), "groups": groups}
+        made = walk.step(node, cls, {**keys, "bias": node.has_input(2) and not walk.makes_zeros(node, 2)}, value)
+        walk.expect(node, value, channels=weight[1] * groups)
         return made

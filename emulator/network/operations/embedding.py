@@ -29,7 +29,11 @@ class Embedding(LayerOperation):
     type = "embedding"
     bias: ClassVar[bool] = False  # type: ignore[misc]  # it has none
     convolves, may_be_off_chip, one_memory = False, False, True
-    cuts_outputs = True
+
+    @property
+    def cuts_outputs(self) -> bool:
+        """See `LayerOperation`."""
+        return True
 
     def with_channels(self, channels: int) -> Embedding:
         """See `LayerOperation`."""

@@ -13,7 +13,7 @@ from ..rows import SfuRows, rows_needed, rows_reaching
 from ..shape import Pair, Shape
 
 if TYPE_CHECKING:
-    from ..onnx_graph import OnnxNode, Value, Walk
+    from ..onnx_graph import Keys, OnnxNode, Value, Walk
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,12 +54,12 @@ class _Pool(SfuOperation):
         from ..onnx_graph import kernel_of, window_keys
 
         keys = {"kernel": kernel_of(node), **window_keys(node)}
-        cls.check_onnx(node, keys)
-        return walk.step(node, cls, keys, walk.maps(node))
+        return walk.step(node, cls, {**keys, **cls.onnx_keys(node, keys)}, walk.maps(node))
 
     @classmethod
-    def check_onnx(cls, node: OnnxNode, keys: dict[str, object]) -> None:
-        """Refuse, with InputError, what the operation cannot do."""
+    def onnx_keys(cls, node: OnnxNode, keys: Keys) -> Keys:
+        """Return the keys of a node besides those of its window, `keys`."""
+        return {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,22 +83,22 @@ class MaxPool(_Pool):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AveragePool(_Pool):
-    """The average of each window; the padding counts, as in most frameworks."""
+    """The average of each window, of all its places, or of those that are not padding."""
+
+    count_include_pad: bool = True
 
     type = "average-pool"
     onnx = ("AveragePool",)
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""
-        return nn.AvgPool2d(self.kernel, self.step, self.pad)
+        return nn.AvgPool2d(self.kernel, self.step, self.pad, count_include_pad=self.count_include_pad)
 
     @classmethod
-    def check_onnx(cls, node: OnnxNode, keys: dict[str, object]) -> None:
-        """See `_Pool`; padding that is not counted is refused."""
-        if keys["pad"] != (0, 0) and not node.integer("count_include_pad", 0):
-            raise node.refusal(
-                "`count_include_pad` = 0 with padding; only averages that count the padding are supported"
-            )
+    def onnx_keys(cls, node: OnnxNode, keys: Keys) -> Keys:
+        """See `_Pool`; without padding, whether it counts makes no difference."""
+        counts = keys["pad"] == (0, 0) or node.integer("count_include_pad", 0) != 0
+        return {} if counts else {"count_include_pad": False}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

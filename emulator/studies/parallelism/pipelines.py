@@ -97,7 +97,7 @@ def _storage_bytes(slices: tuple[Slice, ...], in_flight: int) -> int:
     parameters = activations = 0
     for part in slices:
         layer = part.layer
-        parameters += VALUE_BYTES * len(part.in_channels) * len(part.out_channels) * math.prod(layer.kernel)
+        parameters += VALUE_BYTES * len(part.weight_inputs) * len(part.out_channels) * math.prod(layer.kernel)
         parameters += parameter_bytes(layer) - weight_bytes(layer) if part.is_last else 0
         activations += VALUE_BYTES * len(part.in_channels) * math.prod(layer.input[1:])
     return 2 * parameters + in_flight * activations

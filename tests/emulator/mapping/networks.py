@@ -54,14 +54,17 @@ def max_pool(rows: int, columns: int) -> Operation:
 
 @st.composite
 def networks(draw: st.DrawFn, most: int = 24) -> Network:
-    """Some convolutions and fully connected layers with few or many channels."""
+    """Some convolutions, in groups or not, and fully connected layers, with few or many channels."""
     channels = st.one_of(st.integers(1, min(6, most)), st.integers(min(14, most), most))
     shape = draw(channels), draw(st.integers(1, 9)), draw(st.integers(1, 9))
     operations: list[Operation] = []
     rows, columns = shape[1:]
     for _ in range(draw(st.integers(0, 3))):
         kernel = draw(st.integers(1, min(3, rows, columns)))
-        operations.append(conv(draw(channels), kernel))
+        inputs = operations[-1]["channels"] if operations else shape[0]
+        outputs = draw(channels)
+        groups = draw(st.sampled_from([n for n in range(1, outputs + 1) if outputs % n == inputs % n == 0]))
+        operations.append(conv(outputs, kernel, groups=groups))
         rows, columns = rows - kernel + 1, columns - kernel + 1
     operations += [fc(draw(channels)) for _ in range(draw(st.integers(1, 2)))]
     return network(shape, *operations)
@@ -84,7 +87,8 @@ def _channels_to_cut(layer: Layer) -> int:
         needs_all = operation.bidirectional or operation.projection or getattr(operation, "reset", "after") == "before"
         return 1 if needs_all else operation.units
     few = layer.input[0] < 16 and layer.channels > layer.input[0]
-    return layer.channels if few or operation.type == "embedding" else layer.input[0]
+    by_outputs = few or operation.type == "embedding" or operation.groups > 1
+    return layer.channels if by_outputs else layer.input[0]
 
 
 def check_order(found: Network, mapping: Mapping) -> None:
@@ -111,8 +115,8 @@ def work_of(layer: Layer) -> list[tuple[int, int, int]]:
     outputs, out_rows, out_columns = layer.output
     if not layer.convolves:
         return [(1, inputs * rows * columns * outputs, 1)] * (3 if layer.needs_errors else 2)
-    k = layer.kernel[0] * layer.kernel[1]
-    fp, eb = (out_rows, inputs * outputs * out_columns, k), (rows, inputs * outputs * columns, k)
+    k, pairs = layer.kernel[0] * layer.kernel[1], inputs * outputs // layer.operation.groups
+    fp, eb = (out_rows, pairs * out_columns, k), (rows, pairs * columns, k)
     return [fp, eb, fp] if layer.needs_errors else [fp, fp]
 
 

@@ -49,6 +49,23 @@ GOOD = {
         [op("AveragePool", kernel_shape=[3, 3], strides=[2, 1], pads=[1, 0, 1, 0], count_include_pad=1)],
         '{ type = "average-pool", kernel = 3, stride = [2, 1], pad = [1, 0] },',
     ),
+    "average-pool without its padding": (
+        [op("AveragePool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])],
+        '{ type = "average-pool", kernel = 3, stride = 2, pad = 1, count_include_pad = false },',
+    ),
+    "clip by attributes": ([op("Clip", min=0.0, max=6.0)], '{ type = "relu6" },'),
+    "clip by inputs": ([lambda g: g.node("Clip", g.last, g.numbers(0.0), g.numbers(6.0))], '{ type = "relu6" },'),
+    "clip below alone": ([lambda g: g.node("Clip", g.last, g.numbers(0.0))], '{ type = "relu" },'),
+    "sigmoid": ([op("Sigmoid")], '{ type = "sigmoid" },'),
+    "silu": ([lambda g: g.node("Mul", g.last, g.node("Sigmoid"))], '{ type = "silu" },'),
+    "silu the other way": ([lambda g: g.node("Mul", g.node("Sigmoid"), g.nodes[-1].input[0])], '{ type = "silu" },'),
+    "swish": ([op("Swish")], '{ type = "silu" },'),
+    "hard sigmoid": ([op("HardSigmoid", alpha=1 / 6)], '{ type = "hard-sigmoid" },'),
+    "hard swish": ([op("HardSwish")], '{ type = "hard-swish" },'),
+    "hard swish of two": (
+        [lambda g: g.node("Mul", g.last, g.node("HardSigmoid", alpha=1 / 6))],
+        '{ type = "hard-swish" },',
+    ),
     "average without padding": (
         [op("AveragePool", kernel_shape=[2, 2], auto_pad="VALID")],
         '{ type = "average-pool", kernel = 2, stride = 1 },',
@@ -58,6 +75,10 @@ GOOD = {
         '{ type = "relu", name = "a" }, { type = "relu", name = "b" }, { type = "add", from = ["conv", "a", "b"] },',
     ),
     "twice the same": ([lambda g: g.node("Add", g.last, g.last)], '{ type = "add", from = ["conv", "conv"] },'),
+    "groups": (
+        [lambda g: g.node("Conv", g.last, g.weight(4, 2, 3, 3), name="two", group=2, pads=[1] * 4)],
+        '{ type = "conv", channels = 4, kernel = 3, pad = 1, groups = 2, bias = false, name = "two" },',
+    ),
     "a convolution of 2x1": (
         [
             lambda g: g.node(

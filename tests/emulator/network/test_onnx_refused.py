@@ -64,7 +64,8 @@ def shared(graph: Graph) -> None:
 BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     "unknown operator": (lambda: small(op("Gelu", name="act")), ["node 'act' (Gelu)", "unknown", "Conv", "Relu"]),
     "operator of another domain": (lambda: small(op("Relu", domain="mine")), ["(mine.Relu)", "unknown"]),
-    "groups": (lambda: conv_with(group=2), ["node 'odd' (Conv)", "`group` = 2"]),
+    "groups of other channels": (lambda: conv_with(group=2), ["node 'odd' (Conv)", "8 channels", "4x8x8"]),
+    "groups that do not divide": (lambda: conv_with(group=3), ["node 'odd' (Conv)", "`groups` = 3", "4 input"]),
     "dilation": (lambda: conv_with(dilations=[2, 2]), ["'odd'", "`dilations` = [2, 2]"]),
     "uneven padding": (lambda: conv_with(pads=[0, 0, 1, 1]), ["'odd'", "`pads` = [0, 0, 1, 1]"]),
     "automatic padding": (lambda: conv_with(auto_pad="SAME_UPPER"), ["'odd'", "`auto_pad` = 'SAME_UPPER'"]),
@@ -90,10 +91,20 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     ),
     "rounding up": (lambda: small(op("MaxPool", kernel_shape=[2, 2], ceil_mode=1)), ["(MaxPool)", "`ceil_mode` = 1"]),
     "pool without kernel": (lambda: small(op("MaxPool")), ["(MaxPool)", "`kernel_shape` = []"]),
-    "padding that does not count": (
-        lambda: small(op("AveragePool", kernel_shape=[3, 3], pads=[1] * 4)),
-        ["(AveragePool)", "`count_include_pad` = 0"],
+    "clip to other limits": (lambda: small(op("Clip", min=-1.0, max=1.0)), ["(Clip)", "-1 ... 1", "0 ... 6"]),
+    "clip to made limits": (lambda: small(lambda g: g.node("Clip", g.last, g.last)), ["(Clip)", "`min`"]),
+    "clip without limits": (lambda: small(op("Clip")), ["(Clip)", "-inf ... inf"]),
+    "product of maps": (lambda: small(lambda g: g.node("Mul", g.last, g.node("Relu"))), ["(Mul)", "Sigmoid(x)"]),
+    "product by another map's sigmoid": (
+        lambda: small(lambda g: g.node("Mul", g.node("Relu"), g.node("Sigmoid", g.nodes[-2].output[0]))),
+        ["(Mul)", "x times Sigmoid(x)"],
     ),
+    "sigmoid that others take": (
+        lambda: small(lambda g: g.node("Add", g.node("Mul", g.last, g.node("Sigmoid")), g.nodes[-2].output[0])),
+        ["(Mul)", "nothing else"],
+    ),
+    "another hard sigmoid": (lambda: small(op("HardSigmoid")), ["(HardSigmoid)", "`alpha` = 0.2"]),
+    "another swish": (lambda: small(op("Swish", alpha=2.0)), ["(Swish)", "`alpha` = 2"]),
     "lrn of even size": (lambda: small(op("LRN", size=4)), ["(LRN)", "`size` = 4"]),
     "dropout of all": (lambda: small(op("Dropout", ratio=1.0)), ["(Dropout)", "`rate` = 1.0"]),
     "dropout of a made ratio": (lambda: small(lambda g: g.node("Dropout", g.last, g.last)), ["(Dropout)", "`ratio`"]),

@@ -100,7 +100,15 @@ def recurrent(kind: str, **keys: Any) -> dict[str, Any]:
 
 LAST = {"type": "last-step"}
 FC = {"type": "fc", "features": CLASSES, "bias": True}
-EACH = {"type": "conv", "channels": CLASSES, "kernel": (1, 1), "stride": (1, 1), "pad": (0, 0), "bias": True}
+EACH = {
+    "type": "conv",
+    "channels": CLASSES,
+    "kernel": (1, 1),
+    "stride": (1, 1),
+    "pad": (0, 0),
+    "groups": 1,
+    "bias": True,
+}
 
 WAYS = [
     *("script", "script-open"),

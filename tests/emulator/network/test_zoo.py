@@ -130,6 +130,17 @@ TRANSLATORS = {"gnmt-8": 8, "gnmt-l": 32}
 # ResNets (He et al., 2015, table 1): whether blocks are bottlenecks, and how many each stage has.
 RESNETS = {"resnet18": (False, [2, 2, 2, 2]), "resnet50": (True, [3, 4, 6, 3])}
 
+# MobileNetV2's stages (Sandler et al., 2018, table 2): rows of their inputs, factor, channels, blocks, first stride.
+INVERTED = [
+    (112, 1, 16, 1, 1),
+    (112, 6, 24, 2, 2),
+    (56, 6, 32, 3, 2),
+    (28, 6, 64, 4, 2),
+    (14, 6, 96, 3, 1),
+    (14, 6, 160, 3, 2),
+    (7, 6, 320, 1, 1),
+]
+
 # GoogLeNet's modules (Szegedy et al., 2014, table 1): rows, inputs, 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool proj.
 INCEPTIONS = [
     (28, 192, 64, 96, 128, 16, 32, 32),
@@ -166,6 +177,21 @@ def resnet(name: str) -> tuple[int, int, int]:
             weights += sum(values for _, values in shapes)
             before = wider
     return convolutions, before * 1000, weights + 2 * channels + before * 1000 + 1000
+
+
+def mobilenet() -> tuple[int, int, int]:
+    """Counts of MobileNetV2: in a depthwise convolution, a channel's window is one channel deep."""
+    shapes, before = [(112, 27, 32)], 32  # rows, values in a window, channels
+    for rows, factor, channels, blocks, stride in INVERTED:
+        for block in range(blocks):
+            size, wide = (rows // stride if block else rows), factor * before
+            after = rows // stride
+            shapes += [] if factor == 1 else [(size, before, wide)]
+            shapes += [(after, 9, wide), (after, wide, channels)]
+            before = channels
+    shapes.append((7, 320, 1280))
+    convolutions = sum(rows**2 * window * channels for rows, window, channels in shapes)
+    return convolutions, 1_280_000, sum((window + 2) * channels for _, window, channels in shapes) + 1_281_000
 
 
 def googlenet() -> tuple[int, int, int]:
@@ -207,7 +233,9 @@ def counts(network: Network) -> tuple[int, int, int]:
 def test_every_network_of_the_zoo_is_known_here() -> None:
     vggs = {name + head for name in VGG for head in VGG_HEADS}
     assert set(RECURRENT) == set(RECURRENT_PARAMETERS)
-    assert set(zoo()) == vggs | set(RESNETS) | {"googlenet"} | set(KNOWN) | set(RECURRENT) | set(TRANSLATORS)
+    assert set(zoo()) == vggs | set(RESNETS) | {"googlenet", "mobilenetv2"} | set(KNOWN) | set(RECURRENT) | set(
+        TRANSLATORS
+    )
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -229,11 +257,17 @@ def test_googlenet() -> None:
     assert counts(load_network("googlenet")) == googlenet()
 
 
+def test_mobilenet() -> None:
+    assert counts(load_network("mobilenetv2")) == mobilenet()
+
+
 def test_published_figures() -> None:
-    """Of torchvision's ResNets; GoogLeNet has about 7 M parameters and 1.5 G multiply-accumulates in its paper."""
+    """Of torchvision's ResNets and MobileNetV2; of GoogLeNet's paper: 7 M parameters, 1.5 G multiply-accumulates."""
     assert resnet("resnet18")[2] == 11_689_512
     assert resnet("resnet50")[2] == 25_557_032
     assert [round(sum(resnet(name)[:2]) / 1e9, 2) for name in RESNETS] == [1.81, 4.09]
+    assert mobilenet()[2] == 3_504_872
+    assert round(sum(mobilenet()[:2]) / 1e9, 1) == 0.3
     assert 6.6e6 < googlenet()[2] < 7e6
     assert 1.5e9 < sum(googlenet()[:2]) < 1.6e9
 

@@ -176,9 +176,14 @@ class Slice:
         self.rows = {"fp": self.outputs.rows, "eb": rows_in, "pg": self.outputs.rows}
         columns = {"fp": self.outputs.columns, "eb": columns_in, "pg": self.outputs.columns}
         operation, kept = self.outputs.operation, 0
-        convolutions = taken * self.made * (pixels if is_fc else 1)
+        of_one, self.passed = taken, self.end if self.icp else 0  # channels of its inputs that those behind do not need
+        if (groups := operation.get("groups", 1)) > 1:
+            of_one, outputs = self.inputs.channels // groups, self.outputs.channels // groups
+            begun, self.passed = described["begin_channel"] // outputs, self.end // outputs * of_one
+            taken = (up(self.end, outputs) - begun) * of_one
+        convolutions = of_one * self.made * (pixels if is_fc else 1)
         work = dict.fromkeys(("fp", "eb", "pg"), self.made if operation["type"] == "embedding" else convolutions)
-        self.weights = taken * self.made * (pixels if is_fc else math.prod(pair(operation.get("kernel", 1))))
+        self.weights = of_one * self.made * (pixels if is_fc else math.prod(pair(operation.get("kernel", 1))))
         self.recurs = operation["type"] in RECURRENT
         if self.recurs:
             layer_is = Recurrent.of(operation, self.inputs.channels)

@@ -38,8 +38,10 @@ def networks(draw: st.DrawFn) -> Table:
     for _ in range(draw(st.integers(1, 4))):
         shape = maps[last]
         window = draw(windows(shape[1:], 2))
-        last = add("conv", last, [draw(CHANNELS), *shrunk(shape[1:], **window)], **window)
-        operations[-1]["channels"] = maps[last][0]
+        channels = draw(CHANNELS | st.just(shape[0]))
+        last = add("conv", last, [channels, *shrunk(shape[1:], **window)], **window)
+        groups = st.sampled_from([n for n in range(1, channels + 1) if channels % n == shape[0] % n == 0])
+        operations[-1] |= {"channels": channels, "groups": draw(groups)}
         for _ in range(draw(st.integers(0, 2))):
             last = draw(units(last, maps, add))
         if draw(st.integers(0, 3)) == 0:  # a side branch from any map that there is

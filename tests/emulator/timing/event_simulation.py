@@ -286,7 +286,7 @@ class Chain(Marks):
         for made in self.maps.values():
             if name in made.sources and self.ends_on[self.maps[name].layer] <= link < self.ends_on[made.layer]:
                 part = self.held(made.layer, link) if made.opens else None
-                found = max(found, channels - part.end if part and part.icp else channels)
+                found = max(found, channels - part.passed if part else channels)
         return found
 
     def values(self, device: int) -> int:

@@ -99,7 +99,15 @@ SCHEDULES = ["sync", "gpipe", "fpdeep", "data-parallel-ring", "data-parallel-agg
 ALL_KINDS = {
     *SCHEDULES,
     *("add", "concat", "pool", "several devices", "short mini-batch", "several epochs", "old weights"),
-    *("balanced parameters", "off chip", "unequal boards", "unequal links", "fixed paths", "fixed paths, OCP"),
+    *(
+        "groups cut",
+        "balanced parameters",
+        "off chip",
+        "unequal boards",
+        "unequal links",
+        "fixed paths",
+        "fixed paths, OCP",
+    ),
     *("replicas", "chains side by side", "fpdeep with replicas", "ring", "aggregator", "[network]", "blocking"),
 }
 
@@ -112,6 +120,7 @@ def kinds_of(case: Case, found: Table) -> set[str]:
     alike = [{key: value for key, value in link.items() if key != "count"} for link in links]
     fixed = bool(links) and links[0]["share"] == "paths"
     by_outputs = Counter(part["layer"] for each in devices for part in each["slices"] if part["cut"] == "OCP")
+    in_groups = {layer["name"] for layer in case.network["layers"] if layer.get("groups", 1) > 1}
     replicas, exchanges = found["replicas"] > 1, set[str]()
     if replicas:
         kind = config["schedule"] if len(devices) == 1 else config["exchange"]
@@ -128,6 +137,7 @@ def kinds_of(case: Case, found: Table) -> set[str]:
         "short mini-batch": config["samples"] % config["batch"] and config["samples"] > config["batch"],
         "several epochs": config["epochs"] > 1,
         "old weights": any(found["stale_samples"]) and config["schedule"] == "fpdeep",
+        "groups cut": any(by_outputs[name] > 1 for name in in_groups),
         "balanced parameters": found["mapping"]["balanced_parameters"],
         "off chip": any(device["port_bytes"] for device in found["devices"]),
         "unequal boards": len({device["board"] for device in devices}) > 1,

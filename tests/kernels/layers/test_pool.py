@@ -88,13 +88,14 @@ def test_maximum_is_that_of_pytorch(case: tuple[np.ndarray, Window]) -> None:
 
 
 @relaxed
-@given(cases())
-def test_average_is_that_of_pytorch(case: tuple[np.ndarray, Window]) -> None:
+@given(cases(), st.booleans())
+def test_average_is_that_of_pytorch(case: tuple[np.ndarray, Window], counts: bool) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is what the values are compared with")
-    x, window = case
+    x, plain = case
+    window: Window = {**plain, "count_include_pad": counts}
     area = np.prod(window["kernel"])
     tx = torch.tensor(channels_first(x), dtype=torch.float64, requires_grad=True)
-    expected = torch.nn.functional.avg_pool2d(tx, **to_pytorch(window))
+    expected = torch.nn.functional.avg_pool2d(tx, **to_pytorch(plain), count_include_pad=counts)
     y = channels_first(average_forward(x, window))
     bound = channels_first(average_forward(abs(x), window))  # at most one rounding for each addition, and the division
     assert np.all(abs(y - expected.detach().numpy()) <= 1.01 * area * ROUNDING * bound)

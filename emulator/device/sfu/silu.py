@@ -1,0 +1,46 @@
+"""SiLU, and its form of straight lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....kernels.layers import silu
+from ...network.operations.silu import HardSwish, Silu
+from .unit import Data, State, Training, Unit
+
+
+class SiluUnit(Unit):
+    """x times sigmoid(x); both are kept for the way back."""
+
+    operation = Silu
+
+    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
+        """See `Unit`."""
+        [x] = xs
+        gate, y = self.arena.take(x.shape), self.arena.take(x.shape)
+        silu.forward(x, gate, y)
+        return y, (x, gate)
+
+    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
+        """See `Unit`."""
+        x, gate = state
+        silu.error(x, gate, dz)
+        return (dz,)
+
+
+class HardSwishUnit(Unit):
+    """x times hard-sigmoid(x)."""
+
+    operation = HardSwish
+
+    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
+        """See `Unit`."""
+        [x] = xs
+        y = self.arena.take(x.shape)
+        silu.hard_forward(x, y)
+        return y, (x,)
+
+    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
+        """See `Unit`."""
+        silu.hard_error(state[0], dz)
+        return (dz,)

@@ -1,0 +1,62 @@
+"""Rectified linear units with a limit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..operation import SfuOperation
+from ..shape import Shape
+from .relu import Relu
+
+if TYPE_CHECKING:
+    from ..onnx_graph import OnnxNode, Value, Walk
+
+LIMIT = 6.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Relu6(SfuOperation):
+    """max(0, x), and at most 6."""
+
+    by_channel = True
+    type = "relu6"
+    onnx = ("Clip",)
+
+    @property
+    def he_gain(self) -> float:
+        """2, as of ReLU."""
+        return 2.0
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        return inputs[0]
+
+    def torch(self, nn: Any) -> Any:
+        """See `SfuOperation`."""
+        return nn.ReLU6()
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; without an upper limit it is ReLU.
+
+        Raises:
+            InputError: other limits than 0 and 6, or limits that are not constants.
+        """
+        value = walk.take(node)
+        low, high = _limit(walk, node, "min", 1), _limit(walk, node, "max", 2)
+        if low != 0 or high not in (LIMIT, math.inf):
+            raise node.refusal(f"clips to {low:g} ... {high:g}: only 0 ... 6 (ReLU6) or 0 ... inf (ReLU) is supported")
+        return walk.step(node, cls if high == LIMIT else Relu, {}, value, like=value)
+
+
+def _limit(walk: Walk, node: OnnxNode, attribute: str, place: int) -> float:
+    """Return a limit: an attribute, or in newer versions of the operator an input; infinite if it is not given."""
+    if attribute not in node.attributes and not node.has_input(place):
+        return -math.inf if attribute == "min" else math.inf
+    found = walk.numbers(node, attribute, place)
+    if len(found) != 1:
+        raise node.refusal(f"`{attribute}` should be one number")
+    return float(found[0])

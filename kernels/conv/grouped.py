@@ -1,0 +1,164 @@
+"""Convolution in groups: the output channels of a group are sums over its own input channels.
+
+A depthwise convolution has kernels of its own; the groups of others are convolutions side by side, on parts of the same
+maps, frames and packed weights. Every value has the bits of `Convolution` on its group alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arena import aligned
+from ..jit import FLOAT_BYTES, Floats
+from .convolution import Convolution
+from .convolving import Convolving
+from .depthwise import Depthwise
+
+_Pair = tuple[int, int]
+
+
+def convolution(
+    in_channels: int, outputs: Sequence[int], size: _Pair, kernel: _Pair, stride: _Pair, pad: _Pair
+) -> Convolving:
+    """Return a convolution of `in_channels` maps of `size`, in groups with so many `outputs` each; see `Convolution`.
+
+    Raises ValueError where the kernel does not fit, or the input channels do not divide among the groups.
+    """
+    if len(outputs) == 1:
+        return Convolution(in_channels, outputs[0], size, kernel, stride, pad)
+    if in_channels == len(outputs) == sum(outputs):
+        return Depthwise(in_channels, size, kernel, stride, pad)
+    return Grouped(in_channels, tuple(outputs), size, kernel, stride, pad)
+
+
+class _Part(NamedTuple):
+    """A group: its convolution, and where its data lie in those of all."""
+
+    of: Convolution
+    ins: slice
+    outs: slice
+    frame: slice
+    error_frame: slice
+    packed: slice
+    turned: slice
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+    """A convolution in groups, `outputs` channels each; the first and the last may have fewer than others.
+
+    Weights are (output channels, input channels of a group, kh, kw).
+    """
+
+    in_channels: int
+    outputs: tuple[int, ...]
+    size: _Pair
+    kernel: _Pair
+    stride: _Pair
+    pad: _Pair
+    _whole: Convolution = dataclasses.field(init=False, repr=False, compare=False)
+    _parts: tuple[_Part, ...] = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        each, rest = divmod(self.in_channels, len(self.outputs))
+        if rest:
+            raise ValueError(f"{self.in_channels} input channels do not divide among {len(self.outputs)} groups")
+        window = self.size, self.kernel, self.stride, self.pad
+        whole = Convolution(self.in_channels, sum(self.outputs), *window)
+        known = {count: Convolution(each, count, *window) for count in set(self.outputs)}
+        of = [known[count] for count in self.outputs]
+        outs = _spans(self.outputs)
+        parts = zip(
+            of,
+            _spans([each] * len(of)),
+            outs,
+            _spans([group.frame_shape(1)[1] for group in of]),
+            [slice(whole.out_channels - span.stop, whole.out_channels - span.start) for span in outs],  # flipped
+            _spans([group.packed_size for group in of]),
+            _spans([group.turned_size for group in of]),
+            strict=True,
+        )
+        object.__setattr__(self, "_whole", whole)
+        object.__setattr__(self, "_parts", tuple(_Part(*part) for part in parts))
+
+    @property
+    def out_channels(self) -> int:
+        """Number of output channels."""
+        return self._whole.out_channels
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """(rows, columns) of the output maps."""
+        return self._whole.output
+
+    @property
+    def packed_size(self) -> int:
+        """Floats of the packed weights."""
+        return self._parts[-1].packed.stop
+
+    @property
+    def turned_size(self) -> int:
+        """Floats of the weights as EB reads them."""
+        return self._parts[-1].turned.stop
+
+    def frame_shape(self, samples: int) -> tuple[int, ...]:
+        """See `Convolution`."""
+        return self._whole.frame_shape(samples)
+
+    def error_frame_shape(self, samples: int) -> tuple[int, ...]:
+        """See `Convolution`."""
+        return self._whole.error_frame_shape(samples)
+
+    def pack(self, w: Floats) -> Floats:
+        """Return weights (oc, input channels of a group, kh, kw) as FP and PG use them."""
+        expected = self.out_channels, self.in_channels // len(self.outputs), *self.kernel
+        if w.shape != expected:
+            raise ValueError(f"weights {w.shape} do not fit; {expected} are needed")
+        packed = aligned(FLOAT_BYTES * self.packed_size).view(np.float32)
+        for part in self._parts:
+            packed[part.packed] = part.of.pack(w[part.outs])
+        return packed
+
+    def unpack(self, packed: Floats) -> Floats:
+        """Return packed weights as weights (oc, input channels of a group, kh, kw)."""
+        return np.concatenate([part.of.unpack(packed[part.packed]) for part in self._parts])
+
+    def turn(self, packed: Floats, out: Floats) -> None:
+        """Write packed weights to `out` in the order in which EB reads them."""
+        for part in self._parts:
+            part.of.turn(packed[part.packed], out[part.turned])
+
+    def frame(self, x: Floats, out: Floats) -> None:
+        """See `Convolution`."""
+        self._whole.frame(x, out)
+
+    def error_frame(self, dy: Floats, out: Floats) -> None:
+        """See `Convolution`."""
+        self._whole.error_frame(dy, out)
+
+    def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
+        """See `Convolution`."""
+        for part in self._parts:
+            own = np.ascontiguousarray(frame[:, part.frame])
+            part.of.forward(y[..., part.outs], own, packed[part.packed], fresh=fresh)
+
+    def gradient(self, packed_gradient: Floats, frame: Floats, dy: Floats, *, fresh: bool) -> None:
+        """See `Convolution`."""
+        for part in self._parts:
+            own = np.ascontiguousarray(frame[:, part.frame])
+            part.of.gradient(packed_gradient[part.packed], own, dy[..., part.outs], fresh=fresh)
+
+    def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
+        """See `Convolution`."""
+        for part in self._parts:
+            own = np.ascontiguousarray(error_frame[:, part.error_frame])
+            part.of.error(dx[..., part.ins], own, turned[part.turned], fresh=fresh)
+
+
+def _spans(sizes: Sequence[int]) -> list[slice]:
+    return [slice(*ends) for ends in itertools.pairwise(itertools.accumulate(sizes, initial=0))]
