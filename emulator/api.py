@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
 from .cluster import Cluster, load_cluster
@@ -29,6 +29,7 @@ from .plan import (
 )
 from .run import (
     EpochResult,
+    PairSimulation,
     Recorder,
     Results,
     Simulation,
@@ -49,6 +50,29 @@ T = TypeVar("T")
 
 AnyNetwork = str | Mapping[str, Any] | Network
 AnyCluster = str | Mapping[str, Any] | Cluster
+OfPairs: TypeAlias = Literal["farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"]
+
+
+@overload
+def plan(
+    network: AnyNetwork = ...,
+    cluster: AnyCluster = ...,
+    *,
+    schedule: OfPairs,
+    changes: Mapping[str, object] | None = ...,
+    **settings: Any,
+) -> PairPlan: ...
+
+
+@overload
+def plan(
+    network: AnyNetwork = ...,
+    cluster: AnyCluster = ...,
+    *,
+    ranks: int = ...,
+    changes: Mapping[str, object] | None = ...,
+    **settings: Any,
+) -> Plan: ...
 
 
 def plan(
@@ -58,8 +82,10 @@ def plan(
     ranks: int = 1,
     changes: Mapping[str, object] | None = None,
     **settings: Any,
-) -> Plan:
+) -> Plan | PairPlan:
     """Return the plan of a run: mapping, times, schedule, memory. Nothing is trained or simulated yet.
+
+    A schedule of a GPU, alone or with an FPGA, gives a `PairPlan`, every other one a `Plan`.
 
     Args:
         network: the network to train.
@@ -72,6 +98,8 @@ def plan(
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
     config, known, boards = _settled(network, cluster, changes, settings)
+    if config.schedule.offload is not None:
+        return make_pair_plan(config, network=known, cluster=boards)
     return make_plan(config, ranks, network=known, cluster=boards)
 
 
@@ -113,8 +141,31 @@ def sweep(
     return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep")
 
 
+@overload
+def simulate(network: PairPlan, cluster: AnyCluster = ...) -> PairSimulation: ...
+
+
+@overload
 def simulate(
-    network: AnyNetwork | Plan = "quick-cifar",
+    network: AnyNetwork = ..., cluster: AnyCluster = ..., *, schedule: OfPairs, **settings: Any
+) -> PairSimulation: ...
+
+
+@overload
+def simulate(
+    network: AnyNetwork | Plan = ...,
+    cluster: AnyCluster = ...,
+    *,
+    observer: Observer | None = ...,
+    trace: str | os.PathLike[str] | None = ...,
+    trace_level: str | None = ...,
+    trace_samples: tuple[int, int] | None = ...,
+    **settings: Any,
+) -> Simulation: ...
+
+
+def simulate(
+    network: AnyNetwork | Plan | PairPlan = "quick-cifar",
     cluster: AnyCluster = "vc709",
     *,
     observer: Observer | None = None,
@@ -122,8 +173,10 @@ def simulate(
     trace_level: str | None = None,
     trace_samples: tuple[int, int] | None = None,
     **settings: Any,
-) -> Simulation:
+) -> Simulation | PairSimulation:
     """Return a run's virtual time and its usage of devices and links, equal to those of `train` to the picosecond.
+
+    Of a GPU, alone or with an FPGA, it is that of mini-batches of tasks, which have neither observer nor trace.
 
     Args:
         network: the network to train, or a plan.
@@ -138,6 +191,10 @@ def simulate(
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
     planned, traced = _planned(network, cluster, settings), TraceRequest.of(trace, trace_level, trace_samples)
+    if isinstance(planned, PairPlan):
+        _refuse_rows(observer=observer, trace=traced)
+        _ = planned.samples
+        return PairSimulation(planned)
     samples = epoch_samples(planned)
     recorder = None if traced is None else traced.recorder(planned, samples)
     if traced is not None:
@@ -149,7 +206,7 @@ def simulate(
 
 
 def train(
-    network: AnyNetwork | Plan = "quick-cifar",
+    network: AnyNetwork | Plan | PairPlan = "quick-cifar",
     cluster: AnyCluster = "vc709",
     *,
     comm: Any = None,
@@ -182,17 +239,17 @@ def train(
         settings["data"] = os.fspath(data)
 
     def prepare() -> tuple[Plan | PairPlan, Dataset, pathlib.Path | None, SpanRecorder | None]:
-        planned = _to_train(network, cluster, settings, ranks.size)
+        planned = _planned(network, cluster, settings, ranks.size)
+        if isinstance(planned, PairPlan):
+            _refuse_rows(trace=traced)
         out = check_writable(planned.config.out) if planned.config.out and ranks.rank == 0 else None
         if traced is not None and ranks.rank == 0:
             traced.check_file()
         if isinstance(data, Dataset):
             check_data(planned, data)
         held = data if isinstance(data, Dataset) else training_data(planned)
-        if traced is None:
+        if traced is None or isinstance(planned, PairPlan):
             return planned, held, out, None
-        if isinstance(planned, PairPlan):
-            raise InputError("`trace`: a pair has no rows of samples; `emuchain simulate --plot` draws its timeline")
         return planned, held, out, traced.recorder(planned, held.n_train)
 
     planned, held, out, spans = _on_all(ranks, prepare)
@@ -272,20 +329,22 @@ def _settled(
     return config, network, cluster
 
 
-def _to_train(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int) -> Plan | PairPlan:
-    """Return a plan of a chain, or of a pair if the schedule is one of pairs."""
-    if isinstance(network, Plan) or settings_config(settings).schedule.offload is None:
-        return _planned(network, cluster, settings, ranks)
-    config, known, boards = _settled(network, cluster, None, settings)
-    return make_pair_plan(config, network=known, cluster=boards)
-
-
-def _planned(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1) -> Plan:
-    if not isinstance(network, Plan):
+def _planned(
+    network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1
+) -> Plan | PairPlan:
+    """Return a plan that is given, or that of these settings."""
+    if not isinstance(network, Plan | PairPlan):
         return plan(network, cluster, ranks=ranks, **settings)
     if settings:
         raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
     return network
+
+
+def _refuse_rows(**given: object) -> None:
+    """Check that nothing of this is given, which a GPU, alone or with an FPGA, has not."""
+    for key, value in given.items():
+        if value is not None:
+            raise InputError(f"`{key}`: a pair has no rows of samples; `emuchain simulate --plot` draws its timeline")
 
 
 def _both(observer: Observer | None, other: Observer | None) -> Observer | None:

@@ -20,6 +20,7 @@ from ..report import (
     next_line,
     number,
     outcome_line,
+    plural,
     print_answer,
     resource_rows,
 )
@@ -59,22 +60,22 @@ def _announcement(plan: PairPlan, data: Dataset, ranks: int) -> str:
     note = f"; {data.note}" if data.note else ""
     return (
         f"{plan.title} in {hosts}{idle}, {plan.config.schedule.name}, batch {plan.config.batch}, {data.name}:"
-        f" {data.n_train:,} samples{note}"
+        f" {plural(data.n_train, plan.network.sample_noun)}{note}"
     )
 
 
 def _answer(plan: PairPlan, data: Dataset, recorder: Recorder) -> list[Line]:
     """Return the lines at the end: rate, accuracy, times, limit and memory."""
     history, ngrams = recorder.history, recorder.ngrams
-    last, samples = history[-1], data.n_train * len(history)
+    last, samples, noun = history[-1], data.n_train * len(history), plan.network.sample_noun
     per_sample_ps = round(1e12 * last.host_time_s / samples)
     return [
-        Line(f"{plan.title}: {number(samples / (last.virtual_time_ps * 1e-12))} samples/s"),
+        Line(f"{plan.title}: {number(samples / (last.virtual_time_ps * 1e-12))} {noun}s/s"),
         outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
         *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
         Line(
             f"time: {format_time_ps(last.virtual_time_ps)} on the devices; {last.host_time_s:.1f} s here,"
-            f" {format_time_ps(per_sample_ps)} a sample"
+            f" {format_time_ps(per_sample_ps)} a {noun}"
         ),
         limit_line(plan),
         *memory_lines(plan),

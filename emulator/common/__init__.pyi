@@ -23,7 +23,7 @@ from .types import (
     Share,
     Watts,
 )
-from .units import IMAGENET_IMAGES, format_bytes, format_time_ps, gbps, gops
+from .units import IMAGENET_IMAGES, format_bytes, format_time_ps, gbps, gops, number, percent, plural
 
 __all__ = [
     "BUG_STATUS",
@@ -56,5 +56,8 @@ __all__ = [
     "gops",
     "html_table",
     "names",
+    "number",
     "parse_status",
+    "percent",
+    "plural",
 ]

@@ -6,14 +6,14 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from ..common import format_bytes, format_time_ps
+from ..common import format_bytes, format_time_ps, number, percent
 from ..data import NgramBits
 from ..mapping import COPIES
 from ..plan import Plan
 from ..run import SteadyState
 from ..timing import ExchangeLoad, LinkLoad
 from .terminal import screen_width
-from .text import ignored, mebibytes, number, percent, say, wrapped
+from .text import ignored, mebibytes, say, wrapped
 
 MOST_LINES = 8
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common import format_bytes, format_time_ps
+from ..common import format_bytes, format_time_ps, number, percent
 from ..pipeline import Engines, StageCosts, Transport, pipeline_kinds
 from ..plan import Plan, PlannedStages
 from ..run import Usage
 from .answer import Line, title_of
 from .table import table
-from .text import number, percent
 
 _ENGINES = {
     Engines.TURNS: "one action at a time",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..common import format_time_ps
+from ..common import format_time_ps, number, percent
 from ..run import PHASES, DeviceUse, LinkUse, MemoryUse, SteadyState, Throughput
 from ..timing import Load
 from .most_loaded import most_loaded
 from .table import table
-from .text import ignored, number, percent, say
+from .text import ignored, say
 
 
 def print_steady_tables(state: SteadyState, full: bool = False) -> None:

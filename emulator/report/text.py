@@ -29,22 +29,6 @@ def wrapped(text: str, width: int) -> list[str]:
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
-def percent(share: float) -> str:
-    """Return a share as text in percent."""
-    return f"{100 * share:,.1f} %"
-
-
-def number(value: float) -> str:
-    """Return a number as text: to four digits, and to the whole from 1,000 on, with separators."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun."""
-    ending = "es" if noun.endswith("tch") else "s"
-    return f"{count:,} {noun}{ending * (count != 1)}"
-
-
 def time_and_ps(time_ps: int) -> str:
     """Return a time as readable text, and to the picosecond."""
     return f"{format_time_ps(time_ps)} ({time_ps:,} ps)"

@@ -1,4 +1,5 @@
 from .epochs import EpochResult, StepResult, Weights
+from .pair_simulation import PairSimulation
 from .placement import Placement
 from .recorder import Recorder
 from .replicas import Exchanged
@@ -32,6 +33,7 @@ __all__ = [
     "MeanRatio",
     "MemoryUsage",
     "MemoryUse",
+    "PairSimulation",
     "Placement",
     "RecordedSizes",
     "Recorder",
