@@ -107,7 +107,7 @@ def sweep(
     network: AnyNetwork | Iterable[AnyNetwork] = "quick-cifar",
     cluster: AnyCluster | Iterable[AnyCluster] = "vc709",
     *,
-    devices: int | Iterable[int] = 1,
+    devices: int | Iterable[int] | None = None,
     changes: Mapping[str, object] | None = None,
     epoch_images: int = IMAGENET_IMAGES,
     jobs: int | None = None,
@@ -122,7 +122,7 @@ def sweep(
     Args:
         network: the network or networks to train.
         cluster: the cluster or clusters to run on.
-        devices: numbers of boards of a chain, such as range(1, 65).
+        devices: numbers of boards of a chain, such as range(1, 65); by default one, or a pair's own.
         changes: changed values of cluster keys, such as {"link.bandwidth_gbps": [10, 40, 100]}.
         epoch_images: images of an epoch, for its hours.
         jobs: number of processes; by default one for each core.

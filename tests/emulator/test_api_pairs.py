@@ -105,6 +105,18 @@ def test_what_they_say_of_themselves() -> None:
         assert cells["rate"].endswith(" samples/s")
 
 
+def test_a_sweep_has_the_rates_of_its_plans() -> None:
+    steps, names = [20, 40], ["farnn", "gpu-standard"]
+    found = emuchain.sweep("lstm-5x1024", "farnn-9p", schedule=names, time_steps=steps, batch=2, jobs=1)
+    assert [(row["schedule"], row["time_steps"], row["devices"]) for row in found.rows] == [
+        ("farnn", 20, 2), ("farnn", 40, 2), ("gpu-standard", 20, 1), ("gpu-standard", 40, 1),
+    ]  # fmt: skip
+    for row in found.rows:
+        plan = emuchain.plan("lstm-5x1024", "farnn-9p", schedule=row["schedule"], time_steps=row["time_steps"], batch=2)
+        assert row["images_per_s"] == plan.to_dict()["samples_per_s"]
+    assert " samples/s on " in repr(found)
+
+
 def test_the_hint_names_all_schedules_of_pairs() -> None:
     assert {*typing.get_args(OfPairs)} == {name for name, kind in schedules().items() if kind.offload is not None}
 
