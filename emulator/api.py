@@ -41,7 +41,7 @@ from .run import simulate as run_simulation
 from .run import train as run_training
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
-from .timeline import SpanRecorder, TraceRequest
+from .timeline import SpanRecorder, TraceRequest, asked_pair_trace, write_pair_trace
 
 if TYPE_CHECKING:
     from .studies.sweep import SweepResult
@@ -142,12 +142,19 @@ def sweep(
 
 
 @overload
-def simulate(network: PairPlan, cluster: AnyCluster = ...) -> PairSimulation: ...
+def simulate(
+    network: PairPlan, cluster: AnyCluster = ..., *, trace: str | os.PathLike[str] | None = ...
+) -> PairSimulation: ...
 
 
 @overload
 def simulate(
-    network: AnyNetwork = ..., cluster: AnyCluster = ..., *, schedule: OfPairs, **settings: Any
+    network: AnyNetwork = ...,
+    cluster: AnyCluster = ...,
+    *,
+    schedule: OfPairs,
+    trace: str | os.PathLike[str] | None = ...,
+    **settings: Any,
 ) -> PairSimulation: ...
 
 
@@ -176,7 +183,7 @@ def simulate(
 ) -> Simulation | PairSimulation:
     """Return a run's virtual time and its usage of devices and links, equal to those of `train` to the picosecond.
 
-    Of a GPU, alone or with an FPGA, it is that of mini-batches of tasks, which have neither observer nor trace.
+    Of a GPU, alone or with an FPGA, it is that of mini-batches of tasks; a trace has those of one, and no observer.
 
     Args:
         network: the network to train, or a plan.
@@ -190,11 +197,10 @@ def simulate(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
-    planned, traced = _planned(network, cluster, settings), TraceRequest.of(trace, trace_level, trace_samples)
+    planned = _planned(network, cluster, settings)
     if isinstance(planned, PairPlan):
-        _refuse_rows(observer=observer, trace=traced)
-        _ = planned.samples
-        return PairSimulation(planned)
+        return _simulated_pair(planned, observer, asked_pair_trace(trace, trace_level, trace_samples))
+    traced = TraceRequest.of(trace, trace_level, trace_samples)
     samples = epoch_samples(planned)
     recorder = None if traced is None else traced.recorder(planned, samples)
     if traced is not None:
@@ -240,8 +246,8 @@ def train(
 
     def prepare() -> tuple[Plan | PairPlan, Dataset, pathlib.Path | None, SpanRecorder | None]:
         planned = _planned(network, cluster, settings, ranks.size)
-        if isinstance(planned, PairPlan):
-            _refuse_rows(trace=traced)
+        if isinstance(planned, PairPlan) and traced is not None:
+            raise InputError("`trace`: of a pair, `emuchain.simulate` writes it, with the same times")
         out = check_writable(planned.config.out) if planned.config.out and ranks.rank == 0 else None
         if traced is not None and ranks.rank == 0:
             traced.check_file()
@@ -340,11 +346,13 @@ def _planned(
     return network
 
 
-def _refuse_rows(**given: object) -> None:
-    """Check that nothing of this is given, which a GPU, alone or with an FPGA, has not."""
-    for key, value in given.items():
-        if value is not None:
-            raise InputError(f"`{key}`: a pair has no rows of samples; `emuchain simulate --plot` draws its timeline")
+def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: pathlib.Path | None) -> PairSimulation:
+    if observer is not None:
+        raise InputError("`observer`: a pair has tasks and no rows of samples; `times` of its plan has them")
+    _ = plan.samples  # all that can be wrong is found here
+    if trace is not None:
+        write_pair_trace(trace, plan)
+    return PairSimulation(plan)
 
 
 def _both(observer: Observer | None, other: Observer | None) -> Observer | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common import InputError, format_bytes, format_time_ps
+from ..common import format_bytes, format_time_ps
 from ..config import Config, settings_config
 from ..pair import PairTimes, gpu_bytes
 from ..plan import PairPlan, make_pair_plan
@@ -26,6 +26,7 @@ from ..report import (
 )
 from ..schedule import Offload
 from ..studies import parse_what_if
+from ..timeline import asked_pair_trace, write_pair_trace
 
 _OTHERS = {Offload.OVERLAPPED: "farnn-no-overlap"}
 """The schedule to try beside one; `farnn` beside all others on pairs."""
@@ -42,9 +43,9 @@ def simulate_pair(
     """Print the time of a mini-batch as an answer with tables, or as JSON; with `what_if`, compare.
 
     Raises:
-        InputError: a value does not suit a pair.
+        InputError: a value does not suit a pair, or the trace cannot be written.
     """
-    refuse_trace(trace)
+    traced = asked_pair_trace(**trace)
     if plot is not None:
         check_picture(plot, "--plot")
     asked = parse_what_if(what_if)
@@ -54,6 +55,8 @@ def simulate_pair(
         other = _plan(changed, asked.cluster)
     if plot is not None:
         draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", plot)
+    if traced is not None:
+        write_pair_trace(traced, plan)
     if as_json:
         found = plan.to_dict()
         if other is not None:
@@ -61,6 +64,8 @@ def simulate_pair(
         print(json.dumps(found, indent=2))
         return
     print_answer(_answer(plan, other, str(asked), flags))
+    if traced is not None:
+        say(f"trace in {traced}; https://ui.perfetto.dev opens it")
     _print_resources(plan.times)
     _print_layers(plan.times)
     print()
@@ -93,20 +98,6 @@ def _plan(config: Config, changes: dict[str, object]) -> PairPlan:
     plan = make_pair_plan(config, changes)
     _ = plan.samples
     return plan
-
-
-def refuse_trace(trace: Mapping[str, str | None]) -> None:
-    """Check that no trace is asked for.
-
-    Raises:
-        InputError: one is.
-    """
-    for flag, value in trace.items():
-        if value is not None:
-            raise InputError(
-                f"`--{flag.replace('_', '-')}`: a pair has no rows of samples; `emuchain simulate --plot` draws its"
-                " timeline"
-            )
 
 
 def limit_line(plan: PairPlan) -> Line:

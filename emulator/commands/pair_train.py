@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import format_time_ps
+from ..common import InputError, format_time_ps
 from ..config import RUN_ONLY_KEYS, Config
 from ..data import Dataset
 from ..plan import PairPlan, make_pair_plan, training_data
@@ -26,7 +26,7 @@ from ..report import (
 )
 from ..run import Recorder, check_writable, follower, resource_table, train
 from .kernels import load as load_kernels
-from .pair import limit_line, memory_lines, refuse_trace
+from .pair import limit_line, memory_lines
 from .shown import Shown
 
 
@@ -34,9 +34,12 @@ def train_pair(ranks: Ranks, config: Config, flags: dict[str, Any], trace: Mappi
     """Train as configured on all ranks, show progress, a table and an answer, and write results; for rank 0.
 
     Raises:
-        InputError: the configuration or the data are invalid, or `trace`, which a pair has not, is asked for.
+        InputError: the configuration or the data are invalid, or `trace`, which `simulate` writes, is asked for.
     """
-    refuse_trace(trace)
+    for flag, value in trace.items():
+        if value is not None:
+            told = "of a pair, `emuchain simulate --trace` writes it, with the same times"
+            raise InputError(f"`--{flag.replace('_', '-')}`: {told}")
     plan = make_pair_plan(config)
     out = None if config.out is None else check_writable(config.out)
     data, gather_weights = training_data(plan), out is not None

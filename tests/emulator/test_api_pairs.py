@@ -7,6 +7,7 @@ import json
 import typing
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +106,16 @@ def test_what_they_say_of_themselves() -> None:
         assert cells["rate"].endswith(" samples/s")
 
 
+def test_a_trace_is_the_commands(run: Run, tmp_path: Path) -> None:
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    plan = emuchain.plan("lstm-5x1024", "farnn-9p", schedule="farnn", **KEYS["plan"])
+    emuchain.simulate(plan, trace=here)
+    run(*words_of("simulate", "farnn", "--trace", str(there)))
+    assert here.read_text() == there.read_text()
+    with pytest.raises(emuchain.InputError, match="`trace_level` = 'row': the trace of a pair"):
+        emuchain.simulate("lstm-5x1024", "farnn-9p", schedule="farnn", batch=1, trace=here, trace_level="row")
+
+
 def test_a_sweep_has_the_rates_of_its_plans() -> None:
     steps, names = [20, 40], ["farnn", "gpu-standard"]
     found = emuchain.sweep("lstm-5x1024", "farnn-9p", schedule=names, time_steps=steps, batch=2, jobs=1)
@@ -130,8 +141,8 @@ LSTM: dict[str, Any] = {"network": "char-lstm", "cluster": "farnn-9p", "schedule
         (lambda: emuchain.plan(**LSTM, replicas=2), "`replicas` has no part in `schedule` = 'farnn'"),
         (lambda: emuchain.plan(**{**LSTM, "cluster": "vc709"}), "needs a GPU"),
         (lambda: emuchain.simulate(emuchain.plan(**LSTM), batch=3), "`batch`: a plan has its settings"),
-        (lambda: emuchain.simulate(**LSTM, observer=print), "`observer`: a pair has no rows of samples"),
-        (lambda: emuchain.train(**LSTM, trace="run.json"), "`trace`: a pair has no rows of samples"),
+        (lambda: emuchain.simulate(**LSTM, observer=print), "`observer`: a pair has tasks and no rows"),
+        (lambda: emuchain.train(**LSTM, trace="run.json"), "`trace`: of a pair, `emuchain.simulate` writes it"),
         (lambda: emuchain.steady_state(emuchain.plan(**LSTM)), "a steady state shows rows on split engines"),
         (lambda: emuchain.retime(emuchain.train(**{**LSTM, "test_samples": 8})), "`schedule` = 'farnn'"),
     ],
