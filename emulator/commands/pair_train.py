@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import InputError, format_time_ps
+from ..common import InputError, an, format_time_ps
 from ..config import RUN_ONLY_KEYS, Config
 from ..data import Dataset
 from ..plan import PairPlan, make_pair_plan, training_data
@@ -78,7 +78,7 @@ def _answer(plan: PairPlan, data: Dataset, recorder: Recorder) -> list[Line]:
         *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
         Line(
             f"time: {format_time_ps(last.virtual_time_ps)} on the devices; {last.host_time_s:.1f} s here,"
-            f" {format_time_ps(per_sample_ps)} a {noun}"
+            f" {format_time_ps(per_sample_ps)} {an(noun)}"
         ),
         limit_line(plan),
         *memory_lines(plan),

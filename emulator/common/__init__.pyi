@@ -23,7 +23,7 @@ from .types import (
     Share,
     Watts,
 )
-from .units import IMAGENET_IMAGES, format_bytes, format_time_ps, gbps, gops, number, percent, plural
+from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops, number, percent, plural
 
 __all__ = [
     "BUG_STATUS",
@@ -48,6 +48,7 @@ __all__ = [
     "Rate",
     "Share",
     "Watts",
+    "an",
     "did_you_mean",
     "find",
     "format_bytes",

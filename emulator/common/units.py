@@ -59,6 +59,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending * (count != 1)}"
 
 
+def an(noun: str) -> str:
+    """Return a noun with its article."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def gops(operations: int, period_ps: float) -> float:
     """Return the rate in GOP/s (10^9 operations a second) of `operations` in a period."""
     return 1000 * operations / period_ps

@@ -95,9 +95,11 @@ def epoch_samples(plan: Planned) -> int:
     try:
         _check(plan, shape, classes, is_text=is_text(where))
     except InputError as error:
-        raise InputError(f"{error}; with `samples` and without `data`, a run can be planned without images") from None
+        raise InputError(f"{error}; with `samples` and without `data`, a run can be planned without data") from None
     if config.samples is not None and config.samples > available:
-        raise InputError(f"`samples` = {config.samples}: but {where} has {available} training images")
+        raise InputError(
+            f"`samples` = {config.samples}: but {where} has {available} training {plan.network.sample_noun}s"
+        )
     return config.samples or available
 
 

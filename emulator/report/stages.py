@@ -67,7 +67,7 @@ def stage_bound_lines(plan: Plan) -> list[Line]:
     rate = plan.data_parallel.replicas * plan.stages.samples * 1e12 / work[slowest]
     takes = format_time_ps(work[slowest])
     return [
-        Line(f"{title_of(plan)}: at most {number(rate)} images/s, with any schedule"),
+        Line(f"{title_of(plan)}: at most {number(rate)} {plan.network.sample_noun}s/s, with any schedule"),
         Line(f"limit: device {slowest}, {takes} for F and B of a micro-batch of {plan.stages.samples}"),
     ]
 

@@ -10,8 +10,8 @@ from .terminal import screen_width
 
 _INDENT = "  "
 _WHOLE = re.compile(
-    r"(?:\S+ (?:images/s|GOPS(?: and \S+ GOPS/J)?); )?memory ignored, \S+ MiB too much"
-    r"|\d (?:[munp]?s|min|h|[KMGT]i?B|B|%|images/s|Gb/s|of)\b"
+    r"(?:\S+ (?:images/s|samples/s|GOPS(?: and \S+ GOPS/J)?); )?memory ignored, \S+ MiB too much"
+    r"|\d (?:[munp]?s|min|h|[KMGT]i?B|B|%|images/s|samples/s|Gb/s|of)\b"
 )
 """What is not broken at a blank: a rate with its note, and a number with its unit."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
