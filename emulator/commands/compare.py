@@ -128,10 +128,10 @@ def _to_try(network: str, cluster: str, devices: tuple[int, ...]) -> str:
 
 def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Cluster]:
     from ..cluster import load_cluster
-    from ..network import load_network
+    from ..plan import network_of
     from ..studies import section
 
-    found = load_network(network)
+    found = network_of(network)
     if layers is not None:
         first, colon, last = layers.partition(":")
         if not colon:
