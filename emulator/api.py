@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
+from .all_ranks import failure_of, on_all, stop_others
 from .cluster import Cluster, load_cluster
-from .common import BUG_STATUS, IMAGENET_IMAGES, INPUT_STATUS, InputError
+from .common import IMAGENET_IMAGES, InputError
 from .config import Config, settings_config
 from .data import Dataset
 from .network import Network
@@ -45,8 +46,6 @@ from .timeline import SpanRecorder, TraceRequest, asked_pair_trace, write_pair_t
 
 if TYPE_CHECKING:
     from .studies.sweep import SweepResult
-
-T = TypeVar("T")
 
 AnyNetwork = str | Mapping[str, Any] | Network
 AnyCluster = str | Mapping[str, Any] | Cluster
@@ -258,7 +257,7 @@ def train(
             return planned, held, out, None
         return planned, held, out, traced.recorder(planned, held.n_train)
 
-    planned, held, out, spans = _on_all(ranks, prepare)
+    planned, held, out, spans = on_all(ranks, prepare)
     recorder = Recorder(planned, held, ranks.describe(), out)
     last: Weights = {}
 
@@ -275,11 +274,11 @@ def train(
             traced.write(planned, held.n_train, gathered)
     except RankFailed as failed:
         ranks.stop_others(failed.status, str(failed))
-        raise _failure(str(failed), failed.status) from None
+        raise failure_of(str(failed), failed.status) from None
     except Stopped as stopped:
-        raise _failure(stopped.line, stopped.status) from None
+        raise failure_of(stopped.line, stopped.status) from None
     except Exception as error:
-        _stop_others(ranks, error)
+        stop_others(ranks, error)
         raise
     found = ranks.share(recorder.results(last) if ranks.rank == 0 else None)[0]
     ranks.free()
@@ -364,38 +363,3 @@ def _both(observer: Observer | None, other: Observer | None) -> Observer | None:
             each(served)
 
     return call if observers else None
-
-
-def _on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:
-    """Call `prepare` on every rank and return its result; if it fails on any rank, raise on all."""
-    made: T
-    own: Exception | None = None
-    try:
-        made = prepare()
-    except Exception as error:
-        own = error
-    failures = [each for each in ranks.share(None if own is None else (str(own), _status_of(own))) if each is not None]
-    if not failures:
-        return made
-    ranks.free()
-    raise own or _failure(*failures[0])
-
-
-def _status_of(error: Exception) -> int:
-    return INPUT_STATUS if isinstance(error, InputError) else BUG_STATUS
-
-
-def _failure(line: str, status: int) -> Exception:
-    """Return the exception for a failure of another rank."""
-    return InputError(line) if status == INPUT_STATUS else RuntimeError(f"another rank failed: {line}")
-
-
-def _stop_others(ranks: Ranks, error: Exception) -> None:
-    """Stop the other ranks, so that none waits for this one, which has failed."""
-    if ranks.rank == 0:
-        ranks.stop_others(_status_of(error), str(error))
-        return
-    try:
-        ranks.report_failure(str(error), _status_of(error))
-    except Stopped:
-        pass
