@@ -3,8 +3,8 @@ from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
 from .emulator.network import Network, load_network
-from .emulator.plan import Plan
-from .emulator.run import Results, Simulation, SteadyState, steady_state
+from .emulator.plan import PairPlan, Plan
+from .emulator.run import PairSimulation, Results, Simulation, SteadyState, steady_state
 from .emulator.studies import Retiming
 
 __version__: str
@@ -14,6 +14,8 @@ __all__ = [
     "Dataset",
     "InputError",
     "Network",
+    "PairPlan",
+    "PairSimulation",
     "Plan",
     "Results",
     "Retiming",

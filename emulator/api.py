@@ -10,11 +10,12 @@ import contextlib
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
+from .all_ranks import failure_of, on_all, stop_others
 from .cluster import Cluster, load_cluster
-from .common import BUG_STATUS, IMAGENET_IMAGES, INPUT_STATUS, InputError, WholeFile
+from .common import IMAGENET_IMAGES, InputError, WholeFile
 from .config import Config, settings_config
 from .data import Dataset, Reading
 from .network import Network
@@ -30,6 +31,7 @@ from .plan import (
 )
 from .run import (
     EpochResult,
+    PairSimulation,
     Recorder,
     Results,
     Resumed,
@@ -46,17 +48,38 @@ from .run import simulate as run_simulation
 from .run import train as run_training
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
-from .timeline import SpanRecorder, TraceRequest
+from .timeline import SpanRecorder, TraceRequest, asked_pair_trace, write_pair_trace
 
 if TYPE_CHECKING:
     from .studies.sweep import SweepResult
-
-T = TypeVar("T")
 
 _NETWORK, _CLUSTER = "quick-cifar", "vc709"
 
 AnyNetwork = str | Mapping[str, Any] | Network
 AnyCluster = str | Mapping[str, Any] | Cluster
+OfPairs: TypeAlias = Literal["farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"]
+
+
+@overload
+def plan(
+    network: AnyNetwork = ...,
+    cluster: AnyCluster = ...,
+    *,
+    schedule: OfPairs,
+    changes: Mapping[str, object] | None = ...,
+    **settings: Any,
+) -> PairPlan: ...
+
+
+@overload
+def plan(
+    network: AnyNetwork = ...,
+    cluster: AnyCluster = ...,
+    *,
+    ranks: int = ...,
+    changes: Mapping[str, object] | None = ...,
+    **settings: Any,
+) -> Plan: ...
 
 
 def plan(
@@ -66,8 +89,10 @@ def plan(
     ranks: int = 1,
     changes: Mapping[str, object] | None = None,
     **settings: Any,
-) -> Plan:
+) -> Plan | PairPlan:
     """Return the plan of a run: mapping, times, schedule, memory. Nothing is trained or simulated yet.
+
+    A schedule of a GPU, alone or with an FPGA, gives a `PairPlan`, every other one a `Plan`.
 
     Args:
         network: the network to train.
@@ -80,6 +105,8 @@ def plan(
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
     config, known, boards = _settled(network, cluster, changes, settings)
+    if config.schedule.offload is not None:
+        return make_pair_plan(config, network=known, cluster=boards)
     return make_plan(config, ranks, network=known, cluster=boards)
 
 
@@ -87,7 +114,7 @@ def sweep(
     network: AnyNetwork | Iterable[AnyNetwork] = "quick-cifar",
     cluster: AnyCluster | Iterable[AnyCluster] = "vc709",
     *,
-    devices: int | Iterable[int] = 1,
+    devices: int | Iterable[int] | None = None,
     changes: Mapping[str, object] | None = None,
     epoch_images: int = IMAGENET_IMAGES,
     jobs: int | None = None,
@@ -102,7 +129,7 @@ def sweep(
     Args:
         network: the network or networks to train.
         cluster: the cluster or clusters to run on.
-        devices: numbers of boards of a chain, such as range(1, 65).
+        devices: numbers of boards of a chain, such as range(1, 65); by default one, or a pair's own.
         changes: changed values of cluster keys, such as {"link.bandwidth_gbps": [10, 40, 100]}.
         epoch_images: images of an epoch, for its hours.
         jobs: number of processes; by default one for each core.
@@ -121,8 +148,38 @@ def sweep(
     return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep")
 
 
+@overload
 def simulate(
-    network: AnyNetwork | Plan = "quick-cifar",
+    network: PairPlan, cluster: AnyCluster = ..., *, trace: str | os.PathLike[str] | None = ...
+) -> PairSimulation: ...
+
+
+@overload
+def simulate(
+    network: AnyNetwork = ...,
+    cluster: AnyCluster = ...,
+    *,
+    schedule: OfPairs,
+    trace: str | os.PathLike[str] | None = ...,
+    **settings: Any,
+) -> PairSimulation: ...
+
+
+@overload
+def simulate(
+    network: AnyNetwork | Plan = ...,
+    cluster: AnyCluster = ...,
+    *,
+    observer: Observer | None = ...,
+    trace: str | os.PathLike[str] | None = ...,
+    trace_level: str | None = ...,
+    trace_samples: tuple[int, int] | None = ...,
+    **settings: Any,
+) -> Simulation: ...
+
+
+def simulate(
+    network: AnyNetwork | Plan | PairPlan = "quick-cifar",
     cluster: AnyCluster = "vc709",
     *,
     observer: Observer | None = None,
@@ -130,8 +187,10 @@ def simulate(
     trace_level: str | None = None,
     trace_samples: tuple[int, int] | None = None,
     **settings: Any,
-) -> Simulation:
+) -> Simulation | PairSimulation:
     """Return a run's virtual time and its usage of devices and links, equal to those of `train` to the picosecond.
+
+    Of a GPU, alone or with an FPGA, it is that of mini-batches of tasks; a trace has those of one, and no observer.
 
     Args:
         network: the network to train, or a plan.
@@ -145,7 +204,10 @@ def simulate(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
-    planned, traced = _planned(network, cluster, settings), TraceRequest.of(trace, trace_level, trace_samples)
+    planned = _planned(network, cluster, settings)
+    if isinstance(planned, PairPlan):
+        return _simulated_pair(planned, observer, asked_pair_trace(trace, trace_level, trace_samples))
+    traced = TraceRequest.of(trace, trace_level, trace_samples)
     samples = epoch_samples(planned)
     recorder = None if traced is None else traced.recorder(planned, samples)
     with contextlib.ExitStack() as files:
@@ -159,7 +221,7 @@ def simulate(
 
 
 def train(
-    network: AnyNetwork | Plan = "quick-cifar",
+    network: AnyNetwork | Plan | PairPlan = "quick-cifar",
     cluster: AnyCluster = "vc709",
     *,
     comm: Any = None,
@@ -195,7 +257,12 @@ def train(
 
     def prepare() -> tuple[Plan | PairPlan, Dataset, WholeFile | None, StepLog, SpanRecorder | None, RunCheckpoints]:
         start = resumed(_given(network, cluster, settings))
-        planned = _to_train(network, cluster, settings, ranks.size) if start is None else _planned_again(start)
+        if start is None:
+            planned = _planned(network, cluster, settings, ranks.size)
+        else:
+            planned = _planned_again(start)
+        if isinstance(planned, PairPlan) and traced is not None:
+            raise InputError("`trace`: of a pair, `emuchain.simulate` writes it, with the same times")
         writes = planned.config.out if ranks.rank == 0 else None
         out = files.enter_context(WholeFile(writes)) if writes else None
         if traced is not None and ranks.rank == 0:
@@ -206,14 +273,12 @@ def train(
         held = data if isinstance(data, Dataset) else training_data(planned)
         log = files.enter_context(open_log(planned.config.log if ranks.rank == 0 else None))
         checkpoints = checkpoints_of(planned, held, ranks, start, on_begin=lambda *begun: recorder.begin(*begun[:2]))
-        if traced is None:
+        if traced is None or isinstance(planned, PairPlan):
             return planned, held, out, log, None, checkpoints
-        if isinstance(planned, PairPlan):
-            raise InputError("`trace`: a pair has no rows of samples; `emuchain simulate --plot` draws its timeline")
         return planned, held, out, log, traced.recorder(planned, held.n_train), checkpoints
 
     with files:
-        planned, held, out, log, spans, checkpoints = _on_all(ranks, prepare)
+        planned, held, out, log, spans, checkpoints = on_all(ranks, prepare)
         recorder = Recorder(planned, held, ranks.describe(), out, log)
         last: Weights = {}
 
@@ -235,11 +300,11 @@ def train(
                 traced.write(planned, held.n_train, gathered)
         except RankFailed as failed:
             ranks.stop_others(failed.status, str(failed))
-            raise _failure(str(failed), failed.status) from None
+            raise failure_of(str(failed), failed.status) from None
         except Stopped as stopped:
-            raise _failure(stopped.line, stopped.status) from None
+            raise failure_of(stopped.line, stopped.status) from None
         except Exception as error:
-            _stop_others(ranks, error)
+            stop_others(ranks, error)
             raise
     found = ranks.share(recorder.results(last) if ranks.rank == 0 else None)[0]
     ranks.free()
@@ -295,9 +360,9 @@ def _settled(
     return config, network, cluster
 
 
-def _given(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any]) -> Config:
+def _given(network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: dict[str, Any]) -> Config:
     """Return the settings of a run that are not left at their defaults."""
-    if isinstance(network, Plan):
+    if isinstance(network, Plan | PairPlan):
         return network.config
     named: dict[str, Any] = {}
     for key, value, default in (("network", network, _NETWORK), ("cluster", cluster, _CLUSTER)):
@@ -314,20 +379,24 @@ def _planned_again(start: Resumed) -> Plan | PairPlan:
     return (make_pair_plan if pair else make_plan)(start.config, network=start.network, cluster=start.cluster)
 
 
-def _to_train(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int) -> Plan | PairPlan:
-    """Return a plan of a chain, or of a pair if the schedule is one of pairs."""
-    if isinstance(network, Plan) or settings_config(settings).schedule.offload is None:
-        return _planned(network, cluster, settings, ranks)
-    config, known, boards = _settled(network, cluster, None, settings)
-    return make_pair_plan(config, network=known, cluster=boards)
-
-
-def _planned(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1) -> Plan:
-    if not isinstance(network, Plan):
+def _planned(
+    network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1
+) -> Plan | PairPlan:
+    """Return a plan that is given, or that of these settings."""
+    if not isinstance(network, Plan | PairPlan):
         return plan(network, cluster, ranks=ranks, **settings)
     if settings:
         raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
     return network
+
+
+def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: pathlib.Path | None) -> PairSimulation:
+    if observer is not None:
+        raise InputError("`observer`: a pair has tasks and no rows of samples; `times` of its plan has them")
+    _ = plan.samples  # all that can be wrong is found here
+    if trace is not None:
+        write_pair_trace(trace, plan)
+    return PairSimulation(plan)
 
 
 def _both(observer: Observer | None, other: Observer | None) -> Observer | None:
@@ -339,38 +408,3 @@ def _both(observer: Observer | None, other: Observer | None) -> Observer | None:
             each(served)
 
     return call if observers else None
-
-
-def _on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:
-    """Call `prepare` on every rank and return its result; if it fails on any rank, raise on all."""
-    made: T
-    own: Exception | None = None
-    try:
-        made = prepare()
-    except Exception as error:
-        own = error
-    failures = [each for each in ranks.share(None if own is None else (str(own), _status_of(own))) if each is not None]
-    if not failures:
-        return made
-    ranks.free()
-    raise own or _failure(*failures[0])
-
-
-def _status_of(error: Exception) -> int:
-    return INPUT_STATUS if isinstance(error, InputError) else BUG_STATUS
-
-
-def _failure(line: str, status: int) -> Exception:
-    """Return the exception for a failure of another rank."""
-    return InputError(line) if status == INPUT_STATUS else RuntimeError(f"another rank failed: {line}")
-
-
-def _stop_others(ranks: Ranks, error: Exception) -> None:
-    """Stop the other ranks, so that none waits for this one, which has failed."""
-    if ranks.rank == 0:
-        ranks.stop_others(_status_of(error), str(error))
-        return
-    try:
-        ranks.report_failure(str(error), _status_of(error))
-    except Stopped:
-        pass

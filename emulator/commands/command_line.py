@@ -139,7 +139,6 @@ def simulate(
 @click.option(
     "--samples-shown",
     metavar="FIRST-LAST",
-    default="0-7",
     help="Show the time in which these samples, from 0 on, are worked on.  [default: 0-7]",
 )
 @click.option(
@@ -150,7 +149,7 @@ def simulate(
 def timeline(
     config_file: str | None,
     flags: dict[str, Any],
-    samples_shown: str,
+    samples_shown: str | None,
     width: int | None,
     all_lanes: bool,
     plot: str | None,

@@ -111,13 +111,13 @@ def topology(
         pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
     title = f"{found.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
     if plot is not None:
-        draw_topologies(title, pairs, plot)
+        draw_topologies(title, pairs, plot, found.sample_noun)
     if as_json:
         as_dicts = [{"1d": _topology_as_json(one), "2d": _topology_as_json(two)} for one, two in pairs]
         said = {"network": found.name, "cluster": boards.name, "ports": ports, "port_gbps": port_gbps}
         print(json.dumps({**said, "topologies": as_dicts}, indent=2))
     else:
-        _print_topologies(title, pairs, _to_try(network, cluster, devices))
+        _print_topologies(title, pairs, found.sample_noun, _to_try(network, cluster, devices))
 
 
 def _to_try(network: str, cluster: str, devices: tuple[int, ...]) -> str:
@@ -128,10 +128,10 @@ def _to_try(network: str, cluster: str, devices: tuple[int, ...]) -> str:
 
 def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Cluster]:
     from ..cluster import load_cluster
-    from ..network import load_network
+    from ..plan import network_of
     from ..studies import section
 
-    found = load_network(network)
+    found = network_of(network)
     if layers is not None:
         first, colon, last = layers.partition(":")
         if not colon:
@@ -237,34 +237,34 @@ def _outcome_as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _reach(kind: str, found: Topology) -> str:
+def _reach(kind: str, found: Topology, noun: str) -> str:
     """Return the rate that a topology allows, and what limits it."""
     from ..report import number
 
     worst = found.bottleneck
     if worst is None:
-        return f"{kind}: {number(found.images_per_s)} images/s, no links"
+        return f"{kind}: {number(found.images_per_s)} {noun}s/s, no links"
     link = f"worst link {worst[0]} -> {worst[1]}, {number(found.worst_link_images_per_s)}"
     limit = "engines" if found.compute_images_per_s <= found.worst_link_images_per_s else "links"
-    return f"{kind}: {number(found.images_per_s)} images/s, limited by {limit}; {link}"
+    return f"{kind}: {number(found.images_per_s)} {noun}s/s, limited by {limit}; {link}"
 
 
-def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], to_try: str) -> None:
+def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], noun: str, to_try: str) -> None:
     from ..report import next_line, print_answer, table
 
     chain, direct = pairs[-1]
     print_answer(
         [
             f"{title}, {chain.devices:,} devices",
-            _reach("chain (1D)", chain),
-            _reach("direct links (2D)", direct),
+            _reach("chain (1D)", chain, noun),
+            _reach("direct links (2D)", direct, noun),
             "memory is not looked at; `emuchain plan` does that",
             next_line(to_try),
         ]
     )
-    columns = ["devices", "engines", "worst link", "degree", "ports a link", "images/s of that link"]
+    columns = ["devices", "engines", "worst link", "degree", "ports a link", f"{noun}s/s of that link"]
     for title, topologies in zip(("Chain (1D)", "Direct links (2D)"), zip(*pairs, strict=True), strict=True):
-        table(f"{title}: images/s of the slowest engine and of the worst link", columns, list(map(_row, topologies)))
+        table(f"{title}: {noun}s/s of the slowest engine and of the worst link", columns, list(map(_row, topologies)))
 
 
 def _row(found: Topology) -> list[str]:

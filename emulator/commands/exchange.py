@@ -54,13 +54,13 @@ def exchange(
     """
     with starting():
         from ..cluster import load_cluster
-        from ..network import load_network
+        from ..plan import network_of
         from ..studies import draw_exchanges, exchange_times
 
     if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
         given = f"`--compress-ratio` = {ratio:g}"
         raise InputError(f"{given}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits")
-    found, boards = load_network(network), load_cluster(cluster)
+    found, boards = network_of(network), load_cluster(cluster)
     rows = []
     with phases(f"exchanges among up to {workers[-1]:,} workers"):
         for count in workers:

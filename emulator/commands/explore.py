@@ -149,13 +149,13 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..cluster import load_cluster
     from ..explore import Wires, micro_batches_of
     from ..mapping import PRECISIONS
-    from ..network import load_network
     from ..pipeline import Transport
+    from ..plan import network_of
     from ..profile import BoardStages
 
     if network is None:
         raise InputError("NETWORK is missing; it can be left out with `--profile` only")
-    found, cluster = load_network(network), load_cluster(flags["cluster"])
+    found, cluster = network_of(network), load_cluster(flags["cluster"])
     devices = _devices(flags["devices"], len(cluster.boards))
     boards = [cluster.board(device) for device in range(devices)]
     wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
@@ -174,8 +174,8 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..cluster import load_named
     from ..explore import Wires
     from ..mapping import PRECISIONS
-    from ..network import load_network
     from ..pipeline import Transport
+    from ..plan import network_of
     from ..profile import ProfileStages, load_graph, load_profile
 
     path, chain = pathlib.Path(flags["profile"]), load_named(flags["cluster"])
@@ -184,7 +184,7 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     devices = _devices(flags["devices"], len(chain.kinds))
     kinds = tuple(chain.kind(device) for device in range(devices))
     if path.suffix == ".toml":
-        known = None if network is None else load_network(network)
+        known = None if network is None else network_of(network)
         profile = load_profile(path, known, PRECISIONS[flags["precision"]])
     else:
         samples = flags["micro_batch"]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common import InputError, format_bytes, format_time_ps
+from ..common import format_bytes, format_time_ps
 from ..config import Config, settings_config
 from ..pair import PairTimes, gpu_bytes
-from ..plan import PairPlan, epoch_samples, make_pair_plan
+from ..plan import PairPlan, make_pair_plan
 from ..report import (
     Line,
     check_picture,
@@ -18,8 +17,6 @@ from ..report import (
     draw_pair,
     next_line,
     number,
-    pair_needs_as_json,
-    pair_times_as_json,
     percent,
     plural,
     print_answer,
@@ -29,29 +26,10 @@ from ..report import (
 )
 from ..schedule import Offload
 from ..studies import parse_what_if
+from ..timeline import asked_pair_trace, write_pair_trace
 
 _OTHERS = {Offload.OVERLAPPED: "farnn-no-overlap"}
 """The schedule to try beside one; `farnn` beside all others on pairs."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Run:
-    """A plan, and the samples of an epoch."""
-
-    plan: PairPlan
-    samples: int
-
-    @property
-    def config(self) -> Config:
-        return self.plan.config
-
-    @property
-    def times(self) -> PairTimes:
-        return self.plan.times
-
-    @property
-    def epoch_ps(self) -> int:
-        return self.plan.epoch_ps(self.samples)
 
 
 def simulate_pair(
@@ -65,32 +43,35 @@ def simulate_pair(
     """Print the time of a mini-batch as an answer with tables, or as JSON; with `what_if`, compare.
 
     Raises:
-        InputError: a value does not suit a pair.
+        InputError: a value does not suit a pair, or the trace cannot be written.
     """
-    refuse_trace(trace)
+    traced = asked_pair_trace(**trace)
     if plot is not None:
         check_picture(plot, "--plot")
     asked = parse_what_if(what_if)
-    run = _run(config, {})
-    other = None
+    plan, other = _plan(config, {}), None
     if what_if:
         changed = settings_config({**config.model_dump(exclude_unset=True), **asked.config})
-        other = _run(changed, asked.cluster)
+        other = _plan(changed, asked.cluster)
     if plot is not None:
-        draw_pair(run.times, f"{run.plan.title}, {config.schedule.name}", plot)
+        draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", plot)
+    if traced is not None:
+        write_pair_trace(traced, plan)
     if as_json:
-        found = _run_as_json(run)
+        found = plan.to_dict()
         if other is not None:
-            found["what_if"] = {"changes": {**asked.cluster, **asked.config}, "run": _run_as_json(other)}
+            found["what_if"] = {"changes": {**asked.cluster, **asked.config}, "run": other.to_dict()}
         print(json.dumps(found, indent=2))
         return
-    print_answer(_answer(run, other, str(asked), flags))
-    _print_resources(run.times)
-    _print_layers(run.times)
+    print_answer(_answer(plan, other, str(asked), flags))
+    if traced is not None:
+        say(f"trace in {traced}; https://ui.perfetto.dev opens it")
+    _print_resources(plan.times)
+    _print_layers(plan.times)
     print()
-    how = f"{config.schedule.name}, batch {config.batch}, {plural(run.samples, 'sample')} an epoch, timing only"
-    say(f"{run.plan.title}, {how}")
-    say(f"mini-batch: {time_and_ps(run.times.mini_batch_ps)}")
+    samples = plural(plan.samples, plan.network.sample_noun)
+    say(f"{plan.title}, {config.schedule.name}, batch {config.batch}, {samples} an epoch, timing only")
+    say(f"mini-batch: {time_and_ps(plan.times.mini_batch_ps)}")
 
 
 def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, picture: str | None) -> None:
@@ -101,87 +82,49 @@ def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, picture: str
     """
     if picture is not None:
         check_picture(picture, "--plot")
-    run = _run(config, {})
+    plan = _plan(config, {})
     if picture is not None:
-        draw_pair(run.times, f"{run.plan.title}, {config.schedule.name}", picture)
+        draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
     if as_json:
-        print(json.dumps(_run_as_json(run), indent=2))
+        print(json.dumps(plan.to_dict(), indent=2))
         return
-    print_answer(_answer(run, None, "", flags))
-    _print_needs(run)
-    _print_resources(run.times)
+    print_answer(_answer(plan, None, "", flags))
+    _print_needs(plan)
+    _print_resources(plan.times)
 
 
-def refuse_trace(trace: Mapping[str, str | None]) -> None:
-    """Check that no trace is asked for.
-
-    Raises:
-        InputError: one is.
-    """
-    for flag, value in trace.items():
-        if value is not None:
-            raise InputError(
-                f"`--{flag.replace('_', '-')}`: a pair has no rows of samples; `emuchain simulate --plot` draws its"
-                " timeline"
-            )
-
-
-def _run(config: Config, changes: dict[str, object]) -> _Run:
-    """Return a run; without `samples` and `data`, an epoch is one mini-batch."""
+def _plan(config: Config, changes: dict[str, object]) -> PairPlan:
+    """Return a plan whose samples are known, so that all that is wrong is found here."""
     plan = make_pair_plan(config, changes)
-    return _Run(plan, config.samples or (epoch_samples(plan) if config.data else config.batch))
-
-
-def _run_as_json(run: _Run) -> dict[str, Any]:
-    config = run.config
-    ends = [(epoch + 1) * run.epoch_ps for epoch in range(config.epochs)]
-    return {
-        "config": {**config.model_dump(), "devices": run.plan.devices, "samples": run.samples},
-        "virtual_time_ps": ends[-1],
-        "epoch_ends_ps": ends,
-        **pair_times_as_json(run.times),
-        "gpu_bytes": gpu_bytes(run.plan.workload, run.plan.pair),
-        **pair_needs_as_json(run.plan.needs, run.plan.pair),
-    }
+    _ = plan.samples
+    return plan
 
 
 def limit_line(plan: PairPlan) -> Line:
     """Return the line that says which resource is busy longest."""
-    limit = plan.times.limit
-    share = percent(limit.busy_ps / plan.times.mini_batch_ps)
-    return Line(f"limit: {limit.resource.value}, busy {share} of the time; longest: {limit.longest.name}")
+    return Line(f"limit: {plan.limit}")
 
 
 def memory_lines(plan: PairPlan) -> list[Line]:
     """Return the line about the memory of the FPGA's PEs, if there is an FPGA."""
-    if not plan.needs:
-        return []
-    fullest, words = max(plan.needs, key=lambda each: each.words), plan.pair.array.words
-    return [Line(f"memory: fits, {fullest.words:,} of {words:,} words of a PE in {fullest.work.name}")]
+    return [] if plan.memory is None else [Line(f"memory: {plan.memory}")]
 
 
-def _answer(run: _Run, other: _Run | None, changes: str, flags: dict[str, Any]) -> list[Line]:
-    times = run.times
-    parts = f"FW {format_time_ps(times.forward_ps)}, BW, GC and WU {format_time_ps(times.backward_ps)}"
-    samples = plural(run.plan.workload.batch, "sample")
-    lines = [Line(f"{run.plan.title}: {format_time_ps(times.mini_batch_ps)} for a mini-batch of {samples}")]
+def _answer(plan: PairPlan, other: PairPlan | None, changes: str, flags: dict[str, Any]) -> list[Line]:
+    first, *others = map(Line, plan.answer)
     if other is not None:
-        ratio = number(times.mini_batch_ps / other.times.mini_batch_ps)
-        lines.append(Line(f"if {changes}: {format_time_ps(other.times.mini_batch_ps)}; {ratio} times as fast"))
-    lines.append(Line(parts))
-    if run.config.samples:
-        lines.append(Line(f"epoch of {plural(run.samples, 'sample')}: {format_time_ps(run.epoch_ps)}"))
-    if times.utilisation is not None:
-        lines.append(Line(f"utilisation: {percent(times.utilisation)} of I-MVM at the GPU's peak and R-MVM on all PEs"))
-    lines += [limit_line(run.plan), *memory_lines(run.plan)]
-    schedule = _OTHERS.get(run.plan.offload, "farnn" if run.plan.pair.fpga else "gpu-standard")
-    if run.plan.offload is Offload.STANDARD:
+        ratio = number(plan.times.mini_batch_ps / other.times.mini_batch_ps)
+        changed = format_time_ps(other.times.mini_batch_ps)
+        others.insert(0, Line(f"if {changes}: {changed}; {ratio} times as fast"))
+    schedule = _OTHERS.get(plan.offload, "farnn" if plan.pair.fpga else "gpu-standard")
+    if plan.offload is Offload.STANDARD:
         schedule = "gpu-persistent"
-    return [*lines, next_line(command_line("simulate", None, {**_to_try(run, flags), "schedule": schedule}))]
+    to_try = command_line("simulate", None, {**_to_try(plan, flags), "schedule": schedule})
+    return [first, *others, next_line(to_try)]
 
 
-def _to_try(run: _Run, flags: dict[str, Any]) -> dict[str, Any]:
-    return {"network": run.config.network, **{key: value for key, value in flags.items() if key != "network"}}
+def _to_try(plan: PairPlan, flags: dict[str, Any]) -> dict[str, Any]:
+    return {"network": plan.config.network, **{key: value for key, value in flags.items() if key != "network"}}
 
 
 def _print_resources(times: PairTimes) -> None:
@@ -207,8 +150,7 @@ def _print_layers(times: PairTimes) -> None:
     table("Tasks", ["layer", *(part.value for part in parts)], rows, names=["layer"])
 
 
-def _print_needs(run: _Run) -> None:
-    plan = run.plan
+def _print_needs(plan: PairPlan) -> None:
     print()
     has = plan.pair.gpu.off_chip_memory_bytes
     of = "" if has is None else f" of {format_bytes(has)}"
@@ -217,7 +159,7 @@ def _print_needs(run: _Run) -> None:
     if not plan.needs:
         return
     rows = []
-    for each in run.plan.needs:
+    for each in plan.needs:
         for phase, cycles in (("FW", each.forward), ("BW", each.backward)):
             rows.append(
                 [
@@ -229,7 +171,7 @@ def _print_needs(run: _Run) -> None:
                     f"{cycles.pe_words:,}",
                 ]
             )
-    array = run.plan.pair.array
+    array = plan.pair.array
     columns = ["layer", "R-MVM", "unsplit", "projection", "step", "words of the fullest PE"]
     title = f"Cycles of a time step on {array.units} MVM units of {array.pes:,} PEs with {array.words:,} words each"
     table(title, columns, rows, names=["layer"])
@@ -244,7 +186,7 @@ def _print_needs(run: _Run) -> None:
             format_bytes(each.errors_out_bytes),
             format_bytes(each.kept_bytes),
         ]
-        for each in run.plan.needs
+        for each in plan.needs
     ]
     columns = ["layer", "words of a PE", "weights", "FW in", "FW out", "BW in", "BW out", "kept off chip"]
     title = "Memory and transfers of a mini-batch; weights go to the FPGA in FW and in BW, with biases in FW"

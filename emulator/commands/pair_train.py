@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import WholeFile, format_time_ps
+from ..common import InputError, WholeFile, an, format_time_ps
 from ..config import RUN_ONLY_KEYS, Config
 from ..data import Dataset
 from ..plan import PairPlan, make_pair_plan, training_data
@@ -21,12 +21,13 @@ from ..report import (
     next_line,
     number,
     outcome_line,
+    plural,
     print_answer,
     resource_rows,
 )
 from ..run import Recorder, Resumed, Stopping, checkpoints_of, follower, open_log, resource_table, train
 from .kernels import load as load_kernels
-from .pair import limit_line, memory_lines, refuse_trace
+from .pair import limit_line, memory_lines
 from .shown import Shown
 
 
@@ -38,9 +39,12 @@ def train_pair(
     `start` is the run that goes on. Return the exit status, as `run_training`.
 
     Raises:
-        InputError: the configuration or the data are invalid, or `trace`, which a pair has not, is asked for.
+        InputError: the configuration or the data are invalid, or `trace`, which `simulate` writes, is asked for.
     """
-    refuse_trace(trace)
+    for flag, value in trace.items():
+        if value is not None:
+            told = "of a pair, `emuchain simulate --trace` writes it, with the same times"
+            raise InputError(f"`--{flag.replace('_', '-')}`: {told}")
     network, cluster = (None, None) if start is None else (start.network, start.cluster)
     plan = make_pair_plan(config, network=network, cluster=cluster)
     out = None if config.out is None else WholeFile(config.out)
@@ -71,22 +75,22 @@ def _announcement(plan: PairPlan, data: Dataset, ranks: int) -> str:
     note = f"; {data.note}" if data.note else ""
     return (
         f"{plan.title} in {hosts}{idle}, {plan.config.schedule.name}, batch {plan.config.batch}, {data.name}:"
-        f" {data.n_train:,} samples{note}"
+        f" {plural(data.n_train, plan.network.sample_noun)}{note}"
     )
 
 
 def _answer(plan: PairPlan, data: Dataset, recorder: Recorder) -> list[Line]:
     """Return the lines at the end: rate, accuracy, times, limit and memory."""
     history, ngrams = recorder.history, recorder.ngrams
-    last, samples = history[-1], data.n_train * len(history)
+    last, samples, noun = history[-1], data.n_train * len(history), plan.network.sample_noun
     per_sample_ps = round(1e12 * last.host_time_s / samples)
     return [
-        Line(f"{plan.title}: {number(samples / (last.virtual_time_ps * 1e-12))} samples/s"),
+        Line(f"{plan.title}: {number(samples / (last.virtual_time_ps * 1e-12))} {noun}s/s"),
         outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
         *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
         Line(
             f"time: {format_time_ps(last.virtual_time_ps)} on the devices; {last.host_time_s:.1f} s here,"
-            f" {format_time_ps(per_sample_ps)} a sample"
+            f" {format_time_ps(per_sample_ps)} {an(noun)}"
         ),
         limit_line(plan),
         *memory_lines(plan),

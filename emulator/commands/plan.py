@@ -122,7 +122,7 @@ def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flag
         to_try = command_line(command, None, {**flags, **samples, **changes})
     return [
         rate_line(plan, layout.images_per_s, missing),
-        epoch_line(EPOCH_IMAGES, EPOCH_IMAGES * layout.interval_ps, missing),
+        epoch_line(plan, EPOCH_IMAGES, EPOCH_IMAGES * layout.interval_ps, missing),
         *limit_lines(plan, state),
         _verdict(plan, layout, missing, smallest),
         weights_line(plan),

@@ -45,7 +45,8 @@ def _print(found: Retiming, own: str) -> None:
     before_ps, after_ps, plan = found.own_virtual_time_ps, found.virtual_time_ps, found.plan
     print(f"under {found.label}: virtual time {format_time_ps(before_ps)} -> {format_time_ps(after_ps)}", end="")
     print(f" ({before_ps} -> {after_ps} ps)")
-    print(f"images/s: {found.own_images_per_s:.1f} -> {found.images_per_s:.1f}; speed-up {found.speed_up:.3g}")
+    noun = plan.network.sample_noun
+    print(f"{noun}s/s: {found.own_images_per_s:.1f} -> {found.images_per_s:.1f}; speed-up {found.speed_up:.3g}")
     print_bottleneck(found.steady)
     print(found.about_numbers)
     for note in found.notes:
@@ -53,7 +54,7 @@ def _print(found: Retiming, own: str) -> None:
     config = plan.config
     print(
         f"the run: {plan.network.name} on {describe_devices(found.own)} ({own}), {config.schedule.name}, batch"
-        f" {config.batch}, {found.simulation.samples} images an epoch"
+        f" {config.batch}, {found.simulation.samples} {noun}s an epoch"
     )
     epochs = zip(_durations_ps(found.own_ends_ps), _durations_ps(found.epoch_ends_ps), strict=True)
     rows = [
@@ -66,7 +67,7 @@ def _print(found: Retiming, own: str) -> None:
         ]
         for epoch, (was_ps, is_ps) in enumerate(epochs, 1)
     ]
-    table("Epochs", ["epoch", "took", "takes", "images/s", "speed-up"], rows)
+    table("Epochs", ["epoch", "took", "takes", f"{noun}s/s", "speed-up"], rows)
 
 
 def _durations_ps(ends_ps: Sequence[int]) -> list[int]:

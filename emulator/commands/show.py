@@ -71,7 +71,8 @@ def _answer(results: Results) -> list[Line]:
     title = f"{config['network']} on {replicas}{plural(config['devices'], 'device')}"
     codec = f", gradients by {config['compress']}" if config.get("compress", "none") != "none" else ""
     how = f"{config['schedule']}, batch {config['batch']}, seed {config['seed']}{codec}"
-    lines = [Line(f"{how}, data {config['data']} ({config['samples']:,} images), cluster {config['cluster']}")]
+    samples = plural(config["samples"], results.sample_noun)
+    lines = [Line(f"{how}, data {config['data']} ({samples}), cluster {config['cluster']}")]
     keys = ("cluster", "schedule", "batch", "devices", "samples")
     differing = {key: config[key] for key in keys if config[key] != Config.model_fields[key].default}
     to_try = {"network": config["network"], **differing}
@@ -81,7 +82,7 @@ def _answer(results: Results) -> list[Line]:
     last, history = results.epochs - 1, results.history
     host_s = history["host_time_s"][last]
     return [
-        Line(f"{title}: {number(results.images_per_s)} images/s{ignored(missing)}"),
+        Line(f"{title}: {number(results.images_per_s)} {results.sample_noun}s/s{ignored(missing)}"),
         outcome_line(results.epochs, history["train_loss"][last], results.test_accuracy),
         *([] if results.bits is None else [bits_line(*results.bits)]),
         Line(f"time: {format_time_ps(results.virtual_time_ps)} on the cluster; {host_s:.1f} s on the host"),

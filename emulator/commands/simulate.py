@@ -27,6 +27,7 @@ from ..report import (
     order_line,
     other_schedule,
     percent,
+    plural,
     print_answer,
     print_steady_state,
     print_steady_tables,
@@ -125,7 +126,7 @@ def _run(
             warning = long_work(config, plan.network, samples, numbers=False)
             if warning is not None:
                 tell(f"emuchain: warning: {warning}")
-            show(f"simulating {samples:,} images on {plan.nodes:,} devices")
+            show(f"simulating {plural(samples, plan.network.sample_noun)} on {plan.nodes:,} devices")
             recorder = None if trace is None else trace.recorder(plan, samples)
             simulation = simulate(plan, samples, recorder)
             if trace is not None and recorder is not None:
@@ -138,16 +139,16 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
     """Return the first screen: of the run, and of the one with changes, if there is one."""
     simulation, steady = run
     plan, rate = simulation.plan, simulation.images_per_s
-    missing = plan.missing_bytes
+    missing, noun = plan.missing_bytes, plan.network.sample_noun
     lines = [rate_line(plan, rate, missing)]
     if other is not None:
         after = other.simulation.images_per_s
         ratio = f"{number(after / rate)} times as fast"
         lines.append(
-            Line(f"if {changes}: {number(after)} images/s{ignored(other.simulation.plan.missing_bytes)}; {ratio}")
+            Line(f"if {changes}: {number(after)} {noun}s/s{ignored(other.simulation.plan.missing_bytes)}; {ratio}")
         )
     epoch_ps = simulation.virtual_time_ps // len(simulation.epoch_ends_ps)
-    lines.append(epoch_line(simulation.samples, epoch_ps, missing))
+    lines.append(epoch_line(plan, simulation.samples, epoch_ps, missing))
     if steady is None:
         return [
             *lines,
@@ -157,7 +158,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
             next_line(to_try),
         ]
     long_ps = round(epoch_images * steady.period_ps / steady.replicas)
-    lines.append(epoch_line(epoch_images, long_ps, missing, optional=True))
+    lines.append(epoch_line(plan, epoch_images, long_ps, missing, optional=True))
     return [
         *lines,
         *limit_lines(plan, steady),
@@ -195,7 +196,8 @@ def _print_tables(run: _Run, full: bool) -> None:
 def _print_details(run: _Run, epoch_images: int) -> None:
     simulation, steady = run
     plan, samples, config = simulation.plan, simulation.samples, simulation.plan.config
-    how = f"{config.schedule.name}, batch {config.batch}, {samples:,} images an epoch"
+    counted = plural(samples, plan.network.sample_noun)
+    how = f"{config.schedule.name}, batch {config.batch}, {counted} an epoch"
     say(f"{describe_devices(plan)}, {how}, timing only")
     for epoch, end_ps in enumerate(simulation.epoch_ends_ps, 1):
         print(f"epoch {epoch}: virtual time {time_and_ps(end_ps)}")
@@ -208,7 +210,7 @@ def _print_details(run: _Run, epoch_images: int) -> None:
     where = "" if steady.replicas == 1 else " each replica"
     say(
         f"a sample enters{where} every {format_time_ps(entry_ps)}{ignored(steady.missing_bytes)};"
-        f" {number(3600 * rate / samples)} epochs an hour of {samples:,} images, filling and draining included"
+        f" {number(3600 * rate / samples)} epochs an hour of {counted}, filling and draining included"
     )
     if simulation.exchange_ps:
         _print_exchange(simulation)
@@ -234,7 +236,10 @@ def _print_exchange(simulation: Simulation) -> None:
 
 
 def _print_comparison(changes: str, rows: Sequence[Compared], other: _Run) -> None:
-    cells = [[row.figure, _number(row.before), _number(row.after), _number(row.ratio)] for row in rows]
+    noun = other.simulation.plan.network.sample_noun
+    cells = [
+        [row.figure.replace("image", noun), _number(row.before), _number(row.after), _number(row.ratio)] for row in rows
+    ]
     table(
         f"What if {changes}{ignored(other.simulation.plan.missing_bytes)}",
         ["figure", "as it is", "what if", "ratio"],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED_STATUS = 130
 _MOST_ROWS = 24
-_HELP = {"devices": "emulated FPGAs of a chain; default: 1"}
+_HELP = {"devices": "emulated FPGAs of a chain; default: 1, or a pair's own"}
 
 
 class SweepCommand(click.Command):

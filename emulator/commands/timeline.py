@@ -1,4 +1,4 @@
-"""`emuchain timeline`: a chart of a chain's first samples, as text and as a picture."""
+"""`emuchain timeline`: a chart of a chain's first samples, or of a pair's mini-batch, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from ..plan import Plan, describe_devices, make_plan
 from ..report import check_picture, terminal_width
 from ..run import simulate, steady_state
 from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, timeline_of
+from .pair_timeline import show_pair_timeline
 
 _PIPE_WIDTH = 80
 _LAST_SAMPLE = 999_999
+_SHOWN = "0-7"
 
 
 def show_timeline(
     config_file: str | None,
     flags: dict[str, Any],
-    shown: str,
+    shown: str | None,
     width: int | None,
     all_lanes: bool,
     picture: str | None,
@@ -29,19 +31,24 @@ def show_timeline(
     Raises:
         InputError: the configuration is invalid, the run has none of the samples, or the picture cannot be written.
     """
-    window = Window.parse(shown, "samples_shown")
+    window = Window.parse(shown or _SHOWN, "samples_shown")
     if window.last > _LAST_SAMPLE:
         raise InputError(f"`samples_shown` = '{window}': must be samples 0 to {_LAST_SAMPLE:,}")
     if picture is not None:
         check_writable(picture, "plot", "timeline.svg")
         check_picture(picture, "plot")
+    columns = width or terminal_width(_PIPE_WIDTH)
     with blaming(config_file, flags):
-        plan = make_plan(load_config(config_file, flags), 1)
+        config = load_config(config_file, flags)
+        if config.schedule.offload is not None:
+            show_pair_timeline(config, columns, picture, samples_shown=shown, all_lanes=all_lanes)
+            return
+        plan = make_plan(config, 1)
         plan.needs_one_stage("a timeline")
     chart = _chart(plan, window, all_lanes)
     print(_answer(plan))
     print(f"{plan.network.name} on {describe_devices(plan)}, {plan.config.schedule.name}: samples {chart.shown}")
-    for line in gantt(chart, width or terminal_width(_PIPE_WIDTH)):
+    for line in gantt(chart, columns):
         print(line)
     if picture is not None:
         from ..report import draw_timeline

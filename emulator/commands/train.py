@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import WholeFile, format_time_ps
+from ..common import WholeFile, an, format_time_ps, plural
 from ..config import RUN_ONLY_KEYS, blaming, load_config
 from ..data import Dataset
 from ..plan import Plan, describe_devices, long_work, make_plan, training_data
@@ -127,9 +127,10 @@ def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
     hosts = f"{ranks} ranks" if ranks > 1 else "one process"
     idle = f" ({ranks - plan.nodes} ranks idle)" if ranks > plan.nodes else ""
     note = "".join(f"; {each}" for each in (data.note, plan.network.note) if each)
+    samples = plural(data.n_train, plan.network.sample_noun)
     return (
         f"{plan.network.name} on {describe_devices(plan)} in {hosts}{idle}, "
-        f"{plan.config.schedule.name}, batch {plan.config.batch}, {data.name}: {data.n_train:,} images{note}"
+        f"{plan.config.schedule.name}, batch {plan.config.batch}, {data.name}: {samples}{note}"
     )
 
 
@@ -155,15 +156,15 @@ class _Shown(Shown):
         """Return the lines at the end: rate, accuracy, times, limit, memory and weights."""
         plan, history, ngrams = self._chain, self.recorder.history, self.recorder.ngrams
         last, missing = history[-1], plan.missing_bytes
-        images = self._data.n_train * len(history)
-        per_image_ps = round(1e12 * last.host_time_s / images)
+        samples = self._data.n_train * len(history)
+        per_sample_ps = round(1e12 * last.host_time_s / samples)
         return [
-            rate_line(plan, images / (last.virtual_time_ps * 1e-12), missing),
+            rate_line(plan, samples / (last.virtual_time_ps * 1e-12), missing),
             outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
             *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
             Line(
                 f"time: {format_time_ps(last.virtual_time_ps)} on the cluster; {last.host_time_s:.1f} s here,"
-                f" {format_time_ps(per_image_ps)} an image"
+                f" {format_time_ps(per_sample_ps)} {an(plan.network.sample_noun)}"
             ),
             *(limit_lines(plan, steady_state(plan)) if plan.times_rows else stage_lines(plan, last.usage)),
             memory_line(plan, missing),

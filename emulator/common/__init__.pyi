@@ -25,7 +25,7 @@ from .types import (
     Share,
     Watts,
 )
-from .units import IMAGENET_IMAGES, format_bytes, format_time_ps, gbps, gops
+from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops, number, percent, plural
 from .whole_file import WholeFile, check_writable, write_whole
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "Share",
     "Watts",
     "WholeFile",
+    "an",
     "check_writable",
     "did_you_mean",
     "escaped",
@@ -63,8 +64,11 @@ __all__ = [
     "gops",
     "html_table",
     "names",
+    "number",
     "open_file",
     "parse_status",
+    "percent",
+    "plural",
     "read_file",
     "read_text",
     "write_whole",

@@ -43,6 +43,27 @@ def _scaled(value: int, units: tuple[tuple[str, int], ...], step: int) -> str:
     return f"{number:.0f} {unit}"
 
 
+def percent(share: float) -> str:
+    """Return a share as text in percent."""
+    return f"{100 * share:,.1f} %"
+
+
+def number(value: float) -> str:
+    """Return a number as text: to four digits, and to the whole from 1,000 on, with separators."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    ending = "es" if noun.endswith("tch") else "s"
+    return f"{count:,} {noun}{ending * (count != 1)}"
+
+
+def an(noun: str) -> str:
+    """Return a noun with its article."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def gops(operations: int, period_ps: float) -> float:
     """Return the rate in GOP/s (10^9 operations a second) of `operations` in a period."""
     return 1000 * operations / period_ps

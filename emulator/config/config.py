@@ -125,9 +125,9 @@ class Config(Model):
         description="of a text: windows of as many characters as there are time steps, side by side, or lines, padded"
         " at the end",
     )
-    samples: Positive | None = pydantic.Field(None, description="use the first N training images only")
-    test_samples: Positive | None = pydantic.Field(None, description="evaluate on the first N test images only")
-    epochs: Positive = pydantic.Field(1, description="passes over the training images")
+    samples: Positive | None = pydantic.Field(None, description="use the first N training samples only")
+    test_samples: Positive | None = pydantic.Field(None, description="evaluate on the first N test samples only")
+    epochs: Positive = pydantic.Field(1, description="passes over the training samples")
     batch: Positive = pydantic.Field(64, description="samples of a mini-batch, after which weights are updated")
     micro_batch: Positive = pydantic.Field(
         16,

@@ -67,8 +67,9 @@ class Dataset:
         Raises InputError when `samples` is not in [1, n_train].
         """
         if not 1 <= samples <= self.n_train:
+            noun = "sample" if self.symbols else "image"
             raise InputError(
-                f"`samples` = {samples}: but {self.name} has {self.n_train} training images;"
+                f"`samples` = {samples}: but {self.name} has {self.n_train} training {noun}s;"
                 f" give a number from 1 to {self.n_train}"
             )
         lengths = None if self.train_lengths is None else self.train_lengths[:samples]

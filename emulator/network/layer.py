@@ -214,6 +214,11 @@ class Network:
         return self.input[1] > 1 and self.input[2] == 1
 
     @property
+    def sample_noun(self) -> str:
+        """What a sample is called: "image", or "sample" of a text and of other sequences."""
+        return "sample" if self.takes_sequence else "image"
+
+    @property
     def result_steps(self) -> int:
         """Number of time steps that have results of their own; 1 where the network has one result."""
         return self.layers[-1].feeds[1]

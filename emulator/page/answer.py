@@ -29,11 +29,11 @@ def headline(run: Run) -> str:
         return "No epoch was finished."
     planned = results.config["epochs"]
     finished = f"{results.epochs} of " if results.epochs < planned else ""
-    how = f"{finished}{plural(planned, 'epoch')} of {plural(int(results.config['samples']), 'image')}"
+    how = f"{finished}{plural(planned, 'epoch')} of {plural(int(results.config['samples']), run.noun)}"
     took, data = time(results.virtual_time_ps), results.config["data"]
     reached = _accuracy(run)
     if reached is None:
-        return f"{how} of {data}, in {took} of virtual time; there were no test images."
+        return f"{how} of {data}, in {took} of virtual time; there were no test {run.noun}s."
     return f"{reached} test accuracy on {data} after {how}, in {took} of virtual time."
 
 
@@ -47,8 +47,8 @@ def figures(run: Run) -> tuple[Figure, ...]:
         host = f"{results.history['host_time_s'][-1]:.1f} s on the host"
         found.append(Figure("Virtual time", time(results.virtual_time_ps), host))
     if run.images_per_s is not None:
-        note = f"steady state {rate(steady.images_per_s)}" if steady else "filling and draining included"
-        found.append(Figure("Rate on the cluster", rate(run.images_per_s), note))
+        note = f"steady state {rate(steady.images_per_s, run.noun)}" if steady else "filling and draining included"
+        found.append(Figure("Rate on the cluster", rate(run.images_per_s, run.noun), note))
     if plan is None or steady is None:
         return (*found, Figure("Plan", "unknown", run.why_no_plan, is_warning=True))
     slowest, behind = steady.bottleneck.slowest, steady.bottleneck.behind
@@ -67,7 +67,7 @@ def comparison(runs: Sequence[Run]) -> Table:
     differing, target = differences(runs), _common_accuracy(runs)
     columns = ["run", "test accuracy", "virtual time"]
     columns += [] if target is None else [f"time to {percent(target)}"]
-    columns += ["images/s", "limited by", "fits", "old weights", *differing]
+    columns += [f"{_noun_of(runs)}s/s", "limited by", "fits", "old weights", *differing]
     rows = []
     for run in runs:
         row = [run.name, _accuracy(run) or "–"]
@@ -91,8 +91,14 @@ def comparing_headline(runs: Sequence[Run]) -> str:
     if best is not None:
         said.append(f"{best.name} has the highest test accuracy, {_accuracy(best)}")
     if fastest is not None:
-        said.append(f"{fastest.name} the highest rate, {rate(fastest.images_per_s or 0)}")
+        said.append(f"{fastest.name} the highest rate, {rate(fastest.images_per_s or 0, fastest.noun)}")
     return f"{'; '.join(said)}." if said else "None of the runs has finished an epoch."
+
+
+def _noun_of(runs: Sequence[Run]) -> str:
+    """Return what samples of all runs are called."""
+    nouns = {run.noun for run in runs}
+    return nouns.pop() if len(nouns) == 1 else "sample"
 
 
 def _accuracy(run: Run) -> str | None:

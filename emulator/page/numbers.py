@@ -24,9 +24,9 @@ def power_of_two(exponent: int) -> str:
     return f"2{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
-def rate(images_per_s: float) -> str:
-    """Return a rate as text, with its unit."""
-    return f"{images_per_s:,.0f} images/s" if images_per_s >= 100 else f"{images_per_s:.3g} images/s"
+def rate(samples_per_s: float, noun: str) -> str:
+    """Return a rate as text, with its unit; `noun` is what a sample is called."""
+    return f"{samples_per_s:,.0f} {noun}s/s" if samples_per_s >= 100 else f"{samples_per_s:.3g} {noun}s/s"
 
 
 def finite(value: float) -> float | None:

@@ -38,27 +38,28 @@ def roofs(run: Run) -> Section | None:
         "points": points,
         "steady": run.steady.images_per_s,
         "reached": run.images_per_s,
+        "unit": f"{run.noun}s/s",
     }
-    lines = [Key(f"steady state, {rate(run.steady.images_per_s)}", "limit", "line")]
+    lines = [Key(f"steady state, {rate(run.steady.images_per_s, run.noun)}", "limit", "line")]
     if run.images_per_s is not None:
-        lines.append(Key(f"reached, {rate(run.images_per_s)}", "limit", "dashes"))
+        lines.append(Key(f"reached, {rate(run.images_per_s, run.noun)}", "limit", "dashes"))
     chart = Chart(
         "roofs",
-        "Rate that each engine and link would allow alone, in images/s",
+        f"Rate that each engine and link would allow alone, in {run.noun}s/s",
         data,
         (*(Key(kind, f"kind-{kind}") for kind in kinds), *lines),
     )
     ties = f" ({found.ties} {'others are' if found.ties > 1 else 'other is'} as slow)" if found.ties else ""
     said = f"{found.slowest.name} sets the pace: {time(found.slowest.sample_ps)} for a sample{ties}."
-    said += f" The chain's steady state gives {rate(run.steady.images_per_s)}"
+    said += f" The chain's steady state gives {rate(run.steady.images_per_s, run.noun)}"
     if run.images_per_s is not None:
         share = percent(run.images_per_s / run.steady.images_per_s)
-        said += f"; the whole run, with filling and draining, reached {rate(run.images_per_s)}, {share} of it"
+        said += f"; the whole run, with filling and draining, reached {rate(run.images_per_s, run.noun)}, {share} of it"
     schedule = run.plan.config.schedule
     if schedule.drains:
         said += f". {schedule.name} drains the pipeline at each update, so its steady state is below the roofs"
     rows = [
-        [load.name, time(load.sample_ps), rate(replicas * 1e12 / load.sample_ps)]
+        [load.name, time(load.sample_ps), rate(replicas * 1e12 / load.sample_ps, run.noun)]
         for load in sorted(every, key=lambda load: -load.sample_ps)[:_MOST_ROWS]
     ]
     slowest = Table("The slowest", ["engine or link", "time of a sample", "would allow"], rows, ("engine or link",))

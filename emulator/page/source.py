@@ -48,14 +48,19 @@ class Run:
         return self.plan.network.name if self.plan else pathlib.Path(self.results.config["network"]).stem
 
     @property
-    def images(self) -> int:
-        """Number of images of all finished epochs."""
+    def noun(self) -> str:
+        """What a sample is called: "image", or "sample" of a text."""
+        return self.results.sample_noun
+
+    @property
+    def samples(self) -> int:
+        """Number of samples of all finished epochs."""
         return int(self.results.config["samples"]) * self.results.epochs
 
     @property
     def images_per_s(self) -> float | None:
         """Rate of the whole run on the cluster, including filling and draining; None before the first epoch."""
-        return self.images / (self.results.virtual_time_ps * 1e-12) if self.results.virtual_time_ps else None
+        return self.samples / (self.results.virtual_time_ps * 1e-12) if self.results.virtual_time_ps else None
 
     @functools.cached_property
     def usage(self) -> Usage | None:

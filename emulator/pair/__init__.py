@@ -1,5 +1,6 @@
 """A GPU and an FPGA that train recurrent layers together (FARNN): work, tasks, and their timeline. Pure functions."""
 
+from .as_json import needs_as_json, times_as_json
 from .devices import Pair, pair_of
 from .gpu_memory import check_gpu_memory, gpu_bytes
 from .layout import LayerNeeds, all_needs
@@ -34,6 +35,7 @@ __all__ = [
     "check_gpu_memory",
     "gpu_bytes",
     "mvm_cycles",
+    "needs_as_json",
     "pair_of",
     "pair_streams",
     "pe_words",
@@ -41,6 +43,7 @@ __all__ = [
     "step_cycles",
     "streams_of",
     "time_mini_batch",
+    "times_as_json",
     "unheld_bytes",
     "unsplit_cycles",
     "work_of",

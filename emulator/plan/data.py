@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..common import InputError
 from ..data import Dataset, Reading, describe_data, is_text, load_data, symbol_count
 from ..network import Network, Shape, load_network
 
 if TYPE_CHECKING:
-    from .pair import PairPlan
-    from .plan import Plan
+    from ..config import Config
 
-    AnyPlan = Plan | PairPlan
+
+class Planned(Protocol):
+    """A plan of a chain or of a pair, as far as its data go."""
+
+    @property
+    def config(self) -> Config:
+        """The run's configuration."""
+
+    @property
+    def network(self) -> Network:
+        """What is trained."""
 
 
 def network_of(
@@ -52,12 +61,12 @@ def _symbols(where: str) -> int:
         return symbol_count(where)
 
 
-def data_of(plan: AnyPlan) -> str:
+def data_of(plan: Planned) -> str:
     """Return the name of a plan's data set: that of the configuration, or the built-in one that suits the network."""
     return plan.config.data or ("text" if plan.network.takes_sequence else "shapes")
 
 
-def training_data(plan: AnyPlan) -> Dataset:
+def training_data(plan: Planned) -> Dataset:
     """Load the data set, limited to the configured number of samples.
 
     Raises:
@@ -75,7 +84,7 @@ def training_data(plan: AnyPlan) -> Dataset:
     return data if config.test_samples is None else data.test_first(config.test_samples)
 
 
-def epoch_samples(plan: AnyPlan) -> int:
+def epoch_samples(plan: Planned) -> int:
     """Return the number of samples in an epoch; with `samples` and without `data`, no data set is needed.
 
     Raises:
@@ -91,13 +100,15 @@ def epoch_samples(plan: AnyPlan) -> int:
     try:
         _check(plan, shape, classes, is_text=is_text(where))
     except InputError as error:
-        raise InputError(f"{error}; with `samples` and without `data`, a run can be planned without images") from None
+        raise InputError(f"{error}; with `samples` and without `data`, a run can be planned without data") from None
     if config.samples is not None and config.samples > available:
-        raise InputError(f"`samples` = {config.samples}: but {where} has {available} training images")
+        raise InputError(
+            f"`samples` = {config.samples}: but {where} has {available} training {plan.network.sample_noun}s"
+        )
     return config.samples or available
 
 
-def check_data(plan: AnyPlan, data: Dataset) -> None:
+def check_data(plan: Planned, data: Dataset) -> None:
     """Check that a plan's network takes the images or the text of a data set, and has its classes.
 
     Raises:
@@ -106,7 +117,7 @@ def check_data(plan: AnyPlan, data: Dataset) -> None:
     _check(plan, data.shape, data.n_classes, is_text=bool(data.symbols))
 
 
-def _check(plan: AnyPlan, shape: Shape, classes: int, *, is_text: bool) -> None:
+def _check(plan: Planned, shape: Shape, classes: int, *, is_text: bool) -> None:
     network, source = plan.network, f"`data` = {data_of(plan)!r}"
     if is_text:
         _check_text(network, source, shape)

@@ -58,8 +58,8 @@ def make_plan(
     """
     if config.schedule.offload is not None:
         raise InputError(
-            f"`schedule` = {config.schedule.name!r}: a GPU, alone or with an FPGA, is what `emuchain train`, `simulate`"
-            " and `plan` take; should be a schedule of a chain of FPGAs here, such as 'sync'"
+            f"`schedule` = {config.schedule.name!r}: a GPU, alone or with an FPGA, is what `emuchain train`,"
+            " `simulate`, `plan`, `timeline` and `sweep` take; should be one of a chain of FPGAs here, such as 'sync'"
         )
     if config.padding != 1:
         raise InputError(f"`padding` = {config.padding:g}: is of the times of a GPU or a pair; leave it out on a chain")

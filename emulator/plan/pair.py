@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..cluster import Cluster
+from ..common import InputError, format_time_ps, html_table, number, percent, plural
 from ..mapping import Mapping, Slice, cut_channels
 from ..network import Network
-from ..pair import LayerNeeds, Pair, PairTimes, Workload, all_needs, time_mini_batch
+from ..pair import (
+    LayerNeeds,
+    Pair,
+    PairTimes,
+    Workload,
+    all_needs,
+    gpu_bytes,
+    needs_as_json,
+    time_mini_batch,
+    times_as_json,
+)
 from ..schedule import EpochShape, Offload, Schedule
+from .data import epoch_samples
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -62,6 +74,21 @@ class PairPlan:
         """What each recurrent layer takes of the FPGA, if there is one."""
         return all_needs(self.workload, self.pair, self.offload)
 
+    @functools.cached_property
+    def samples(self) -> int:
+        """Number of samples in an epoch: `samples`, or all of `data`, or without these a mini-batch.
+
+        Raises:
+            InputError: the data set is missing, or does not fit the network.
+        """
+        config = self.config
+        return config.samples or (epoch_samples(self) if config.data else config.batch)
+
+    @property
+    def epoch_ends_ps(self) -> tuple[int, ...]:
+        """Virtual time from the start to the end of each epoch."""
+        return tuple((epoch + 1) * self.epoch_ps(self.samples) for epoch in range(self.config.epochs))
+
     def times_of(self, samples: int) -> PairTimes:
         """Return the timeline of a mini-batch of this size."""
         if samples == self.workload.batch:
@@ -101,3 +128,88 @@ class PairPlan:
     def title(self) -> str:
         """The network and the devices."""
         return f"{self.workload.name} on {self.boards}"
+
+    @property
+    def limit(self) -> str:
+        """Which resource is busy longest, as text."""
+        limit = self.times.limit
+        share = percent(limit.busy_ps / self.times.mini_batch_ps)
+        return f"{limit.resource.value}, busy {share} of the time; longest: {limit.longest.name}"
+
+    @property
+    def memory(self) -> str | None:
+        """What the fullest PE holds, as text; None without an FPGA."""
+        if not self.needs:
+            return None
+        fullest = max(self.needs, key=lambda each: each.words)
+        return f"fits, {fullest.words:,} of {self.pair.array.words:,} words of a PE in {fullest.work.name}"
+
+    @property
+    def answer(self) -> list[str]:
+        """The lines with which `emuchain plan` and `simulate` begin."""
+        times = self.times
+        lines = [
+            f"{self.title}: {self._mini_batch}",
+            f"FW {format_time_ps(times.forward_ps)}, BW, GC and WU {format_time_ps(times.backward_ps)}",
+        ]
+        if self.config.samples:
+            samples = plural(self.samples, self.network.sample_noun)
+            lines.append(f"epoch of {samples}: {format_time_ps(self.epoch_ps(self.samples))}")
+        if times.utilisation is not None:
+            lines.append(f"utilisation: {percent(times.utilisation)} of I-MVM at the GPU's peak and R-MVM on all PEs")
+        lines.append(f"limit: {self.limit}")
+        return lines if self.memory is None else [*lines, f"memory: {self.memory}"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `emuchain plan` and `simulate` print with `--json` (docs/running.md)."""
+        ends = self.epoch_ends_ps
+        return {
+            "config": {**self.config.model_dump(), "devices": self.devices, "samples": self.samples},
+            "virtual_time_ps": ends[-1],
+            "epoch_ends_ps": list(ends),
+            **times_as_json(self.times),
+            "gpu_bytes": gpu_bytes(self.workload, self.pair),
+            **needs_as_json(self.needs, self.pair),
+        }
+
+    def needs_rows(self, what: str) -> NoReturn:
+        """Say that times are those of tasks, where `what` rests on those of rows.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            f"`schedule` = {self.config.schedule.name!r}: {what} shows rows on split engines, and a GPU, alone or with"
+            " an FPGA, has tasks; `times` of its plan has them"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(self.answer)
+
+    def __repr__(self) -> str:
+        return f"<PairPlan {self.title}, {self._mini_batch}, limited by {self.times.limit.resource.value}>"
+
+    def _repr_html_(self) -> str:
+        times = self.times
+        rate = f"{number(self.samples_per_s)} {self.network.sample_noun}s/s"
+        mini_batch = [f"mini-batch of {self._samples}", format_time_ps(times.mini_batch_ps)]
+        rows = [mini_batch, ["rate", rate], ["limited by", self.limit]]
+        if times.utilisation is not None:
+            rows.append(["utilisation", percent(times.utilisation)])
+        if self.memory is not None:
+            rows.append(["memory of a PE", self.memory])
+        rows.append(["schedule", f"{self.config.schedule.name}, batch {self.config.batch}"])
+        return html_table(f"Plan: {self.title}", rows)
+
+    @property
+    def samples_per_s(self) -> float:
+        """Rate of whole mini-batches."""
+        return 1e12 * self.workload.batch / self.times.mini_batch_ps
+
+    @property
+    def _mini_batch(self) -> str:
+        return f"{format_time_ps(self.times.mini_batch_ps)} for a mini-batch of {self._samples}"
+
+    @property
+    def _samples(self) -> str:
+        return plural(self.workload.batch, "sample")

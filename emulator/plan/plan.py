@@ -196,7 +196,8 @@ class Plan:
     def _rate(self) -> str:
         """The rate at which samples can enter all replicas, which a pipeline that drains does not reach."""
         drains = "at most " if self.config.schedule.drains else ""
-        return f"{drains}{self.data_parallel.replicas * 1e12 / self._bottleneck.slowest.sample_ps:.1f} images/s"
+        rate = self.data_parallel.replicas * 1e12 / self._bottleneck.slowest.sample_ps
+        return f"{drains}{rate:.1f} {self.network.sample_noun}s/s"
 
     @property
     def _bottleneck(self) -> Bottleneck:

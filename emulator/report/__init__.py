@@ -1,5 +1,6 @@
 """Output to users: answers, tables, JSON, pictures and progress; libraries that draw are imported at first use."""
 
+from ..common import number, percent, plural
 from .answer import (
     Line,
     bits_line,
@@ -19,7 +20,6 @@ from .layout_json import layout_as_json
 from .layout_picture import draw_layout
 from .most_loaded import most_loaded
 from .next_step import command_line, next_changes, other_schedule
-from .pair_json import pair_needs_as_json, pair_times_as_json
 from .pair_picture import draw_pair
 from .picture import check_picture, log_ticks, new_figure, save_figure, whole_ticks
 from .pipeline_picture import draw_pipeline
@@ -32,7 +32,7 @@ from .steady_state import print_steady_state, print_steady_tables, steady_state_
 from .table import table
 from .tables import device_rows, epoch_rows, exchange_rows, layer_rows, link_rows, resource_rows, slice_names
 from .terminal import screen_width, terminal_width
-from .text import ignored, mebibytes, number, percent, plural, say, time_and_ps
+from .text import ignored, mebibytes, say, time_and_ps
 from .timeline_picture import draw_timeline
 
 __all__ = [
@@ -69,8 +69,6 @@ __all__ = [
     "order_line",
     "other_schedule",
     "outcome_line",
-    "pair_needs_as_json",
-    "pair_times_as_json",
     "percent",
     "plural",
     "point_progress",

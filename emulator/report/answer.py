@@ -6,13 +6,13 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from ..common import format_bytes, format_time_ps
+from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..data import NgramBits
 from ..plan import Plan
 from ..run import SteadyState
 from ..timing import ExchangeLoad, LinkLoad
 from .terminal import screen_width
-from .text import ignored, mebibytes, number, percent, say, wrapped
+from .text import ignored, mebibytes, say, wrapped
 
 MOST_LINES = 8
 
@@ -67,12 +67,13 @@ def title_of(plan: Plan) -> str:
 
 def rate_line(plan: Plan, images_per_s: float, missing_bytes: int) -> Line:
     """Return the line with the rate."""
-    return Line(f"{title_of(plan)}: {number(images_per_s)} images/s{ignored(missing_bytes)}")
+    return Line(f"{title_of(plan)}: {number(images_per_s)} {plan.network.sample_noun}s/s{ignored(missing_bytes)}")
 
 
-def epoch_line(images: int, time_ps: int, missing_bytes: int, *, optional: bool = False) -> Line:
-    """Return the line with the time for an epoch of `images` images."""
-    return Line(f"epoch of {images:,} images: {format_time_ps(time_ps)}{ignored(missing_bytes)}", optional)
+def epoch_line(plan: Plan, samples: int, time_ps: int, missing_bytes: int, *, optional: bool = False) -> Line:
+    """Return the line with the time for an epoch of `samples` samples."""
+    counted = plural(samples, plan.network.sample_noun)
+    return Line(f"epoch of {counted}: {format_time_ps(time_ps)}{ignored(missing_bytes)}", optional)
 
 
 def outcome_line(epochs: int, train_loss: float, test_accuracy: float | None) -> Line:
@@ -93,17 +94,18 @@ def limit_lines(plan: Plan, state: SteadyState) -> list[Line]:
     """Return what limits the rate, and the rates that lifting it would give."""
     enough = enough_gbps(plan, state)
     lifted = f"; {enough:g} Gb/s would do" if enough else ""
+    noun = state.noun
     slowest, note, share = _slowest(state) + lifted, ignored(state.missing_bytes), draining_share(plan, state)
     if share > 0:
         full = number(state.replicas * 1e12 / plan.timing.interval_ps)
         exchange = " and exchanges" if state.replicas > 1 else ""
-        waits = f"each update drains the chain{exchange}, {percent(share)} of the time; without: {full} images/s{note}"
+        waits = f"each update drains the chain{exchange}, {percent(share)} of the time; without: {full} {noun}s/s{note}"
         first, second = (waits, slowest) if draining_limits(plan, state) else (slowest, waits)
         return [Line(f"limit: {first}"), Line(f"then: {second}")]
     lines = [Line(f"limit: {slowest}")]
     if not note:
         return [*lines, *map(Line, _if_free(state))]
-    free = [f"If {kind} were free: {number(rate)} images/s{note}" for kind, rate in rates_without(state).items()]
+    free = [f"If {kind} were free: {number(rate)} {noun}s/s{note}" for kind, rate in rates_without(state).items()]
     return [*lines, *(Line(text, optional=place > 0) for place, text in enumerate(free))]
 
 
@@ -136,7 +138,7 @@ def _if_free(state: SteadyState) -> list[str]:
         return []
     (first, images_per_s), *others = ((_either(alike), shown) for shown, alike in kinds.items())
     rest = "".join(f"; if {names} were: {shown}" for names, shown in others)
-    return [f"If {first} were free: {images_per_s} images/s{rest}"]
+    return [f"If {first} were free: {images_per_s} {state.noun}s/s{rest}"]
 
 
 def _either(kinds: Sequence[str]) -> str:
@@ -170,7 +172,7 @@ def draining_limits(plan: Plan, state: SteadyState) -> bool:
 
 
 def rates_without(state: SteadyState) -> dict[str, float]:
-    """Return the images/s that would be reached if all of a kind (engines, links, …) took no time, highest first."""
+    """Return the rates that would be reached if all of a kind (engines, links, …) took no time, highest first."""
     slowest = kinds_of(state)
     rates = {}
     for kind in slowest:
@@ -211,7 +213,8 @@ def _memory_costs(plan: Plan) -> str:
     bound, reached = (
         number(plan.data_parallel.replicas * 1e12 / max(1, ps)) for ps in (plan.bound_ps, plan.timing.interval_ps)
     )
-    return f"; with all on chip: at most {bound} images/s" if plan.bound_ps and bound != reached else ""
+    at_most = f"; with all on chip: at most {bound} {plan.network.sample_noun}s/s"
+    return at_most if plan.bound_ps and bound != reached else ""
 
 
 def weights_line(plan: Plan) -> Line:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common import format_bytes, format_time_ps
+from ..common import format_bytes, format_time_ps, number, percent
 from ..pipeline import Engines, StageCosts, Transport, pipeline_kinds
 from ..plan import Plan, PlannedStages
 from ..run import Usage
 from .answer import Line, title_of
 from .table import table
-from .text import number, percent
 
 _ENGINES = {
     Engines.TURNS: "one action at a time",
@@ -68,7 +67,7 @@ def stage_bound_lines(plan: Plan) -> list[Line]:
     rate = plan.data_parallel.replicas * plan.stages.samples * 1e12 / work[slowest]
     takes = format_time_ps(work[slowest])
     return [
-        Line(f"{title_of(plan)}: at most {number(rate)} images/s, with any schedule"),
+        Line(f"{title_of(plan)}: at most {number(rate)} {plan.network.sample_noun}s/s, with any schedule"),
         Line(f"limit: device {slowest}, {takes} for F and B of a micro-batch of {plan.stages.samples}"),
     ]
 

@@ -30,7 +30,8 @@ def draw_steady_state(state: SteadyState, title: str, path: str | os.PathLike[st
     count = len(state.devices)
     figure = new_figure(min(24.0, 0.35 * count + 6), 6.4, flag, layout="constrained")
     limit = state.bottleneck.slowest
-    figure.suptitle(f"{title}\n{state.images_per_s:,.1f} images/s, limited by {limit.name}", fontsize="medium")
+    rate = f"{state.images_per_s:,.1f} {state.noun}s/s"
+    figure.suptitle(f"{title}\n{rate}, limited by {limit.name}", fontsize="medium")
     panels: list[Axes] = [*figure.subplots(2 if state.links else 1, 1, sharex=True, squeeze=False).flat]
     _draw_engines(panels[0], state, limit)
     if state.links:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..common import format_time_ps
+from ..common import an, format_time_ps, number, percent, plural
 from ..run import PHASES, DeviceUse, LinkUse, MemoryUse, SteadyState, Throughput
 from ..timing import Load
 from .most_loaded import most_loaded
 from .table import table
-from .text import ignored, number, percent, say
+from .text import ignored, say
 
 
 def print_steady_tables(state: SteadyState, full: bool = False) -> None:
@@ -58,14 +58,15 @@ def print_steady_state(state: SteadyState, epoch_images: int) -> None:
     """Print the steady state in a few lines."""
     hours, note = state.epoch_hours(epoch_images), ignored(state.missing_bytes)
     say(
-        f"steady state: {number(state.images_per_s)} images/s{note}; {epoch_images:,} images take {number(hours)} h, "
-        f"so {number(1 / hours)} epochs an hour"
+        f"steady state: {number(state.images_per_s)} {state.noun}s/s{note}; {plural(epoch_images, state.noun)} take"
+        f" {number(hours)} h, so {number(1 / hours)} epochs an hour"
     )
     if state.convolutions is not None:
         say(f"convolutions: {_throughput(state.convolutions, note)} that hold convolutions")
     say(f"all layers: {_throughput(state.all_layers, note)}")
     if state.joules_per_image is not None:
-        say(f"energy: {number(1000 * state.joules_per_image)} mJ an image{note}; boards, and what moves off chip")
+        energy = f"{number(1000 * state.joules_per_image)} mJ {an(state.noun)}"
+        say(f"energy: {energy}{note}; boards, and what moves off chip")
     idle = [device.idle_share for device in state.devices if device.holds_convolutions or not state.convolutions]
     where = " that hold convolutions" if state.convolutions else ""
     say(

@@ -10,8 +10,8 @@ from .terminal import screen_width
 
 _INDENT = "  "
 _WHOLE = re.compile(
-    r"(?:\S+ (?:images/s|GOPS(?: and \S+ GOPS/J)?); )?memory ignored, \S+ MiB too much"
-    r"|\d (?:[munp]?s|min|h|[KMGT]i?B|B|%|images/s|Gb/s|of)\b"
+    r"(?:\S+ (?:images/s|samples/s|GOPS(?: and \S+ GOPS/J)?); )?memory ignored, \S+ MiB too much"
+    r"|\d (?:[munp]?s|min|h|[KMGT]i?B|B|%|images/s|samples/s|Gb/s|of)\b"
 )
 """What is not broken at a blank: a rate with its note, and a number with its unit."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -27,22 +27,6 @@ def wrapped(text: str, width: int) -> list[str]:
     whole = _WHOLE.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
     lines = textwrap.wrap(whole, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
-
-
-def percent(share: float) -> str:
-    """Return a share as text in percent."""
-    return f"{100 * share:,.1f} %"
-
-
-def number(value: float) -> str:
-    """Return a number as text: to four digits, and to the whole from 1,000 on, with separators."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun."""
-    ending = "es" if noun.endswith("tch") else "s"
-    return f"{count:,} {noun}{ending * (count != 1)}"
 
 
 def time_and_ps(time_ps: int) -> str:

@@ -1,5 +1,6 @@
 from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import EpochResult, Position, Weights
+from .pair_simulation import PairSimulation
 from .placement import Placement
 from .recorder import Recorder
 from .replicas import Exchanged
@@ -40,6 +41,7 @@ __all__ = [
     "MeanRatio",
     "MemoryUsage",
     "MemoryUse",
+    "PairSimulation",
     "Placement",
     "Position",
     "RecordedSizes",

@@ -14,7 +14,7 @@ import numpy as np
 from ...comm.exchange import step_sizes
 from ...kernels.inceptionn import WIDTHS
 from ..common import format_time_ps, html_table
-from ..data import NgramBits
+from ..data import NgramBits, is_text
 from ..mapping import DataPath
 from ..plan import PairPlan, Plan, data_of
 from .epochs import EpochResult, Weights
@@ -80,6 +80,11 @@ class Results:
     def images_per_s(self) -> float:
         """Rate on the cluster, of all epochs; NaN before the first."""
         return self.config["samples"] * self.epochs / (self.virtual_time_ps * 1e-12) if self.epochs else float("nan")
+
+    @property
+    def sample_noun(self) -> str:
+        """What a sample is called: "image", or "sample" of a text."""
+        return "sample" if is_text(str(self.config["data"])) else "image"
 
     @property
     def missing_bytes(self) -> int:

@@ -45,17 +45,21 @@ class Simulation:
         """Share of the run's time that the exchange took."""
         return self.exchange_ps / self.virtual_time_ps
 
+    @property
+    def _nouns(self) -> str:
+        return f"{self.plan.network.sample_noun}s"
+
     def __repr__(self) -> str:
         return (
-            f"<Simulation of {len(self.epoch_ends_ps)} x {self.samples} images in"
-            f" {format_time_ps(self.virtual_time_ps)}, {self.images_per_s:.1f} images/s>"
+            f"<Simulation of {len(self.epoch_ends_ps)} x {self.samples} {self._nouns} in"
+            f" {format_time_ps(self.virtual_time_ps)}, {self.images_per_s:.1f} {self._nouns}/s>"
         )
 
     def _repr_html_(self) -> str:
         rows = [
-            ["images", f"{len(self.epoch_ends_ps)} x {self.samples}"],
+            [self._nouns, f"{len(self.epoch_ends_ps)} x {self.samples}"],
             ["virtual time", f"{format_time_ps(self.virtual_time_ps)} ({self.virtual_time_ps} ps)"],
-            ["rate, filling and draining included", f"{self.images_per_s:.1f} images/s"],
+            ["rate, filling and draining included", f"{self.images_per_s:.1f} {self._nouns}/s"],
         ]
         if self.exchange_ps:
             rows.append(["exchange of gradients", f"{100 * self.exchange_share:.1f} % of the time"])

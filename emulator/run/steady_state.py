@@ -95,7 +95,8 @@ class SteadyState:
     `convolutions` and `all_layers` are the throughput of these layers; the first is None in a network without
     convolutions. The mean idle share is over the devices that hold convolutions, or over all if there are none.
     `memory` has the devices with data off chip; `missing_bytes` of on-chip memory are missing, and times ignore them.
-    `joules_per_image` is None if the boards' power is not known.
+    `joules_per_image` is None if the boards' power is not known. `noun` is what a sample is called: "image" or
+    "sample".
     """
 
     period_ps: float
@@ -110,6 +111,7 @@ class SteadyState:
     memory: tuple[MemoryUse, ...] = ()
     missing_bytes: int = 0
     joules_per_image: float | None = None
+    noun: str = "image"
 
     @property
     def fits(self) -> bool:
@@ -136,12 +138,12 @@ class SteadyState:
         return images * self.period_ps / (self.replicas * _HOUR_PS)
 
     def __repr__(self) -> str:
-        return f"<SteadyState: {self.images_per_s:.1f} images/s, limited by {self.bottleneck.slowest.name}>"
+        return f"<SteadyState: {self.images_per_s:.1f} {self.noun}s/s, limited by {self.bottleneck.slowest.name}>"
 
     def _repr_html_(self) -> str:
         found = self.bottleneck
         rows = [
-            ["rate", f"{self.images_per_s:.1f} images/s"],
+            ["rate", f"{self.images_per_s:.1f} {self.noun}s/s"],
             ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample"],
             ["next", f"{found.behind.name}, {format_time_ps(found.behind.sample_ps)}"],
             ["engines idle", f"{100 * self.mean_idle_share:.1f} %, the mean over devices"],
@@ -200,6 +202,7 @@ def steady_state(plan: Plan) -> SteadyState:
         memory,
         plan.missing_bytes,
         _joules(plan, range(plan.devices), period_ps),
+        plan.network.sample_noun,
     )
 
 

@@ -99,14 +99,14 @@ class Retiming:
     def __repr__(self) -> str:
         return (
             f"<Retiming under {self.label}: {format_time_ps(self.own_virtual_time_ps)} ->"
-            f" {format_time_ps(self.virtual_time_ps)}, {self.images_per_s:.1f} images/s,"
+            f" {format_time_ps(self.virtual_time_ps)}, {self.images_per_s:.1f} {self.plan.network.sample_noun}s/s,"
             f" limited by {self.steady.bottleneck.slowest.name}>"
         )
 
     def _repr_html_(self) -> str:
         rows = [
             ["virtual time", format_time_ps(self.own_virtual_time_ps), format_time_ps(self.virtual_time_ps)],
-            ["images/s", f"{self.own_images_per_s:.1f}", f"{self.images_per_s:.1f}"],
+            [f"{self.plan.network.sample_noun}s/s", f"{self.own_images_per_s:.1f}", f"{self.images_per_s:.1f}"],
             ["speed-up", "", f"{self.speed_up:.3g}"],
             ["limited by", "", self.steady.bottleneck.slowest.name],
             ["accuracy and loss", "", "stay" if self.same_staleness else "would differ"],

@@ -4,6 +4,8 @@ from .course import Course
 from .flows import Flow, flows_of
 from .gantt import gantt
 from .lanes import Lane, LaneKind, lanes_of
+from .pair_chart import pair_gantt
+from .pair_trace import asked_pair_trace, write_pair_trace
 from .pipeline_trace import write_pipeline_trace
 from .recorder import SpanRecorder
 from .request import TraceRequest
@@ -25,11 +27,14 @@ __all__ = [
     "Timeline",
     "TraceRequest",
     "Window",
+    "asked_pair_trace",
     "chart_of",
     "flows_of",
     "gantt",
     "lanes_of",
+    "pair_gantt",
     "timeline_of",
+    "write_pair_trace",
     "write_pipeline_trace",
     "write_trace",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from .span import Span
 MARKS = string.digits + string.ascii_lowercase + string.ascii_uppercase
 _LITTLE, _EXCHANGE = ".", "="
 _MOST_LABEL = 32
-_LEAST_COLUMNS = 10
+LEAST_COLUMNS = 10
 
 
 def gantt(chart: Chart, width: int) -> list[str]:
@@ -27,10 +27,10 @@ def gantt(chart: Chart, width: int) -> list[str]:
     labels = [line.label[:_MOST_LABEL] for line in chart.lines]
     ahead = 2 if chart.all_lanes else len(f"device {chart.lines[-1].device} ")
     indent = ahead + max(map(len, labels))
-    columns = max(width - indent - 1, _LEAST_COLUMNS)
+    columns = max(width - indent - 1, LEAST_COLUMNS)
     edges = np.linspace(chart.begin_ps, chart.end_ps, columns + 1)
     return [
-        f"{'':{indent}} {_axis(chart, columns)}",
+        f"{'':{indent}} {axis(chart.begin_ps, chart.end_ps, columns)}",
         *_rows(chart, indent, edges),
         f"column: {format_time_ps(round((chart.end_ps - chart.begin_ps) / columns))};"
         " marks: samples 0-9 a-z A-Z in turn; dot: busy for under half",
@@ -45,34 +45,34 @@ def _rows(chart: Chart, indent: int, edges: NDArray[np.float64]) -> Iterator[str
             ahead = "  " if chart.all_lanes else f"device {device}" if place == 0 else ""
             label = line.label[:_MOST_LABEL]
             label = f"{ahead}{label}" if chart.all_lanes else f"{ahead:{indent - len(label)}}{label}"
-            yield f"{label:{indent}} {''.join(_cells(line, edges))}".rstrip()
+            yield f"{label:{indent}} {_cells(line, edges)}".rstrip()
 
 
-def _axis(chart: Chart, columns: int) -> str:
-    begin, end = format_time_ps(chart.begin_ps), format_time_ps(chart.end_ps)
+def axis(begin_ps: int, end_ps: int, columns: int) -> str:
+    """Return the line above a chart: where it begins and ends."""
+    begin, end = format_time_ps(begin_ps), format_time_ps(end_ps)
     return f"{begin}{end:>{max(columns - len(begin), len(end) + 1)}}"
 
 
-def _cells(line: Line, edges: NDArray[np.float64]) -> Iterator[str]:
-    """Yield the mark of each column."""
-    if not line.spans:
-        return
-    busy = np.array([_busy_ps(span, edges) for span in line.spans])
-    by_number = {number: busy[[s.number == number for s in line.spans]].sum(0) for number in _numbers(line)}
-    numbers, works = list(by_number), np.array(list(by_number.values()))
+def marked(works: Mapping[str, NDArray[np.float64]], edges: NDArray[np.float64]) -> str:
+    """Return the mark of each column: of the longest work in it, a dot for less than half of it, or a blank."""
+    if not works:
+        return ""
+    marks, of_marks = list(works), np.array(list(works.values()))
     half = (edges[1] - edges[0]) / 2
-    for column, total in enumerate(works.sum(0)):
-        if total <= 0:
-            yield " "
-        elif total < half:
-            yield _LITTLE
-        else:
-            number = numbers[int(works[:, column].argmax())]
-            yield MARKS[number % len(MARKS)] if line.spans[0].lane.counts_samples else _EXCHANGE
+    longest = of_marks.argmax(0)
+    return "".join(
+        " " if total <= 0 else _LITTLE if total < half else marks[longest[column]]
+        for column, total in enumerate(of_marks.sum(0))
+    )
 
 
-def _numbers(line: Line) -> list[int]:
-    return sorted({span.number for span in line.spans})
+def _cells(line: Line, edges: NDArray[np.float64]) -> str:
+    works: dict[str, NDArray[np.float64]] = {}
+    for span in sorted(line.spans, key=lambda span: span.number):
+        mark = MARKS[span.number % len(MARKS)] if span.lane.counts_samples else _EXCHANGE
+        works[mark] = works.get(mark, 0) + _busy_ps(span, edges)
+    return marked(works, edges)
 
 
 def _busy_ps(span: Span, edges: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -26,10 +26,10 @@ charts.roofs = (data, width, label) => {
       ticks: wholeTicks(data.devices, width),
       tickFormat: "d",
     },
-    y: { ...axes.y, type: "log", domain: [least / 1.5, most * 1.3], label: "images/s", axis: null },
+    y: { ...axes.y, type: "log", domain: [least / 1.5, most * 1.3], label: data.unit, axis: null },
     marks: [
       Plot.gridY(ticks, { stroke: "var(--line)", strokeOpacity: 1 }),
-      Plot.axisY(ticks, { label: "images/s", labelArrow: "none", text: (rate) => d3.format("~s")(rate) }),
+      Plot.axisY(ticks, { label: data.unit, labelArrow: "none", text: (rate) => d3.format("~s")(rate) }),
       ...lines.map((rate, i) =>
         Plot.ruleY([rate], { stroke: "var(--limit)", strokeWidth: 1.3, strokeDasharray: i ? "5 4" : undefined }),
       ),
@@ -50,7 +50,7 @@ charts.roofs = (data, width, label) => {
         Plot.pointer({
           x: place,
           y: "rate",
-          title: (d) => `${d.name}\nwould allow ${d3.format(",.0f")(d.rate)} images/s`,
+          title: (d) => `${d.name}\nwould allow ${d3.format(",.0f")(d.rate)} ${data.unit}`,
         }),
       ),
     ],

@@ -36,7 +36,9 @@ def draw_comparison(comparison: Comparison, path: pathlib.Path) -> None:
     save_figure(figure, path, "--plot")
 
 
-def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path: pathlib.Path) -> None:
+def draw_topologies(
+    title: str, pairs: Sequence[tuple[Topology, Topology]], path: pathlib.Path, noun: str = "image"
+) -> None:
     """Draw Fig. 10: the rates of the worst link in 1D and in 2D, and of the slowest engine, over the number of devices.
 
     Raises:
@@ -48,7 +50,7 @@ def draw_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], path
     for index, (name, style) in enumerate((("1D", "o-"), ("2D", "s--"))):
         axes.plot(devices, [pair[index].worst_link_images_per_s for pair in pairs], style, label=f"worst link, {name}")
     axes.plot(devices, [one.compute_images_per_s for one, _ in pairs], "k:", label="slowest engine")
-    axes.set(xlabel="devices", ylabel="images/s", yscale="log")
+    axes.set(xlabel="devices", ylabel=f"{noun}s/s", yscale="log")
     whole_ticks(axes.xaxis)
     log_ticks(axes.yaxis)
     axes.legend()

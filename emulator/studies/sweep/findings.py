@@ -9,16 +9,19 @@ from typing import Any
 from .result import SweepResult
 from .series import Series, is_on_chip
 
+_MOST_COMPARED = 4
+"""Schedules that the fastest one is held against in a line."""
+
 
 def findings(result: SweepResult) -> list[str]:
     """Return the lines, the answer first; none if all points fail."""
     best = result.best
     if best is None:
         return []
-    lines = [_best(result, best)]
+    lines = [_best(result, best), _schedules(result)]
     series = result.best_series
     if series is not None:
-        lines.append(_knee(series))
+        lines.append(_knee(series, result.noun))
         if series.along == "devices":
             lines.append(_memory(series))
     return [*filter(None, [*lines, _falls(result), _failures(result.rows)])]
@@ -40,8 +43,8 @@ def rate_text(images_per_s: float) -> str:
     return f"{images_per_s:,.0f}" if images_per_s >= 1000 else f"{images_per_s:.4g}"
 
 
-def _rate(row: dict[str, Any]) -> str:
-    return f"{rate_text(row['images_per_s'])} images/s"
+def _rate(row: dict[str, Any], noun: str) -> str:
+    return f"{rate_text(row['images_per_s'])} {noun}s/s"
 
 
 def _boards(count: int) -> str:
@@ -49,8 +52,37 @@ def _boards(count: int) -> str:
 
 
 def _best(result: SweepResult, best: dict[str, Any]) -> str:
-    line = f"best: {where(best, result.space.varied)}: {_rate(best)}; {best['bottleneck']} limits"
+    line = f"best: {where(best, result.space.varied)}: {_rate(best, result.noun)}; {best['bottleneck']} limits"
     return line if best["fits"] else f"{line}; memory ignored: {_lacking(best)}"
+
+
+def _schedules(result: SweepResult) -> str:
+    """Return how often the schedule that wins most is the fastest, and by how much, where schedules are compared."""
+    others = [key for key in result.space.varied if key != "schedule"]
+    if len(others) == len(result.space.varied):
+        return ""
+    rates: dict[tuple[Any, ...], dict[str, float]] = {}
+    for row in result.rows:
+        if row["error"] is None:
+            rates.setdefault(tuple(row[key] for key in others), {})[row["schedule"]] = row["images_per_s"]
+    wins = Counter(max(of, key=lambda name: of[name]) for of in rates.values() if len(of) > 1)
+    if not wins:
+        return ""
+    shares = {name: sum(of.get(name, 0.0) / max(of.values()) for of in rates.values()) for name in wins}
+    winner = max(wins, key=lambda name: (wins[name], shares[name]))
+    gains: dict[str, list[float]] = {}
+    for of in rates.values():
+        for name in of.keys() - {winner} if winner in of else ():
+            gains.setdefault(name, []).append(of[winner] / of[name])
+    ranked = sorted(gains, key=lambda name: (max(gains[name]), name))
+    told = ", ".join(f"{_span(gains[name])} {name}'s" for name in ranked[:_MOST_COMPARED])
+    often = f" in {wins[winner]} of {wins.total()} cases" if others else ""
+    return f"schedules: {winner} is the fastest{often}; its rate is {told}"
+
+
+def _span(gains: Sequence[float]) -> str:
+    least, most = (f"{of(gains):.3g}" for of in (min, max))
+    return f"{least} times" if least == most else f"{least} to {most} times"
 
 
 def _lacking(row: dict[str, Any]) -> str:
@@ -59,18 +91,17 @@ def _lacking(row: dict[str, Any]) -> str:
     return ", ".join([*off_chip, *[f"{row['missing_mib']:.1f} MiB are missing"] * (not row["fits"])])
 
 
-def _knee(series: Series) -> str:
+def _knee(series: Series, noun: str) -> str:
     row, along = series.knee, series.along
-    if len(series.rows) < 3:
+    if len(series.rows) < 3 or (along != "devices" and row is series.rows[0]):
         return ""
     if row is None:
         return f"knee: none up to {_amount(series.rows[-1], along)}: more still brings more"
     beyond = series.rows[series.rows.index(row) + 1 :]
     limits, _ = Counter(later["bottleneck"] for later in beyond).most_common(1)[0]
     each = "each board" if along == "devices" else "each step"
-    return (
-        f"knee: {_amount(row, along)}, {_rate(row)}; beyond, {each} adds less than half as much; {limits} limits there"
-    )
+    found = f"{_amount(row, along)}, {_rate(row, noun)}"
+    return f"knee: {found}; beyond, {each} adds less than half as much; {limits} limits there"
 
 
 def _amount(row: dict[str, Any], along: str) -> str:
@@ -111,7 +142,7 @@ def _falls(result: SweepResult) -> str:
     more = f"; so {'is' if len(found) == 2 else 'are'} {len(found) - 1} more" if len(found) > 1 else ""
     at = f" at {', '.join(others)}" if others else ""
     return (
-        f"not monotone: {_boards(slower['boards'])} ({_rate(slower)}) are slower than {better['boards']}"
+        f"not monotone: {_boards(slower['boards'])} ({_rate(slower, result.noun)}) are slower than {better['boards']}"
         f" ({rate_text(better['images_per_s'])}){at}{more}"
     )
 

@@ -7,13 +7,15 @@ from typing import Any
 
 from ...common import InputError
 from ...config import settings_config
-from ...plan import Plan, make_plan
+from ...pair import Resource
+from ...plan import PairPlan, Plan, make_pair_plan, make_plan
 from ...run import SteadyState, simulate, steady_state
 from .space import Point
 
 _STEPS = 2, 6
 """Mini-batches of two runs, whose difference is the time of those in the middle."""
 
+_KINDS = {Resource.GPU: "engine", Resource.FPGA: "engine", Resource.TO_FPGA: "link", Resource.TO_GPU: "link"}
 _MIB = 2**20
 
 
@@ -22,9 +24,10 @@ class Measured:
     """The figures of a point; where it fails, `error` is the reason and the others are None.
 
     `boards` are those of all replicas. `efficiency` is the rate over that of perfect balance, where all multipliers of
-    all boards are always busy. `images_per_j` is None where a board's power is unknown. `off_chip_mib` of a chain are
-    kept off chip; `missing_mib` have no place, which times ignore. `second` would limit if the bottleneck were
-    infinitely fast.
+    all boards are always busy; of a GPU with an FPGA it is their utilisation, of a GPU alone None. `images_per_j` is
+    None where a board's power is unknown. `off_chip_mib` of a chain are kept off chip; `missing_mib` have no place,
+    which times ignore. `second` would limit if the bottleneck were infinitely fast; of a pair it is what is
+    busy second longest.
     """
 
     boards: int | None = None
@@ -57,6 +60,8 @@ def measure(task: tuple[Point, int]) -> Measured:
         return Measured(error=point.error)
     try:
         config = settings_config(point.settings)
+        if config.schedule.offload is not None:
+            return _of_pair(make_pair_plan(config, network=point.network, cluster=point.cluster), epoch_images)
         plan = make_plan(config, 1, network=point.network, cluster=point.cluster, timing_only=True)
         if plan.times_rows:
             return _figures(plan, steady_state(plan), epoch_images)
@@ -114,6 +119,27 @@ def _of_actions(plan: Plan, epoch_images: int) -> Measured:
         bottleneck_kind=kind,
         second=second,
         second_kind=second_kind,
+    )
+
+
+def _of_pair(plan: PairPlan, epoch_images: int) -> Measured:
+    """Return the figures of a GPU, alone or with an FPGA, whose mini-batches follow one another."""
+    power = [plan.cluster.board(device).power_w for device in range(plan.devices)]
+    slowest, *others = sorted(plan.times.busy.values(), key=lambda each: -each.busy_ps)
+    second = others[0].resource if others else None
+    return Measured(
+        boards=plan.devices,
+        images_per_s=plan.samples_per_s,
+        efficiency=plan.times.utilisation,
+        images_per_j=plan.samples_per_s / sum(each or 0 for each in power) if all(power) else None,
+        epoch_hours=epoch_images / plan.samples_per_s / 3600,
+        fits=True,
+        missing_mib=0.0,
+        off_chip_mib=0.0,
+        bottleneck=slowest.resource.value,
+        bottleneck_kind=_KINDS[slowest.resource],
+        second=None if second is None else second.value,
+        second_kind=None if second is None else _KINDS[second],
     )
 
 

@@ -46,7 +46,7 @@ def draw_sweep(result: SweepResult, path: pathlib.Path, flag: str = "--plot") ->
         _draw_lines(axes, result, marks)
     else:
         _draw_bars(axes, result, marks)
-    axes.set_ylabel("images/s")
+    axes.set_ylabel(f"{result.noun}s/s")
     axes.grid(color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)
     figure.suptitle(_title(result), fontsize="medium")
@@ -149,7 +149,7 @@ def _draw_bars(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]
 def _title(result: SweepResult) -> str:
     """Return the keys that do not vary, as text."""
     row = result.rows[0]
-    fixed = {key: row[key] for key in result.space.values if key not in result.space.varied}
+    fixed = {key: row[key] for key in result.space.values if all(each[key] == row[key] for each in result.rows)}
     network, cluster = (fixed.pop(key, f"{len(result.space.values[key])} {key}s") for key in ("network", "cluster"))
     return ", ".join([f"{network} on {cluster}", *(f"{key} = {value}" for key, value in fixed.items())])
 

@@ -6,16 +6,21 @@ import dataclasses
 import functools
 from typing import Any
 
+from ...common import plural
 from .series import Series, series_of
 from .space import Space
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepResult:
-    """The rows of a sweep, which `pandas.DataFrame` takes as they are: keys and figures (docs/sweeps.md) by name."""
+    """The rows of a sweep, which `pandas.DataFrame` takes as they are: keys and figures (docs/sweeps.md) by name.
+
+    `noun` is what a sample is called: "image" or "sample".
+    """
 
     space: Space
     rows: list[dict[str, Any]]
+    noun: str = "image"
 
     @functools.cached_property
     def series(self) -> list[Series]:
@@ -35,5 +40,8 @@ class SweepResult:
 
     def __repr__(self) -> str:
         best = self.best
-        told = "all fail" if best is None else f"best {best['images_per_s']:.1f} images/s on {best['boards']} boards"
+        if best is None:
+            told = "all fail"
+        else:
+            told = f"best {best['images_per_s']:.1f} {self.noun}s/s on {plural(best['boards'], 'board')}"
         return f"<Sweep of {len(self.rows)} points, {told}>"

@@ -79,4 +79,5 @@ def run_space(
     finally:
         if journal is not None:
             journal.close()
-    return SweepResult(space, rows)
+    nouns = {point.network.sample_noun for point in points}
+    return SweepResult(space, rows, nouns.pop() if len(nouns) == 1 else "sample")

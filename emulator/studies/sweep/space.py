@@ -38,7 +38,10 @@ def sweepable_keys() -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Space:
-    """The keys of a sweep, each with its values; `settings` are further keys of the run, the same at all points."""
+    """The keys of a sweep, each with its values; `settings` are further keys of the run, the same at all points.
+
+    A value None of `devices` stands for one board, or for those that a schedule of pairs takes.
+    """
 
     values: Mapping[str, Sequence[Any]]
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -52,7 +55,7 @@ class Space:
         Raises:
             InputError: a key is unknown, or has no values.
         """
-        first = {"network": "quick-cifar", "cluster": "vc709", "devices": 1}
+        first = {"network": "quick-cifar", "cluster": "vc709", "devices": None}
         known = sweepable_keys()
         for key in values:
             if key not in known:
@@ -108,6 +111,7 @@ def points_of(space: Space, blame: str = "command line") -> list[Point]:
     for values in space.combinations():
         network, changes = networks.found(values["network"], values.get("time_steps")), _changes(values)
         cluster, error = clusters.changed(values["cluster"], changes)
+        values["devices"] = values["devices"] or _fewest_devices(values.get("schedule", space.settings.get("schedule")))
         own = {key: value for key, value in values.items() if key not in changes}
         names = {"network": network.name, "cluster": cluster.name if cluster else ""}
         keys = {key: label(value) for key, value in values.items()}
@@ -181,6 +185,12 @@ def _check(space: Space, clusters: _Clusters, blame: str) -> None:
                 clusters.load(first["cluster"], _changes({**first, key: value}))
             elif key != "network":
                 validate(Config, {**space.settings, key: value}, blame)
+
+
+def _fewest_devices(schedule: str | ScheduleKind | None) -> int:
+    """Return the number of devices of a schedule of pairs, or 1."""
+    kind = schedules().get(schedule) if isinstance(schedule, str) else schedule
+    return 1 if kind is None or kind.offload is None else kind.offload.devices
 
 
 def _changes(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,10 +19,10 @@ def table_of(result: SweepResult, rows: Sequence[dict[str, Any]]) -> tuple[list[
     keys = [key for key in result.space.varied if key != "devices"]
     columns: dict[str, Callable[[dict[str, Any]], str]] = {"boards": lambda row: str(row["boards"])}
     columns |= {key.replace(".", ".\n"): functools.partial(_key_cell, key=key) for key in keys}
-    columns["images/s"] = lambda row: rate_text(row["images_per_s"])
-    columns["eff. %"] = lambda row: f"{100 * row['efficiency']:.1f}"
+    columns[f"{result.noun}s/s"] = lambda row: rate_text(row["images_per_s"])
+    columns["eff. %"] = lambda row: "-" if row["efficiency"] is None else f"{100 * row['efficiency']:.1f}"
     if any(row["images_per_j"] is not None for row in rows):
-        columns["images/J"] = lambda row: "-" if row["images_per_j"] is None else f"{row['images_per_j']:.3g}"
+        columns[f"{result.noun}s/J"] = lambda row: "-" if row["images_per_j"] is None else f"{row['images_per_j']:.3g}"
     if any(row["off_chip_mib"] for row in rows):
         columns["off chip\nMiB"] = lambda row: f"{row['off_chip_mib']:.1f}" if row["off_chip_mib"] else "-"
     if any(row["fits"] is False for row in rows):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.pair import Resource
 
 Run = Callable[..., str]
 FARNN = ("--schedule", "farnn", "--devices", "2", "--batch", "1")
@@ -120,6 +121,29 @@ def test_pictures(run: Run, network: Callable[..., str], command: str, tmp_path:
     assert drawn.stat().st_size > 10_000
 
 
+def test_a_timeline(run: Run, network: Callable[..., str], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    words = (network(layers=2, steps=400), "--schedule", "farnn", "--cluster", "farnn-9p", "--batch", "1")
+    drawn = tmp_path / "pair.svg"
+    answer, parts, _, gpu, to_fpga, fpga, to_gpu, *legend, last = run(
+        "timeline", *words, "--plot", str(drawn)
+    ).splitlines()
+    assert [answer, parts.removeprefix("farnn: ")] == run("simulate", *words).splitlines()[:2]
+    assert [line[:12].rstrip() for line in (gpu, to_fpga, fpga, to_gpu)] == [resource.value for resource in Resource]
+    assert "r" in fpga and "R" in fpga and "i" not in fpga and "w" in to_fpga
+    assert any("r R-MVM and activations" in line for line in legend)
+    assert max(map(len, (answer, parts, gpu, to_fpga, fpga, to_gpu, *legend))) <= 80
+    assert last == f"drawn in {drawn}" and drawn.stat().st_size > 10_000
+
+
+def test_a_trace(run: Run, network: Callable[..., str], tmp_path: Path) -> None:
+    words = (network(layers=2, steps=400), "--schedule", "farnn", "--cluster", "farnn-9p", "--batch", "1")
+    trace = tmp_path / "run.json"
+    said = run("simulate", *words, "--trace", str(trace))
+    assert f"trace in {trace}; https://ui.perfetto.dev opens it" in " ".join(said.split())
+    assert json.loads(trace.read_text())["traceEvents"]
+
+
 @pytest.mark.parametrize("schedule", ["gpu-standard", "gpu-persistent"])
 def test_a_gpu_alone(run: Run, network: Callable[..., str], schedule: str) -> None:
     words = ("simulate", network(steps=100), "--schedule", schedule, "--cluster", "p100", "--batch", "1")
@@ -142,10 +166,14 @@ def test_refusals(refusal: Run, network: Callable[..., str]) -> None:
         ("simulate", lstm, "--schedule", "farnn", "--cluster", "p100"): "device 1, P100, is a GPU, too",
         ("simulate", lstm, *pair, "--devices", "3"): "`devices` = 3: ",
         ("simulate", lstm, *pair, "--replicas", "2"): "`replicas` has no part in `schedule` = 'farnn'",
-        ("simulate", lstm, *pair, "--trace", "x.json"): "`--trace`: a pair has no rows of samples",
-        ("schedule", lstm, *pair): "is what `emuchain train`, `simulate` and `plan` take",
+        ("simulate", lstm, *pair, "--trace", "x.json", "--trace-level", "row"): "`trace_level` = 'row': the trace of a",
+        ("simulate", lstm, *pair, "--trace-samples", "0-3"): "`trace_samples` = '0-3': the trace of a pair",
+        ("simulate", lstm, *pair, "--trace", "/no/x.json"): "`trace` = '/no/x.json'",
+        ("train", lstm, *pair, "--trace", "x.json"): "`--trace`: of a pair, `emuchain simulate --trace` writes it",
+        ("schedule", lstm, *pair): "is what `emuchain train`, `simulate`, `plan`, `timeline`",
         ("simulate", lstm, "--padding", "2", "--samples", "64"): "`padding` = 2: is of the times of a GPU or a pair",
         ("simulate", network(), *pair, "--batch", "512"): "bytes of P100's memory, ",
-        ("timeline", lstm, *pair): "is what `emuchain train`, `simulate` and `plan` take",
+        ("timeline", lstm, *pair, "--samples-shown", "0-3"): "`--samples-shown`: the timeline of a pair",
+        ("timeline", lstm, *pair, "--all-lanes"): "`--all-lanes`: the timeline of a pair",
     }.items():
         assert told in refusal(*words), words

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import emuchain
 from emuchain.emulator.commands.cli import main
 
 BIDIRECTIONAL = """
@@ -23,7 +24,7 @@ layers = [
   { type = "softmax" },
 ]
 """
-NETWORKS = ["lstm-rows", "gru-rows-cifar", "char-lstm", "both.toml"]
+NETWORKS = ["lstm-rows", "gru-rows", "char-lstm", "both.toml"]
 EPOCH = ("--samples", "20", "--batch", "8")
 ANSWERED = [
     ("network",),
@@ -97,6 +98,16 @@ def test_no_way_uses_more_than_all_multipliers(capsys: pytest.CaptureFixture[str
     methods = json.loads(capsys.readouterr().out)["methods"]
     shares = [outcome["flop_utilisation"] for method in methods.values() for outcome in method["outcomes"]]
     assert len(shares) > 4 and all(0 < share <= 1 for share in shares)
+
+
+def test_networks_are_those_that_train(capsys: pytest.CaptureFixture[str]) -> None:
+    """A network that takes any images has the built-in ones wherever it is planned."""
+    network = emuchain.plan("lstm-rows").network
+    assert network.input == (3, 32, 32)
+    assert command("exchange", "lstm-rows", "--workers", "4", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["gradient_bytes"] == 4 * network.parameters
+    small, large = 4 * 128 * (28 + 128 + 2) + 1290, 4 * 128 * (96 + 128 + 2) + 1290
+    assert network.parameters == large > small == emuchain.load_network("lstm-rows").parameters
 
 
 def test_two_devices_are_no_slower_than_one(capsys: pytest.CaptureFixture[str]) -> None:

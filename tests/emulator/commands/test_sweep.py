@@ -43,6 +43,20 @@ def printed(*arguments: str) -> str:
     return result.stdout
 
 
+def test_pairs() -> None:
+    words = ["lstm-5x1024", "--cluster", "farnn-9p", "--schedule", "farnn,gpu-standard", "--time-steps", "100,800"]
+    lines = printed(*words, "--batch", "1").splitlines()
+    assert lines[0].startswith("best: time_steps = 100, schedule = ")
+    assert lines[1].startswith("schedules: ") and " times gpu-standard's" in lines[1]
+    [heads] = [of.split() for of in lines if of.startswith("boards")]
+    assert heads[:4] == ["boards", "time_steps", "schedule", "samples/s"]
+    rows = json.loads(printed(*words, "--batch", "1", "--json"))["rows"]
+    assert {(row["schedule"], row["boards"]) for row in rows} == {("farnn", 2), ("gpu-standard", 1)}
+    gains = {row["time_steps"]: row["images_per_s"] for row in rows if row["schedule"] == "farnn"}
+    alone = {row["time_steps"]: row["images_per_s"] for row in rows if row["schedule"] == "gpu-standard"}
+    assert gains[800] / alone[800] > 2 > gains[100] / alone[100]
+
+
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
     """Start the command as a process of its own."""
     return subprocess.Popen(

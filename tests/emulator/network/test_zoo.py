@@ -80,11 +80,9 @@ KNOWN = {
 }
 
 RECURRENT = {
-    # Cells, inputs, classes: multiply-accumulates of 28 or 32 steps and of the classifier.
+    # Cells, inputs, classes: multiply-accumulates of 28 steps and of the classifier.
     "lstm-rows": 28 * 4 * 128 * (28 + 128) + 1280,
     "gru-rows": 28 * 3 * 128 * (28 + 128) + 1280,
-    "lstm-rows-cifar": 32 * 4 * 128 * (96 + 128) + 1280,
-    "gru-rows-cifar": 32 * 3 * 128 * (96 + 128) + 1280,
     "char-lstm": 64 * (32 + 4 * 128 * (32 + 128) + 28 * 128),
     "lstm-5x1024": 1600 * 5 * 4 * 1024 * 2048 + 10_240,
     "gru-5x1280": 1600 * 5 * 3 * 1280 * 2560 + 12_800,
@@ -105,8 +103,6 @@ RECURRENT = {
 RECURRENT_PARAMETERS = {
     "lstm-rows": 4 * 128 * (28 + 128 + 2) + 1290,
     "gru-rows": 3 * 128 * (28 + 128 + 2) + 1290,
-    "lstm-rows-cifar": 4 * 128 * (96 + 128 + 2) + 1290,
-    "gru-rows-cifar": 3 * 128 * (96 + 128 + 2) + 1290,
     "char-lstm": 28 * 32 + 4 * 128 * (32 + 128 + 2) + 28 * 129,
     "lstm-5x1024": 5 * 4 * 1024 * 2050 + 10_250,
     "gru-5x1280": 5 * 3 * 1280 * 2562 + 12_810,

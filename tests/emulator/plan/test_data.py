@@ -44,7 +44,7 @@ def text(folder: Path, content: str) -> str:
 def test_default_data_follow_the_network(plan_of: PlanOf) -> None:
     assert data_of(plan_of(network="quick-cifar")) == "shapes"
     assert data_of(plan_of(network="char-lstm")) == "text"
-    assert data_of(plan_of(network="lstm-rows-cifar")) == "shapes"
+    assert data_of(plan_of(network="lstm-rows")) == "shapes"
     data = training_data(plan_of(network="char-lstm", samples=7, test_samples=3))
     assert (data.name, data.shape, data.n_train, data.n_test) == ("text", (28, 64, 1), 7, 3)
     assert epoch_samples(plan_of(network="char-lstm")) == 2813

@@ -33,8 +33,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "a device idle": {"devices": 1},
     "replicas": {"replicas": 2, "devices": 3, "compress": "inceptionn:-10"},
     "aggregator": {"schedule": "data-parallel-aggregator", "devices": 4},
-    "recurrent, cut by units": {"network": "lstm-rows-cifar", "schedule": "1f1b-so", "devices": 4, "samples": 40},
-    "recurrent, fpdeep": {"network": "gru-rows-cifar", "schedule": "fpdeep", "devices": 2, "samples": 40},
+    "recurrent, cut by units": {"network": "lstm-rows", "schedule": "1f1b-so", "devices": 4, "samples": 40},
+    "recurrent, fpdeep": {"network": "gru-rows", "schedule": "fpdeep", "devices": 2, "samples": 40},
     "balanced parameters": {"network": "vgg16-cifar", "devices": 24, "samples": 20, "epochs": 1},
 }
 

@@ -153,7 +153,7 @@ def test_simulate_gives_the_time_of_train(tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--trace", "x.json"], "`--trace`: a pair has no rows of samples"),
+        (["--trace", "x.json"], "`--trace`: of a pair, `emuchain simulate --trace` writes it"),
         (["--chunks", "2"], "`chunks` has no part in `schedule` = 'farnn'"),
         (["--replicas", "2"], "`replicas` has no part"),
         (["--compress", "inceptionn:-10"], "`compress` has no part"),

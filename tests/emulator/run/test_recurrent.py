@@ -234,7 +234,7 @@ def test_padding_changes_nothing(lines: str) -> None:
 
 # Other processes.
 
-FLAGS = ["--network", "lstm-rows-cifar", "--schedule", "sync", "--samples", "24", "--test-samples", "4", "--batch", "8"]
+FLAGS = ["--network", "lstm-rows", "--schedule", "sync", "--samples", "24", "--test-samples", "4", "--batch", "8"]
 
 
 def file_bits(path: Path) -> dict[str, bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from emuchain.emulator.studies.sweep import chosen_rows, findings, table_of
 
 from .rows import line, result, row
@@ -68,6 +70,36 @@ def test_more_boards_that_are_slower() -> None:
 def test_points_that_fail() -> None:
     assert findings(line([10, 20, None]))[-1] == "1 of 3 points fail, the first: `devices`: too many"
     assert findings(line([None])) == []
+
+
+def test_schedules_are_compared() -> None:
+    rates = {"a": (10.0, 20.0, 30.0), "b": (11.0, 10.0, 10.0), "c": (4.0, 8.0, None)}
+    rows = [row(n, rate, schedule=name) for name, of in rates.items() for n, rate in enumerate(of, 1)]
+    told = findings(result(rows, schedule=(*rates,)))
+    assert told[1] == ("schedules: a is the fastest in 2 of 3 cases; its rate is 2.5 times c's, 0.909 to 3 times b's")
+    even = [
+        row(n, rate, schedule=name) for name, of in (("a", (11, 10)), ("b", (10, 30))) for n, rate in enumerate(of, 1)
+    ]
+    told = findings(result(even, schedule=("a", "b")))
+    assert told[1] == "schedules: b is the fastest in 1 of 2 cases; its rate is 0.909 to 3 times a's"
+    alone = [row(1, 10.0 * n, schedule=name) for n, name in enumerate("abcdef", 1)]
+    told = findings(result(alone, schedule=(*"abcdef",)))
+    assert told[1] == "schedules: f is the fastest; its rate is 1.2 times e's, 1.5 times d's, 2 times c's, 3 times b's"
+    assert not any(of.startswith("schedules") for of in findings(line([1, 2])))
+
+
+def test_less_is_no_knee() -> None:
+    rows = [row(2, 100.0 / steps, time_steps=steps) for steps in (1, 2, 3)]
+    assert not any(of.startswith("knee") for of in findings(result(rows, time_steps=(1, 2, 3))))
+    rows = [row(2, rate, batch=n) for n, rate in ((1, 1.0), (2, 2.0), (3, 2.0))]
+    assert any(of.startswith("knee: batch = 2, 2 images/s") for of in findings(result(rows, batch=(1, 2, 3))))
+
+
+def test_samples_that_are_no_images() -> None:
+    of_text = dataclasses.replace(line([10, 20, 25]), noun="sample")
+    assert findings(of_text)[0].startswith("best: 3 boards: 25 samples/s; ")
+    assert "images" not in "\n".join([*findings(of_text), *table_of(of_text, of_text.rows)[0], repr(of_text)])
+    assert repr(of_text) == "<Sweep of 3 points, best 25.0 samples/s on 3 boards>"
 
 
 def test_the_table() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.run import steady_state
@@ -58,6 +59,29 @@ def test_perfect_balance_is_out_of_reach() -> None:
     for devices in (1, 5, 12):
         efficiency = measured(network="vgg16-cifar", devices=devices, memory="ignored").efficiency
         assert efficiency is not None and 0.5 < efficiency < 1
+
+
+def test_a_pair_has_the_figures_of_its_mini_batch() -> None:
+    keys: dict[str, Any] = {"network": "lstm-5x1024", "batch": 2, "time_steps": 400, "schedule": "farnn"}
+    found, plan = measured(cluster="farnn-9p", **keys), emuchain.plan(cluster="farnn-9p", **keys)
+    ps = plan.times.mini_batch_ps
+    assert found.error is None and found.boards == 2
+    assert found.images_per_s == pytest.approx(2e12 / ps)
+    assert found.epoch_hours == pytest.approx(IMAGES / 2 * ps / 3600e12)
+    assert found.efficiency == plan.times.peak_ps / ps
+    assert (found.bottleneck, found.bottleneck_kind) == ("FPGA", "engine")
+    assert (found.second, found.second_kind) == ("PCIe to FPGA", "link")
+    assert (found.fits, found.off_chip_mib, found.images_per_j) == (True, 0, None)
+    slow = measured(cluster="farnn-9p", **keys, **{"link.bandwidth_gbps": 10})
+    assert (slow.bottleneck, slow.bottleneck_kind, slow.second) == ("PCIe to FPGA", "link", "FPGA")
+
+
+def test_a_gpu_alone_has_no_efficiency_but_known_power() -> None:
+    found = measured(network="lstm-5x1024", cluster="p100", batch=1, time_steps=100, schedule="gpu-standard")
+    board = emuchain.load_cluster("p100").board(0)
+    assert found.images_per_s is not None and found.boards == 1
+    assert found.images_per_j == pytest.approx(found.images_per_s / (board.power_w or 0))
+    assert (found.bottleneck, found.second, found.efficiency) == ("GPU", None, None)
 
 
 @pytest.mark.parametrize(

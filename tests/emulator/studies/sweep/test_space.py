@@ -38,6 +38,12 @@ def test_points_have_what_their_keys_say() -> None:
     assert slow.network == load_network("quick-cifar")
 
 
+def test_without_devices_a_schedule_has_the_fewest_that_it_takes() -> None:
+    found = points(network="char-lstm", cluster="farnn-9p", schedule=["farnn", "gpu-standard", "sync"])
+    assert [p.keys["devices"] for p in found] == [p.settings["devices"] for p in found] == [2, 1, 1]
+    assert points(network="char-lstm", schedule="farnn", devices=3)[0].keys["devices"] == 3
+
+
 @pytest.mark.parametrize(
     ("values", "along", "varied"),
     [

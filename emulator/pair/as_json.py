@@ -6,10 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ..pair import LayerNeeds, Pair, PairTimes, StepCycles, Timed
+from .devices import Pair
+from .layout import LayerNeeds
+from .result import PairTimes
+from .steps import StepCycles
+from .timeline import Timed
 
 
-def pair_times_as_json(found: PairTimes) -> dict[str, Any]:
+def times_as_json(found: PairTimes) -> dict[str, Any]:
     """Return times, utilisation, what limits, and the timeline."""
     return {
         "mini_batch_ps": found.mini_batch_ps,
@@ -45,7 +49,7 @@ def _task_as_json(timed: Timed) -> dict[str, Any]:
     }
 
 
-def pair_needs_as_json(needs: Sequence[LayerNeeds], pair: Pair) -> dict[str, Any]:
+def needs_as_json(needs: Sequence[LayerNeeds], pair: Pair) -> dict[str, Any]:
     """Return the FPGA's MVM units, and what each layer takes of them; empty for a GPU alone."""
     if pair.fpga is None:
         return {}
