@@ -9,6 +9,7 @@ from typing import Literal
 
 from ...comm import Interconnect, NicEngines
 from ..common import format_time_ps, html_table
+from ..faults import Faults
 from .board import Board
 
 _SUMMED_BYTES = 64
@@ -71,7 +72,7 @@ class Cluster:
     "throughput", only those that do not fit are moved (FPDeep, section 3.4.2). `text` is its description. Where links
     differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
     `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
-    `transport`, as suits the engines.
+    `transport`, as suits the engines. `faults` are those of a run on it that names no others.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Cluster:
     own_links: tuple[Link, ...] = ()
     engines: Literal["split", "shared", "turns"] = "split"
     transport: Literal["streamed", "stored", "hidden"] | None = None
+    faults: Faults = dataclasses.field(default_factory=Faults)
 
     @property
     def interconnect(self) -> Interconnect:

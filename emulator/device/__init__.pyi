@@ -2,6 +2,7 @@ from .bpram import Bpram
 from .device import Device, Epoch, Exchange, OnStep, train_stages
 from .device_numerics import DeviceNumerics
 from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
+from .hurt_numerics import HurtNumerics, SoftErrors
 from .kinds import numerics_of
 from .lpram import Parameter, Sgd
 from .offloaded_slice import OffloadedSlice
@@ -19,6 +20,7 @@ __all__ = [
     "DeviceNumerics",
     "Epoch",
     "Exchange",
+    "HurtNumerics",
     "ImageSource",
     "OffloadedSlice",
     "OnStep",
@@ -29,6 +31,7 @@ __all__ = [
     "Ports",
     "Sgd",
     "SliceNumerics",
+    "SoftErrors",
     "SoftmaxHead",
     "Tally",
     "TextSource",

@@ -112,6 +112,10 @@ class SliceNumerics(abc.ABC):
     def weights(self) -> Data:
         """Return the newest weights as (its output channels, its input channels, kh, kw)."""
 
+    @abc.abstractmethod
+    def put_weights(self, weights: Data) -> None:
+        """Overwrite the newest weights with some of the form of `weights`."""
+
     def arrays(self) -> Mapping[str, Data]:
         """Return the arrays of its SFU by name."""
         return self.sfu.arrays() if self.sfu is not None else {}

@@ -9,6 +9,7 @@ from ..common import InputError
 from ..network import Network
 from ..pair import check_gpu_memory, pair_of, workload_of
 from .data import network_of
+from .faults import faults_of
 from .pair import PairPlan
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def make_pair_plan(
         if getattr(config, key) != getattr(defaults, key):
             raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
+    if faults_of(config, cluster):
+        raise InputError(
+            f"{config.faults or config.cluster}: `faults` are of chains; `schedule` = {kind.name!r} has none"
+        )
     pair = pair_of(cluster, kind, config.devices)
     network = network_of(network or config.network, config.time_steps, config.data)
     workload = workload_of(network, config.batch).padded(config.padding)

@@ -1,4 +1,5 @@
 from .epochs import EpochResult, StepResult, Weights
+from .fault_costs import FaultCosts, fault_costs
 from .placement import Placement
 from .recorder import Recorder
 from .replicas import Exchanged
@@ -26,6 +27,7 @@ __all__ = [
     "EngineUse",
     "EpochResult",
     "Exchanged",
+    "FaultCosts",
     "GivenSizes",
     "LinkUsage",
     "LinkUse",
@@ -46,6 +48,7 @@ __all__ = [
     "Weights",
     "check_writable",
     "exchange_table",
+    "fault_costs",
     "history_table",
     "read_results",
     "recorded_sizes",

@@ -99,17 +99,25 @@ def train_epochs(
 class StepReports:
     """Adds up the mini-batches of an epoch that end on this rank, and reports each of them to rank 0.
 
+    `flips` says whether bits flip in the run.
+
     Raises:
         InputError: the loss of one is not finite.
     """
 
-    def __init__(self, ranks: Ranks, epoch: int, learning_rate: float) -> None:
+    def __init__(self, ranks: Ranks, epoch: int, learning_rate: float, *, flips: bool = False) -> None:
         self.total = Tally()
+        self._flips = flips
         self._ranks, self._epoch, self._rate = ranks, epoch, learning_rate
 
     def __call__(self, step: int, tally: Tally, virtual_time_ps: int) -> None:
         """Take a finished mini-batch."""
         if not math.isfinite(tally.loss):
+            if self._flips:
+                raise InputError(
+                    f"`faults.flips`: bits that flip have driven the loss to {tally.mean_loss} in epoch"
+                    f" {self._epoch + 1}, step {step + 1}; try a lower `rate`, or `highest_bit` = 22 to spare exponents"
+                )
             raise InputError(
                 f"`learning_rate` = {self._rate:g}: training diverged, the loss is {tally.mean_loss}"
                 f" in epoch {self._epoch + 1}, step {step + 1}; try a smaller one, such as {self._rate / 10:g}"

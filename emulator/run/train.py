@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from ..device import (
     Bpram,
     DeviceNumerics,
     Epoch,
+    HurtNumerics,
     Sgd,
     Tally,
     epoch_order,
@@ -27,6 +29,7 @@ from ..plan import PairPlan, Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
 from .epochs import EpochResult, OnEpoch, OnStep, StepReports, Weights, train_epochs
+from .hurt import soft_errors
 from .layer_weights import gathered_weights
 from .pair import PairTrainer
 from .replicas import Exchanged, build_replicas
@@ -75,15 +78,19 @@ def train(
 
 @dataclasses.dataclass(frozen=True)
 class _MakeNumerics:
-    """Factory of a device's numerics, from the plan's network and seed."""
+    """Factory of the numerics of a replica's devices, from the plan's network and seed."""
 
     plan: Plan
+    replica: int
 
     def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.plan.network.start, self.plan.config.seed
         slices = [numerics_of(part, start, seed, arena) for part in streams.slices]
         stored = {number: Bpram(blocks[number], start, seed) for number in streams.stored}
-        return DeviceNumerics(streams, slices, blocks, stored)
+        errors = soft_errors(self.plan, self.replica, streams.device)
+        if errors is None:
+            return DeviceNumerics(streams, slices, blocks, stored)
+        return HurtNumerics(errors, streams, slices, blocks, stored)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +116,9 @@ class Trainer:
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         check_samples(config, plan.data_parallel.replicas, data.n_train)
         comms = ranks.comm, ranks.exchange_comm
-        self.replicas = build_replicas(plan, ranks.rank, ranks.size, comms, most, _MakeNumerics(plan))
+        self.replicas = build_replicas(
+            plan, ranks.rank, ranks.size, comms, most, functools.partial(_MakeNumerics, plan)
+        )
         self._pumps: list[Pump] = [*self.replicas.pumps] if ranks.comm is None else [*self.replicas.pumps, ranks]
         self._ends = [Ends.of(chain, data, plan.network.entry) for chain in self.replicas.chains]
         self._exchanged = Exchanged()
@@ -151,7 +160,7 @@ class Trainer:
         order = epoch_order(config.seed, number, self._samples)
         totals = step_sizes(self._samples, config.batch)
         rule = Sgd(rate, config.momentum, config.weight_decay, self._rounding)
-        on_step = StepReports(self.ranks, number, rate)
+        on_step = StepReports(self.ranks, number, rate, flips=bool(self.plan.faults.flips))
         programs = []
         for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
             places = self.plan.data_parallel.samples_of(replica, self._samples, config.batch)
