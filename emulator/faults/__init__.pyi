@@ -1,4 +1,4 @@
-from .delay import Delay, Loss, slowed_ps
+from .delay import Delay, Loss, check_time, slowed_ps
 from .description import FaultsDescription
 from .fault import BoardFault, Faults, FlipFault, FlipTarget, LinkFault, Span, exact
 from .flips import Flipper
@@ -19,6 +19,7 @@ __all__ = [
     "PacedResource",
     "Purpose",
     "Span",
+    "check_time",
     "exact",
     "load_faults",
     "slowed_ps",

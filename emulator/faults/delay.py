@@ -10,8 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common import InputError
 from .fault import Span
 from .streams import Purpose, stream
+
+_MOST_PS = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +36,12 @@ class Loss:
         return drawn.negative_binomial(self.row_packets, 1 - self.rate, rows)
 
     def added_ps(self, row_ps: int, lost: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return what a row of `row_ps` takes longer for its lost packets, in ps."""
+        """Return what a row of `row_ps` takes longer for its lost packets, in ps.
+
+        Raises:
+            InputError: longer than a clock can hold.
+        """
+        check_time(float(row_ps + self.timeout_ps) * float(lost.max(initial=0)))
         return -(-row_ps * lost // self.row_packets) + lost * self.timeout_ps
 
 
@@ -48,8 +56,24 @@ class Delay:
 
 
 def slowed_ps(delays: Sequence[Delay], takes_ps: int) -> int:
-    """Return a time in ps, as slowed down by all of these."""
-    return math.ceil(math.prod((delay.factor for delay in delays), start=takes_ps))
+    """Return a time in ps, as slowed down by all of these.
+
+    Raises:
+        InputError: it is longer than a clock can hold.
+    """
+    slow_ps = math.ceil(math.prod((delay.factor for delay in delays), start=takes_ps))
+    check_time(slow_ps)
+    return slow_ps
+
+
+def check_time(time_ps: float) -> None:
+    """Check that a clock can hold a time.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if time_ps > _MOST_PS:
+        raise InputError("`faults`: virtual time runs past 53 days; should be smaller factors, latencies or losses")
 
 
 def ends_of(delays: Sequence[Delay]) -> list[int]:

@@ -14,7 +14,7 @@ from annotated_types import Ge, Le
 
 from ..common import FINITE, Nanoseconds, NotNegative, Positive
 
-Slowdown = Annotated[float, FINITE, Ge(1), Le(1e6)]
+Slowdown = Annotated[float, FINITE, Ge(1), Le(1e4)]
 """How many times as long something takes."""
 
 Time = Annotated[float, FINITE, Ge(0), Le(1e12)]

@@ -14,10 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import FifoResource, Served, Times
-from ..common import InputError
-from .delay import Delay, ends_of, slowed_ps
-
-_MOST_PS = 1 << 62
+from .delay import Delay, check_time, ends_of, slowed_ps
 
 
 class PacedResource(FifoResource):
@@ -100,8 +97,7 @@ class PacedResource(FifoResource):
 
 def _left(waiting: NDArray[np.int64], takes: NDArray[np.int64], free_ps: int) -> NDArray[np.int64]:
     """Return when rows leave that each take a time of their own: `serve`, with one for each row."""
-    if float(free_ps) + float(waiting[-1]) + takes.sum(dtype=np.float64) > _MOST_PS:
-        raise InputError("`faults`: virtual time runs past 53 days; should be smaller factors, latencies or losses")
+    check_time(float(max(free_ps, waiting[-1])) + float(takes.sum(dtype=np.float64)))
     ends = np.cumsum(takes)
     begins: NDArray[np.int64] = np.maximum(np.maximum.accumulate(waiting - (ends - takes)), free_ps)
     return ends + begins

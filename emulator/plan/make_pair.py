@@ -43,7 +43,7 @@ def make_pair_plan(
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if faults_of(config, cluster):
         raise InputError(
-            f"{config.faults or config.cluster}: `faults` are of chains; `schedule` = {kind.name!r} has none"
+            f"{config.faults or config.cluster}: `faults` are of a chain's boards, and `schedule` = {kind.name!r} has no chain"
         )
     pair = pair_of(cluster, kind, config.devices)
     network = network_of(network or config.network, config.time_steps, config.data)

@@ -26,9 +26,10 @@ def time_cost_line(costs: FaultCosts) -> Line:
 
 def accuracy_cost_line(faults: Faults, accuracy: float, without: float) -> Line:
     """Return what flips cost in accuracy: that of a run with them, and of one without, as fractions."""
-    lost = f"{100 * (without - accuracy):.2f} points of accuracy, {100 * without:.2f} % without"
+    points = 100 * (accuracy - without)
     flips = f"{len(faults.flips)} kinds of flips" if len(faults.flips) > 1 else str(faults.flips[0])
-    return Line(f"flips cost {lost}: {flips}")
+    change = f"change test accuracy by {points:+.2f} points, {100 * without:.2f} % without"
+    return Line(f"flips {change}: {flips}")
 
 
 def cost_rows(costs: FaultCosts) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..faults import Delay, Faults, LinkFault, Loss, PacedResource, exact, slowed_ps
+from ..faults import Delay, Faults, LinkFault, Loss, PacedResource, check_time, exact, slowed_ps
 from .device_clock import DeviceClock
 from .stage_device import Pace, Sent, StageDevice, WirePace
 from .timing import Timing
@@ -88,6 +88,8 @@ class Hurt:
 def _paced(delays: Sequence[Delay]) -> Pace:
     def pace(start_ps: int, sample: int, work_ps: int) -> int:
         on = [each for each in delays if each.span.has_time(start_ps) and each.span.has_sample(sample)]
-        return slowed_ps(on, work_ps)
+        slow_ps = slowed_ps(on, work_ps)
+        check_time(start_ps + slow_ps)
+        return slow_ps
 
     return pace
