@@ -42,9 +42,8 @@ def make_pair_plan(
             raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if faults_of(config, cluster):
-        raise InputError(
-            f"{config.faults or config.cluster}: `faults` are of a chain's boards, and `schedule` = {kind.name!r} has no chain"
-        )
+        source = config.faults or config.cluster
+        raise InputError(f"{source}: `faults` are of a chain's boards, and `schedule` = {kind.name!r} has no chain")
     pair = pair_of(cluster, kind, config.devices)
     network = network_of(network or config.network, config.time_steps, config.data)
     workload = workload_of(network, config.batch).padded(config.padding)

@@ -116,7 +116,8 @@ class StepReports:
             if self._flips:
                 raise InputError(
                     f"`faults.flips`: bits that flip have driven the loss to {tally.mean_loss} in epoch"
-                    f" {self._epoch + 1}, step {step + 1}; try a lower `rate`, or `highest_bit` = 22 to spare exponents"
+                    f" {self._epoch + 1}, step {step + 1}; try a lower `rate`, or `highest_bit` = 22, which spares"
+                    " exponents of all but gradients"
                 )
             raise InputError(
                 f"`learning_rate` = {self._rate:g}: training diverged, the loss is {tally.mean_loss}"
