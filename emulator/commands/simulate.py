@@ -90,7 +90,7 @@ def run_simulation(
         check_picture(plot, "--plot")
     run = _run(config_file, flags, {}, traced)
     other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
-    rows = compare_runs(run, other, epoch_images) if other else []
+    rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
     if plot is not None:
         plan = run.simulation.plan
         if run.steady is None:

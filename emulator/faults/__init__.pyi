@@ -2,7 +2,7 @@ from .delay import Delay, Loss, check_time, slowed_ps
 from .description import FaultsDescription
 from .fault import BoardFault, Faults, FlipFault, FlipTarget, LinkFault, Span, exact
 from .flips import Flipper
-from .load import load_faults
+from .load import described_faults, load_faults
 from .paced import PacedResource
 from .streams import Purpose, stream
 
@@ -20,6 +20,7 @@ __all__ = [
     "Purpose",
     "Span",
     "check_time",
+    "described_faults",
     "exact",
     "load_faults",
     "slowed_ps",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import fractions
+import json
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
@@ -170,6 +171,11 @@ class Faults:
     def in_time(self) -> tuple[BoardFault | LinkFault, ...]:
         """Those that cost time."""
         return (*self.boards, *self.links)
+
+    @property
+    def text(self) -> str:
+        """Their description, as JSON with the keys of `[faults]`."""
+        return json.dumps(dataclasses.asdict(self), indent=2)
 
     def slow(self, board: int) -> tuple[BoardFault, ...]:
         """Return what slows down a board."""

@@ -14,6 +14,7 @@ import numpy as np
 from ..cluster import Cluster, load_cluster
 from ..common import InputError
 from ..config import Config, settings_config
+from ..faults import described_faults
 from ..inputs import tomllib
 from ..network import load_network
 from ..plan import Layout, Plan, lay_out, make_plan
@@ -84,6 +85,9 @@ def rebuild(results: Results) -> Plan:
     """
     network = load_network(_described(results, "network.toml"))
     cluster = load_cluster(_described(results, "cluster.toml"))
+    if "faults.json" in results.descriptions:
+        faults = described_faults(results.descriptions["faults.json"], "faults.json in the file")
+        cluster = dataclasses.replace(cluster, faults=faults)
     plan = make_plan(_config(results), network=network, cluster=cluster)
     if not plan.times_rows:
         raise InputError("its boards take actions as a whole, and these show rows")
@@ -112,7 +116,7 @@ def _config(results: Results) -> Config:
         known = Config.model_fields.get(key)
         if isinstance(value, np.ndarray):
             value = tuple(value.tolist())
-        if known is not None and value not in (None, "") and value != known.default:
+        if known is not None and key != "faults" and value not in (None, "") and value != known.default:
             settings[key] = value
     config, ratio = settings_config(settings), codec_ratio(results)
     if ratio is not None and config.compress.size_depends_on_values:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import Config
-from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault
+from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault, described_faults
 from emuchain.emulator.plan import Plan, make_pair_plan, make_plan
 from emuchain.emulator.run import fault_costs, simulate
 
@@ -279,6 +279,25 @@ def test_a_pair_has_no_chain_to_hurt(tmp_path: Path) -> None:
     keys = {"network": "lstm-5x1024", "schedule": "farnn", "cluster": "farnn-9p", "faults": str(file)}
     with pytest.raises(InputError, match="has no chain"):
         make_pair_plan(Config.model_validate(keys))
+
+
+def test_results_describe_their_faults(tmp_path: Path) -> None:
+    """A finished run is timed again with its faults, though their file is gone."""
+    file, out = tmp_path / "faults.toml", tmp_path / "run.h5"
+    file.write_text(
+        "[faults]\nseed = 5\n[[faults.boards]]\nboard = 1\nfactor = 2\n[[faults.links]]\nlink = 0\nloss = 0.1\n"
+    )
+    emuchain.train(**KEYS, faults=str(file), out=str(out))
+    file.unlink()
+    results = emuchain.results(str(out))
+    again = emuchain.retime(results, changes={"link.latency_ns": 1000})
+    assert again.simulation.virtual_time_ps == results.virtual_time_ps
+    healthy = emuchain.simulate(**{key: value for key, value in KEYS.items() if key != "test_samples"})
+    assert results.virtual_time_ps > healthy.virtual_time_ps
+    hurt = described_faults(results.descriptions["faults.json"], "it")
+    assert hurt == Faults((BoardFault(board=1, factor=2),), (LinkFault(link=0, loss=0.1),), (), 5)
+    with pytest.raises(InputError, match="does not describe its faults"):
+        described_faults("{", "it")
 
 
 def test_the_cluster_may_have_faults(toy: RunOf, tmp_path: Path) -> None:
