@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..cluster import Link
 from ..faults import Delay, Faults, LinkFault, Loss, PacedResource, check_time, exact, slowed_ps
 from .device_clock import DeviceClock
-from .stage_device import Pace, Sent, StageDevice, WirePace
+from .stage_device import Pace, StageDevice, WirePace
 from .timing import Timing
 
 
@@ -49,7 +50,7 @@ class Hurt:
         for receiver, wire in device.wires.items():
             faults = self._of_link(min(receiver, device.number)) if abs(receiver - device.number) == 1 else ()
             if faults:
-                wire.pace = self._wire_pace(faults, device.number, wire.link.latency_ps)
+                wire.pace = self._wire_pace(faults, device.number, wire.link)
 
     def _of_board(self, device: int) -> tuple[Delay, ...]:
         return tuple(Delay(fault, exact(fault.factor)) for fault in self._faults.slow(self._first + device))
@@ -67,18 +68,16 @@ class Hurt:
             loss = Loss(fault.loss, max(1, -(-size // fault.packet_bytes)), timeout_ps, where)
         return Delay(fault, exact(fault.factor), fault.latency_ps, loss)
 
-    def _wire_pace(self, faults: Sequence[tuple[int, LinkFault]], device: int, latency_ps: int) -> WirePace:
-        def pace(start_ps: int, sent: Sent, takes_ps: int) -> tuple[int, int]:
+    def _wire_pace(self, faults: Sequence[tuple[int, LinkFault]], device: int, link: Link) -> WirePace:
+        def pace(start_ps: int, sample: int, sent_bytes: int) -> tuple[int, int]:
             on = [
-                self._delay(place, fault, sent.size, latency_ps, (device, sent.stage))
+                self._delay(place, fault, sent_bytes, link.latency_ps, (device, 0))
                 for place, fault in faults
-                if fault.has_time(start_ps) and fault.has_sample(sent.sample)
+                if fault.has_time(start_ps) and fault.has_sample(sample)
             ]
-            slow_ps = slowed_ps(on, takes_ps)
+            slow_ps = slowed_ps(on, link.transfer_ps(sent_bytes))
             lost_ps = (
-                int(each.loss.added_ps(slow_ps, each.loss.lost(sent.sample, 1))[0])
-                for each in on
-                if each.loss is not None
+                int(each.loss.added_ps(slow_ps, each.loss.lost(sample, 1))[0]) for each in on if each.loss is not None
             )
             return slow_ps + sum(lost_ps), sum(each.latency_ps for each in on)
 

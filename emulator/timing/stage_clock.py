@@ -22,7 +22,7 @@ from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
 from ..pipeline import Backward, Machine, StageCosts, Step, work_ps
 from ..schedule import Kind, SampleSpan
-from .stage_device import Ran, Sent, StageDevice
+from .stage_device import Ran, StageDevice
 
 
 class StageTimes(Protocol):
@@ -146,8 +146,8 @@ class StageClock:
         is_last = kind is self._machine.frees_features
         step = Step(kind, index, self.streams.device)
         if self._course is None:
-            first = self._passed + span.first
-            ran = self.device.run(kind, ready_ps, work_ps(costs, kind, self._machine), frees=is_last, sample=first)
+            sample = self._passed + span.first
+            ran = self.device.run(kind, ready_ps, work_ps(costs, kind, self._machine), sample, frees=is_last)
         else:
             start_ps, end_ps = self._course.ran_ps[step]
             ran = self.device.ran(kind, Ran(self._begin_ps + start_ps, self._begin_ps + end_ps))
@@ -169,9 +169,8 @@ class StageClock:
             step = Step(kind, span.of.index, self.streams.device)
             arrives_ps = self._begin_ps + self._course.arrives_ps.get(step, ran.end_ps - self._begin_ps)
         elif receiver != self.device.number:
-            size = self._times.message_bytes(streams, span.samples)
-            sent = Sent(size, self._passed + span.first, self.streams.device)
-            arrives_ps = self.device.wires[receiver].carry(ran, sent, self._machine.transport)
+            sent_bytes, sample = self._times.message_bytes(streams, span.samples), self._passed + span.first
+            arrives_ps = self.device.wires[receiver].carry(ran, sent_bytes, self._machine.transport, sample)
         for stream in streams:
             self.sent_rows[stream.key] += span.samples * stream.rows
         return {stream.key: np.full((span.samples, stream.rows), arrives_ps, np.int64) for stream in streams}

@@ -30,16 +30,8 @@ Pace = Callable[[int, int, int], int]
 """How long an action takes, from its start in ps, its first sample, and what it would take in ps."""
 
 
-class Sent(NamedTuple):
-    """A message: its bytes, its first sample, counted from the start of training, and its sender's stage."""
-
-    size: int
-    sample: int
-    stage: int
-
-
-WirePace = Callable[[int, Sent, int], tuple[int, int]]
-"""How long a message takes and how much later it arrives, from its start, itself, and what it would take; in ps."""
+WirePace = Callable[[int, int, int], tuple[int, int]]
+"""How long a message takes and how much later it arrives, in ps, from its start in ps, its first sample, its bytes."""
 
 
 @dataclasses.dataclass
@@ -52,12 +44,13 @@ class Wire:
     observer: Observer | None = None
     pace: WirePace | None = None
 
-    def carry(self, ran: Ran, sent: Sent, transport: Transport) -> int:
-        """Return the arrival time in ps of the message of an action."""
-        takes_ps, late_ps = self.link.transfer_ps(sent.size), 0
+    def carry(self, ran: Ran, sent_bytes: int, transport: Transport, sample: int) -> int:
+        """Return the arrival time in ps of the message of an action, whose first sample this is since the start."""
         begin_ps = max(ran.end_ps if transport is Transport.STORED else ran.start_ps, self.free_ps)
-        if self.pace is not None:
-            takes_ps, late_ps = self.pace(begin_ps, sent, takes_ps)
+        if self.pace is None:
+            takes_ps, late_ps = self.link.transfer_ps(sent_bytes), 0
+        else:
+            takes_ps, late_ps = self.pace(begin_ps, sample, sent_bytes)
         self.free_ps = begin_ps + takes_ps
         _tell(self.observer, self.name, begin_ps, self.free_ps)
         return max(ran.end_ps, self.free_ps + self.link.latency_ps + late_ps)
@@ -73,7 +66,7 @@ class StageDevice:
         self._free_ps: dict[str, int] = {}
         self._room_ps = 0  # when the features are freed whose room the next F needs
 
-    def run(self, kind: Kind, ready_ps: int, work_ps: int, *, frees: bool, sample: int = 0) -> Ran:
+    def run(self, kind: Kind, ready_ps: int, work_ps: int, sample: int, *, frees: bool) -> Ran:
         """Run an action once its inputs are there.
 
         `frees` says whether it needs its features last; `sample` is its first one, from the start of training.
