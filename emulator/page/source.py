@@ -93,6 +93,8 @@ def rebuild(results: Results) -> Plan:
         raise InputError("its boards take actions as a whole, and these show rows")
     if plan.chunks > 1:
         raise InputError("its devices have several stages, and these show one on each")
+    if plan.faults.in_time:
+        raise InputError("its boards or links were hurt, and these show ones that are not")
     if not _is_plan_of(plan, results):
         raise InputError(
             "the plan that follows from the file's descriptions is not the one that has run: the cluster was changed in"

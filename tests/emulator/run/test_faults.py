@@ -16,6 +16,7 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import Config
 from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault, described_faults
+from emuchain.emulator.page.source import rebuild
 from emuchain.emulator.plan import Plan, make_pair_plan, make_plan
 from emuchain.emulator.run import fault_costs, simulate
 
@@ -296,6 +297,8 @@ def test_results_describe_their_faults(tmp_path: Path) -> None:
     assert results.virtual_time_ps > healthy.virtual_time_ps
     hurt = described_faults(results.descriptions["faults.json"], "it")
     assert hurt == Faults((BoardFault(board=1, factor=2),), (LinkFault(link=0, loss=0.1),), (), 5)
+    with pytest.raises(InputError, match="were hurt"):
+        rebuild(results)
     with pytest.raises(InputError, match="does not describe its faults"):
         described_faults("{", "it")
 
