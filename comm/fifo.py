@@ -68,6 +68,10 @@ class FifoResource:
             self.observer(Served(self.name, ready, left, self.row_ps, self._share))
         return left + self.latency_ps if self.latency_ps else left
 
+    def first_starts(self, left: Times) -> Times:
+        """Return when each sample that was served last started its first row, given when its rows left, in ps."""
+        return left[:, 0] - self.row_ps
+
     def shrink(self, share: float) -> None:
         """Reduce further rows to this share of their full bytes, and of their time."""
         self._share = share

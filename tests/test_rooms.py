@@ -14,7 +14,7 @@ FLOORS = ["kernels", "comm", "emulator"]
 
 ORDER = [
     *("kernels", "comm", "emulator.common", "emulator.inputs"),
-    *("emulator.cluster", "emulator.network", "emulator.data"),
+    *("emulator.faults", "emulator.cluster", "emulator.network", "emulator.data"),
     *("emulator.mapping", "emulator.schedule", "emulator.pipeline", "emulator.timing", "emulator.pair"),
     *("emulator.profile", "emulator.explore"),
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.run"),

@@ -9,6 +9,7 @@ from typing import Literal
 
 from ...comm import Interconnect, NicEngines
 from ..common import format_time_ps, html_table
+from ..faults import Faults
 from .board import Board
 
 _SUMMED_BYTES = 64
@@ -72,7 +73,7 @@ class Cluster:
     differ, `own_links` has them in the order of the chain, and the last one is repeated; all have the same `share`.
     `engines` and `transport` say how boards execute and when messages leave them (`pipeline.Machine`); without
     `transport`, as suits the engines. `parameter_copies` is the room of a parameter, in units of its size: itself, its
-    gradient, and what an optimiser keeps beside them.
+    gradient, and what an optimiser keeps beside them. `faults` are those of a run on it that names no others.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Cluster:
     engines: Literal["split", "shared", "turns"] = "split"
     transport: Literal["streamed", "stored", "hidden"] | None = None
     parameter_copies: int = 2
+    faults: Faults = dataclasses.field(default_factory=Faults)
 
     @property
     def interconnect(self) -> Interconnect:

@@ -26,6 +26,9 @@ beta = 1.0
 [network]                     # optional: where replicas exchange gradients, if not over the links above
 topology = "switch"
 latency_us = 100
+[[faults.boards]]             # optional: what is hurt, and when (`emulator/faults`)
+board = 2
+factor = 3
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ import pydantic
 
 from ...comm import Interconnect, NicEngines
 from ..common import Gbps, GbytesPerSecond, Megahertz, Microseconds, Nanoseconds, Share
+from ..faults import FaultsDescription
 from ..inputs import DESCRIBED, Model
 from .cluster import Link, LinkShare
 from .fpga_description import FpgaDescription
@@ -142,6 +146,7 @@ class ClusterDescription(Model):
     machine: MachineDescription | None = None
     resources: ResourcesDescription | None = None
     network: NetworkDescription | None = None
+    faults: FaultsDescription | None = None
 
     @property
     @abc.abstractmethod

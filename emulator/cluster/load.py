@@ -102,6 +102,8 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
     found = Cluster(said.name, boards, links[0], text, built_of.alpha, built_of.beta, built_of.aim)
     executes = said.machine or MachineDescription()
     found = dataclasses.replace(found, engines=executes.engines, transport=executes.transport)
+    if said.faults is not None:
+        found = dataclasses.replace(found, faults=said.faults.faults)
     if len(set(links)) > 1:
         found = dataclasses.replace(found, own_links=links)
     if said.network is None:

@@ -14,6 +14,8 @@ from ..report import (
     Line,
     check_picture,
     command_line,
+    cost_rows,
+    costs_as_json,
     device_rows,
     draw_steady_state,
     epoch_line,
@@ -38,9 +40,10 @@ from ..report import (
     stage_rows,
     table,
     time_and_ps,
+    time_cost_line,
     weights_line,
 )
-from ..run import Simulation, SteadyState, simulate, steady_state
+from ..run import FaultCosts, Simulation, SteadyState, fault_costs, simulate, steady_state
 from ..studies import Compared, compare_runs, parse_what_if
 from ..timeline import TraceRequest
 from .output import tell
@@ -54,6 +57,8 @@ class _Run(NamedTuple):
     simulation: Simulation
     steady: SteadyState | None
     """None where boards take actions as a whole."""
+    costs: FaultCosts | None
+    """None without faults that cost time."""
 
 
 def run_simulation(
@@ -87,7 +92,7 @@ def run_simulation(
         check_picture(plot, "--plot")
     run = _run(config_file, flags, {}, traced)
     other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
-    rows = compare_runs(run, other, epoch_images) if other else []
+    rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
     if plot is not None:
         plan = run.simulation.plan
         if run.steady is None:
@@ -95,11 +100,11 @@ def run_simulation(
         assert run.steady is not None
         draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", plot)
     if as_json:
-        found = simulation_as_json(*run, epoch_images)
+        found = _as_json(run, epoch_images)
         if other is not None:
             changes = {**asked.cluster, **asked.config}
             figures = {row.figure: {"before": row.before, "after": row.after, "ratio": row.ratio} for row in rows}
-            found["what_if"] = {"changes": changes, "figures": figures, "run": simulation_as_json(*other, epoch_images)}
+            found["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, epoch_images)}
         print(json.dumps(found, indent=2))
         return
     print_answer(_answer(run, other, str(asked), epoch_images, _to_try(run, config_file, flags)))
@@ -131,16 +136,26 @@ def _run(
             simulation = simulate(plan, samples, recorder)
             if trace is not None and recorder is not None:
                 trace.write(plan, samples, [recorder])
+            costs = None
+            if plan.faults.in_time:
+                show("simulating without faults, and with each alone")
+                costs = fault_costs(plan, samples, simulation.virtual_time_ps)
             show(f"steady state of {plan.nodes:,} devices")
-            return _Run(simulation, steady_state(plan) if plan.times_rows else None)
+            return _Run(simulation, steady_state(plan) if plan.times_rows else None, costs)
+
+
+def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
+    costs = {} if run.costs is None else {"faults": costs_as_json(run.costs)}
+    return {**simulation_as_json(run.simulation, run.steady, epoch_images), **costs}
 
 
 def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_try: str) -> list[Line]:
     """Return the first screen: of the run, and of the one with changes, if there is one."""
-    simulation, steady = run
+    simulation, steady, costs = run
     plan, rate = simulation.plan, simulation.images_per_s
     missing, noun = plan.missing_bytes, plan.network.sample_noun
-    lines = [rate_line(plan, rate, missing)]
+    lines = [] if costs is None else [time_cost_line(costs)]
+    lines.append(rate_line(plan, rate, missing))
     if other is not None:
         after = other.simulation.images_per_s
         ratio = f"{number(after / rate)} times as fast"
@@ -184,6 +199,8 @@ def _to_try(run: _Run, config_file: str | None, flags: dict[str, Any]) -> str:
 
 def _print_tables(run: _Run, full: bool) -> None:
     usage = run.simulation.usage
+    if run.costs is not None:
+        cost_rows(run.costs)
     device_rows(usage, full)
     if usage.links:
         link_rows(usage, full)
@@ -194,7 +211,7 @@ def _print_tables(run: _Run, full: bool) -> None:
 
 
 def _print_details(run: _Run, epoch_images: int) -> None:
-    simulation, steady = run
+    simulation, steady, _ = run
     plan, samples, config = simulation.plan, simulation.samples, simulation.plan.config
     counted = plural(samples, plan.network.sample_noun)
     how = f"{config.schedule.name}, batch {config.batch}, {counted} an epoch"

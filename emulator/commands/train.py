@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import shlex
 from collections.abc import Mapping
@@ -16,8 +17,10 @@ from ..plan import Plan, describe_devices, long_work, make_plan, training_data
 from ..report import (
     Line,
     Progress,
+    accuracy_cost_line,
     bits_line,
     command_line,
+    cost_rows,
     device_rows,
     exchange_rows,
     limit_lines,
@@ -32,13 +35,18 @@ from ..report import (
     print_answer,
     rate_line,
     stage_lines,
+    time_cost_line,
     weights_line,
 )
 from ..run import (
+    FaultCosts,
+    Keeping,
+    RecordedSizes,
     Recorder,
     Stopping,
     checkpoints_of,
     exchange_table,
+    fault_costs,
     follower,
     history_table,
     open_log,
@@ -50,6 +58,7 @@ from ..timeline import TraceRequest
 from .kernels import load as load_kernels
 from .output import tell
 from .pair_train import train_pair
+from .phases import phases
 from .shown import Shown
 
 
@@ -107,9 +116,26 @@ def run_training(
     if traced is not None:
         traced.write(plan, data.n_train, ranks.gather(recorder))
         print(traced.written)
+    costs, without = shown.costs(), _accuracy_without_flips(plan, data, shared, ranks)
+    if costs is not None:
+        cost_rows(costs)
     print()
-    print_answer([*shown.answer(), next_line(_to_try(plan, config_file, flags))])
+    lines = [] if costs is None else [time_cost_line(costs)]
+    if without is not None:
+        lines.append(accuracy_cost_line(plan.faults, shown.accuracy, without))
+    print_answer([*lines, *shown.answer(), next_line(_to_try(plan, config_file, flags))])
     return 0
+
+
+def _accuracy_without_flips(plan: Plan, data: Dataset, shared: follower.SharedData, ranks: Ranks) -> float | None:
+    """Train on all ranks once more, without flips; return the test accuracy, None where there is nothing to compare."""
+    faults = plan.faults
+    if not faults.compare or not any(flips.rate for flips in faults.flips) or not data.n_test:
+        return None
+    other = dataclasses.replace(plan, faults=faults.without_flips)
+    with phases("training once more without flips, to compare"):
+        ranks.start(functools.partial(follower.follow, other, shared, False, None, Keeping(False, False)))
+        return train(other, data, ranks, gather_weights=False)[-1].test.accuracy
 
 
 def _to_try(plan: Plan, config_file: str | None, flags: dict[str, Any]) -> str:
@@ -151,6 +177,19 @@ class _Shown(Shown):
         exchange = exchange_table(history, self._chain.nodes)
         if exchange:
             exchange_rows(exchange, history_table(history)["virtual_time_ps"])
+
+    @property
+    def accuracy(self) -> float:
+        """Test accuracy of the last epoch."""
+        return self.recorder.history[-1].test.accuracy
+
+    def costs(self) -> FaultCosts | None:
+        """Return what faults cost in time; None without any that do."""
+        if not self._chain.faults.in_time:
+            return None
+        history = self.recorder.history
+        sizes = [RecordedSizes(epoch.sizes) for epoch in history] if history[-1].sizes else []
+        return fault_costs(self._chain, self._data.n_train, history[-1].virtual_time_ps, sizes)
 
     def answer(self) -> list[Line]:
         """Return the lines at the end: rate, accuracy, times, limit, memory and weights."""

@@ -182,6 +182,9 @@ class Config(Model):
         None, description="for simulate, which has no gradients: the codec's compression ratio"
     )
     cluster: str = pydantic.Field("vc709", description="a cluster that comes with emuchain, or a TOML file")
+    faults: str | None = pydantic.Field(
+        None, description="a TOML file of what is hurt and when, in place of the cluster's faults; `none`: nothing is"
+    )
     balancing: Literal["auto", "none"] = pydantic.Field(
         "auto", description="auto: parameters that do not fit on their device are stored on others where that is faster"
     )

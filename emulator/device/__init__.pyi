@@ -2,6 +2,7 @@ from .bpram import Bpram
 from .device import Device, Epoch, Exchange, OnStep, train_stages
 from .device_numerics import DeviceNumerics
 from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
+from .hurt_numerics import HurtNumerics, SoftErrors
 from .kinds import numerics_of
 from .lpram import Parameter
 from .offloaded_slice import OffloadedSlice
@@ -21,6 +22,7 @@ __all__ = [
     "DeviceNumerics",
     "Epoch",
     "Exchange",
+    "HurtNumerics",
     "ImageSource",
     "Learnt",
     "Nesterov",
@@ -35,6 +37,7 @@ __all__ = [
     "Rules",
     "Sgd",
     "SliceNumerics",
+    "SoftErrors",
     "SoftmaxHead",
     "State",
     "Tally",

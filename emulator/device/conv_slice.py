@@ -171,6 +171,11 @@ class ConvSlice(SliceNumerics):
         """See `SliceNumerics`."""
         return self._convolution.unpack(self._weight.newest)
 
+    def put_weights(self, weights: Data) -> None:
+        """See `SliceNumerics`."""
+        self._weight.newest[...] = self._convolution.pack(weights)
+        self._turn()
+
     def free(self, versions: Sequence[int]) -> None:
         """See `SliceNumerics`."""
         super().free(versions)

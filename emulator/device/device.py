@@ -230,13 +230,17 @@ class Device:
 
     def clocks(self) -> dict[str, Any]:
         """Return clock and counters, as JSON has them; call only when no sample is in flight."""
-        return {"clock": self.clock.state(), "exchange": None if self.exchange is None else self.exchange.state()}
+        exchange = None if self.exchange is None else self.exchange.state()
+        counts = {} if self.numerics is None else self.numerics.counts()
+        return {"clock": self.clock.state(), "exchange": exchange, "counts": counts}
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """Restore what `clocks` returned."""
         self.clock.restore(state["clock"])
         if self.exchange is not None:
             self.exchange.restore(state["exchange"])
+        if self.numerics is not None:
+            self.numerics.restore_counts(state["counts"])
 
 
 async def train_stages(

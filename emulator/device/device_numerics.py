@@ -69,7 +69,7 @@ class DeviceNumerics:
         training = Training(span.of.step, samples, self._lengths(span))
 
         def convolve(of: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
-            return of.forward(span, x, partial, version, self._lengths(span))
+            return of.forward(span, self.taken(of, x), partial, version, self._lengths(span))
 
         def activate(of: SliceNumerics, held: dict[int, Data]) -> None:
             assert of.sfu is not None
@@ -79,6 +79,10 @@ class DeviceNumerics:
         if outputs is not None and self.head is not None:
             self.head.forward(span, outputs)
         return sent
+
+    def taken(self, of: SliceNumerics, x: Data) -> Data:
+        """Return the activations that a slice takes into its Act-RAM."""
+        return x
 
     async def infer(self, span: SampleSpan, arrived: Maps) -> Maps:
         """Carry out F in evaluation, with the newest weights."""
@@ -220,6 +224,13 @@ class DeviceNumerics:
             of.begin_epoch()
         for of_block in self.stored.values():
             of_block.begin_epoch()
+
+    def counts(self) -> dict[str, int]:
+        """Return what the device counts besides its clock, as JSON has it: here nothing."""
+        return {}
+
+    def restore_counts(self, state: Mapping[str, int]) -> None:
+        """Restore what `counts` returned."""
 
     @property
     def learnt(self) -> list[Learnt]:

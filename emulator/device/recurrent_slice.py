@@ -191,6 +191,13 @@ class RecurrentSlice(SliceNumerics):
         """See `SliceNumerics`."""
         return joined(self.part, [weights.values() for weights in self._directions])
 
+    def put_weights(self, weights: Data) -> None:
+        """See `SliceNumerics`."""
+        for of, arrays in zip(self._directions, split(self.part, weights), strict=True):
+            for name, value in of.values().items():
+                value[...] = arrays[name]
+            of.pack()
+
     def free(self, versions: Sequence[int]) -> None:
         """See `SliceNumerics`."""
         super().free(versions)

@@ -135,6 +135,10 @@ class SliceNumerics(abc.ABC):
     def weights(self) -> Data:
         """Return the newest weights as (its output channels, its input channels, kh, kw)."""
 
+    @abc.abstractmethod
+    def put_weights(self, weights: Data) -> None:
+        """Overwrite the newest weights with some of the form of `weights`."""
+
     def arrays(self) -> Mapping[str, Data]:
         """Return the arrays of its SFU by name."""
         return {name: of.newest for name, of in self._held.items()}

@@ -13,6 +13,7 @@ import numpy as np
 from ..cluster import Cluster, load_cluster
 from ..common import InputError
 from ..config import Config, settings_config
+from ..faults import described_faults
 from ..inputs import read_description
 from ..network import load_network
 from ..plan import Layout, Plan, lay_out, make_plan
@@ -88,11 +89,16 @@ def rebuild(results: Results) -> Plan:
     """
     network = load_network(_described(results, "network.toml"))
     cluster = load_cluster(_described(results, "cluster.toml"))
+    if "faults.json" in results.descriptions:
+        faults = described_faults(results.descriptions["faults.json"], "faults.json in the file")
+        cluster = dataclasses.replace(cluster, faults=faults)
     plan = make_plan(_config(results), network=network, cluster=cluster)
     if not plan.times_rows:
         raise InputError("its boards take actions as a whole, and these show rows")
     if plan.chunks > 1:
         raise InputError("its devices have several stages, and these show one on each")
+    if plan.faults.in_time:
+        raise InputError("its boards or links were hurt, and these show ones that are not")
     if not _is_plan_of(plan, results):
         raise InputError(
             "the plan that follows from the file's descriptions is not the one that has run: the cluster was changed in"
@@ -116,7 +122,7 @@ def _config(results: Results) -> Config:
         known = Config.model_fields.get(key)
         if isinstance(value, np.ndarray):
             value = tuple(value.tolist())
-        if known is not None and value not in (None, "") and value != known.default:
+        if known is not None and key != "faults" and value not in (None, "") and value != known.default:
             settings[key] = value
     config, ratio = settings_config(settings), codec_ratio(results)
     if ratio is not None and config.compress.size_depends_on_values:

@@ -20,6 +20,7 @@ from ..timing import Timing
 from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, warm_ups_of
 from .data import network_of
+from .faults import check_faults, check_machine, faults_of
 from .lateness import staleness_of
 from .placement import place_on_chip
 from .plan import Plan, exchange_times
@@ -78,7 +79,12 @@ def make_plan(
     making = _Making(
         config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks, timing_only
     )
-    return making.of_rows() if machine is None else making.of_actions(machine)
+    faults = faults_of(config, cluster)
+    if machine is not None:
+        check_machine(faults, config, machine)
+    plan = making.of_rows() if machine is None else making.of_actions(machine)
+    check_faults(faults, config, plan.mapping, data_parallel.replicas, devices)
+    return dataclasses.replace(plan, faults=faults) if faults else plan
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ..data import Reading
 from ..network import Network
 from ..pair import check_gpu_memory, pair_of, workload_of
 from .data import network_of
+from .faults import faults_of
 from .pair import PairPlan
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ def make_pair_plan(
             raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
     check_updates(config)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
+    if faults_of(config, cluster):
+        source = config.faults or config.cluster
+        raise InputError(f"{source}: `faults` are of a chain's boards, and `schedule` = {kind.name!r} has no chain")
     states = len(STATES[config.optimizer])
     pair = dataclasses.replace(pair_of(cluster, kind, config.devices), states=states)
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))

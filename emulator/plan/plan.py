@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...comm.exchange import DataParallel, exchange_ps
 from ..cluster import Cluster
 from ..common import InputError, format_bytes, format_time_ps, html_table
+from ..faults import Faults
 from ..mapping import Mapping
 from ..network import Network
 from ..pipeline import Engines
@@ -29,7 +30,8 @@ class Plan:
     """What a run will do; pure data, the same on every rank.
 
     No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not known. Each device of
-    a chain has `chunks` stages, mostly one.
+    a chain has `chunks` stages, mostly one. All but `faults` is that of boards and links without any: cut, schedule and
+    versions of the weights do not change with them.
     """
 
     config: Config
@@ -41,6 +43,7 @@ class Plan:
     data_parallel: DataParallel = dataclasses.field(default_factory=DataParallel)
     bound_ps: int = 0
     chunks: int = 1
+    faults: Faults = dataclasses.field(default_factory=Faults)
 
     @property
     def stages(self) -> PlannedStages | None:

@@ -16,6 +16,7 @@ from .answer import (
     title_of,
     weights_line,
 )
+from .faults import accuracy_cost_line, cost_rows, costs_as_json, time_cost_line
 from .layout_json import layout_as_json
 from .layout_picture import draw_layout
 from .most_loaded import most_loaded
@@ -39,9 +40,12 @@ __all__ = [
     "EpochRow",
     "Line",
     "Progress",
+    "accuracy_cost_line",
     "bits_line",
     "check_picture",
     "command_line",
+    "cost_rows",
+    "costs_as_json",
     "device_rows",
     "draw_layout",
     "draw_pair",
@@ -91,6 +95,7 @@ __all__ = [
     "table",
     "terminal_width",
     "time_and_ps",
+    "time_cost_line",
     "title_of",
     "weights_line",
     "whole_ticks",

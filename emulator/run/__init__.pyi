@@ -1,5 +1,6 @@
 from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import EpochResult, Position, Weights
+from .fault_costs import FaultCosts, fault_costs
 from .pair_simulation import PairSimulation
 from .placement import Placement
 from .recorder import Recorder
@@ -33,6 +34,7 @@ __all__ = [
     "EngineUse",
     "EpochResult",
     "Exchanged",
+    "FaultCosts",
     "GivenSizes",
     "Keeping",
     "Leader",
@@ -62,6 +64,7 @@ __all__ = [
     "Weights",
     "checkpoints_of",
     "exchange_table",
+    "fault_costs",
     "history_table",
     "open_log",
     "read_results",

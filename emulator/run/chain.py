@@ -15,7 +15,7 @@ from ...kernels.codec import Codec, NoCodec
 from ..device import Device, Epoch, OnStep, Outlet, Ports, train_stages
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey
 from ..schedule import Action
-from ..timing import Timing
+from ..timing import DeviceClock, Hurt, Timing
 from .placement import Placement
 
 if TYPE_CHECKING:  # without numbers, none of the kernels are imported
@@ -119,8 +119,8 @@ class Chain:
             device.observe(observer)
 
 
-def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None) -> Chain:
-    """Make this rank's devices and connect them; without `make`, for timing only."""
+def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None, hurt: Hurt | None = None) -> Chain:
+    """Make this rank's devices and connect them; without `make`, for timing only. `hurt` has faults that cost time."""
     chain = Chain(wiring.boards)
     hosted = wiring.hosted(len(timing.mapping.devices))
     inlets: dict[int, dict[StreamKey, Mailbox]] = {device: {} for device in hosted}
@@ -141,8 +141,13 @@ def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None) -> Ch
                     gate = None if key.values else gates.get(key.path.is_forward)
                     outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form)
     on = timing.stage_devices() if timing.stages is not None else []
+    if hurt is not None:
+        for device in on:
+            hurt.stage_device(device)
     for number in hosted:
         clock = timing.stage_clock(number, on[number % wiring.boards]) if on else timing.clock(number)
+        if hurt is not None and isinstance(clock, DeviceClock):
+            hurt.clock(clock, timing)
         numerics = make(clock.streams, timing.blocks, chain.arena) if make else None
         ports = Ports(number, inlets[number], outlets[number], chain.arena)
         chain.devices.append(Device(clock, numerics, ports, wiring.codec))

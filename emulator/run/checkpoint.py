@@ -30,12 +30,14 @@ class Keeping:
     """What all ranks do about checkpoints; the same on each.
 
     With `same_machine`, clocks and counters go on, too. Otherwise those of a run on other devices begin anew, and
-    virtual time goes on from the checkpoint's.
+    virtual time goes on from the checkpoint's. Where `replicas_differ`, as where bits flip, each has parameters of its
+    own.
     """
 
     resumes: bool
     saves: bool
     same_machine: bool = True
+    replicas_differ: bool = False
 
 
 OnBegin = Callable[[list[EpochResult], list[StepResult], Position], None]
@@ -98,7 +100,8 @@ class RunCheckpoints:
         for layer in self._network.layers:
             for replica, learnt in enumerate(trainer.learnt()):
                 read = _nothing if reader is None else reader.of_layer
-                deal_state(self._ranks, layer, learnt, read, self._kinds, replica)
+                whole = replica == 0 or self.keeping.replicas_differ
+                deal_state(self._ranks, layer, learnt, read, self._kinds, replica, whole=whole)
         if self.keeping.same_machine:
             trainer.restore_clocks(clocks)
         else:
@@ -122,7 +125,8 @@ class RunCheckpoints:
                 writer = CheckpointWriter(stack.enter_context(self._leader.target.building()))
             for layer in self._network.layers:
                 for replica, learnt in enumerate(trainer.learnt()):
-                    state = gathered_state(self._ranks, layer, learnt, replica)
+                    whole = replica == 0 or self.keeping.replicas_differ
+                    state = gathered_state(self._ranks, layer, learnt, whole=whole)
                     if writer is not None:
                         writer.layer(layer, state, replica)
             clocks: dict[str, Any] = {}

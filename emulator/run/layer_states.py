@@ -27,13 +27,13 @@ _VALUE = "value"
 _WEIGHT = "weight"  # the one array that is cut; all others belong to the SFU, which is in one piece
 
 
-def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], replica: int = 0) -> LayerState:
+def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], *, whole: bool = True) -> LayerState:
     """Return the arrays of a whole layer on rank 0, from all ranks' parts; elsewhere {}.
 
-    Of replicas but the first, only moving averages are taken: they are of each one's own samples.
+    Unless `whole`, only moving averages are taken, which replicas have of their own samples.
     """
     own = [of for of in learnt if of.part.layer.index == layer.index]
-    parts = [(isinstance(of, Bpram), of.part, of.state() if replica == 0 else _averages(of)) for of in own]
+    parts = [(isinstance(of, Bpram), of.part, of.state() if whole else _averages(of)) for of in own]
     found: LayerState = {}
     every = [each for rank_parts in ranks.gather(parts) for each in rank_parts]
     for _, part, state in sorted(every, key=lambda each: each[0]):  # stored blocks have what counts, so come last
@@ -48,11 +48,19 @@ def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], replica
 
 
 def deal_state(
-    ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], read: Read, kinds: Sequence[str], replica: int = 0
+    ranks: Ranks,
+    layer: Layer,
+    learnt: Sequence[Learnt],
+    read: Read,
+    kinds: Sequence[str],
+    replica: int = 0,
+    *,
+    whole: bool = True,
 ) -> None:
     """Restore all ranks' parts of a replica's layer from arrays that rank 0 reads; for all ranks together.
 
-    `kinds` are what is kept of each parameter; of moving averages, there is the value alone.
+    `kinds` are what is kept of each parameter; of moving averages, there is the value alone. Unless `whole`, only
+    averages are the replica's own, and parameters those of the first.
     """
     own = [of for of in learnt if of.part.layer.index == layer.index]
     wanted = ranks.gather([(of.part, _shapes(of.state()), {*of.averages}) for of in own])
@@ -61,7 +69,7 @@ def deal_state(
     def answer(part: Slice, shapes: Mapping[str, tuple[int, ...]], averages: set[str]) -> State:
         found: LayerState = {}
         for name, shape in shapes.items():
-            of = replica if name in averages else 0
+            of = replica if whole or name in averages else 0
             for kind in (_VALUE,) if name in averages else kinds:
                 array = once(layer, of, name, kind, layer.weight_shape if name == _WEIGHT else shape)
                 own = array[_place(part)] if name == _WEIGHT else array

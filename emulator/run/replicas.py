@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,9 @@ from ...comm.exchange import (
 from ...kernels import Arena
 from ..mapping import VALUE_BYTES
 from ..plan import Plan
+from ..timing import Hurt
 from .chain import Chain, MakeNumerics, Wiring, build_chain
+from .hurt import nic_of
 from .placement import Placement
 from .sizes import EpochSizes, GivenSizes, SentBy
 
@@ -129,15 +131,15 @@ def build_replicas(
     ranks: int,
     comms: tuple[Any, Any],
     most: int,
-    make: MakeNumerics | None,
+    make: Callable[[int], MakeNumerics] | None,
     *,
     by_message: bool = True,
 ) -> Replicas:
     """Make this rank's devices of all replicas, and connect them.
 
     `comms` are the communicators of chains and of the exchange, None in one process; a message between devices has at
-    most `most` samples. Without `make`, for timing only; then, unless `by_message`, exchanges are timed as a whole, all
-    messages of the size that the codec expects.
+    most `most` samples. `make` gives a replica's factory of numerics. Without it, for timing only; then, unless
+    `by_message`, exchanges are timed as a whole, all messages of the size that the codec expects.
     """
     of = plan.data_parallel
     placement = Placement(plan.devices * of.replicas, ranks)
@@ -145,7 +147,7 @@ def build_replicas(
     replicas = Replicas([])
     for replica in range(of.replicas):
         wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, of.codec, plan.devices)
-        chain = build_chain(plan.timing, wiring, make)
+        chain = build_chain(plan.timing, wiring, None if make is None else make(replica), _hurt(plan, replica))
         replicas.chains.append(chain)
         replicas.pumps.extend(chain.pumps)
     if of.replicas > 1:
@@ -156,6 +158,13 @@ def build_replicas(
                 channels = _Channels(replicas, plan, placement, rank, comms[1], device, throttled)
                 _connect(replicas, plan, channels, with_data=make is not None)
     return replicas
+
+
+def _hurt(plan: Plan, replica: int) -> Hurt | None:
+    """Return what faults do to the clocks of a replica; None where they cost no time."""
+    if not plan.faults.in_time:
+        return None
+    return Hurt(plan.faults, plan.config.seed, replica * plan.devices, plan.devices)
 
 
 def _time_exchange(replicas: Replicas, plan: Plan, device: int) -> None:
@@ -243,7 +252,7 @@ def _connect(replicas: Replicas, plan: Plan, channels: _Channels, with_data: boo
     for replica, chain in enumerate(replicas.chains):
         for device in chain.devices:
             if device.number == channels.device:
-                nic = Nic(interconnect, of.codec)
+                nic = nic_of(plan, replica, device.number)
                 device.exchange = GradientExchange(of, nic, exchange_steps(of, replica, nic, channels))
     if of.exchange == "aggregator" and channels.host(of.aggregator) == channels.rank:
         nic = Nic(interconnect, of.codec)

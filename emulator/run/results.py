@@ -151,6 +151,8 @@ def results_of(
         "mapping": plan.mapping_text,
         "missing_bytes": str(plan.missing_bytes),
     }
+    if isinstance(plan, Plan) and plan.config.faults is not None:
+        descriptions["faults.json"] = plan.faults.text
     usage = history[-1].usage if history else None
     tables = history_table(history, ngrams), device_table(usage), link_table(usage)
     messages = size_table([row.sizes for row in history], len(step_sizes(samples, plan.config.batch)))

@@ -53,6 +53,11 @@ class Resumed:
                     " same ones as `data`"
                 )
             before = settings_config({**text["config"], "resume": config.resume})
+            if text["faults"] != _faults(plan):
+                raise InputError(
+                    f"`resume` = {config.resume!r}: was written with other faults; leave them as they were, or begin a"
+                    " new run"
+                )
             clusters = (read_description(each) for each in (text["cluster"], plan.cluster.text))
             same = text["mapping"] == plan.mapping_text and next(clusters) == next(clusters)
             same &= all(getattr(before, key) == getattr(config, key) for key in _OF_MACHINE)
@@ -110,7 +115,8 @@ def checkpoints_of(
     """
     config = plan.config
     same = start is None or start.check(plan, data)
-    keeping = Keeping(start is not None, config.checkpoint is not None, same)
+    differ = isinstance(plan, Plan) and bool(plan.faults.flips)
+    keeping = Keeping(start is not None, config.checkpoint is not None, same, differ)
     if ranks.rank > 0:
         return RunCheckpoints(plan.network, ranks, keeping, stopping)
     target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
@@ -130,8 +136,13 @@ def _settings(plan: Plan | PairPlan, data: Dataset) -> dict[str, Any]:
         "network": plan.network.text,
         "cluster": plan.cluster.text,
         "mapping": plan.mapping_text,
+        "faults": _faults(plan),
         "data": _fingerprint(data),
     }
+
+
+def _faults(plan: Plan | PairPlan) -> str:
+    return plan.faults.text if isinstance(plan, Plan) else ""
 
 
 def _fingerprint(data: Dataset) -> str:

@@ -106,11 +106,13 @@ class StepReports:
     """Takes the mini-batches of a leg that end on this rank, and reports each of them to rank 0.
 
     `rules` are those of the epoch. The leg begins with mini-batch `first`; clocks began at the virtual time `from_ps`.
+    `flips` says whether bits flip in the run.
     """
 
-    def __init__(self, ranks: Ranks, rules: Rules, first: int = 0, from_ps: int = 0) -> None:
+    def __init__(self, ranks: Ranks, rules: Rules, first: int = 0, from_ps: int = 0, *, flips: bool = False) -> None:
         self.shares: list[StepResult] = []
         self._ranks, self._rules, self._first, self._from_ps = ranks, rules, first, from_ps
+        self._flips = flips
 
     def of(self, replica: int) -> Callable[[int, Tally, int], None]:
         """Return a callback that takes a finished mini-batch of a replica, by its number in the leg."""
@@ -124,6 +126,12 @@ class StepReports:
         """
         rules, step = self._rules, self._first + step
         rate = rules.rate(step)
+        if not math.isfinite(tally.loss) and self._flips:
+            raise InputError(
+                f"`faults.flips`: bits that flip have driven the loss to {tally.mean_loss} in epoch"
+                f" {rules.epoch + 1}, step {step + 1}; try a lower `rate`, or `highest_bit` = 22, which spares"
+                " exponents of all but gradients"
+            )
         if not math.isfinite(tally.loss):
             # An update takes this share of a weight away: from 1 on, weights turn over and grow.
             decay = rules.config.weight_decay

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from ..device import (
     Bpram,
     DeviceNumerics,
     Epoch,
+    HurtNumerics,
     Learnt,
     Rules,
     Tally,
@@ -28,6 +30,7 @@ from ..plan import PairPlan, Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
 from .epochs import Checkpoints, EpochResult, OnEpoch, OnStep, Position, SoFar, Weights, train_epochs
+from .hurt import soft_errors
 from .layer_weights import gathered_weights
 from .legs import Leg, legs_of, replica_leg
 from .pair import PairTrainer
@@ -79,15 +82,19 @@ def train(
 
 @dataclasses.dataclass(frozen=True)
 class _MakeNumerics:
-    """Factory of a device's numerics, from the plan's network and seed."""
+    """Factory of the numerics of a replica's devices, from the plan's network and seed."""
 
     plan: Plan
+    replica: int
 
     def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.plan.network.start, self.plan.config.seed
         slices = [numerics_of(part, start, seed, arena) for part in streams.slices]
         stored = {number: Bpram(blocks[number], start, seed) for number in streams.stored}
-        return DeviceNumerics(streams, slices, blocks, stored)
+        errors = soft_errors(self.plan, self.replica, streams.device)
+        if errors is None:
+            return DeviceNumerics(streams, slices, blocks, stored)
+        return HurtNumerics(errors, streams, slices, blocks, stored)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +117,9 @@ class Trainer:
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         check_samples(config, plan.data_parallel.replicas, data.n_train)
         comms = ranks.comm, ranks.exchange_comm
-        self.replicas = build_replicas(plan, ranks.rank, ranks.size, comms, most, _MakeNumerics(plan))
+        self.replicas = build_replicas(
+            plan, ranks.rank, ranks.size, comms, most, functools.partial(_MakeNumerics, plan)
+        )
         self._pumps: list[Pump] = [*self.replicas.pumps] if ranks.comm is None else [*self.replicas.pumps, ranks]
         self._ends = [
             Ends.of(chain, data, plan.network.entry, config.label_smoothing) for chain in self.replicas.chains
@@ -130,8 +139,8 @@ class Trainer:
         """See `epochs.Trainer`."""
         config, rules = self.plan.config, self._rules(number)
         order = epoch_order(config.seed, number, self._samples)
-        totals = self._step_sizes[leg.first : leg.last]
-        reports, programs = StepReports(self.ranks, rules, leg.first, self._from_ps), []
+        totals, flips = self._step_sizes[leg.first : leg.last], bool(self.plan.faults.flips)
+        reports, programs = StepReports(self.ranks, rules, leg.first, self._from_ps, flips=flips), []
         for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
             places, schedule = replica_leg(self.plan, replica, self._samples, leg)
             ends.attach_training(chain, order[places], number)

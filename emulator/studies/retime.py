@@ -16,6 +16,7 @@ import numpy as np
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, format_bytes
 from ..config import settings_config
+from ..faults import described_faults
 from ..inputs import read_description
 from ..network import load_network
 from ..plan import Plan, make_plan
@@ -31,7 +32,8 @@ from ..run import (
 from .retiming import Retiming, label_of
 
 _NOT_OF_TIME = (
-    *("network", "cluster", "data", "compress_ratio", "out", "checkpoint", "resume", "log", "throttle", "progress"),
+    *("network", "cluster", "faults", "data", "compress_ratio"),
+    *("out", "checkpoint", "resume", "log", "throttle", "progress"),
 )
 """Keys of a run that do not matter, or stand in its descriptions."""
 
@@ -115,6 +117,9 @@ def _planned(results: Results, cluster: Cluster, source: str) -> Plan:
         config = settings_config(_settings(results))
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
+    if "faults.json" in results.descriptions:
+        faults = described_faults(results.descriptions["faults.json"], source)
+        cluster = dataclasses.replace(cluster, faults=faults)
     named = config.model_copy(update={"network": network.name, "cluster": cluster.name})
     plan = make_plan(named, 1, network=network, cluster=cluster, timing_only=True)
     if results.exchange and plan.data_parallel.replicas == 1:

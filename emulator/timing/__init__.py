@@ -16,6 +16,7 @@ from .bottleneck import (
 )
 from .device_clock import DeviceClock
 from .free_run import Trace, free_run
+from .hurt import Hurt
 from .slice_clock import SliceClock
 from .stage_clock import EpochCourse, StageClock, StageTimes
 from .stage_device import StageDevice, Wire
@@ -27,6 +28,7 @@ __all__ = [
     "EngineLoad",
     "EpochCourse",
     "ExchangeLoad",
+    "Hurt",
     "LinkLoad",
     "Load",
     "MemoryLoad",

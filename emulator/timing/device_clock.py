@@ -41,7 +41,7 @@ class DeviceClock:
         interval_ps: int,
         stored_update_ps: Sequence[int],
     ) -> None:
-        self.streams, self.slices, self.links = streams, slices, links
+        self.streams, self.slices, self.links = streams, slices, dict(links)
         self._interval_ps, self._stored_update_ps = interval_ps, stored_update_ps
         self._next_entry_ps = 0
         self._updated_ps = {0: 0}  # by version

@@ -46,7 +46,7 @@ class SliceClock:
         def resource(phase: Phase, engine: Engine) -> FifoResource:
             return FifoResource(engine_name(phase, part, device), engine.row_ps)
 
-        self.ports = ports
+        self.ports = dict(ports)
 
         self.fp = resource(Phase.FP, engines.fp)
         self.eb = resource(Phase.EB, engines.eb) if engines.eb else None
@@ -78,9 +78,9 @@ class SliceClock:
         port = self.ports.get(phase)
         if port is None:
             left = engine.serve(ready)
-            return left, left[:, 0] - engine.row_ps
+            return left, engine.first_starts(left)
         moved = port.serve(ready)
-        return engine.serve(moved), moved[:, 0] - port.row_ps
+        return engine.serve(moved), port.first_starts(moved)
 
     def forward(self, x: Times, partial: Times | None, not_before_ps: Times | int) -> Times:
         """Return when complete or partial output rows leave, given when input rows `x` and `partial` rows arrive."""

@@ -78,6 +78,7 @@ class StageClock:
         self._ended_ps: dict[tuple[Kind, int], int] = {}  # by action and micro-batch
         self._course: EpochCourse | None = None
         self._begin_ps = self._next_ps = 0  # of this epoch and the next, if their course is known
+        self._passed = self._begun = 0  # samples of earlier epochs, and those with a F in this one
         self._done_ps = 0  # end of the last parameter gradients
         self.port_bytes = 0
         self.busy_ps = dict.fromkeys(Phase, 0)
@@ -95,6 +96,7 @@ class StageClock:
     def begin_epoch(self, course: EpochCourse | None = None) -> None:
         """Number versions anew: the newest one is 0. `course` says when actions run, where that is known beforehand."""
         self._updated_ps, self._newest = {0: self.updated_ps}, 0
+        self._passed, self._begun = self._passed + self._begun, 0
         self._begin_ps, self._course = self._next_ps, course
         self._next_ps += 0 if course is None else course.makespan_ps
 
@@ -108,6 +110,7 @@ class StageClock:
         """Carry out F of a span of samples; return the arrival times of what is sent."""
         costs = self._times.costs(self.streams.device, span.samples)
         self.busy_ps[Phase.FP] += costs.forward_ps
+        self._begun += span.samples
         return self._run(Kind.FORWARD, span, costs, arrived, not_before_ps)
 
     def backward(
@@ -143,7 +146,8 @@ class StageClock:
         is_last = kind is self._machine.frees_features
         step = Step(kind, index, self.streams.device)
         if self._course is None:
-            ran = self.device.run(kind, ready_ps, work_ps(costs, kind, self._machine), frees=is_last)
+            sample = self._passed + span.first
+            ran = self.device.run(kind, ready_ps, work_ps(costs, kind, self._machine), sample, frees=is_last)
         else:
             start_ps, end_ps = self._course.ran_ps[step]
             ran = self.device.ran(kind, Ran(self._begin_ps + start_ps, self._begin_ps + end_ps))
@@ -165,8 +169,8 @@ class StageClock:
             step = Step(kind, span.of.index, self.streams.device)
             arrives_ps = self._begin_ps + self._course.arrives_ps.get(step, ran.end_ps - self._begin_ps)
         elif receiver != self.device.number:
-            sent_bytes = self._times.message_bytes(streams, span.samples)
-            arrives_ps = self.device.wires[receiver].carry(ran, sent_bytes, self._machine.transport)
+            sent_bytes, sample = self._times.message_bytes(streams, span.samples), self._passed + span.first
+            arrives_ps = self.device.wires[receiver].carry(ran, sent_bytes, self._machine.transport, sample)
         for stream in streams:
             self.sent_rows[stream.key] += span.samples * stream.rows
         return {stream.key: np.full((span.samples, stream.rows), arrives_ps, np.int64) for stream in streams}
@@ -192,6 +196,7 @@ class StageClock:
         busy_ps, sent_rows = [*self.busy_ps.values()], [*self.sent_rows.values()]
         counts = {"busy_ps": busy_ps, "sent_rows": sent_rows, "port_bytes": self.port_bytes}
         times = {"done_ps": self._done_ps, "updated_ps": self.updated_ps, "next_ps": self._next_ps}
+        times["samples"] = self._passed + self._begun
         return {**counts, **times, "device": self.device.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -200,5 +205,6 @@ class StageClock:
         self.sent_rows = dict(zip(self.sent_rows, state["sent_rows"], strict=True))
         self.port_bytes = state["port_bytes"]
         self._done_ps, self._next_ps = state["done_ps"], state["next_ps"]
+        self._passed, self._begun = state["samples"], 0
         self._updated_ps, self._newest = {0: state["updated_ps"]}, 0
         self.device.restore(state["device"])

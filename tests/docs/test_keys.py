@@ -15,6 +15,7 @@ from emuchain.emulator.cluster.description import (
     WithLinks,
 )
 from emuchain.emulator.config import Config
+from emuchain.emulator.faults import BoardFault, FaultsDescription, FlipFault, LinkFault
 from emuchain.emulator.inputs import Model, model_of
 from emuchain.emulator.network import operation_types
 from emuchain.emulator.network.description import Description, node_model
@@ -35,6 +36,10 @@ MODELS: dict[str, type[Model]] = {
     "a machine": MachineDescription,
     "resources": ResourcesDescription,
     "an interconnect": NetworkDescription,
+    "faults": FaultsDescription,
+    "a slow board": model_of(BoardFault),
+    "a bad link": model_of(LinkFault),
+    "flips": model_of(FlipFault),
     "a profile": ProfileDescription,
     "a profiled device": DeviceTable,
     "a profiled layer": LayerTable,

@@ -16,6 +16,7 @@ import pytest
 from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError, WholeFile
 from emuchain.emulator.config import STATES, load_config
+from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import Plan, make_plan, training_data
 from emuchain.emulator.run import (
@@ -65,6 +66,14 @@ RECURRENT = {
         {"type": "softmax"},
     ],
 }
+SLOW = Faults(
+    (BoardFault(board=1, factor=3, from_sample=10, to_sample=60),),
+    (LinkFault(link=0, factor=2, loss=0.2, from_us=1, to_us=400),),
+)
+FLIPS = Faults(
+    flips=tuple(FlipFault(of=of, rate=1e-5, highest_bit=22) for of in ("weights", "activations", "messages"))
+)
+GRADIENTS = Faults(flips=(FlipFault(of="gradients", rate=1e-5), FlipFault(of="weights", rate=1e-5, highest_bit=22)))
 SAMPLES = 42  # the last mini-batch is shorter
 
 Keys = dict[str, Any]
@@ -109,6 +118,10 @@ RUNS: dict[str, Keys] = {
         "devices": 4,
         "optimizer": "adamw",
     },
+    "slow boards and links": {"schedule": "fpdeep", "devices": 3, "faults": SLOW},
+    "slow boards that take turns": {"schedule": "1f1b-so", "devices": 3, "engines": "turns", "faults": SLOW},
+    "bits flip": {"schedule": "sync", "devices": 3, "faults": FLIPS},
+    "bits flip in replicas": {"devices": 2, "replicas": 2, "compress": "inceptionn:-10", "faults": GRADIENTS},
     "all at once": {
         "network": NORMALISED,
         "cluster": "small",
@@ -143,12 +156,13 @@ def planned(small_cifar: Path, small_cluster: str, many_blocks: Any, with_blocks
     """Makes the plan of a run."""
 
     def make(keys: Keys) -> Plan:
-        chosen = {key: value for key, value in keys.items() if key != "network"}
+        chosen = {key: value for key, value in keys.items() if key not in ("network", "faults")}
         if keys.get("cluster") == "small":
             chosen["cluster"] = small_cluster
         network = load_network(keys.get("network", "quick-cifar"))
         settings = {**SETTINGS, "data": str(small_cifar), "seed": 3, **chosen}
         plan = make_plan(load_config(None, settings), network=network)
+        plan = dataclasses.replace(plan, faults=keys.get("faults", Faults()))
         return with_blocks(plan, many_blocks(plan)) if keys.get("balancing") == "none" else plan
 
     return make
@@ -184,7 +198,7 @@ def run(
     reader = None if start is None else CheckpointReader(start)
     kinds = ("value", *STATES[plan.config.optimizer])
     leader = Leader(reader, None if target is None else WholeFile(target), {}, kinds)
-    keeping = Keeping(start is not None, target is not None, same)
+    keeping = Keeping(start is not None, target is not None, same, bool(plan.faults.flips))
     checkpoints = RunCheckpoints(plan.network, ranks, keeping, AskedAt(last), leader)
     found.history = train(
         plan, training_data(plan), ranks, found.steps.append, on_epoch, gather_weights=True, checkpoints=checkpoints

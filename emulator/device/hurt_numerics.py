@@ -1,0 +1,95 @@
+"""The numerics of a device with soft errors: bits flip in its weights, its Act-RAM, and messages that it receives.
+
+Every count here is that of the device's own actions, in the order of samples and mini-batches. Images, and values that
+travel to and from other boards' memories (paths 5 and 6), are not hurt. Maps are copied before a bit of theirs flips:
+the sender, or a device further on, may be reading them.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..faults import Flipper
+from ..mapping import StreamKey
+from ..schedule import SampleSpan
+from .device_numerics import Data, DeviceNumerics
+from .ports import Maps
+from .rules import Rule
+from .slice_numerics import SliceNumerics
+
+
+@dataclasses.dataclass(frozen=True)
+class SoftErrors:
+    """What flips on a device: in its weights, its activations, and messages from the left and from the right."""
+
+    weights: Flipper
+    activations: Flipper
+    from_left: Flipper
+    from_right: Flipper
+
+
+class HurtNumerics(DeviceNumerics):
+    """A device's numerics with `errors`; evaluation sees no others than those that training left in the weights."""
+
+    def __init__(self, errors: SoftErrors, *of: Any) -> None:
+        super().__init__(*of)
+        self._errors = errors
+        self._seen: collections.Counter[str] = collections.Counter()  # samples and updates, by what happened to them
+        tensors = (tensor for of in self.streams.slices for tensor in of.layer.takes)
+        self._images = {tensor.number for tensor in tensors if tensor.is_images}
+
+    async def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
+        """See `DeviceNumerics`."""
+        return await super().forward(span, self._received(arrived, self._errors.from_left), version, samples)
+
+    async def backward(self, span: SampleSpan, arrived: Maps, version: int) -> Maps:
+        """See `DeviceNumerics`."""
+        return await super().backward(span, self._received(arrived, self._errors.from_right), version)
+
+    def _received(self, arrived: Maps, flipper: Flipper) -> Maps:
+        if not flipper:
+            return arrived
+        return {key: self._flipped(key, maps, flipper) for key, maps in arrived.items()}
+
+    def _flipped(self, key: StreamKey, maps: Data, flipper: Flipper) -> Data:
+        if key.path.is_forward and key.number in self._images:
+            return maps
+        return flipper.samples(maps, key.path << 32 | key.number, self._counted(f"{key.path} {key.number}", len(maps)))
+
+    def taken(self, of: SliceNumerics, x: Data) -> Data:
+        """See `DeviceNumerics`."""
+        layer, flipper = of.part.layer, self._errors.activations
+        if not flipper or layer.reads.is_images:
+            return x
+        return flipper.samples(x, layer.index, self._counted(f"activations {layer.index}", len(x)))
+
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
+        """See `DeviceNumerics`."""
+        super().update(samples, rule, keeps=keeps)
+        if not self._errors.weights:
+            return
+        step = self._counted("updates", 1)
+        for of in self.slices:
+            weights = of.weights()
+            hit = self._errors.weights.values(weights, of.part.layer.index, step)
+            if hit is not weights:
+                of.put_weights(hit)
+
+    def _counted(self, what: str, count: int) -> int:
+        first = self._seen[what]
+        self._seen[what] += count
+        return first
+
+    def counts(self) -> dict[str, int]:
+        """See `DeviceNumerics`."""
+        return dict(self._seen)
+
+    def restore_counts(self, state: Mapping[str, int]) -> None:
+        """See `DeviceNumerics`."""
+        self._seen = collections.Counter(state)

@@ -1,0 +1,50 @@
+"""The description of faults: the `[faults]` table of a cluster, or of a file of its own.
+
+[[faults.boards]]     # a straggler
+board = 2
+factor = 3            # takes 3 times as long
+from_sample = 100     # or `from_us`, in virtual time
+to_sample = 200       # no longer in the span; or `to_us`
+[[faults.links]]      # between boards 0 and 1, both directions
+link = 0
+factor = 2            # half of the bandwidth
+latency_ns = 500      # more than it has
+loss = 0.01           # of packets
+[[faults.flips]]      # bits that flip
+of = "weights"        # or "activations", "messages", "gradients"
+rate = 1e-9           # of each bit
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pydantic
+
+from ..inputs import DESCRIBED, Model
+from .fault import BoardFault, Faults, FlipFault, LinkFault
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class FaultsDescription(Model):
+    """The `[faults]` table; without a seed, faults have that of the run."""
+
+    boards: Annotated[tuple[Annotated[BoardFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
+    links: Annotated[tuple[Annotated[LinkFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
+    flips: Annotated[tuple[Annotated[FlipFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
+    seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] | None = None
+    compare: bool = True
+
+    @property
+    def faults(self) -> Faults:
+        """The faults as data."""
+        return Faults(self.boards, self.links, self.flips, self.seed, self.compare)
+
+
+class FaultsFile(Model):
+    """A file of faults."""
+
+    faults: FaultsDescription

@@ -1,0 +1,213 @@
+"""Faults as data: which board or link is hurt, how, and over which span.
+
+A span is of samples, of virtual time, or of both; without bounds it is the whole run. Samples are those that a chain
+takes in, counted from 0 at the start of training. A row is inside a span of time if its start is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fractions
+import json
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
+
+from ..common import FINITE, Nanoseconds, NotNegative, Positive
+
+Slowdown = Annotated[float, FINITE, Ge(1), Le(1e4)]
+"""How many times as long something takes."""
+
+Time = Annotated[float, FINITE, Ge(0), Le(1e12)]
+Probability = Annotated[float, FINITE, Ge(0), Le(1)]
+LossRate = Annotated[float, FINITE, Ge(0), Le(0.99)]
+Bit = Annotated[int, Ge(0), Le(31)]
+FlipTarget = Literal["weights", "activations", "messages", "gradients"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Span:
+    """A span of a run: from a sample or a time on, up to another one, which is no longer in it.
+
+    Raises:
+        ValueError: it ends before it begins.
+    """
+
+    from_sample: NotNegative = 0
+    to_sample: NotNegative | None = None
+    from_us: Time = 0.0
+    to_us: Time | None = None
+
+    def __post_init__(self) -> None:
+        if self.to_sample is not None and self.to_sample <= self.from_sample:
+            raise ValueError(f"`to_sample` = {self.to_sample}: should be after `from_sample` = {self.from_sample}")
+        if self.to_us is not None and self.to_us <= self.from_us:
+            raise ValueError(f"`to_us` = {self.to_us:g}: should be after `from_us` = {self.from_us:g}")
+
+    @property
+    def bounds_ps(self) -> tuple[int, int | None]:
+        """The span of time in ps: its begin, and its end, if it has one."""
+        return _ps(self.from_us), None if self.to_us is None else _ps(self.to_us)
+
+    def has_sample(self, sample: int) -> bool:
+        """Return whether a sample is inside."""
+        return self.from_sample <= sample and (self.to_sample is None or sample < self.to_sample)
+
+    def has_time(self, time_ps: int) -> bool:
+        """Return whether a time in ps is inside."""
+        begin_ps, end_ps = self.bounds_ps
+        return begin_ps <= time_ps and (end_ps is None or time_ps < end_ps)
+
+    @property
+    def when(self) -> str:
+        """The span in words."""
+        words = []
+        if self.from_sample or self.to_sample is not None:
+            last = "on" if self.to_sample is None else f"to {self.to_sample - 1}"
+            words.append(f"samples {self.from_sample} {last}")
+        if self.from_us or self.to_us is not None:
+            end = "on" if self.to_us is None else f"to {self.to_us:g} us"
+            words.append(f"{self.from_us:g} us {end}")
+        return ", ".join(words) or "the whole run"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoardFault(Span):
+    """A board whose engines and memory port take `factor` times as long."""
+
+    board: NotNegative
+    factor: Slowdown
+
+    def __str__(self) -> str:
+        return f"board {self.board} {self.factor:g} times slower, {self.when}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinkFault(Span):
+    """The link between boards `link` and `link + 1`, in both directions.
+
+    Rows take `factor` times as long and arrive `latency_ns` later. Packets of `packet_bytes` are lost with the
+    probability `loss`; each lost one is sent again after `timeout_ns`, by default two latencies of the link.
+    """
+
+    link: NotNegative
+    factor: Slowdown = 1.0
+    latency_ns: Nanoseconds = 0.0
+    loss: LossRate = 0.0
+    packet_bytes: Positive = 1500
+    timeout_ns: Nanoseconds | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.timeout_ns is not None and not self.loss:
+            raise ValueError(
+                f"`timeout_ns` = {self.timeout_ns:g}: is of packets that are lost; add `loss`, such as 0.01"
+            )
+
+    @property
+    def latency_ps(self) -> int:
+        """What rows arrive later, in ps."""
+        return round(self.latency_ns * 1000)
+
+    def __str__(self) -> str:
+        words = [f"{self.factor:g} times slower"] if self.factor > 1 else []
+        words += [f"{self.latency_ns:g} ns later"] if self.latency_ns else []
+        words += [f"loses {100 * self.loss:g} % of packets"] if self.loss else []
+        return f"link {self.link} {', '.join(words) or 'unhurt'}, {self.when}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FlipFault:
+    """Bits that flip, each with the probability `rate`, from bit `lowest_bit` to `highest_bit` of a float32.
+
+    Of weights after each update, of activations as a slice's FP takes them in, of messages between the chain's boards,
+    or of the bytes in which replicas exchange gradients. Without `board` or `link`, on all.
+    """
+
+    of: FlipTarget
+    rate: Probability
+    board: NotNegative | None = None
+    link: NotNegative | None = None
+    lowest_bit: Bit = 0
+    highest_bit: Bit = 31
+
+    def __post_init__(self) -> None:
+        if self.link is not None and self.of != "messages":
+            raise ValueError(f"`link` = {self.link}: {self.of} are on a board; should be `board`")
+        if self.board is not None and self.of == "messages":
+            raise ValueError(f"`board` = {self.board}: messages are on a link; should be `link`")
+        if self.of == "gradients" and (self.lowest_bit, self.highest_bit) != (0, 31):
+            raise ValueError(
+                "`lowest_bit` and `highest_bit` are of float32, and gradients are hurt as bytes on the way"
+            )
+        if self.highest_bit < self.lowest_bit:
+            raise ValueError(f"`highest_bit` = {self.highest_bit}: is below `lowest_bit` = {self.lowest_bit}")
+
+    def __str__(self) -> str:
+        where = f"link {self.link}" if self.link is not None else "all links"
+        if self.of != "messages":
+            where = f"board {self.board}" if self.board is not None else "all boards"
+        return f"bits of {self.of} on {where} flip at {self.rate:g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Faults:
+    """All faults of a run; `seed` is the run's where the file gives none.
+
+    With `compare`, a run that trains with flips is trained once more without, for what they cost in accuracy.
+    """
+
+    boards: tuple[BoardFault, ...] = ()
+    links: tuple[LinkFault, ...] = ()
+    flips: tuple[FlipFault, ...] = ()
+    seed: int | None = None
+    compare: bool = True
+
+    def __bool__(self) -> bool:
+        """Return whether anything is hurt."""
+        return bool(self.boards or self.links or self.flips)
+
+    @property
+    def in_time(self) -> tuple[BoardFault | LinkFault, ...]:
+        """Those that cost time."""
+        return (*self.boards, *self.links)
+
+    @property
+    def text(self) -> str:
+        """Their description, as JSON with the keys of `[faults]`."""
+        return json.dumps(dataclasses.asdict(self), indent=2)
+
+    def slow(self, board: int) -> tuple[BoardFault, ...]:
+        """Return what slows down a board."""
+        return tuple(fault for fault in self.boards if fault.board == board)
+
+    def on_link(self, link: int) -> tuple[tuple[int, LinkFault], ...]:
+        """Return what hurts a link, each with its place in `links`, on which its losses depend."""
+        return tuple((place, fault) for place, fault in enumerate(self.links) if fault.link == link)
+
+    def flipping(self, of: FlipTarget) -> tuple[tuple[int, FlipFault], ...]:
+        """Return the flips of a kind, each with its place in `flips`, on which its bits depend; none at rate 0."""
+        return tuple((place, fault) for place, fault in enumerate(self.flips) if fault.of == of and fault.rate)
+
+    @property
+    def without_flips(self) -> Faults:
+        """These faults but for flips."""
+        return dataclasses.replace(self, flips=())
+
+    def alone(self, fault: BoardFault | LinkFault) -> Faults:
+        """Return these faults with one that costs time, alone; what another one draws does not change.
+
+        All others in `links` lose nothing, and keep the place of this one.
+        """
+        links = tuple(each if each is fault else LinkFault(link=each.link) for each in self.links)
+        boards = tuple(each for each in self.boards if each is fault)
+        return dataclasses.replace(self, boards=boards, links=links if fault in self.links else (), flips=())
+
+
+def exact(factor: float) -> fractions.Fraction:
+    """Return a factor as it is written, so that 1.1 times 10 is 11."""
+    return fractions.Fraction(repr(factor))
+
+
+def _ps(time_us: float) -> int:
+    return round(time_us * 1_000_000)

@@ -1,0 +1,72 @@
+"""Bit flips: which bits of some values, drawn from the stream of one event."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .fault import FlipFault
+from .streams import Purpose, stream
+
+
+@dataclasses.dataclass(frozen=True)
+class Flipper:
+    """Flips bits of values on one board, for one purpose.
+
+    `faults` are those that hit it, each with its place in the list of flips.
+    """
+
+    seed: int
+    purpose: Purpose
+    board: int
+    faults: tuple[tuple[int, FlipFault], ...]
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to flip."""
+        return bool(self.faults)
+
+    def values(self, values: NDArray[np.float32], part: int, number: int) -> NDArray[np.float32]:
+        """Return values with some bits flipped: a copy, or `values` where none flips.
+
+        `part` and `number` are those of `stream`.
+        """
+        hit = values
+        for place, fault in self.faults:
+            width = fault.highest_bit - fault.lowest_bit + 1
+            at, bit = self._drawn(place, fault, values.size, width, part, number)
+            if len(at):
+                hit = values.copy() if hit is values else hit
+                masks = np.left_shift(np.uint32(1), (bit + fault.lowest_bit).astype(np.uint32))
+                np.bitwise_xor.at(hit.reshape(-1).view(np.uint32), at, masks)
+        return hit
+
+    def samples(self, values: NDArray[np.float32], part: int, first: int) -> NDArray[np.float32]:
+        """Return maps (samples, …) with some bits flipped, each sample by its number, from `first` on."""
+        hit = values
+        for place in range(len(values)):
+            own = values[place]
+            one = self.values(own, part, first + place)
+            if one is not own:
+                hit = values.copy() if hit is values else hit
+                hit[place] = one
+        return hit
+
+    def payload(self, payload: NDArray[np.uint8], part: int, number: int) -> NDArray[np.uint8]:
+        """Return the bytes of a message with some bits flipped, of all bits: a copy, or `payload` where none flips."""
+        hit = payload
+        for place, fault in self.faults:
+            at, bit = self._drawn(place, fault, payload.size, 8, part, number)
+            if len(at):
+                hit = payload.copy() if hit is payload else hit
+                np.bitwise_xor.at(hit, at, np.left_shift(np.uint8(1), bit.astype(np.uint8)))
+        return hit
+
+    def _drawn(
+        self, place: int, fault: FlipFault, count: int, width: int, part: int, number: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the values that are hit, and in each a bit of `width`."""
+        drawn, bits = stream(self.seed, self.purpose, place, self.board, part, number), count * width
+        chosen = drawn.choice(bits, drawn.binomial(bits, fault.rate), replace=False, shuffle=False)
+        return chosen // width, chosen % width

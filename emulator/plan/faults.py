@@ -1,0 +1,88 @@
+"""The faults of a plan: read where its configuration or its cluster has them, and held against its boards and links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..cluster import Cluster
+from ..common import InputError
+from ..faults import Faults, load_faults
+from ..mapping import Mapping
+from ..pipeline import Engines, Machine
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+
+def faults_of(config: Config, cluster: Cluster) -> Faults:
+    """Return the faults of the file that the configuration names; without one, those of the cluster.
+
+    Raises:
+        InputError: the file cannot be read, or something in it is wrong.
+    """
+    return cluster.faults if config.faults is None else load_faults(config.faults)
+
+
+def check_faults(faults: Faults, config: Config, mapping: Mapping, replicas: int, boards: int) -> None:
+    """Check that all boards and links that faults name are there, and that they can be hurt.
+
+    Raises:
+        InputError: one is not, or boards step together through a recurrent layer.
+    """
+    if not faults:
+        return
+    source = config.faults or config.cluster
+    nodes = replicas * boards
+    for name, board in _boards(faults):
+        if board >= nodes:
+            known = f"boards 0 to {nodes - 1}" if nodes > 1 else "board 0 alone"
+            raise InputError(f"{source}: `{name}.board` = {board}: there is no such board; this run has {known}")
+    for name, link in _links(faults):
+        if link >= nodes - 1 or (link + 1) % boards == 0:
+            known = "this run's boards have no chain" if boards == 1 else f"link n joins boards n and n + 1 of {nodes}"
+            chains = f", and each chain has {boards}" if replicas > 1 and boards > 1 else ""
+            raise InputError(f"{source}: `{name}.link` = {link}: there is no such link; {known}{chains}")
+    if any(flips.of == "gradients" for flips in faults.flips) and replicas == 1:
+        raise InputError(
+            f"{source}: `faults.flips` = gradients: a single chain exchanges none; should be `replicas` > 1"
+        )
+    _check_recurrent(source, mapping)
+
+
+def check_machine(faults: Faults, config: Config, machine: Machine) -> None:
+    """Check that faults can slow down a machine.
+
+    Raises:
+        InputError: F and B share its engines.
+    """
+    if faults.in_time and machine.engines is Engines.SHARED:
+        raise InputError(
+            f"{config.faults or config.cluster}: `faults`: boards whose engines F and B share cannot be slowed down;"
+            " should be `engines` = 'split' or 'turns'"
+        )
+
+
+def _check_recurrent(source: str, mapping: Mapping) -> None:
+    for left, (slices, behind) in enumerate(zip(mapping.devices, mapping.devices[1:], strict=False)):
+        layer = slices[-1].layer
+        if layer.operation.recurs and layer.index == behind[0].layer.index:
+            raise InputError(
+                f"{source}: `faults`: boards {left} and {left + 1} step together through {layer.name}, where one cannot"
+                " be hurt alone; should be `stages` = 'layers'"
+            )
+
+
+def _boards(faults: Faults) -> list[tuple[str, int]]:
+    slow = [(f"faults.boards[{place}]", fault.board) for place, fault in enumerate(faults.boards)]
+    flips = [
+        (f"faults.flips[{place}]", fault.board) for place, fault in enumerate(faults.flips) if fault.board is not None
+    ]
+    return [*slow, *flips]
+
+
+def _links(faults: Faults) -> list[tuple[str, int]]:
+    links = [(f"faults.links[{place}]", fault.link) for place, fault in enumerate(faults.links)]
+    flips = [
+        (f"faults.flips[{place}]", fault.link) for place, fault in enumerate(faults.flips) if fault.link is not None
+    ]
+    return [*links, *flips]

@@ -1,0 +1,50 @@
+"""What faults cost, in time and in accuracy, as lines, a table and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..common import format_time_ps, percent
+from ..faults import Faults
+from ..run import FaultCosts
+from .answer import Line
+from .table import table
+
+
+def time_cost_line(costs: FaultCosts) -> Line:
+    """Return what all faults cost in time, and which alone costs most."""
+    line = f"faults cost {format_time_ps(costs.cost_ps)}, {percent(costs.share)} of"
+    line += f" {format_time_ps(costs.without_ps)} without"
+    if len(costs.each) > 1:
+        what, cost_ps = max(costs.each, key=lambda each: each[1])
+        line += f"; most: {what}, {format_time_ps(cost_ps)}"
+    elif costs.each:
+        line += f": {costs.each[0][0]}"
+    return Line(line)
+
+
+def accuracy_cost_line(faults: Faults, accuracy: float, without: float) -> Line:
+    """Return what flips cost in accuracy: that of a run with them, and of one without, as fractions."""
+    points = 100 * (accuracy - without)
+    flips = f"{len(faults.flips)} kinds of flips" if len(faults.flips) > 1 else str(faults.flips[0])
+    change = f"change test accuracy by {points:+.2f} points, {100 * without:.2f} % without"
+    return Line(f"flips {change}: {flips}")
+
+
+def cost_rows(costs: FaultCosts) -> None:
+    """Print what each fault costs alone."""
+    if len(costs.each) > 1:
+        rows = [
+            [what, format_time_ps(cost_ps), percent(cost_ps / costs.without_ps)]
+            for what, cost_ps in [*costs.each, ("all together", costs.cost_ps)]
+        ]
+        table("What each fault costs alone", ["fault", "time", "share"], rows, left=("fault",))
+
+
+def costs_as_json(costs: FaultCosts) -> dict[str, Any]:
+    """Return the costs of faults as JSON."""
+    return {
+        "without_ps": costs.without_ps,
+        "cost_ps": costs.cost_ps,
+        "each": [{"fault": what, "cost_ps": cost_ps} for what, cost_ps in costs.each],
+    }

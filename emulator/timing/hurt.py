@@ -1,0 +1,94 @@
+"""Clocks of boards and links that faults slow down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..cluster import Link
+from ..faults import Delay, Faults, LinkFault, Loss, PacedResource, check_time, exact, slowed_ps
+from .device_clock import DeviceClock
+from .stage_device import Pace, StageDevice, WirePace
+from .timing import Timing
+
+
+class Hurt:
+    """What faults do to the clocks of one chain, whose boards begin at number `first`.
+
+    Resources of rows are replaced by ones with delays; boards that take actions as a whole get a pace. Of a board with
+    several stages, all are hurt. The link that closes such a chain to a ring is not.
+    """
+
+    def __init__(self, faults: Faults, seed: int, first: int, boards: int) -> None:
+        self._faults, self._first, self._boards = faults, first, boards
+        self._seed = seed if faults.seed is None else faults.seed
+
+    def clock(self, clock: DeviceClock, timing: Timing) -> None:
+        """Slow down the engines, memory ports and links of a device."""
+        device = clock.streams.device
+        delays = self._of_board(device % self._boards)
+        if delays:
+            for part in clock.slices:
+                part.fp, part.pg = PacedResource(part.fp, delays), PacedResource(part.pg, delays)
+                part.eb = None if part.eb is None else PacedResource(part.eb, delays)
+                part.ports = {phase: PacedResource(port, delays) for phase, port in part.ports.items()}
+        for link, forward in ((device, True), (device - 1, False)):
+            for stream in timing.sent(link, forward=forward):
+                held = clock.links[stream.key]
+                sender = device % self._boards
+                part_number = stream.path << 40 | link // self._boards << 20 | stream.number
+                delays = tuple(
+                    self._delay(place, fault, stream.row_bytes, held.latency_ps, (sender, part_number))
+                    for place, fault in self._of_link(link)
+                )
+                clock.links[stream.key] = PacedResource(held, delays) if delays else held
+
+    def stage_device(self, device: StageDevice) -> None:
+        """Slow down a device that takes actions as a whole, and the links on which it sends."""
+        delays = self._of_board(device.number)
+        if delays:
+            device.pace = _paced(delays)
+        for receiver, wire in device.wires.items():
+            faults = self._of_link(min(receiver, device.number)) if abs(receiver - device.number) == 1 else ()
+            if faults:
+                wire.pace = self._wire_pace(faults, device.number, wire.link)
+
+    def _of_board(self, device: int) -> tuple[Delay, ...]:
+        return tuple(Delay(fault, exact(fault.factor)) for fault in self._faults.slow(self._first + device))
+
+    def _of_link(self, link: int) -> tuple[tuple[int, LinkFault], ...]:
+        left = link % self._boards
+        return self._faults.on_link(self._first + left) if left + 1 < self._boards else ()
+
+    def _delay(self, place: int, fault: LinkFault, size: int, latency_ps: int, sender: tuple[int, int]) -> Delay:
+        """Return what a fault does to rows or messages of `size` bytes; `sender` is the device and its data path."""
+        loss = None
+        if fault.loss:
+            timeout_ps = 2 * latency_ps if fault.timeout_ns is None else round(fault.timeout_ns * 1000)
+            where = self._seed, place, self._first + sender[0], sender[1]
+            loss = Loss(fault.loss, max(1, -(-size // fault.packet_bytes)), timeout_ps, where)
+        return Delay(fault, exact(fault.factor), fault.latency_ps, loss)
+
+    def _wire_pace(self, faults: Sequence[tuple[int, LinkFault]], device: int, link: Link) -> WirePace:
+        def pace(start_ps: int, sample: int, sent_bytes: int) -> tuple[int, int]:
+            on = [
+                self._delay(place, fault, sent_bytes, link.latency_ps, (device, 0))
+                for place, fault in faults
+                if fault.has_time(start_ps) and fault.has_sample(sample)
+            ]
+            slow_ps = slowed_ps(on, link.transfer_ps(sent_bytes))
+            lost_ps = (
+                int(each.loss.added_ps(slow_ps, each.loss.lost(sample, 1))[0]) for each in on if each.loss is not None
+            )
+            return slow_ps + sum(lost_ps), sum(each.latency_ps for each in on)
+
+        return pace
+
+
+def _paced(delays: Sequence[Delay]) -> Pace:
+    def pace(start_ps: int, sample: int, work_ps: int) -> int:
+        on = [each for each in delays if each.span.has_time(start_ps) and each.span.has_sample(sample)]
+        slow_ps = slowed_ps(on, work_ps)
+        check_time(start_ps + slow_ps)
+        return slow_ps
+
+    return pace
