@@ -14,11 +14,15 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:  # most runs have no ranks to watch
+    from .watch import Watch
 
 _SIDE_TAG, _STOP_TAG, _TASK_TAG, _TURN_TAG = 4001, 4002, 4003, 4004
 _NAP_S = 1e-3
 _STOP_TIMEOUT_S = 30.0  # a rank may be in an operation that cannot be interrupted
+_GUARD_TIMEOUT_S = 3.0
 _FAILURE_TIMEOUT_S = 120.0  # rank 0 does not listen while it compiles or plans
 
 
@@ -64,6 +68,15 @@ class SingleProcess:
     def __init__(self) -> None:
         self.on_object: Callable[[Any], None] = lambda _: None
 
+    def watch(self) -> None:
+        """Do nothing: whoever started this process sees how it ends."""
+
+    def name(self, hosted: Callable[[int], str]) -> None:
+        """Do nothing: there are no other ranks to tell from this one."""
+
+    def note(self, text: str) -> None:
+        """Do nothing: no other process needs to know."""
+
     def start(self, task: Callable[[Ranks], None]) -> None:
         """Do nothing: there are no other ranks."""
 
@@ -97,6 +110,9 @@ class SingleProcess:
     def report_failure(self, line: str, status: int) -> None:
         """Do nothing: there are no other ranks."""
 
+    def outlive(self, error: Exception) -> None:
+        """Do nothing: MPI does not fail where there is none."""
+
     def stop_others(self, status: int, line: str) -> None:
         """Do nothing: there are no other ranks."""
 
@@ -125,6 +141,26 @@ class MpiRanks:
         self._pending: list[Any] = []
         hosts = comm.allgather(socket.gethostname())
         self._on_this_host = [rank for rank, host in enumerate(hosts) if host == hosts[self.rank]]
+        self._names = [f"rank {rank} on {host}" for rank, host in enumerate(hosts)]
+        self._watch: Watch | None = None
+
+    def watch(self) -> None:
+        """Have the guard of this host watch this rank from now on; for all ranks together."""
+        from .watch import watch
+
+        self._watch = watch(self.share, self._on_this_host, self.rank)
+        self._watch.name(self._names[self.rank])
+
+    def name(self, hosted: Callable[[int], str]) -> None:
+        """Add to the names of ranks what each hosts."""
+        self._names = [f"{name} ({hosted(rank)})" for rank, name in enumerate(self._names)]
+        if self._watch is not None:
+            self._watch.name(self._names[self.rank])
+
+    def note(self, text: str) -> None:
+        """Leave word of what the run has done last, for the case that a rank dies."""
+        if self._watch is not None:
+            self._watch.note(text)
 
     def start(self, task: Callable[[Ranks], None]) -> None:
         """Send all other ranks a task as a pickle, from rank 0; from then on any rank may fail alone."""
@@ -207,6 +243,13 @@ class MpiRanks:
         self._pending.append(self._side.isend(RankFailed(line, status), 0, _SIDE_TAG))
         _nap_until(self.poll, _FAILURE_TIMEOUT_S)
 
+    def outlive(self, error: Exception) -> None:
+        """Where MPI itself has failed, which it does when a rank dies, give guard and launcher time to end this rank."""
+        from mpi4py import MPI
+
+        if self._watch is not None and isinstance(error, MPI.Exception):
+            time.sleep(_GUARD_TIMEOUT_S)
+
     def stop_others(self, status: int, line: str) -> None:
         """End the run on every other rank, from rank 0, with this exit status and this reason."""
         if self.rank > 0:
@@ -226,6 +269,8 @@ class MpiRanks:
         """
         from mpi4py import MPI
 
+        if self._watch is not None:
+            self._watch.leave()
         if not _nap_until(self._side.Ibarrier().Test, _STOP_TIMEOUT_S):
             return
         with open(os.devnull, "w") as nowhere:

@@ -64,6 +64,7 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any], full
     overrides the file.
     """
     ranks = session.join()
+    ranks.watch()
     with starting():
         from .train import run_training
 

@@ -42,7 +42,8 @@ class Session:
             sys.exit(dismissed.status)
 
     def _get_ready(self, ranks: MpiRanks) -> None:
-        """Import what training needs, while rank 0 plans."""
+        """Be watched, and import what training needs, while rank 0 plans."""
+        ranks.watch()
         from .kernels import load, starting
 
         with starting():
@@ -75,6 +76,7 @@ class Session:
                 print(str(error), file=sys.stderr, flush=True)
                 self._ranks.stop_others(error.status, str(error))
                 _leave(self._ranks, error.status)
+            self._ranks.outlive(error)
         if os.environ.get("EMUCHAIN_DEBUG"):
             traceback.print_exc()
         what = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -26,9 +26,10 @@ from ..mapping import BalancedParameters, DeviceStreams
 from ..plan import PairPlan, Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import EpochResult, OnEpoch, OnStep, StepReports, Weights, train_epochs
+from .epochs import EpochResult, OnEpoch, OnStep, StepReports, StepResult, Weights, train_epochs
 from .layer_weights import gathered_weights
 from .pair import PairTrainer
+from .placement import Placement
 from .replicas import Exchanged, build_replicas
 from .sizes import EpochSizes
 from .usage import DeviceCounters, usage_of
@@ -62,7 +63,8 @@ def train(
     Raises:
         InputError: the loss is no longer finite.
     """
-    ranks.on_object = on_step
+    ranks.name(_placement(plan, ranks.size).described)
+    ranks.on_object = _noting(on_step, ranks, len(step_sizes(data.n_train, plan.config.batch)))
     if isinstance(plan, PairPlan):
         return train_epochs(
             PairTrainer(plan, data, ranks), plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights
@@ -71,6 +73,21 @@ def train(
     if observer is not None:
         trainer.replicas.observe(observer)
     return train_epochs(trainer, plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights)
+
+
+def _placement(plan: Plan | PairPlan, ranks: int) -> Placement:
+    """Return where all devices are, of all replicas."""
+    return Placement(plan.devices * (1 if isinstance(plan, PairPlan) else plan.data_parallel.replicas), ranks)
+
+
+def _noting(on_step: OnStep, ranks: Ranks, steps: int) -> OnStep:
+    """Return `on_step`, with a note of each mini-batch for the case that a rank dies."""
+
+    def noted(result: StepResult) -> None:
+        ranks.note(f"epoch {result.epoch + 1}, step {result.step + 1} of {steps}")
+        on_step(result)
+
+    return noted
 
 
 @dataclasses.dataclass(frozen=True)
