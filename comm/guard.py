@@ -18,8 +18,9 @@ import sys
 import time
 from typing import NamedTuple
 
-NOTE_BYTES, PLACE_BYTES = 256, 256
-"""The page begins with a note of what was done last; then come the places of the ranks, filled with 0 at first.
+NOTE_BYTES, PLACE_BYTES = 255, 256
+"""The page begins with a byte, which is LEAVING once the guard lets go of the launcher, and a note of what was done
+last; then come the places of the ranks, filled with 0 at first.
 
 In a place are a byte, which is LEAVING once the rank ends as it should, and the rank's name. Texts are in UTF-8.
 """
@@ -56,43 +57,59 @@ class Page:
     @property
     def ends(self) -> bool:
         """Whether a rank ends as it should, so that the others will end, too."""
-        return LEAVING in self._memory[NOTE_BYTES::PLACE_BYTES]
+        return LEAVING in self._memory[PLACE_BYTES::PLACE_BYTES]
 
     @property
     def note(self) -> str:
         """What was done last."""
-        return _text(self._memory[:NOTE_BYTES])
+        return _text(self._memory[1 : 1 + NOTE_BYTES])
 
     def name(self, place: int) -> str:
         """Return the name of a rank."""
-        begin = NOTE_BYTES + place * PLACE_BYTES
+        begin = (1 + place) * PLACE_BYTES
         return _text(self._memory[begin + 1 : begin + PLACE_BYTES])
+
+    def let_go(self) -> None:
+        """Say that the guard lets go of the launcher, which then ends the run."""
+        self._memory[0] = LEAVING
 
 
 def _text(padded: bytes) -> str:
     return padded.rstrip(b"\0").decode("utf-8", "ignore")
 
 
-def main(page_fd: int, members: list[Member], told_fd: int) -> None:
-    """Watch until all ranks of this host have ended; `told_fd` is where to say what happened."""
+def main(page_fd: int, members: list[Member], told_fd: int, bell_fd: int) -> None:
+    """Watch until all ranks of this host have ended; `told_fd` is where to say what happened.
+
+    Ranks ring the bell when they end as they should.
+    """
     page = Page(mmap.mmap(page_fd, 0))
     files = {shared for member in members for shared in shared_by(member.pid)}
     left = dict(enumerate(members))
+    held = [member.launcher_fd for member in members if member.launcher_fd >= 0]
     while left:
-        dead = _ended(left, None)
+        dead = _ended(left, None, bell_fd)
+        if page.ends:
+            held = _let_go(held)
+            page.let_go()
+            bell_fd = -1
+        if not dead:
+            continue
         first = left[dead[0]]
         how = _how(first.pid)  # at once: the launcher may wait for it
         if not page.ends:
             time.sleep(_SETTLE_S)
-            together = len(_ended(left, 0)) == len(members) > 1
+            together = len(dead) == len(members) > 1
             if not page.ends:
                 whom = "all ranks of this host were killed at once" if together else f"{page.name(first.place)} {how}"
                 done = f"; last step done: {page.note}" if page.note else ""
+                page.let_go()
                 _tell(told_fd, f"emuchain: error: {whom}{done}")
+            held = _let_go(held)
             _end_all(left)
             break
         for number in dead:
-            _forget(left.pop(number))
+            del left[number]
     for file in files:
         _remove(file)
 
@@ -109,13 +126,14 @@ def shared_by(pid: int) -> set[Shared]:
     return found
 
 
-def _ended(left: dict[int, Member], timeout_s: float | None) -> list[int]:
-    """Return which of these ranks have ended, waiting for the first unless a timeout says for how long."""
+def _ended(left: dict[int, Member], timeout_s: float | None, bell_fd: int = -1) -> list[int]:
+    """Return which of these ranks have ended, waiting for the first, or the bell; or for as long as a timeout says."""
     poller = select.poll()
     by_fd = {member.pid_fd: number for number, member in left.items()}
-    for fd in by_fd:
+    for fd in (*by_fd, *([bell_fd] if bell_fd >= 0 else [])):
         poller.register(fd, select.POLLIN)
-    return [by_fd[fd] for fd, _ in poller.poll(None if timeout_s is None else 1000 * timeout_s)]
+    events = poller.poll(None if timeout_s is None else 1000 * timeout_s)
+    return [by_fd[fd] for fd, _ in events if fd in by_fd]
 
 
 def _how(pid: int) -> str:
@@ -137,9 +155,6 @@ def _tell(fd: int, line: str) -> None:
 def _end_all(left: dict[int, Member]) -> None:
     """Let the launcher end the ranks; kill those that it has not ended in some seconds."""
     until_s = time.monotonic() + _GRACE_S
-    for member in left.values():
-        if member.launcher_fd >= 0:
-            os.close(member.launcher_fd)
     while left:
         for number in _ended(left, max(0.0, until_s - time.monotonic())):
             del left[number]
@@ -150,10 +165,10 @@ def _end_all(left: dict[int, Member]) -> None:
             until_s = time.monotonic() + _GRACE_S
 
 
-def _forget(member: Member) -> None:
-    for fd in (member.pid_fd, member.launcher_fd):
-        if fd >= 0:
-            os.close(fd)
+def _let_go(fds: list[int]) -> list[int]:
+    for fd in fds:
+        os.close(fd)
+    return []
 
 
 def _remove(file: Shared) -> None:
@@ -169,4 +184,4 @@ def _remove(file: Shared) -> None:
 
 if __name__ == "__main__":
     order = json.loads(sys.argv[1])
-    main(order["page"], [Member(*member) for member in order["members"]], order["told"])
+    main(order["page"], [Member(*member) for member in order["members"]], order["told"], order["bell"])

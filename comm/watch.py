@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,28 +21,47 @@ from .guard import LEAVING, NOTE_BYTES, PLACE_BYTES, Member
 from .launchers_stderr import launchers_stderr
 
 _TIMEOUT_S = 10.0
+_LET_GO_S = 0.5
 
 
 class Watch:
     """This rank's place in the page that it shares with the guard of its host; without a page it does nothing."""
 
-    def __init__(self, page: mmap.mmap | None = None, place: int = 0) -> None:
-        self._page, self._place = page, place
+    def __init__(self, page: mmap.mmap | None = None, place: int = 0, bell_fd: int = -1) -> None:
+        self._page, self._place, self._bell_fd = page, place, bell_fd
         if page is not None:
             atexit.register(self.leave)
 
     def note(self, text: str) -> None:
         """Leave word of what the run has done last, for the case that a rank dies."""
-        self._write(0, NOTE_BYTES, text)
+        self._write(1, NOTE_BYTES, text)
+
+    @property
+    def ends(self) -> bool:
+        """Whether the run ends, for a reason that has been told."""
+        return self._page is not None and LEAVING in self._page[::PLACE_BYTES]
+
+    @property
+    def noted(self) -> str:
+        """The last note of a rank of this host."""
+        return "" if self._page is None else self._page[1 : 1 + NOTE_BYTES].rstrip(b"\0").decode("utf-8", "ignore")
 
     def name(self, text: str) -> None:
         """Set what this rank is called."""
-        self._write(NOTE_BYTES + self._place * PLACE_BYTES + 1, PLACE_BYTES - 1, text)
+        self._write((1 + self._place) * PLACE_BYTES + 1, PLACE_BYTES - 1, text)
 
     def leave(self) -> None:
-        """Tell the guard that this rank is about to end, and that this is as it should be."""
-        if self._page is not None:
-            self._page[NOTE_BYTES + self._place * PLACE_BYTES] = LEAVING
+        """Tell the guard that this rank is about to end, and that this is as it should be.
+
+        The guard then lets go of the launcher, so that this learns of each rank's end at once.
+        """
+        if self._page is None or self._page[(1 + self._place) * PLACE_BYTES] == LEAVING:
+            return
+        self._page[(1 + self._place) * PLACE_BYTES] = LEAVING
+        os.eventfd_write(self._bell_fd, 1)
+        until_s = time.monotonic() + _LET_GO_S
+        while self._page[0] != LEAVING and time.monotonic() < until_s:
+            time.sleep(1e-3)
 
     def _write(self, begin: int, most: int, text: str) -> None:
         if self._page is not None:
@@ -62,19 +82,19 @@ def watch(share: Callable[[Any], list[Any]], here: Sequence[int], rank: int) -> 
         if line is not None:
             stack.enter_context(line)
         came = share(line is not None)
-        page = None
+        page, bell_fd = None, -1
         with contextlib.suppress(OSError):
             if server is not None:
-                page = _start_guard(server, sum(came[each] for each in here), len(here))
+                page, bell_fd = _start_guard(server, sum(came[each] for each in here), len(here))
             elif line is not None:
-                page = _received_page(line)
-    return Watch(page, place)
+                page, bell_fd = _received(line)
+    return Watch(page, place, bell_fd)
 
 
 @contextlib.contextmanager
 def _listening(count: int) -> Iterator[socket.socket | None]:
     """Provide a socket for the other ranks of this host; None if there can be none."""
-    if not (hasattr(os, "pidfd_open") and hasattr(os, "memfd_create")):
+    if not (hasattr(os, "pidfd_open") and hasattr(os, "eventfd")):
         yield None
         return
     try:
@@ -113,20 +133,22 @@ def _introduced(path: str, place: int) -> socket.socket | None:
     return line
 
 
-def _received_page(line: socket.socket) -> mmap.mmap | None:
-    _, fds, *_ = socket.recv_fds(line, 1, 1)
-    if not fds:
-        return None
+def _received(line: socket.socket) -> tuple[mmap.mmap | None, int]:
+    """Return the page and the bell."""
+    _, fds, *_ = socket.recv_fds(line, 1, 2)
+    if len(fds) < 2:
+        return None, -1
     page = mmap.mmap(fds[0], 0)
     os.close(fds[0])
-    return page
+    return page, fds[1]
 
 
-def _start_guard(server: socket.socket, others: int, places: int) -> mmap.mmap:
-    """Start the guard for this rank and the others of this host, and give them the page."""
+def _start_guard(server: socket.socket, others: int, places: int) -> tuple[mmap.mmap, int]:
+    """Start the guard for this rank and the others of this host; return the page and the bell, and give them these."""
     page_fd = os.memfd_create("emuchain")
-    os.ftruncate(page_fd, NOTE_BYTES + places * PLACE_BYTES)
+    os.ftruncate(page_fd, (1 + places) * PLACE_BYTES)
     own, *launcher = _own_fds()
+    bell_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     members = [Member(0, os.getpid(), own, launcher[0] if launcher else -1)]
     given = [page_fd, own]
     for _ in range(others):
@@ -137,10 +159,10 @@ def _start_guard(server: socket.socket, others: int, places: int) -> mmap.mmap:
             given += fds
             place, pid = json.loads(said)
             members.append(Member(place, pid, fds[0], fds[1] if len(fds) > 1 else -1))
-            socket.send_fds(line, [b"p"], [page_fd])
+            socket.send_fds(line, [b"p"], [page_fd, bell_fd])
     told = launchers_stderr()
-    passed = [*given, *launcher, told]
-    order = json.dumps({"page": page_fd, "members": members, "told": told})
+    passed = [*given, *launcher, bell_fd, told]
+    order = json.dumps({"page": page_fd, "members": members, "told": told, "bell": bell_fd})
     # It neither takes part in MPI nor is it in the ranks' process group, which launchers kill.
     _STARTED.append(
         subprocess.Popen(
@@ -154,7 +176,7 @@ def _start_guard(server: socket.socket, others: int, places: int) -> mmap.mmap:
     page = mmap.mmap(page_fd, 0)
     for fd in given if told == 2 else [*given, told]:
         os.close(fd)
-    return page
+    return page, bell_fd
 
 
 _STARTED: list[subprocess.Popen[bytes]] = []

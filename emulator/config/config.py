@@ -51,7 +51,7 @@ def _schedule(name: str) -> ScheduleKind:
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
 ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kind: kind.name)]
 
-RUN_ONLY_KEYS = ("test_samples", "throttle", "out", "progress")
+RUN_ONLY_KEYS = ("test_samples", "throttle", "stall_timeout", "out", "progress")
 """Keys that matter only for training."""
 
 
@@ -151,6 +151,9 @@ class Config(Model):
     learning_rate_factor: PositiveNumber = pydantic.Field(0.1, description="see `learning_rate_steps`")
     throttle: Literal["none", "wall"] = pydantic.Field(
         "none", description="wall: enforce the links' bandwidth and latency in real time"
+    )
+    stall_timeout: NotNegativeNumber = pydantic.Field(
+        60.0, description="seconds without progress on any rank after which the run ends, with status 3; 0: never"
     )
     out: str | None = pydantic.Field(None, description="the HDF5 file of the results")
     progress: Literal["auto", "bar", "plain", "steps", "none"] = pydantic.Field(

@@ -88,7 +88,8 @@ def train_epochs(
             weights = trainer.weights() if gather_weights else {}
             if result is not None:
                 history.append(result)
-                on_epoch(result, weights)
+                with ranks.away():
+                    on_epoch(result, weights)
     finally:
         ranks.on_object = lambda _: None
     ranks.running = False

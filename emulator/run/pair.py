@@ -91,7 +91,7 @@ class PairTrainer:
             programs.append(train_on_gpu(self.devices.gpu, schedule.programs([0])[0], epoch, on_update))
         if self.devices.fpga is not None:
             programs.append(self.devices.fpga.train(schedule.programs([0])[0], schedule.micro_batches))
-        run(programs, self._pumps, self.ranks.settling)
+        run(programs, self._pumps, self.ranks.settling, self.ranks.watchdog)
         return report.total
 
     def _evaluate(self) -> Tally:
@@ -100,7 +100,12 @@ class PairTrainer:
         self.devices.attach(ends.test_source, ends.test_head, ends.test_lengths)
         if not self._test_batches:
             return Tally()
-        run([] if gpu is None else [evaluate_on_gpu(gpu, self._test_batches)], self._pumps, self.ranks.settling)
+        run(
+            [] if gpu is None else [evaluate_on_gpu(gpu, self._test_batches)],
+            self._pumps,
+            self.ranks.settling,
+            self.ranks.watchdog,
+        )
         return Tally() if ends.test_head is None else ends.test_head.step_done(0)
 
     def weights(self) -> Weights:

@@ -65,14 +65,11 @@ def train(
     """
     ranks.name(_placement(plan, ranks.size).described)
     ranks.on_object = _noting(on_step, ranks, len(step_sizes(data.n_train, plan.config.batch)))
-    if isinstance(plan, PairPlan):
-        return train_epochs(
-            PairTrainer(plan, data, ranks), plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights
-        )
-    trainer = Trainer(plan, data, ranks)
-    if observer is not None:
+    trainer = PairTrainer(plan, data, ranks) if isinstance(plan, PairPlan) else Trainer(plan, data, ranks)
+    if observer is not None and isinstance(trainer, Trainer):
         trainer.replicas.observe(observer)
-    return train_epochs(trainer, plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights)
+    with ranks.watch_progress(plan.config.stall_timeout):
+        return train_epochs(trainer, plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights)
 
 
 def _placement(plan: Plan | PairPlan, ranks: int) -> Placement:
@@ -180,7 +177,7 @@ class Trainer:
             )
             actions = schedule.programs([*chain.by_device])
             programs += chain.train(actions, epoch, on_step)
-        run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
+        run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling, self.ranks.watchdog)
         return on_step.total
 
     def _evaluate(self) -> Tally:
@@ -193,7 +190,12 @@ class Trainer:
         size = _EVALUATION_ROUND * self.ranks.size
         for first in range(0, len(self._test_batches), size):
             batches = self._test_batches[first : first + size]
-            run([device.evaluate(batches) for device in chain.devices], self._pumps, self.ranks.settling)
+            run(
+                [device.evaluate(batches) for device in chain.devices],
+                self._pumps,
+                self.ranks.settling,
+                self.ranks.watchdog,
+            )
         return Tally() if head is None else head.step_done(0)
 
     def weights(self) -> Weights:
