@@ -1,17 +1,26 @@
+from .awaited import Awaited
+from .end_request import EndRequest, Terminated
 from .fifo import FifoResource, Observer, Served, Times
 from .host import Mailbox, Pump, StalledError, run
 from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
 from .launch import LaunchError, join, launcher_rank
+from .launcher import launch_command, launch_environment
+from .launchers_stderr import tell
 from .message import Format, Message, join_messages, split
 from .mpi import Receiver, Sender
 from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_header, payload_of
 from .pool import WorkerLost, in_parallel, usable_cores
-from .ranks import Dismissed, MpiRanks, RankFailed, Ranks, SingleProcess, Stopped
+from .ranks import Dismissed, MpiRanks, RankFailed, Ranks, Stopped
+from .single_process import SingleProcess
+from .stall import STALL_STATUS, NoProgress
 from .throttle import Gate
 
 __all__ = [
     "COMPRESSIBLE_TOS",
+    "STALL_STATUS",
+    "Awaited",
     "Dismissed",
+    "EndRequest",
     "FifoResource",
     "Format",
     "Gate",
@@ -24,6 +33,7 @@ __all__ = [
     "NicEngines",
     "NicFlow",
     "NicStage",
+    "NoProgress",
     "Observer",
     "Pump",
     "RankFailed",
@@ -34,6 +44,7 @@ __all__ = [
     "SingleProcess",
     "StalledError",
     "Stopped",
+    "Terminated",
     "Times",
     "WorkerLost",
     "egress",
@@ -41,10 +52,13 @@ __all__ = [
     "ingress",
     "join",
     "join_messages",
+    "launch_command",
+    "launch_environment",
     "launcher_rank",
     "packet_header",
     "payload_of",
     "run",
     "split",
+    "tell",
     "usable_cores",
 ]

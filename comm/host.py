@@ -13,16 +13,22 @@ import os
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .awaited import ALL_RANKS, Awaited
+
+if TYPE_CHECKING:  # most runs have no other ranks
+    from .stall import Watchdog
 
 _SPINS_BEFORE_SLEEP = 10
 _SHORTEST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 1e-3
 
 
 class Mailbox:
-    """Messages of one stream, in order, for the one device that reads them."""
+    """Messages of one stream, in order, for the one device that reads them; `awaited` says which, if from elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, awaited: Awaited | None = None) -> None:
+        self.awaited = awaited
         self._messages: collections.deque[Any] = collections.deque()
         self._on_mail: Callable[[], None] | None = None
 
@@ -67,10 +73,12 @@ def run(
     devices: Iterable[Coroutine[Any, Any, None]],
     pumps: Sequence[Pump] = (),
     settling: Callable[[], Callable[[], bool]] = lambda: lambda: True,
+    watchdog: Watchdog | None = None,
 ) -> None:
     """Run the devices' coroutines until all have ended, then poll the pumps until all ranks have.
 
-    `settling` is called when the devices here have ended; what it returns is polled until it returns true.
+    `settling` is called when the devices here have ended; what it returns is polled until it returns true. The
+    `watchdog` is told when nothing moves.
 
     Raises:
         StalledError: everything waits and there is no pump that could bring a message.
@@ -78,14 +86,20 @@ def run(
     runnable = collections.deque(devices)
     unfinished = len(runnable)
     with_mail: list[Coroutine[Any, Any, None]] = []
+    waiting: dict[Coroutine[Any, Any, None], Mailbox] = {}
     idle_turns = 0
+
+    def awaited() -> list[Awaited]:
+        return [mailbox.awaited for mailbox in waiting.values() if mailbox.awaited is not None and not mailbox]
+
     while unfinished:
         while runnable:
             device = runnable.popleft()
             try:
-                mailbox = device.send(None)
+                mailbox = waiting[device] = device.send(None)
                 mailbox.notify(functools.partial(with_mail.append, device))
             except StopIteration:
+                waiting.pop(device, None)
                 unfinished -= 1
             if runnable:  # messages move on while others compute
                 _poll(pumps)
@@ -94,16 +108,22 @@ def run(
             runnable.extend(with_mail)
             with_mail.clear()
             idle_turns = 0
+            if watchdog is not None:
+                watchdog.busy()
         elif unfinished and not pumps:
             raise StalledError(f"{unfinished} devices wait for messages that no device will send")
         elif not moved:
             idle_turns += 1
             _yield_processor(idle_turns)
+            if watchdog is not None and idle_turns > _SPINS_BEFORE_SLEEP:
+                watchdog.idle(awaited)
     settled = settling()
     idle_turns = 0
     while not settled():
         idle_turns = 0 if _poll(pumps) else idle_turns + 1
         _yield_processor(idle_turns)
+        if watchdog is not None:
+            watchdog.idle(lambda: [ALL_RANKS])
 
 
 def _poll(pumps: Sequence[Pump]) -> bool:

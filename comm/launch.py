@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .ranks import MpiRanks, Ranks, SingleProcess
+from .ranks import MpiRanks, Ranks
+from .single_process import SingleProcess
 
 _LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")

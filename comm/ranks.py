@@ -8,17 +8,28 @@ cores.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import math
 import os
 import socket
 import time
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .awaited import ALL_RANKS, is_stopped
+from .end_request import EndRequest
+from .launchers_stderr import tell
+from .single_process import SingleProcess
+
+if TYPE_CHECKING:  # most runs have no ranks to watch
+    from .stall import Watchdog
+    from .watch import Watch
 
 _SIDE_TAG, _STOP_TAG, _TASK_TAG, _TURN_TAG = 4001, 4002, 4003, 4004
 _NAP_S = 1e-3
 _STOP_TIMEOUT_S = 30.0  # a rank may be in an operation that cannot be interrupted
+_GUARD_TIMEOUT_S = 3.0
 _FAILURE_TIMEOUT_S = 120.0  # rank 0 does not listen while it compiles or plans
 
 
@@ -52,69 +63,6 @@ class RankFailed(Exception):
         return RankFailed, (str(self), self.status)
 
 
-class SingleProcess:
-    """One process, no MPI."""
-
-    rank = 0
-    size = 1
-    comm: Any = None
-    exchange_comm: Any = None
-    running = False  # whether other ranks have a task, so that one may fail while others do not
-
-    def __init__(self) -> None:
-        self.on_object: Callable[[Any], None] = lambda _: None
-
-    def start(self, task: Callable[[Ranks], None]) -> None:
-        """Do nothing: there are no other ranks."""
-
-    def dismiss(self, status: int) -> None:
-        """Do nothing: there are no other ranks."""
-
-    def in_turn(self, task: Callable[[], None]) -> None:
-        """Run the task."""
-        task()
-
-    def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, on rank 0."""
-        return [value]
-
-    def share(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, on every rank."""
-        return [value]
-
-    def deal(self, values: list[Any]) -> Any:
-        """Return this rank's of the values that rank 0 has, one for each rank."""
-        return values[0]
-
-    def settling(self) -> Callable[[], bool]:
-        """Return a function that returns true once all ranks have called `settling`."""
-        return lambda: True
-
-    def send_to_root(self, value: Any) -> None:
-        """Pass an object to rank 0."""
-        self.on_object(value)
-
-    def poll(self) -> bool:
-        """Return False: nothing can arrive."""
-        return False
-
-    def report_failure(self, line: str, status: int) -> None:
-        """Do nothing: there are no other ranks."""
-
-    def stop_others(self, status: int, line: str) -> None:
-        """Do nothing: there are no other ranks."""
-
-    def leave_together(self) -> None:
-        """Do nothing: there are no other ranks."""
-
-    def free(self) -> None:
-        """Do nothing: there are no communicators."""
-
-    def describe(self) -> str:
-        """Return the MPI library's name and version, for the results file."""
-        return "none"
-
-
 class MpiRanks:
     """The ranks of a communicator, which this object owns."""
 
@@ -124,11 +72,62 @@ class MpiRanks:
         self.size: int = comm.Get_size()
         self.on_object: Callable[[Any], None] = lambda _: None
         self.running = False
+        self.end_request = EndRequest()
         self._side = comm.Clone()
         self.exchange_comm = comm.Clone()
         self._pending: list[Any] = []
-        hosts = comm.allgather(socket.gethostname())
+        hosts, pids = zip(*comm.allgather((socket.gethostname(), os.getpid())), strict=True)
         self._on_this_host = [rank for rank, host in enumerate(hosts) if host == hosts[self.rank]]
+        self._names = [f"rank {rank} on {host}" for rank, host in enumerate(hosts)]
+        self._pids = {rank: pids[rank] for rank in self._on_this_host}
+        self._watch: Watch | None = None
+        self.watchdog: Watchdog | None = None
+
+    def watch(self) -> None:
+        """Have the guard of this host watch this rank from now on; for all ranks together."""
+        from .stall import Peers, Watchdog
+        from .watch import watch
+
+        self._watch = watch(self.share, self._on_this_host, self.rank)
+        self._watch.name(self._names[self.rank])
+        self.watchdog = Watchdog(self._side, Peers(self.rank, self._names, self._pids), self._noted)
+
+    def name(self, hosted: Callable[[int], str]) -> None:
+        """Add to the names of ranks what each hosts."""
+        self._names[:] = [f"{name} ({hosted(rank)})" for rank, name in enumerate(self._names)]
+        if self._watch is not None:
+            self._watch.name(self._names[self.rank])
+
+    @contextlib.contextmanager
+    def watch_progress(self, timeout_s: float) -> Iterator[None]:
+        """End the run where nothing moves for `timeout_s`, unless that is 0; for all ranks together.
+
+        Before and after, when a rank may do alone what takes any time, only ranks that are stopped end the run.
+        """
+        watchdog = self.watchdog
+        if watchdog is None or not timeout_s:
+            self.watchdog = None
+            yield
+            return
+        with watchdog.strictly(timeout_s):
+            yield
+
+    def _noted(self) -> str:
+        return "" if self._watch is None else self._watch.noted
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Do what may take any time, such as writing a file, without being taken for a rank that is stopped."""
+        if self.watchdog is not None:
+            self.watchdog.away(True)
+        yield
+        if self.watchdog is not None:
+            self.watchdog.away(False)
+
+    def note(self, text: str) -> None:
+        """Leave word of what the run has done last, for the case that a rank dies."""
+        if self._watch is not None:
+            self._watch.note(text)
 
     def start(self, task: Callable[[Ranks], None]) -> None:
         """Send all other ranks a task as a pickle, from rank 0; from then on any rank may fail alone."""
@@ -176,6 +175,13 @@ class MpiRanks:
         self._wait_for_all()
         return self.comm.scatter(values if self.rank == 0 else None)
 
+    def end_wanted(self) -> int:
+        """Return the number of the signal that asks this run to save its state and end, or 0: the same on all ranks.
+
+        For all ranks together, at a mini-batch boundary at which the chain has drained. A signal to any rank counts.
+        """
+        return max(self.share(self.end_request.noted))
+
     def settling(self) -> Callable[[], bool]:
         """Return a function that returns true once all ranks have called `settling`."""
         return self.comm.Ibarrier().Test
@@ -194,8 +200,11 @@ class MpiRanks:
             Stopped: rank 0 ends the run.
             Dismissed: rank 0 has no more tasks.
             RankFailed: on rank 0, another rank has failed.
+            NoProgress: no rank moves.
         """
         self._sent()
+        if self.watchdog is not None:
+            self.watchdog.poll()
         if self.rank > 0:
             if self._side.iprobe(0, _STOP_TAG):
                 raise self._side.recv(None, 0, _STOP_TAG)
@@ -210,11 +219,24 @@ class MpiRanks:
         return moved
 
     def report_failure(self, line: str, status: int) -> None:
-        """Report this rank's failure to rank 0, and wait until rank 0 stops this rank."""
+        """Report this rank's failure to rank 0, and wait until rank 0 stops this rank.
+
+        Where rank 0 is stopped itself, the first of its host that is not tells the user.
+        """
         if self.rank == 0:
             return
         self._pending.append(self._side.isend(RankFailed(line, status), 0, _SIDE_TAG))
-        _nap_until(self.poll, _FAILURE_TIMEOUT_S)
+        _nap_until(lambda: self.poll() or 0 in self._stopped(), _FAILURE_TIMEOUT_S)
+        stopped = self._stopped()
+        if 0 in stopped and self.rank == min(self._pids.keys() - stopped):
+            tell(line)
+
+    def outlive(self, error: Exception) -> None:
+        """Give guard and launcher time to end this rank, if MPI itself has failed, as it does when a rank dies."""
+        from mpi4py import MPI
+
+        if self._watch is not None and isinstance(error, MPI.Exception):
+            time.sleep(_GUARD_TIMEOUT_S)
 
     def stop_others(self, status: int, line: str) -> None:
         """End the run on every other rank, from rank 0, with this exit status and this reason."""
@@ -223,25 +245,53 @@ class MpiRanks:
         # Earlier messages may never be received: a failed rank takes no task.
         before, self._pending = self._pending, []
         self._send_all(Stopped(status, line), _STOP_TAG)
-        _nap_until(self._sent, _STOP_TIMEOUT_S)
+        _nap_until(lambda: self._sent() or bool(self._stopped()), _STOP_TIMEOUT_S)
         self._pending = before
 
-    def leave_together(self) -> None:
+    def leave_together(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
         """Wait, for a limited time, until all ranks leave; then finalise MPI, if they do.
 
         When a rank exits without finalising MPI, launchers kill the others and report that in place of their status.
         MPI should ignore messages that no rank will receive; if it waits for them, this process exits after
-        `_STOP_TIMEOUT_S` with status 1.
+        `timeout_s` with status 1.
         """
         from mpi4py import MPI
 
-        if not _nap_until(self._side.Ibarrier().Test, _STOP_TIMEOUT_S):
+        self._end_as_it_should()
+        all_leave = self._side.Ibarrier().Test
+        if not _nap_until(lambda: all_leave() or bool(self._stopped()), timeout_s) or not all_leave():
             return
         with open(os.devnull, "w") as nowhere:
             # MPI_Finalize holds the GIL; this watchdog does not need it.
-            faulthandler.dump_traceback_later(_STOP_TIMEOUT_S, exit=True, file=nowhere)
+            faulthandler.dump_traceback_later(timeout_s, exit=True, file=nowhere)
             MPI.Finalize()
             faulthandler.cancel_dump_traceback_later()
+
+    @property
+    def ends(self) -> bool:
+        """Whether the run ends, for a reason that another process has told: a rank has died, or is stopped."""
+        return self._watch is not None and self._watch.ends
+
+    def abort(self, status: int, *, first: bool) -> NoReturn:
+        """End without MPI's help, where a rank is stopped: one is to be the `first`, and the launcher ends the others.
+
+        Its status is the run's. MPI adds nothing to what has been said.
+        """
+        self._end_as_it_should()
+        if not first:
+            time.sleep(_GUARD_TIMEOUT_S)
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        self.comm.Abort(status)
+        os._exit(status)
+
+    def _stopped(self) -> set[int]:
+        """Return the ranks of this host that are stopped, as by SIGSTOP; they neither answer nor leave."""
+        return {rank for rank, pid in self._pids.items() if is_stopped(pid)}
+
+    def _end_as_it_should(self) -> None:
+        if self._watch is not None:
+            self._watch.leave()
 
     def free(self) -> None:
         """Free all communicators; call on all ranks, after the last message."""
@@ -267,22 +317,25 @@ class MpiRanks:
     def _wait_for(self, rank: int, tag: int) -> Any:
         """Return the next object from a rank with a tag, unless this rank is stopped first."""
 
-        def has_come() -> bool:
-            self.poll()
-            return bool(self._side.iprobe(rank, tag))
-
-        _nap_until(has_come)
+        self._nap_until(lambda: bool(self._side.iprobe(rank, tag)))
         return self._side.recv(None, rank, tag)
 
     def _wait_for_all(self) -> None:
         """Wait until all ranks have called this; MPI's own wait would keep a core busy."""
-        settled = self.settling()
+        self._nap_until(self.settling())
 
-        def is_settled() -> bool:
+    def _nap_until(self, done: Callable[[], bool]) -> None:
+        def is_done() -> bool:
             self.poll()
-            return settled()
+            if done():
+                return True
+            if self.watchdog is not None:
+                self.watchdog.idle(lambda: [ALL_RANKS])
+            return False
 
-        _nap_until(is_settled)
+        _nap_until(is_done)
+        if self.watchdog is not None:
+            self.watchdog.busy()
 
 
 Ranks = SingleProcess | MpiRanks

@@ -1,4 +1,4 @@
-"""The command line: `emuchain train | simulate | sweep | timeline | show | report | retime | schedule | network |
+"""The command line: `emuchain train | run | simulate | sweep | timeline | show | report | retime | schedule | network |
 compare | topology | exchange | explore | plan | validate | data | bench`.
 
 Every error that the user can correct ends here as one line, from rank 0, and exit status 2 on every rank. Rank 0 alone
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ...comm import launcher_rank
+from ...comm import Terminated, launcher_rank
 from ..common import INPUT_STATUS, InputError
 from . import collector, output
 from .session import Session
@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         session.fail(f"emuchain: error: not enough memory: {why}; take fewer samples, or a smaller batch", INPUT_STATUS)
     except KeyboardInterrupt:
         session.fail("emuchain: interrupted", 130)
+    except Terminated as ended:
+        session.terminate(ended)
     except (Exception, SystemExit) as error:
         unwritten = output.failure(error)
         if unwritten is not None:

@@ -72,13 +72,29 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any], full
     NETWORK comes with emuchain, or is a TOML or ONNX file. Every key of CONFIG.toml has its flag, and a flag
     overrides the file.
     """
-    ranks = session.join()
+    ranks = session.join_watched()
     with starting():
         from .train import run_training
 
     status = run_training(ranks, config_file, flags, full, trace)
     if status:
         session.end(status)
+
+
+@commands.command("run", context_settings={"ignore_unknown_options": True})
+@click.option("-n", "ranks", type=click.IntRange(min=1), required=True, metavar="N", help="Number of ranks.")
+@click.option(
+    "--restarts", type=click.IntRange(min=0), default=0, metavar="N", help="Start again at most N times.  [default: 0]"
+)
+@click.argument("arguments", metavar="-- train ...", nargs=-1, type=click.UNPROCESSED)
+def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
+    """Run `emuchain train` on several ranks, and start it again when a rank dies.
+
+    It then goes on from the file that --checkpoint names, if that is there.
+    """
+    from .run import run_ranks
+
+    return run_ranks(ranks, restarts, arguments)
 
 
 @commands.command(cls=PlanningCommand, sweeps=True)

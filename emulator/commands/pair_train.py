@@ -25,7 +25,7 @@ from ..report import (
     print_answer,
     resource_rows,
 )
-from ..run import Recorder, Resumed, Stopping, checkpoints_of, follower, open_log, resource_table, train
+from ..run import Recorder, Resumed, checkpoints_of, follower, open_log, resource_table, train
 from .kernels import load as load_kernels
 from .pair import limit_line, memory_lines
 from .shown import Shown
@@ -49,11 +49,10 @@ def train_pair(
     plan = make_pair_plan(config, network=network, cluster=cluster)
     out = None if config.out is None else WholeFile(config.out)
     data, gather_weights, log = training_data(plan), out is not None, open_log(config.log)
-    stopping = Stopping(wanted=config.checkpoint is not None)
-    with out or contextlib.nullcontext(), log, stopping, make_progress(config.progress) as progress:
+    with out or contextlib.nullcontext(), log, make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shown = Shown(plan, data, Recorder(plan, data, ranks.describe(), out, log), progress)
-        checkpoints = checkpoints_of(plan, data, ranks, start, stopping, shown.begin)
+        checkpoints = checkpoints_of(plan, data, ranks, start, shown.begin)
         shared = follower.SharedData.of(data, 1)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, None, checkpoints.keeping))
         progress.note(_announcement(plan, data, ranks.size))

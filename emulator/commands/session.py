@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from ...comm import Dismissed, LaunchError, MpiRanks, RankFailed, Ranks, Stopped, join
+from ...comm import (
+    STALL_STATUS,
+    Dismissed,
+    LaunchError,
+    MpiRanks,
+    NoProgress,
+    RankFailed,
+    Ranks,
+    Stopped,
+    Terminated,
+    join,
+    tell,
+)
 from ..common import BUG_STATUS, InputError
 from . import output
+
+_TIMEOUT_S, _INTERRUPT_TIMEOUT_S = 30.0, 5.0
+"""How long ranks wait for one another at the end: some may be in an operation that cannot be interrupted."""
 
 
 class Session:
@@ -33,6 +49,13 @@ class Session:
                 raise InputError(str(error)) from None
         return self._ranks
 
+    def join_watched(self) -> Ranks:
+        """Return the ranks of this run, of which the guard takes care, and which end on SIGTERM and SIGUSR1."""
+        ranks = self.join()
+        ranks.end_request.listen()
+        ranks.watch()
+        return ranks
+
     def follow(self, arguments: Sequence[str]) -> NoReturn:
         """Follow rank 0's orders and exit; for all ranks but 0."""
         assert isinstance(self._ranks, MpiRanks)
@@ -44,7 +67,8 @@ class Session:
             sys.exit(dismissed.status)
 
     def _get_ready(self, ranks: MpiRanks) -> None:
-        """Import what training needs, while rank 0 plans."""
+        """Be watched, and import what training needs, while rank 0 plans."""
+        self.join_watched()
         from .kernels import load, starting
 
         with starting():
@@ -63,20 +87,32 @@ class Session:
 
         While the others only wait for tasks, they leave MPI in order. During a run, the rank that fails stops them.
         """
+        self._begin_to_end()
         if self._ranks is not None and (self._ranks.rank > 0 or self._ranks.running):
             self._fail_alone(self._ranks, line, status)
-        output.tell(line)
+        self._say(line, status)
         self.end(status)
+
+    def terminate(self, ended: Terminated) -> NoReturn:
+        """End by a signal; a launcher sends it to the others, too, when a rank has died or is stopped."""
+        if self._ranks is not None and self._ranks.ends:
+            self._begin_to_end()
+            self._ranks.abort(ended.status, first=False)
+        self.fail(ended.line, ended.status)
 
     def fail_otherwise(self, error: Exception) -> NoReturn:
         """End after rank 0's order to stop, another rank's failure, or a bug in emuchain."""
+        self._begin_to_end()
         if self._ranks is not None:
+            if isinstance(error, NoProgress):
+                self._ranks.abort(STALL_STATUS, first=error.here)
             if isinstance(error, Stopped):
                 _leave(self._ranks, error.status)
             if isinstance(error, RankFailed):
-                output.tell(str(error))
+                self._say(str(error), error.status)
                 self._ranks.stop_others(error.status, str(error))
                 _leave(self._ranks, error.status)
+            self._ranks.outlive(error)
         if os.environ.get("EMUCHAIN_DEBUG"):
             traceback.print_exc()
         what = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -91,9 +127,24 @@ class Session:
         except Dismissed as dismissed:
             sys.exit(dismissed.status)
         if ranks.rank == 0:
-            output.tell(line)
+            self._say(line, status)
             ranks.stop_others(status, line)
         _leave(ranks, status)
+
+    def _begin_to_end(self) -> None:
+        """Pay no more attention to signals that reach ranks one by one: an order to stop may have been quicker."""
+        if isinstance(self._ranks, MpiRanks):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+                signal.signal(number, signal.SIG_IGN)
+
+    def _say(self, line: str, status: int) -> None:
+        """Print a line, past Open MPI's launcher if that is about to end the run: it then passes on nothing."""
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        if status > 128 and isinstance(self._ranks, MpiRanks):
+            tell(line)
+        else:
+            output.tell(line)
 
 
 def _leave(ranks: Ranks, status: int) -> NoReturn:
@@ -106,6 +157,6 @@ def _leave(ranks: Ranks, status: int) -> NoReturn:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
-    ranks.leave_together()
+    ranks.leave_together(_INTERRUPT_TIMEOUT_S if status > 128 else _TIMEOUT_S)
     leave: Callable[[int], NoReturn] = ctypes.PyDLL(None).exit
     leave(status)

@@ -43,7 +43,6 @@ from ..run import (
     Keeping,
     RecordedSizes,
     Recorder,
-    Stopping,
     checkpoints_of,
     exchange_table,
     fault_costs,
@@ -91,11 +90,10 @@ def run_training(
         log = open_log(config.log)
     recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None
-    stopping = Stopping(wanted=config.checkpoint is not None)
-    with out or contextlib.nullcontext(), log, stopping, make_progress(config.progress) as progress:
+    with out or contextlib.nullcontext(), log, make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out, log), progress)
-        checkpoints = checkpoints_of(plan, data, ranks, start, stopping, shown.begin)
+        checkpoints = checkpoints_of(plan, data, ranks, start, shown.begin)
         shared = follower.SharedData.of(data, plan.data_parallel.replicas)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder, checkpoints.keeping))
         warning = long_work(config, plan.network, data.n_train, numbers=True)

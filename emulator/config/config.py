@@ -77,7 +77,7 @@ Sizes = Annotated[tuple[Positive, ...], _Listed()]
 
 RUN_ONLY_KEYS = (
     *("test_samples", "mean", "std", "augment"),
-    *("throttle", "out", "checkpoint", "resume", "log", "progress"),
+    *("throttle", "stall_timeout", "out", "checkpoint", "resume", "log", "progress"),
 )
 """Keys that matter only for training."""
 
@@ -236,6 +236,9 @@ class Config(Model):
     )
     throttle: Literal["none", "wall"] = pydantic.Field(
         "none", description="wall: enforce the links' bandwidth and latency in real time"
+    )
+    stall_timeout: NotNegativeNumber = pydantic.Field(
+        60.0, description="seconds without progress on any rank after which the run ends, with status 3; 0: never"
     )
     out: str | None = pydantic.Field(None, description="the HDF5 file of the results")
     checkpoint: str | None = pydantic.Field(

@@ -22,7 +22,6 @@ from .steady_state import (
 )
 from .step_log import StepLog, open_log
 from .steps import StepResult, StepTable
-from .stopping import Stopping
 from .train import Trainer, train
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
@@ -57,7 +56,6 @@ __all__ = [
     "StepLog",
     "StepResult",
     "StepTable",
-    "Stopping",
     "Throughput",
     "Trainer",
     "Usage",

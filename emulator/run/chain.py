@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Format, Gate, Mailbox, Message, Observer, Pump, Receiver, Sender
+from ...comm import Awaited, Format, Gate, Mailbox, Message, Observer, Pump, Receiver, Sender
 from ...kernels import Arena
 from ...kernels.codec import Codec, NoCodec
 from ..device import Device, Epoch, OnStep, Outlet, Ports, train_stages
@@ -182,10 +182,10 @@ def _connect(
     inlets: dict[int, dict[StreamKey, Mailbox]],
 ) -> Outlet | None:
     """Return the sender's outlet if it is on this rank; add the receiver's mailbox to `inlets` if that is."""
-    mailbox = Mailbox()
+    from_rank, to_rank = wiring.host(sender), wiring.host(receiver)
+    mailbox = Mailbox(None if from_rank == to_rank else _awaited(wiring, key, sender, receiver))
     if receiver in inlets:
         inlets[receiver][key] = mailbox
-    from_rank, to_rank = wiring.host(sender), wiring.host(receiver)
     if from_rank == to_rank:
         return mailbox
     tag = _tag(key, link // wiring.boards)
@@ -197,6 +197,13 @@ def _connect(
     outlet = Sender(wiring.comm, to_rank, tag, form, chain.arena)
     chain.pumps.append(outlet)
     return outlet
+
+
+def _awaited(wiring: Wiring, key: StreamKey, sender: int, receiver: int) -> Awaited:
+    """Return what a device waits for that takes from a stream; devices are counted over all replicas."""
+    to, at = (wiring.first + stage % wiring.boards for stage in (receiver, sender))
+    what, rank = key.path.name.lower().replace("_", " "), wiring.host(sender)
+    return Awaited(f"path {key.path.value} ({what}) of device {at} on rank {rank}, for device {to}", rank)
 
 
 def _states_across(mapping: Mapping, link: int) -> int | None:

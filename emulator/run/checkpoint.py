@@ -22,7 +22,6 @@ from .epochs import EpochResult, Position, Trainer
 from .history_text import history_from, history_text, so_far_from, so_far_text
 from .layer_states import deal_state, gathered_state
 from .steps import StepResult
-from .stopping import Stopping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,23 +71,17 @@ class Ended:
 
 
 class RunCheckpoints:
-    """The checkpoints of one run; see `epochs.Checkpoints`.
+    """The checkpoints of one run; see `epochs.Checkpoints`. Only rank 0 has a `leader`."""
 
-    `stopping` says whether a signal asks the run to end at its next checkpoint; only rank 0 has a `leader`.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        ranks: Ranks,
-        keeping: Keeping,
-        stopping: Stopping | None = None,
-        leader: Leader | None = None,
-    ) -> None:
+    def __init__(self, network: Network, ranks: Ranks, keeping: Keeping, leader: Leader | None = None) -> None:
         self._network, self._ranks, self.keeping, self._leader = network, ranks, keeping, leader
-        self._stopping = stopping
         self._kinds = () if leader is None else leader.kinds
         self.ended_at: Ended | None = None
+
+    @property
+    def saves(self) -> bool:
+        """See `epochs.Checkpoints`."""
+        return self.keeping.saves
 
     def begin(self, trainer: Trainer) -> Position:
         """Make all ranks go on where an earlier run was; return where that is."""
@@ -140,10 +133,10 @@ class RunCheckpoints:
                     {**self._leader.settings, "position": position, "virtual_time_ps": now_ps}
                     | {"host_time_s": host_time_s, "clocks": clocks, **text}
                 )
-        asked = [each for each in self._ranks.share(self._stopping and self._stopping.asked) if each is not None]
-        if asked:
-            self.ended_at = Ended(position, asked[0])
-        return bool(asked)
+        number = self._ranks.end_wanted()
+        if number:
+            self.ended_at = Ended(position, signal.Signals(number))
+        return bool(number)
 
     def close(self) -> None:
         """Let others write the file."""

@@ -134,6 +134,10 @@ class Trainer(Protocol):
 class Checkpoints(Protocol):
     """What is done after each leg but an epoch's last, and after each epoch."""
 
+    @property
+    def saves(self) -> bool:
+        """Whether a run that is asked to end can wait until its next checkpoint."""
+
     def begin(self, trainer: Trainer) -> Position:
         """Make all ranks go on where an earlier run was; return where that is."""
 
@@ -178,7 +182,8 @@ def train_epochs(
                 if result is not None:
                     trainer.history[-1:] = [epoch.row() for epoch in trainer.history[-1:]]
                     trainer.history.append(result)
-                    on_epoch(result, weights)
+                    with ranks.away():
+                        on_epoch(result, weights)
                 at = Position(at.epoch + 1)
             ends = checkpoints is not None and checkpoints.reach(trainer, at)
     finally:

@@ -11,7 +11,6 @@ from ...comm import Observer, Ranks
 from ..data import Dataset, Images, Normalisation
 from ..plan import PairPlan, Plan
 from .checkpoint import Keeping, RunCheckpoints
-from .stopping import Stopping
 from .train import train
 
 
@@ -72,8 +71,7 @@ def follow(
     ranks: Ranks,
 ) -> None:
     """Train on this rank's part of the chain; then rank 0 gathers the observers, if there are any."""
-    with Stopping(wanted=keeping.saves) as stopping:
-        checkpoints = RunCheckpoints(plan.network, ranks, keeping, stopping)
-        train(plan, data.dataset(), ranks, gather_weights=gather_weights, observer=observer, checkpoints=checkpoints)
+    checkpoints = RunCheckpoints(plan.network, ranks, keeping)
+    train(plan, data.dataset(), ranks, gather_weights=gather_weights, observer=observer, checkpoints=checkpoints)
     if observer is not None:
         ranks.gather(observer)

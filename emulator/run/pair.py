@@ -84,7 +84,7 @@ class PairTrainer:
             programs.append(train_on_gpu(self.devices.gpu, schedule.programs([0])[0], epoch, on_update))
         if self.devices.fpga is not None:
             programs.append(self.devices.fpga.train(schedule.programs([0])[0], schedule.micro_batches))
-        run(programs, self._pumps, self.ranks.settling)
+        run(programs, self._pumps, self.ranks.settling, self.ranks.watchdog)
         for of_rank, carried in self.ranks.gather((reports.shares, self.devices.take_carried())):
             self.so_far.add(of_rank, {})
             self._carried.update(carried)
@@ -118,7 +118,12 @@ class PairTrainer:
         self.devices.attach(ends.test_source, ends.test_head, ends.test_lengths)
         if not self._test_batches:
             return Tally()
-        run([] if gpu is None else [evaluate_on_gpu(gpu, self._test_batches)], self._pumps, self.ranks.settling)
+        run(
+            [] if gpu is None else [evaluate_on_gpu(gpu, self._test_batches)],
+            self._pumps,
+            self.ranks.settling,
+            self.ranks.watchdog,
+        )
         return Tally() if ends.test_head is None else ends.test_head.step_done(0)
 
     def weights(self) -> Weights:

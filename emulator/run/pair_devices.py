@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Format, Mailbox, Pump, Ranks, Receiver, Sender
+from ...comm import Awaited, Format, Mailbox, Pump, Ranks, Receiver, Sender
 from ...kernels import Arena
 from ..device import (
     DeviceNumerics,
@@ -100,8 +100,9 @@ def _connected(
     for tag, (key, stream) in enumerate(streams.items()):
         sender, receiver = (_GPU, _FPGA) if stream.to_fpga else (_FPGA, _GPU)
         columns, most = (1, 1) if stream.holds_weights else (steps[key.layer], most_samples)
-        form, mailbox = Format(stream.values, 1, columns, with_data=True), Mailbox()
         from_rank, to_rank = placement.host(sender), placement.host(receiver)
+        awaited = Awaited(f"{'the GPU' if sender == _GPU else 'the FPGA'} on rank {from_rank}", from_rank)
+        form, mailbox = Format(stream.values, 1, columns, with_data=True), Mailbox(awaited)
         if ranks.rank == to_rank:
             inlets[receiver][key] = mailbox
         if ranks.rank == from_rank == to_rank:

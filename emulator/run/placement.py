@@ -20,5 +20,12 @@ class Placement:
         """Return the devices of a rank."""
         return [device for device in range(self.devices) if self.host(device) == rank]
 
+    def described(self, rank: int) -> str:
+        """Return the devices of a rank in words."""
+        hosted = self.hosted(rank)
+        if len(hosted) < 2:
+            return f"device {hosted[0]}" if hosted else "no device"
+        return f"devices {hosted[0]}-{hosted[-1]}"
+
     def __str__(self) -> str:
         return "; ".join(f"rank {rank}: devices {self.hosted(rank)}" for rank in range(self.ranks))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Gate, Mailbox, Observer, Pump, Receiver, Sender
+from ...comm import Awaited, Gate, Mailbox, Observer, Pump, Receiver, Sender
 from ...comm.exchange import (
     BINS,
     Aggregator,
@@ -202,7 +202,10 @@ class _Channels:
         return self._channels[key]
 
     def _make(self, phase: ExchangePhase, sender: int, receiver: int) -> Channel:
-        mailbox, from_rank, to_rank = Mailbox(), self.host(sender), self.host(receiver)
+        from_rank, to_rank = self.host(sender), self.host(receiver)
+        mailbox = Mailbox(
+            Awaited(f"gradients of device {self.device} of another replica on rank {from_rank}", from_rank)
+        )
         if from_rank == to_rank:
             return Channel(self._gated(sender, mailbox), mailbox)
         nodes = self._plan.data_parallel.replicas + 1

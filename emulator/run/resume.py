@@ -18,9 +18,19 @@ from ..network import Network, load_network
 from ..plan import PairPlan, Plan
 from .checkpoint import Keeping, Leader, OnBegin, RunCheckpoints
 from .checkpoint_file import CheckpointReader
-from .stopping import Stopping
 
-_FREE = {"epochs", "data", "test_samples", "throttle", "out", "checkpoint", "resume", "log", "progress"}
+_FREE = {
+    "epochs",
+    "data",
+    "test_samples",
+    "throttle",
+    "out",
+    "checkpoint",
+    "resume",
+    "log",
+    "progress",
+    "stall_timeout",
+}
 _OF_MACHINE = {
     *("devices", "micro_batch", "checkpoint_every", "cluster", "balancing", "memory", "stages", "engines", "transport"),
     *("precision", "warm_up", "chunks", "padding"),
@@ -105,7 +115,6 @@ def checkpoints_of(
     data: Dataset,
     ranks: Ranks,
     start: Resumed | None,
-    stopping: Stopping | None = None,
     on_begin: OnBegin = lambda *_: None,
 ) -> RunCheckpoints:
     """Return the checkpoints of a run; their file is from now on this process' alone, where it is rank 0.
@@ -118,12 +127,12 @@ def checkpoints_of(
     differ = isinstance(plan, Plan) and bool(plan.faults.flips)
     keeping = Keeping(start is not None, config.checkpoint is not None, same, differ)
     if ranks.rank > 0:
-        return RunCheckpoints(plan.network, ranks, keeping, stopping)
+        return RunCheckpoints(plan.network, ranks, keeping)
     target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
     reader = None if start is None else start.reader
     kinds = ("value", *STATES[config.optimizer])
     leader = Leader(reader, target, _settings(plan, data), kinds, on_begin)
-    return RunCheckpoints(plan.network, ranks, keeping, stopping, leader)
+    return RunCheckpoints(plan.network, ranks, keeping, leader)
 
 
 def _settings(plan: Plan | PairPlan, data: Dataset) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,9 @@ from .hurt import soft_errors
 from .layer_weights import gathered_weights
 from .legs import Leg, legs_of, replica_leg
 from .pair import PairTrainer
+from .placement import Placement
 from .replicas import Exchanged, build_replicas
-from .steps import StepReports, StepTable
+from .steps import StepReports, StepResult, StepTable
 from .usage import DeviceCounters, Usage, usage_of
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
@@ -69,15 +71,31 @@ def train(
     Raises:
         InputError: the loss is no longer finite.
     """
-    ranks.on_object = on_step
-    if isinstance(plan, PairPlan):
-        pair, epochs = PairTrainer(plan, data, ranks), plan.config.epochs
-        return train_epochs(pair, epochs, ranks, on_epoch, gather_weights=gather_weights, checkpoints=checkpoints)
-    trainer = Trainer(plan, data, ranks)
-    if observer is not None:
+    ranks.name(_placement(plan, ranks.size).described)
+    ranks.on_object = _noting(on_step, ranks, len(step_sizes(data.n_train, plan.config.batch)))
+    trainer = PairTrainer(plan, data, ranks) if isinstance(plan, PairPlan) else Trainer(plan, data, ranks)
+    if observer is not None and isinstance(trainer, Trainer):
         trainer.replicas.observe(observer)
-    epochs = plan.config.epochs
-    return train_epochs(trainer, epochs, ranks, on_epoch, gather_weights=gather_weights, checkpoints=checkpoints)
+    waits = checkpoints is not None and checkpoints.saves
+    with ranks.watch_progress(plan.config.stall_timeout), ranks.end_request.noting() if waits else nullcontext():
+        return train_epochs(
+            trainer, plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights, checkpoints=checkpoints
+        )
+
+
+def _placement(plan: Plan | PairPlan, ranks: int) -> Placement:
+    """Return where all devices are, of all replicas."""
+    return Placement(plan.devices * (1 if isinstance(plan, PairPlan) else plan.data_parallel.replicas), ranks)
+
+
+def _noting(on_step: OnStep, ranks: Ranks, steps: int) -> OnStep:
+    """Return `on_step`, with a note of each mini-batch for the case that a rank dies."""
+
+    def noted(result: StepResult) -> None:
+        ranks.note(f"epoch {result.epoch + 1}, step {result.step + 1} of {steps}")
+        on_step(result)
+
+    return noted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +168,7 @@ class Trainer:
                 self.plan.course(schedule),
             )
             programs += chain.train(schedule.programs([*chain.by_device]), epoch, reports.of(replica))
-        run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling)
+        run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling, self.ranks.watchdog)
         for of_rank in self.ranks.gather((reports.shares, self.replicas.take_sizes())):
             self.so_far.add(*of_rank)
 
@@ -210,7 +228,12 @@ class Trainer:
         size = _EVALUATION_ROUND * self.ranks.size
         for first in range(0, len(self._test_batches), size):
             batches = self._test_batches[first : first + size]
-            run([device.evaluate(batches) for device in chain.devices], self._pumps, self.ranks.settling)
+            run(
+                [device.evaluate(batches) for device in chain.devices],
+                self._pumps,
+                self.ranks.settling,
+                self.ranks.watchdog,
+            )
         return Tally() if head is None else head.step_done(0)
 
     def weights(self) -> Weights:

@@ -72,6 +72,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "learning_rate_factor": ("0.5", "0.5", 0.5),
     "label_smoothing": ("0.1", "0.1", 0.1),
     "throttle": ("wall", '"wall"', "wall"),
+    "stall_timeout": ("0", "0", 0.0),
     "out": ("run.h5", '"run.h5"', "run.h5"),
     "log": ("csv:some.csv", '"csv:some.csv"', "csv:some.csv"),
     "progress": ("none", '"none"', "none"),

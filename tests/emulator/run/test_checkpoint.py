@@ -25,7 +25,6 @@ from emuchain.emulator.run import (
     Leader,
     RunCheckpoints,
     StepResult,
-    Stopping,
     Weights,
     simulate,
     train,
@@ -168,29 +167,24 @@ def planned(small_cifar: Path, small_cluster: str, many_blocks: Any, with_blocks
     return make
 
 
-class AskedAt(Stopping):
-    """A signal that comes before the checkpoint of some number."""
+class AskedAt(SingleProcess):
+    """A process that is asked to end before the checkpoint of some number."""
 
     def __init__(self, number: int | None) -> None:
-        super().__init__(wanted=False)
+        super().__init__()
         self._left = number
 
-    @property
-    def asked(self) -> signal.Signals | None:
-        """See `Stopping`."""
+    def end_wanted(self) -> int:
+        """See `SingleProcess`."""
         self._left = None if self._left is None else self._left - 1
-        return signal.SIGTERM if self._left == 0 else None
-
-    @asked.setter
-    def asked(self, value: object) -> None:
-        assert value is None
+        return signal.SIGTERM if self._left == 0 else 0
 
 
 def run(
     plan: Plan, start: Path | None = None, target: Path | None = None, last: int | None = None, *, same: bool = True
 ) -> Run:
     """Train from a checkpoint or from the begin, up to the checkpoint number `last`."""
-    found, ranks = Run([], [], {}), SingleProcess()
+    found, ranks = Run([], [], {}), AskedAt(last)
 
     def on_epoch(result: EpochResult, weights: Weights) -> None:
         found.weights = weights
@@ -199,7 +193,7 @@ def run(
     kinds = ("value", *STATES[plan.config.optimizer])
     leader = Leader(reader, None if target is None else WholeFile(target), {}, kinds)
     keeping = Keeping(start is not None, target is not None, same, bool(plan.faults.flips))
-    checkpoints = RunCheckpoints(plan.network, ranks, keeping, AskedAt(last), leader)
+    checkpoints = RunCheckpoints(plan.network, ranks, keeping, leader)
     found.history = train(
         plan, training_data(plan), ranks, found.steps.append, on_epoch, gather_weights=True, checkpoints=checkpoints
     )

@@ -1,0 +1,57 @@
+"""The command that starts ranks: the `mpiexec` that belongs to this Python."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pathlib
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+from .launch import LaunchError
+
+_OPEN_MPI = {
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def find_mpiexec() -> str:
+    """Return the path of the `mpiexec` in this Python's environment, else the first one of the search path.
+
+    Raises:
+        LaunchError: there is none.
+    """
+    beside = pathlib.Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None:
+        raise LaunchError(
+            "there is no `mpiexec`, neither beside this Python nor on the PATH; install `emuchain[mpi-mpich]`"
+            " or `emuchain[mpi-openmpi]`"
+        )
+    return found
+
+
+def launch_command(ranks: int, arguments: Sequence[str]) -> list[str]:
+    """Return the command that runs `emuchain ARGUMENTS` on these ranks.
+
+    Raises:
+        LaunchError: there is no `mpiexec`.
+    """
+    return [find_mpiexec(), "-n", str(ranks), sys.executable, "-m", __name__.partition(".")[0], *arguments]
+
+
+def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for it: one core a rank, and under Open MPI more ranks than cores, also for root."""
+    found = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", **_OPEN_MPI, **environment}
+    return {**found, **_AS_ROOT} if os.geteuid() == 0 and _is_installed("openmpi") else found
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,34 @@
+"""`scripts/attack/kill`: what it starts, kills and judges."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "kill"
+TRAIN = ["train", "--samples", "640", "--test-samples", "4", "--epochs", "50", "--batch", "16", "--progress", "none"]
+
+
+@pytest.mark.slow
+def test_killed_runs_end_as_they_should(mpiexec):
+    variable = {"mpich": "EMUCHAIN_TEST_MPICH", "openmpi": "EMUCHAIN_TEST_OPENMPI"}[mpiexec.name]
+    environment = {**os.environ, variable: str(mpiexec.launcher.parent.parent)}
+    command = [
+        sys.executable,
+        SCRIPT,
+        "--mpi",
+        mpiexec.name,
+        "--kills",
+        "2",
+        "--ranks",
+        "2",
+        "--from",
+        "2",
+        "--to",
+        "4",
+    ]
+    done = subprocess.run([*command, "--", *TRAIN], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 runs, 0 of them not as they should be" in done.stdout
