@@ -112,7 +112,7 @@ class RunCheckpoints:
         """Write a checkpoint, if there is a file for it; return whether the run ends here."""
         if not self.keeping.saves:
             return False
-        with contextlib.ExitStack() as stack:
+        with self._ranks.away(), contextlib.ExitStack() as stack:
             writer = None
             if self._leader is not None and self._leader.target is not None:
                 writer = CheckpointWriter(stack.enter_context(self._leader.target.building()))
