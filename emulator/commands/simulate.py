@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -90,7 +91,8 @@ def run_simulation(
         traced.check_file()
     if plot is not None:
         check_picture(plot, "--plot")
-    run = _run(config_file, flags, {}, traced)
+    with contextlib.nullcontext() if traced is None else contextlib.closing(traced):
+        run = _run(config_file, flags, {}, traced)
     other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
     rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
     if plot is not None:

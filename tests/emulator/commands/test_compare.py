@@ -100,7 +100,7 @@ def test_a_picture_that_cannot_be_written(command: click.Command) -> None:
     arguments = ["vgg16", "--devices", "2", "--plot", "nowhere/x.png"]
     error = CliRunner().invoke(command, arguments).exception
     assert isinstance(error, InputError)
-    assert "`--plot` nowhere/x.png" in str(error)
+    assert "`--plot` = 'nowhere/x.png'" in str(error)
 
 
 @pytest.mark.parametrize("counts", ["0", "3-2", "2,,3", "-3", "x", "2-", "1-10000000", "", "٣"])

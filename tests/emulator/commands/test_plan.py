@@ -242,7 +242,7 @@ BAD = {
     "no devices": (["quick-cifar", "--devices", "0"], "`devices` = 0"),
     "devices are words": (["quick-cifar", "--devices", "two"], "--devices"),
     "no network": ([], "NETWORK"),
-    "missing folder": (["quick-cifar", "--plot", "nowhere/a.png"], "`--plot` nowhere/a.png"),
+    "missing folder": (["quick-cifar", "--plot", "nowhere/a.png"], "`--plot` = 'nowhere/a.png'"),
     "unknown format of pictures": (["quick-cifar", "--plot", "a.xyz"], "`--plot` a.xyz"),
 }
 

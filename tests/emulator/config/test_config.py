@@ -74,6 +74,10 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "throttle": ("wall", '"wall"', "wall"),
     "stall_timeout": ("0", "0", 0.0),
     "out": ("run.h5", '"run.h5"', "run.h5"),
+    "checkpoint": ("run.ckpt", '"run.ckpt"', "run.ckpt"),
+    "checkpoint_every": ("500", "500", 500),
+    "resume": ("run.ckpt", '"run.ckpt"', "run.ckpt"),
+    "faults": ("hurt.toml", '"hurt.toml"', "hurt.toml"),
     "log": ("csv:some.csv", '"csv:some.csv"', "csv:some.csv"),
     "progress": ("none", '"none"', "none"),
 }

@@ -47,5 +47,5 @@ def test_two_data_sets(tmp_path):
 
 def test_a_folder_in_place_of_a_file(tmp_path):
     (tmp_path / "data_batch_1.bin").mkdir()
-    with pytest.raises(InputError, match=r"data_batch_1.bin: cannot be read \(Is a directory\)"):
+    with pytest.raises(InputError, match=r"data_batch_1.bin: cannot be read \(is a folder; give a file\)"):
         load_data(str(tmp_path))

@@ -17,7 +17,7 @@ KEYS = {"samples": 24, "test_samples": 4, "batch": 8, "epochs": 2, "lr_warm_up":
 RUNS: dict[str, dict[str, Any]] = {
     "chain": {},
     "replicas": {"replicas": 2, "devices": 2},
-    "GPU": {"network": "lstm-rows-cifar", "schedule": "gpu-standard", "cluster": "farnn-9p"},
+    "GPU": {"network": "lstm-rows", "schedule": "gpu-standard", "cluster": "farnn-9p"},
 }
 
 
