@@ -11,7 +11,7 @@ from typing import Any
 
 from ...comm import Ranks
 from ..common import WholeFile, an, format_time_ps, plural
-from ..config import RUN_ONLY_KEYS, blaming, load_config
+from ..config import RUN_ONLY_KEYS, Config, blaming, load_config
 from ..data import Dataset
 from ..plan import Plan, describe_devices, long_work, make_plan, training_data
 from ..report import (
@@ -43,6 +43,7 @@ from ..run import (
     Keeping,
     RecordedSizes,
     Recorder,
+    Resumed,
     checkpoints_of,
     exchange_table,
     fault_costs,
@@ -80,20 +81,37 @@ def run_training(
         if config.schedule.offload is not None:
             return train_pair(ranks, config, start, flags, trace)
     traced = TraceRequest.of(**trace)
-    if traced is not None:
-        traced.check_file()
+    with contextlib.ExitStack() as files:
+        if traced is not None:
+            traced.check_file()
+            files.callback(traced.close)
+        return _train_chain(ranks, config, start, config_file, flags, full, traced, files)
+
+
+def _train_chain(
+    ranks: Ranks,
+    config: Config,
+    start: Resumed | None,
+    config_file: str | None,
+    flags: dict[str, Any],
+    full: bool,
+    traced: TraceRequest | None,
+    files: contextlib.ExitStack,
+) -> int:
+    """Do what `run_training` says on a chain; files that are written are closed by `files`."""
     with blaming(config_file, flags):
         network, cluster = (None, None) if start is None else (start.network, start.cluster)
         plan = make_plan(config, ranks.size, network=network, cluster=cluster)
-        out = None if config.out is None else WholeFile(config.out)
+        out = None if config.out is None else files.enter_context(WholeFile(config.out))
         data = training_data(plan)
-        log = open_log(config.log)
+        log = files.enter_context(open_log(config.log))
     recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None
-    with out or contextlib.nullcontext(), log, make_progress(config.progress) as progress:
+    with make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out, log), progress)
         checkpoints = checkpoints_of(plan, data, ranks, start, shown.begin)
+        files.callback(checkpoints.close)
         shared = follower.SharedData.of(data, plan.data_parallel.replicas)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder, checkpoints.keeping))
         warning = long_work(config, plan.network, data.n_train, numbers=True)
