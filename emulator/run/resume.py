@@ -103,6 +103,11 @@ def resumed(given: Config) -> Resumed | None:
             f"`{key}` = {value!r}: the checkpoint {given.resume} was written with {before!r}{why};"
             " leave it out, or begin a new run"
         )
+    if kept.lr_schedule == "cosine" and "epochs" in given.model_fields_set and given.epochs != kept.epochs:
+        raise InputError(
+            f"`epochs` = {given.epochs}: the checkpoint {given.resume} was written with {kept.epochs}, over which the"
+            " learning rate follows a cosine; leave it out, or begin a new run"
+        )
     changed = {key: getattr(given, key) for key in given.model_fields_set}
     others = "cluster" in changed and changed["cluster"] != kept.cluster
     cluster = load_cluster(given.cluster if others else described["cluster"])

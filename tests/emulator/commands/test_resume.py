@@ -139,6 +139,15 @@ def test_in_python_errors_are_the_same(written: Path) -> None:
         emuchain.train("lenet-cifar", resume=str(file))
 
 
+def test_a_cosine_has_its_epochs(small_cifar: Path, tmp_path: Path) -> None:
+    """Of which the learning rates before the checkpoint were, too."""
+    file = str(tmp_path / "run.ckpt")
+    emuchain.train(data=str(small_cifar), **{**SETTINGS, "epochs": 1, "lr_schedule": "cosine", "checkpoint": file})
+    with pytest.raises(InputError, match=r"^`epochs` = 2: .* was written with 1, over which the learning rate follows"):
+        emuchain.train(resume=file, epochs=2)
+    assert emuchain.train(resume=file).epochs == 1
+
+
 def command(*arguments: str) -> list[str]:
     """A command that trains."""
     return [sys.executable, "-m", "emuchain", "train", *arguments, "--progress", "plain"]
