@@ -40,13 +40,15 @@ Observer = Callable[[Served], None]
 class FifoResource:
     """Serves rows in order: each takes `row_ps`, and arrives `latency_ps` after it has left.
 
+    `header_ps` of them are headers', which compression leaves as they are.
     Counters: `served_rows`; `spared_rows`, those rows' worth of bytes that compression saved; `busy_ps`.
     """
 
-    def __init__(self, name: str, row_ps: int, latency_ps: int = 0) -> None:
+    def __init__(self, name: str, row_ps: int, latency_ps: int = 0, header_ps: int = 0) -> None:
         self.name = name
         self.row_ps = row_ps
         self.latency_ps = latency_ps
+        self.header_ps = header_ps
         self.free_ps = 0
         self.served_rows = 0
         self.busy_ps = 0
@@ -73,9 +75,9 @@ class FifoResource:
         return left[:, 0] - self.row_ps
 
     def shrink(self, share: float) -> None:
-        """Reduce further rows to this share of their full bytes, and of their time."""
+        """Reduce further rows to this share of their full bytes, and of the time that these take."""
         self._share = share
-        self.row_ps = math.ceil(self._full_row_ps * share)
+        self.row_ps = self.header_ps + math.ceil((self._full_row_ps - self.header_ps) * share)
 
     def state(self) -> dict[str, Any]:
         """Return the training state."""

@@ -1,8 +1,8 @@
 """`--throttle wall`: a link's bandwidth and latency enforced in real time, on the sender's side.
 
-A message occupies its direction of the link for bytes / bandwidth, after the messages before it, and is delivered when
-the latency has passed too. So a run on real machines is slowed by the modelled links, where those are slower than the
-real ones.
+A message occupies its direction of the link for bytes on the wire / bandwidth, after the messages before it, and is
+delivered when the latency has passed too. So a run on real machines is slowed by the modelled links, where those are
+slower than the real ones.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Gate:
         self._free_s = 0.0
         self._held: collections.deque[tuple[float, Callable[[], None]]] = collections.deque()
 
-    def pass_through(self, payload_bytes: int, deliver: Callable[[], None]) -> None:
-        """Call `deliver` when `payload_bytes` have crossed the link."""
-        self.hold(payload_bytes * self._seconds_per_byte, deliver)
+    def pass_through(self, wire_bytes: int, deliver: Callable[[], None]) -> None:
+        """Call `deliver` when `wire_bytes`, headers included, have crossed the link."""
+        self.hold(wire_bytes * self._seconds_per_byte, deliver)
 
     def hold(self, occupied_s: float, deliver: Callable[[], None]) -> None:
         """Call `deliver` when the link has been occupied for `occupied_s`, and the latency has passed."""

@@ -10,23 +10,19 @@ import contextlib
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
 from .all_ranks import failure_of, on_all, stop_others
+from .asked import AnyCluster, AnyNetwork, OfPairs, asked_settings, new_plan, plan_again, plan_of
 from .cluster import Cluster, load_cluster
 from .common import IMAGENET_IMAGES, InputError, WholeFile
-from .config import Config, settings_config
-from .data import Dataset, Reading
-from .network import Network
+from .data import Dataset
 from .plan import (
     PairPlan,
     Plan,
     check_data,
     epoch_samples,
-    make_pair_plan,
-    make_plan,
-    network_of,
     training_data,
 )
 from .run import (
@@ -34,7 +30,6 @@ from .run import (
     PairSimulation,
     Recorder,
     Results,
-    Resumed,
     RunCheckpoints,
     Simulation,
     StepLog,
@@ -52,12 +47,6 @@ from .timeline import SpanRecorder, TraceRequest, asked_pair_trace, write_pair_t
 
 if TYPE_CHECKING:
     from .studies.sweep import SweepResult
-
-_NETWORK, _CLUSTER = "quick-cifar", "vc709"
-
-AnyNetwork = str | Mapping[str, Any] | Network
-AnyCluster = str | Mapping[str, Any] | Cluster
-OfPairs: TypeAlias = Literal["farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"]
 
 
 @overload
@@ -104,10 +93,7 @@ def plan(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
-    config, known, boards = _settled(network, cluster, changes, settings)
-    if config.schedule.offload is not None:
-        return make_pair_plan(config, network=known, cluster=boards)
-    return make_plan(config, ranks, network=known, cluster=boards)
+    return new_plan(network, cluster, settings, changes=changes, ranks=ranks)
 
 
 def sweep(
@@ -204,7 +190,7 @@ def simulate(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
-    planned = _planned(network, cluster, settings)
+    planned = plan_of(network, cluster, settings)
     if isinstance(planned, PairPlan):
         return _simulated_pair(planned, observer, asked_pair_trace(trace, trace_level, trace_samples))
     traced = TraceRequest.of(trace, trace_level, trace_samples)
@@ -256,11 +242,11 @@ def train(
     files = contextlib.ExitStack()
 
     def prepare() -> tuple[Plan | PairPlan, Dataset, WholeFile | None, StepLog, SpanRecorder | None, RunCheckpoints]:
-        start = resumed(_given(network, cluster, settings))
+        start = resumed(asked_settings(network, cluster, settings))
         if start is None:
-            planned = _planned(network, cluster, settings, ranks.size)
+            planned = plan_of(network, cluster, settings, ranks.size)
         else:
-            planned = _planned_again(start)
+            planned = plan_again(start)
         if isinstance(planned, PairPlan) and traced is not None:
             raise InputError("`trace`: of a pair, `emuchain.simulate` writes it, with the same times")
         writes = planned.config.out if ranks.rank == 0 else None
@@ -342,52 +328,6 @@ def retime(
         other = load_cluster(cluster, changes)
         return retime_results(found, other, label=label_of(other.name, changes), source=source)
     return retime_results(found, cluster, changes, source=source)
-
-
-def _settled(
-    network: AnyNetwork, cluster: AnyCluster, changes: Mapping[str, object] | None, settings: dict[str, Any]
-) -> tuple[Config, Network, Cluster]:
-    """Return the configuration of a run, and the network and the cluster that it names."""
-    given = settings_config(settings)
-    network = network_of(network, given.time_steps, given.data, Reading.of(given))
-    if not isinstance(cluster, Cluster):
-        cluster = load_cluster(cluster, changes)
-    elif changes:
-        raise InputError(
-            "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
-        )
-    config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
-    return config, network, cluster
-
-
-def _given(network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: dict[str, Any]) -> Config:
-    """Return the settings of a run that are not left at their defaults."""
-    if isinstance(network, Plan | PairPlan):
-        return network.config
-    named: dict[str, Any] = {}
-    for key, value, default in (("network", network, _NETWORK), ("cluster", cluster, _CLUSTER)):
-        if value != default:
-            named[key] = (
-                value if isinstance(value, str) else value["name"] if isinstance(value, Mapping) else value.name
-            )
-    return settings_config({**settings, **named})
-
-
-def _planned_again(start: Resumed) -> Plan | PairPlan:
-    """Return the plan of a run that goes on."""
-    pair = start.config.schedule.offload is not None
-    return (make_pair_plan if pair else make_plan)(start.config, network=start.network, cluster=start.cluster)
-
-
-def _planned(
-    network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1
-) -> Plan | PairPlan:
-    """Return a plan that is given, or that of these settings."""
-    if not isinstance(network, Plan | PairPlan):
-        return plan(network, cluster, ranks=ranks, **settings)
-    if settings:
-        raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
-    return network
 
 
 def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: pathlib.Path | None) -> PairSimulation:

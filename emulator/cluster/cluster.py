@@ -5,12 +5,18 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
-from typing import Literal
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...comm import Interconnect, NicEngines
 from ..common import format_time_ps, html_table
 from ..faults import Faults
 from .board import Board
+
+Bytes = TypeVar("Bytes", int, NDArray[np.int64])
+"""Of one message, or an array for many messages."""
 
 _SUMMED_BYTES = 64
 """Bytes of gradients that a board adds in a cycle: 16 values of 32 bits, the width of a 512-bit memory port."""
@@ -30,33 +36,50 @@ class LinkShare(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """One direction of the link between two neighbours."""
+    """One direction of the link between two neighbours.
+
+    A message is cut into packets with a payload of up to `packet_bytes`, each with `header_bytes` on the wire.
+    """
 
     bandwidth_mbps: int
     latency_ps: int
     share: LinkShare = LinkShare.BYTES
+    header_bytes: int = 0
+    packet_bytes: int = Interconnect.packet_bytes
 
     @property
     def bandwidth_gbps(self) -> float:
         """Bandwidth in Gb/s."""
         return self.bandwidth_mbps / 1000
 
+    def headers(self, sent_bytes: Bytes) -> Bytes:
+        """Return the bytes of the headers of a message's packets."""
+        return -(-sent_bytes // self.packet_bytes) * self.header_bytes
+
+    def wire_bytes(self, sent_bytes: Bytes) -> Bytes:
+        """Return the bytes of a message on the wire: its own, and the headers of its packets."""
+        return sent_bytes + self.headers(sent_bytes)
+
     def transfer_ps(self, sent_bytes: int) -> int:
         """Return the time in ps that a message takes, without the latency."""
-        return -(-8_000_000 * sent_bytes // self.bandwidth_mbps)
+        return -(-8_000_000 * self.wire_bytes(sent_bytes) // self.bandwidth_mbps)
 
     def carried_bytes(self, time_ps: int) -> int:
         """Return the bytes of the largest message that takes no longer than a time, without the latency."""
-        return self.bandwidth_mbps * time_ps // 8_000_000
+        on_wire = self.bandwidth_mbps * time_ps // 8_000_000
+        packets, rest = divmod(on_wire, self.packet_bytes + self.header_bytes)
+        return packets * self.packet_bytes + max(0, rest - self.header_bytes)
 
 
 def chain_interconnect(boards: tuple[Board, ...], link: Link) -> Interconnect:
-    """Return the chain's links as an interconnect for gradients: no packet overhead, sums at the slowest clock."""
+    """Return the chain's links as an interconnect for gradients: their headers, sums at the slowest clock."""
     slowest_ps = max(board.period_ps for board in boards)
     engines = -(-link.bandwidth_mbps // _ENGINE_MBPS)
     return Interconnect(
         link.bandwidth_mbps,
         link.latency_ps,
+        link.packet_bytes,
+        link.header_bytes,
         sum_ps_per_kbyte=round(1000 * slowest_ps / _SUMMED_BYTES),
         engines=NicEngines(slowest_ps, engines * NicEngines().burst_bits),
         topology="chain",

@@ -16,6 +16,7 @@ peak_tflops = 9.3
 [links]                       # all links; or [[links]], in the order of the chain, the last one repeated
 bandwidth_gbps = 150          # of each direction of each link
 latency_ns = 1000
+header_bytes = 0              # optional: on the wire with each packet, of a payload of up to `packet_bytes`
 share = "bytes"               # optional: of a stream, its part of the bytes; or "paths": each data path has as much
 [machine]                     # optional: how boards execute, and when messages leave
 engines = "split"             # or "shared", "turns"
@@ -53,12 +54,20 @@ class LinksDescription(Model):
     bandwidth_gbps: Gbps
     latency_ns: Nanoseconds
     share: Literal["bytes", "paths"] = "bytes"
+    header_bytes: Annotated[int, pydantic.Field(ge=0, le=10_000)] = 0
+    packet_bytes: Annotated[int, pydantic.Field(ge=1, le=10**9)] = Link.packet_bytes
     count: Annotated[int, pydantic.Field(ge=1, le=100_000)] = 1
 
     @property
     def link(self) -> Link:
         """One direction of a link."""
-        return Link(_mbps(self.bandwidth_gbps), round(self.latency_ns * 1000), LinkShare(self.share))
+        return Link(
+            _mbps(self.bandwidth_gbps),
+            round(self.latency_ns * 1000),
+            LinkShare(self.share),
+            self.header_bytes,
+            self.packet_bytes,
+        )
 
 
 class MachineDescription(Model):

@@ -49,6 +49,8 @@ def load_named(cluster: str) -> NamedChain:
     said = validate(NamedCluster, described, str(path))
     links = tuple(table.link for table in said.links for _ in range(table.count))
     slowest = min(links, key=lambda link: (link.bandwidth_mbps, -link.latency_ps))
-    over = Interconnect(slowest.bandwidth_mbps, slowest.latency_ps, topology="chain")
+    over = Interconnect(
+        slowest.bandwidth_mbps, slowest.latency_ps, slowest.packet_bytes, slowest.header_bytes, topology="chain"
+    )
     kinds = tuple(board.name for board in said.boards for _ in range(board.count))
     return NamedChain(said.name, kinds, links, said.network.interconnect(over) if said.network else over)

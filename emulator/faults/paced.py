@@ -24,7 +24,7 @@ class PacedResource(FifoResource):
     """
 
     def __init__(self, of: FifoResource, delays: Sequence[Delay]) -> None:
-        super().__init__(of.name, of.row_ps, of.latency_ps)
+        super().__init__(of.name, of.row_ps, of.latency_ps, of.header_ps)
         self._delays, self._ends = tuple(delays), ends_of(delays)
         self._arrived_ps = 0
         self._begun: Times = np.zeros(0, np.int64)

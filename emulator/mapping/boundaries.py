@@ -1,7 +1,7 @@
 """Boundaries: which of them a link can serve in a given time.
 
 What crosses a link depends on its boundary alone, so the time of a sample on a link is a function of the boundary.
-Within a layer the bytes of each path are a linear function of it, or of each group's boundaries.
+Within a layer the bytes of a row of each stream are a linear function of it, or of each group's boundaries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..cluster import Link, LinkShare
 from ..network import Layer
 from .slices import Slice, cut_channels
-from .traffic import Stream, carried_bytes, row_ps, streams_between
+from .traffic import DataPath, Stream, row_ps, shared_bytes, streams_between
 
 Ends = list[tuple[int, int]]
 """Channels, or the boundaries before them, as intervals (first, last)."""
@@ -27,8 +27,8 @@ class Boundaries:
         """Take the layers, and how streams share links."""
         self._end = sum(map(cut_channels, layers))
         self._share = share
-        self._carried: list[tuple[slice, int, NDArray[np.int64]]] = []
-        """Boundaries, the rows of a stream, and the bytes that the link would carry in the time of its map."""
+        self._streams: list[tuple[slice, list[tuple[DataPath, int, NDArray[np.int64]]]]] = []
+        """Boundaries, and the path, the rows, and the bytes of a row of each stream at them."""
         first = 0
         for before, layer in zip((None, *layers), layers, strict=False):
             channels = cut_channels(layer)
@@ -40,24 +40,29 @@ class Boundaries:
                 ends = [streams_between(layer, Slice(layer, begin, channels), share) for begin in begins]
                 self._add(slice(first + low, first + high), ends)
             first += channels
-        self._times: dict[int, NDArray[np.int64]] = {}
+        self._times: dict[Link, NDArray[np.int64]] = {}
 
     def _add(self, where: slice, ends: list[tuple[Stream, ...]]) -> None:
         """Add boundaries from the streams at the first and the last of them."""
-        paths = [carried_bytes(self._share, found) for found in ends]
-        lanes = {(stream.rows, *(carried[stream.path] for carried in paths)) for stream in ends[0]}
-        count = where.stop - where.start
-        for rows, first, *last in sorted(lanes):
-            step = (last[0] - first) // (count - 1) if last else 0
-            self._carried.append((where, rows, first + step * np.arange(count)))
+        places = np.arange(where.stop - where.start)
+        found = []
+        for first, last in zip(ends[0], ends[-1], strict=True):
+            step = (last.row_bytes - first.row_bytes) // max(1, len(places) - 1)
+            found.append((first.path, first.rows, first.row_bytes + step * places))
+        self._streams.append((where, found))
 
     def sample_ps(self, link: Link) -> NDArray[np.int64]:
         """Return the time in ps of a sample on a link at each boundary."""
-        found = self._times.get(link.bandwidth_mbps)
+        found = self._times.get(link)
         if found is None:
-            found = self._times[link.bandwidth_mbps] = np.zeros(self._end + 1, np.int64)
-            for where, rows, carried in self._carried:
-                found[where] = np.maximum(found[where], rows * row_ps(link, carried, rows))
+            found = self._times[link] = np.zeros(self._end + 1, np.int64)
+            for where, streams in self._streams:
+                own: dict[DataPath, NDArray[np.int64]] = {}
+                for path, rows, row_bytes in streams:
+                    own[path] = own.get(path, np.int64(0)) + rows * link.wire_bytes(row_bytes)
+                carried = shared_bytes(self._share, own)
+                for path, rows in {(path, rows) for path, rows, _ in streams}:
+                    found[where] = np.maximum(found[where], rows * row_ps(link, carried[path], rows))
         return found
 
     def within(self, link: Link, time_ps: int) -> Ends:

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from ..cluster import Cluster, LinkShare
+from ..cluster import Cluster, Link, LinkShare
 from .balancing import BalancedParameters, channel_bytes
 from .off_chip import OffChip
 from .shedding import SliceNeeds, shed, slice_needs
@@ -42,15 +42,15 @@ class Chain:
     """A mapping on its boards: what each device needs, what it has, and what ports and links can carry.
 
     `rooms` are banks; `port_mbytes_per_s` is 0 where there is no off-chip memory, or its bandwidth is unknown.
-    `link_bytes` are the bytes of a sample that the busier direction carries, or, where `lanes` data paths have fixed
-    parts of it, the fullest path; `link_mbps` are the bandwidths.
+    `link_bytes` are the bytes of a sample on the wire in the busier direction of each of `links`, or, where `lanes`
+    data paths have fixed parts of it, on the fullest path.
     """
 
     needs: tuple[tuple[SliceNeeds, ...], ...]
     rooms: tuple[int, ...]
     port_mbytes_per_s: tuple[int, ...]
     link_bytes: tuple[int, ...]
-    link_mbps: tuple[int, ...]
+    links: tuple[Link, ...]
     lanes: int = 1
 
     @classmethod
@@ -63,7 +63,11 @@ class Chain:
         fixed = share is LinkShare.PATHS
         lanes = paths_of_direction(balanced=True) if fixed else 1
         alone = paths_of_direction(balanced=False) if fixed else 1
-        busier = [max(carried_bytes(share, streams).values(), default=0) // alone for streams in links]
+        wires = tuple(map(cluster.link_at, range(len(links))))
+        busier = [
+            max(carried_bytes(wire, streams).values(), default=0) // alone
+            for wire, streams in zip(wires, links, strict=True)
+        ]
         return cls(
             tuple(
                 tuple(slice_needs(part, count, cluster.parameter_copies) for part in slices)
@@ -72,7 +76,7 @@ class Chain:
             tuple(map(cluster.banks_for_buffers, boards)),
             tuple(board.off_chip_mbytes_per_s for board in boards),
             tuple(busier),
-            tuple(cluster.link_at(link).bandwidth_mbps for link in range(len(links))),
+            wires,
             lanes,
         )
 
@@ -81,11 +85,11 @@ class Chain:
         return self.port_mbytes_per_s[device] * time_ps // 1_000_000
 
     def spare_bytes(self, link: int, time_ps: int) -> int:
-        """Return the bytes of parameters that each direction of a link can carry in a time beside its streams.
+        """Return the bytes of parameters, with headers, that a direction of a link can carry beside its streams.
 
         Below zero if it cannot carry these in the time, once parameters have a part of the link.
         """
-        carried = self.link_mbps[link] * time_ps // (self.lanes * 8_000_000)
+        carried = self.links[link].bandwidth_mbps * time_ps // (self.lanes * 8_000_000)
         left = carried - self.link_bytes[link]
         return left if self.lanes == 1 or left < 0 else carried
 
@@ -133,10 +137,15 @@ def _alone(chain: Chain) -> tuple[Placement, int]:
 def _long_ps(chain: Chain) -> int:
     """Return a time in ps in which every link can carry all weights beside its streams."""
     weights = sum(channel_bytes(held.part) * held.part.channels for needs in chain.needs for held in needs)
+    messages = sum(map(len, chain.needs))
     return max(
         (
-            8_000_000 * chain.lanes * (count + weights) // mbps + 1
-            for count, mbps in zip(chain.link_bytes, chain.link_mbps, strict=True)
+            8_000_000
+            * chain.lanes
+            * (count + link.wire_bytes(weights) + messages * link.header_bytes)
+            // link.bandwidth_mbps
+            + 1
+            for count, link in zip(chain.link_bytes, chain.links, strict=True)
         ),
         default=1,
     )
@@ -186,7 +195,8 @@ def _within(chain: Chain, time_ps: int, balancing: bool) -> Placement | None:
         if unplaced:
             if not device or not balancing:
                 return None
-            if sum(item.sample_bytes for item in unplaced) > chain.spare_bytes(device - 1, time_ps):
+            passed = (chain.links[device - 1].wire_bytes(item.sample_bytes) for item in unplaced)
+            if sum(passed) > chain.spare_bytes(device - 1, time_ps):
                 return None
     return Placement(tuple(blocks), tuple(reversed(off_chip)), (0,) * len(chain.needs))
 

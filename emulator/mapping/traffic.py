@@ -136,19 +136,26 @@ def streams_between(left: Layer, right: Slice, share: LinkShare = LinkShare.BYTE
     return tuple(found)
 
 
-def carried_bytes(share: LinkShare, all_streams: Iterable[Stream]) -> dict[DataPath, int]:
-    """Return for each path the bytes that the whole link would carry in the time that the path's map takes.
+def carried_bytes(link: Link, all_streams: Iterable[Stream]) -> dict[DataPath, int]:
+    """Return for each path the bytes that a whole link would carry in the time that the path's map takes."""
+    own: dict[DataPath, int] = {}
+    for stream in all_streams:
+        own[stream.path] = own.get(stream.path, 0) + stream.rows * link.wire_bytes(stream.row_bytes)
+    return shared_bytes(link.share, own)
+
+
+def shared_bytes(share: LinkShare, own: dict[DataPath, Bytes]) -> dict[DataPath, Bytes]:
+    """Return `carried_bytes`, given the bytes of each path on the wire, those of headers among them.
 
     By bytes, these are all bytes of the path's direction, so that all its maps take the same time. By paths, they are
     the path's own times the paths of the direction: two, or three where it carries balanced parameters or states.
     """
-    own: dict[DataPath, int] = {}
-    for stream in all_streams:
-        own[stream.path] = own.get(stream.path, 0) + stream.sample_bytes
     if share is LinkShare.BYTES:
-        right = sum(count for path, count in own.items() if path.is_forward)
-        left = sum(own.values()) - right
-        return {path: right if path.is_forward else left for path in own}
+        of_direction: dict[bool, Bytes] = {}
+        for path, count in own.items():
+            before = of_direction.get(path.is_forward)
+            of_direction[path.is_forward] = count if before is None else before + count
+        return {path: of_direction[path.is_forward] for path in own}
     balanced = {path.is_forward for path in own if path.is_balanced or path.is_of_states}
     return {path: count * paths_of_direction(balanced=path.is_forward in balanced) for path, count in own.items()}
 
@@ -160,18 +167,18 @@ def paths_of_direction(*, balanced: bool) -> int:
 
 def path_row_ps(link: Link, stream: Stream, others: tuple[Stream, ...]) -> int:
     """Return the time in ps of a row on its stream, which has a fixed share of a link that carries `others`."""
-    return row_ps(link, carried_bytes(link.share, others)[stream.path], stream.rows)
+    return row_ps(link, carried_bytes(link, others)[stream.path], stream.rows)
 
 
 def sample_ps(link: Link, all_streams: tuple[Stream, ...]) -> int:
     """Return the time in ps of a sample on the slowest stream of a link, in both directions; 0 if it has none."""
-    carried = carried_bytes(link.share, all_streams)
+    carried = carried_bytes(link, all_streams)
     rows_ps = (stream.rows * row_ps(link, carried[stream.path], stream.rows) for stream in all_streams)
     return max(rows_ps, default=0)
 
 
 def row_ps(link: Link, carried: Bytes, rows: int) -> Bytes:
-    """Return the time in ps of one of `rows` rows of a stream whose map takes as long as `carried` bytes on the link.
+    """Return the time in ps of one of `rows` rows of a stream whose map takes as long as `carried` bytes on the wire.
 
     Several streams of a path share its part of the bandwidth by their bytes, so their maps take the same time.
     """

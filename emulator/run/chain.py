@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...comm import Awaited, Format, Gate, Mailbox, Message, Observer, Pump, Receiver, Sender
 from ...kernels import Arena
 from ...kernels.codec import Codec, NoCodec
+from ..cluster import Link
 from ..device import Device, Epoch, OnStep, Outlet, Ports, train_stages
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey
 from ..schedule import Action
@@ -128,7 +129,8 @@ def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None, hurt:
     for link, streams in enumerate(timing.links):
         if link not in inlets and link + 1 not in inlets:
             continue
-        gates = {True: _gate(timing, link), False: _gate(timing, link)} if wiring.throttled else {}
+        over = timing.cluster.link_at(link)
+        gates = {forward: Gate(over.bandwidth_mbps, over.latency_ps) for forward in (True, False) if wiring.throttled}
         chain.pumps.extend(gates.values())
         states = _states_across(timing.mapping, link)
         for stream in streams:
@@ -139,7 +141,7 @@ def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None, hurt:
                 outlet = _connect(chain, wiring, key, link, sender, receiver, form, inlets)
                 if outlet is not None:
                     gate = None if key.values else gates.get(key.path.is_forward)
-                    outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form)
+                    outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form, over)
     on = timing.stage_devices() if timing.stages is not None else []
     if hurt is not None:
         for device in on:
@@ -157,18 +159,13 @@ def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None, hurt:
 class _ThrottledOutlet:
     """An outlet behind a gate."""
 
-    def __init__(self, gate: Gate, outlet: Outlet, form: Format) -> None:
-        self._gate, self._outlet, self._form = gate, outlet, form
+    def __init__(self, gate: Gate, outlet: Outlet, form: Format, link: Link) -> None:
+        self._gate, self._outlet, self._form, self._link = gate, outlet, form, link
 
     def put(self, message: Message) -> None:
-        """Hold the message until its bytes have crossed the link."""
+        """Hold the message until its bytes and the headers of its packets have crossed the link."""
         size = len(message.times) * self._form.payload_bytes
-        self._gate.pass_through(size, lambda: self._outlet.put(message))
-
-
-def _gate(timing: Timing, link: int) -> Gate:
-    over = timing.cluster.link_at(link)
-    return Gate(over.bandwidth_mbps, over.latency_ps)
+        self._gate.pass_through(self._link.wire_bytes(size), lambda: self._outlet.put(message))
 
 
 def _connect(

@@ -160,12 +160,16 @@ def _link(
     timing: Timing, link: int, sender: int, receiver: int, sent_rows: Mapping[StreamKey, float], total_ps: int
 ) -> LinkUsage:
     path_bytes: dict[DataPath, int] = {}
+    over, headers = timing.cluster.link_at(link), 0.0
     for stream in timing.sent(link, forward=receiver > sender):
         sent = round(sent_rows[stream.key] * stream.row_bytes)
         if timing.stages is not None:
             sent = timing.stages.message_bytes([stream], round(sent_rows[stream.key] / stream.rows))
+            headers += over.headers(sent)  # as if it were one message: those of whole messages fill their packets
+        else:
+            headers += sent_rows[stream.key] * over.headers(stream.row_bytes)
         path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
-    carried_ps = sum(path_bytes.values()) * 8 * 1_000_000 / timing.cluster.link_at(link).bandwidth_mbps
+    carried_ps = (sum(path_bytes.values()) + headers) * 8 * 1_000_000 / over.bandwidth_mbps
     return LinkUsage(sender, receiver, path_bytes, carried_ps / total_ps if total_ps else 0.0)
 
 

@@ -153,7 +153,8 @@ class Timing:
         sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
         over = self.cluster.link_at(link)
         row_ps = path_row_ps(over, stream, self.links[link])
-        return FifoResource(f"link {sender} -> {receiver}, {stream.key}", row_ps, over.latency_ps)
+        header_ps = row_ps * over.headers(stream.row_bytes) // max(1, over.wire_bytes(stream.row_bytes))
+        return FifoResource(f"link {sender} -> {receiver}, {stream.key}", row_ps, over.latency_ps, header_ps)
 
     def ports(self, device: int) -> list[dict[Phase, FifoResource]]:
         """Return for each slice of a device its engines' shares of the memory port, as resources."""

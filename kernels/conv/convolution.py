@@ -17,8 +17,7 @@ and starts from a given partial sum, or from +0. So channels may be summed in sl
 as zeros (an infinite weight at a padded place gives a NaN).
 
 `Convolution` works on maps whose channels come last, and on weights that are packed once for each update, as training
-needs. `forward`, `error` and `gradient` do the same on plain (n, channels, rows, columns) maps and (oc, ic, kh, kw)
-weights, for all other uses.
+needs; `plain.py` has the same for other uses.
 
 A fully connected layer is a convolution whose kernel is as large as the map; each of its inputs is then a channel of
 one pixel, so that FP and EB are products of a matrix and a vector for each sample, and PG adds their outer products.
@@ -27,7 +26,6 @@ one pixel, so that FP and EB are products of a matrix and a vector for each samp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,66 +33,13 @@ from numpy.typing import NDArray
 
 from ..arena import aligned
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
-from ..window import Pair, output_size, pair
+from ..window import output_size
+from .geometry import Geometry, Phase, padded_lanes, phases_of
 
 layout, microkernel = Kernels("conv.layout"), Kernels("conv.microkernel")
-contract, contract_rows, padded_lanes = microkernel.contract, microkernel.contract_rows, microkernel.padded_lanes
+contract, contract_rows = microkernel.contract, microkernel.contract_rows
 
 Offsets = NDArray[np.int64]
-
-
-class _Geometry(NamedTuple):
-    """The shapes to compute; for a fully connected layer, one pixel of many channels."""
-
-    ic: int
-    oc: int
-    size: tuple[int, int]
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    pad: tuple[int, int]
-    output: tuple[int, int]
-
-    @property
-    def taps(self) -> int:
-        """Number of weights of one output channel."""
-        return self.ic * self.kernel[0] * self.kernel[1]
-
-    @property
-    def framed(self) -> tuple[int, int]:
-        """Size of an input map with its padding."""
-        return self.size[0] + 2 * self.pad[0], self.size[1] + 2 * self.pad[1]
-
-    @property
-    def error_before(self) -> tuple[int, int]:
-        """Rows and columns of zeros above and to the left of the output errors, which EB reads."""
-        return (self.kernel[0] - 1) // self.stride[0], (self.kernel[1] - 1) // self.stride[1]
-
-    @property
-    def error_after(self) -> tuple[int, int]:
-        """Rows and columns of zeros below and to the right of the output errors."""
-        last = [(self.size[i] - 1 + self.pad[i]) // self.stride[i] for i in (0, 1)]
-        return max(0, last[0] - self.output[0] + 1), max(0, last[1] - self.output[1] + 1)
-
-    @property
-    def error_framed(self) -> tuple[int, int]:
-        """Size of a map of output errors with these zeros."""
-        before, after = self.error_before, self.error_after
-        return before[0] + self.output[0] + after[0], before[1] + self.output[1] + after[1]
-
-
-class _Phase(NamedTuple):
-    """One class of kernel places in EB: those that reach the same input rows and columns, modulo the stride."""
-
-    first: tuple[int, int]
-    down: int
-    across: int
-    begin: int  # of its panels in the turned weights, in floats
-    rows: range
-    columns: range
-
-    def depth(self, oc: int) -> int:
-        """Return the number of products that each input error of these rows and columns sums."""
-        return oc * self.down * self.across
 
 
 class _Tables(NamedTuple):
@@ -127,24 +72,24 @@ class Convolution:
     stride: tuple[int, int]
     pad: tuple[int, int]
     output: tuple[int, int] = dataclasses.field(init=False)
-    _geometry: _Geometry = dataclasses.field(init=False, repr=False, compare=False)
+    _geometry: Geometry = dataclasses.field(init=False, repr=False, compare=False)
     _frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
     _error_frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
     packed_size: int = dataclasses.field(init=False, compare=False)
     turned_size: int = dataclasses.field(init=False, compare=False)
     is_whole_map: bool = dataclasses.field(init=False, compare=False)
-    _phases: tuple[_Phase, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    _phases: tuple[Phase, ...] = dataclasses.field(init=False, repr=False, compare=False)
     _tables: dict[Any, Any] = dataclasses.field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         output = output_size(self.size, self.kernel, stride=self.stride, pad=self.pad)
         ic, oc = self.in_channels, self.out_channels
-        geometry = _Geometry(ic, oc, self.size, self.kernel, self.stride, self.pad, output)
+        geometry = Geometry(ic, oc, self.size, self.kernel, self.stride, self.pad, output)
         is_whole_map = self.size == self.kernel and self.pad == (0, 0)
         if is_whole_map:
             one = 1, 1
-            geometry = _Geometry(ic * self.size[0] * self.size[1], oc, one, one, one, (0, 0), one)
-        phases = tuple(_phases(geometry))
+            geometry = Geometry(ic * self.size[0] * self.size[1], oc, one, one, one, (0, 0), one)
+        phases = tuple(phases_of(geometry))
         known = {
             "output": output,
             "packed_size": int(padded_lanes(oc)) * geometry.taps,
@@ -321,19 +266,6 @@ class Convolution:
         return self._tables[key]
 
 
-def _phases(g: _Geometry) -> Iterator[_Phase]:
-    begin = 0
-    for u in range(min(g.stride[0], g.kernel[0])):
-        for v in range(min(g.stride[1], g.kernel[1])):
-            rows = range((u - g.pad[0]) % g.stride[0], g.size[0], g.stride[0])
-            columns = range((v - g.pad[1]) % g.stride[1], g.size[1], g.stride[1])
-            if rows and columns:
-                down, across = len(range(u, g.kernel[0], g.stride[0])), len(range(v, g.kernel[1], g.stride[1]))
-                phase = _Phase((u, v), down, across, begin, rows, columns)
-                yield phase
-                begin += phase.depth(g.oc) * int(padded_lanes(g.ic))
-
-
 def _offsets(*axes: tuple[int, int]) -> Offsets:
     """Return the offsets of all indices of nested loops, each (count, step), in order."""
     offsets = np.zeros((), np.int64)
@@ -383,104 +315,3 @@ def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:
 
 def _flat(array: Floats, size: int, name: str) -> int:
     return _whole(array, (size,), name)
-
-
-def output_shape(
-    x_shape: tuple[int, ...], w_shape: tuple[int, ...], *, stride: Pair, pad: Pair
-) -> tuple[int, int, int, int]:
-    """Return the shape (n, oc, ho, wo) of the convolution of x (n, ic, h, w) with w (oc, ic, kh, kw).
-
-    Raise ValueError where shapes do not fit.
-    """
-    if len(x_shape) != 4 or len(w_shape) != 4:
-        raise ValueError(f"maps (n, ic, h, w) and weights (oc, ic, kh, kw) are needed, not {x_shape} and {w_shape}")
-    if x_shape[1] != w_shape[1]:
-        raise ValueError(f"maps {x_shape} have {x_shape[1]} channels, but weights {w_shape} take {w_shape[1]}")
-    ho, wo = output_size(x_shape[2:], w_shape[2:], stride=stride, pad=pad)
-    return x_shape[0], w_shape[0], ho, wo
-
-
-def forward(x: Floats, w: Floats, *, stride: Pair, pad: Pair, partial: Floats | None = None) -> Floats:
-    """Convolve `x` (n, ic, h, w) with `w` (oc, ic, kh, kw); return y (n, oc, ho, wo), a new array.
-
-    `partial` (n, oc, ho, wo) is the sum over the input channels before these. Raise ValueError where shapes do not fit,
-    TypeError where an array is not float32.
-    """
-    shape = output_shape(x.shape, w.shape, stride=stride, pad=pad)
-    of = _convolution(x.shape, w.shape, stride, pad)
-    y = _start(shape, partial, "partial")
-    of.forward(y, _framed_inputs(of, x), of.pack(w), fresh=partial is None)
-    return _channels_first(y)
-
-
-def error(
-    dy: Floats, w: Floats, x_shape: tuple[int, ...], *, stride: Pair, pad: Pair, partial: Floats | None = None
-) -> Floats:
-    """Return dx, of shape `x_shape` (n, ic, h, w), for `dy` (n, oc, ho, wo) and `w` (oc, ic, kh, kw), a new array.
-
-    `partial` (n, ic, h, w) is the sum over the output channels after these. Raise ValueError where shapes do not fit,
-    TypeError where an array is not float32.
-    """
-    _check(x_shape, w.shape, dy.shape, stride, pad)
-    of = _convolution(x_shape, w.shape, stride, pad)
-    dx = _start(tuple(x_shape), partial, "partial")
-    framed, turned = np.empty(of.error_frame_shape(len(dy)), np.float32), _new(of.turned_size)
-    of.error_frame(_channels_last(dy, "dy"), framed)
-    of.turn(of.pack(w), turned)
-    of.error(dx, framed, turned, fresh=partial is None)
-    return _channels_first(dx)
-
-
-def gradient(
-    x: Floats, dy: Floats, w_shape: tuple[int, ...], *, stride: Pair, pad: Pair, accumulate: Floats | None = None
-) -> Floats:
-    """Return dw, of shape `w_shape` (oc, ic, kh, kw), for `x` (n, ic, h, w) and `dy` (n, oc, ho, wo), a new array.
-
-    `accumulate` (oc, ic, kh, kw) is the sum over the samples before these. Raise ValueError where shapes do not fit,
-    TypeError where an array is not float32.
-    """
-    _check(x.shape, w_shape, dy.shape, stride, pad)
-    of = _convolution(x.shape, w_shape, stride, pad)
-    if accumulate is not None and accumulate.shape != tuple(w_shape):
-        raise ValueError(f"accumulate has shape {accumulate.shape}; {tuple(w_shape)} is needed")
-    packed = _new(of.packed_size) if accumulate is None else of.pack(accumulate)
-    of.gradient(packed, _framed_inputs(of, x), _channels_last(dy, "dy"), fresh=accumulate is None)
-    return of.unpack(packed)
-
-
-def _convolution(x_shape: tuple[int, ...], w_shape: tuple[int, ...], stride: Pair, pad: Pair) -> Convolution:
-    (_, _, h, w), (oc, ic, kh, kw) = x_shape, w_shape
-    return Convolution(ic, oc, (h, w), (kh, kw), pair(stride), pair(pad))
-
-
-def _check(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride: Pair, pad: Pair) -> None:
-    expected = output_shape(x, w, stride=stride, pad=pad)
-    if tuple(y) != expected:
-        raise ValueError(
-            f"maps {tuple(x)} and weights {tuple(w)} with stride {stride} and pad {pad} give outputs {expected}, "
-            f"not {tuple(y)}"
-        )
-
-
-def _start(shape: tuple[int, ...], given: Floats | None, name: str) -> Floats:
-    """Return maps with the channels last to add to: a copy of `given`, or a new array."""
-    n, channels, h, w = shape
-    if given is None:
-        return np.empty((n, h, w, channels), np.float32)
-    if given.shape != shape:
-        raise ValueError(f"{name} has shape {given.shape}; {shape} is needed")
-    return np.array(_channels_last(given, name))
-
-
-def _framed_inputs(of: Convolution, x: Floats) -> Floats:
-    framed = np.empty(of.frame_shape(len(x)), np.float32)
-    of.frame(_channels_last(x, "x"), framed)
-    return framed
-
-
-def _channels_last(maps: Floats, name: str) -> Floats:
-    return np.ascontiguousarray(of_float32(maps, name).transpose(0, 2, 3, 1))
-
-
-def _channels_first(maps: Floats) -> Floats:
-    return np.ascontiguousarray(maps.transpose(0, 3, 1, 2))

@@ -170,3 +170,11 @@ def test_a_state_is_needed_to_go_on() -> None:
     restored.restore(used.state())
     assert restored.serve(np.array([[0]])).tolist() == [[110]]
     assert fresh.serve(np.array([[0]])).tolist() == [[10]]
+
+
+def test_compression_leaves_headers_as_they_are() -> None:
+    """Of 10 ps 4 are headers': half of the bytes take 4 + 3."""
+    resource = FifoResource("link", 10, header_ps=4)
+    resource.shrink(0.5)
+    assert resource.serve(np.array([[0, 0]])).tolist() == [[7, 14]]
+    assert counters(resource) == (14, 2, 14, 2 * 0.5)

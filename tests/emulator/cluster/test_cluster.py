@@ -259,6 +259,37 @@ def test_what_if_the_network_were_another() -> None:
 @pytest.mark.parametrize("mbps", [1, 7, 10_000, 100_000])
 def test_a_link_carries_in_a_time_what_takes_no_longer(mbps: int) -> None:
     link = Link(mbps, latency_ps=5)
+    _check_carried(link)
+
+
+@pytest.mark.parametrize(("header", "packet"), [(66, 1448), (1, 1), (0, 100), (9000, 64)])
+@pytest.mark.parametrize("mbps", [7, 10_000])
+def test_headers_take_their_part_of_a_time(mbps: int, header: int, packet: int) -> None:
+    _check_carried(Link(mbps, latency_ps=5, header_bytes=header, packet_bytes=packet))
+
+
+def _check_carried(link: Link) -> None:
     for time_ps in (8_000_000, 12_345_678, 10**12):
         carried = link.carried_bytes(time_ps)
         assert link.transfer_ps(carried) <= time_ps < link.transfer_ps(carried + 1)
+
+
+def test_a_message_has_a_header_for_each_packet() -> None:
+    link = Link(8000, 0, header_bytes=66, packet_bytes=1448)  # 1 ns a byte
+    assert [link.wire_bytes(size) for size in (0, 1, 1448, 1449, 2896)] == [0, 67, 1514, 1581, 3028]
+    assert [link.transfer_ps(size) for size in (1, 1448, 1449)] == [67_000, 1_514_000, 1_581_000]
+
+
+def test_replicas_have_the_headers_of_the_slowest_link(tmp_path: Path) -> None:
+    """Unless a table `[network]` says otherwise."""
+    path = tmp_path / "two.toml"
+    tables = "".join(
+        f"[[links]]\nbandwidth_gbps = {gbps}\nlatency_ns = 0\nheader_bytes = {header}\npacket_bytes = 100\n"
+        for gbps, header in ((2, 40), (1, 20))
+    )
+    board = '[[boards]]\nname = "b"\nclock_mhz = 100\ndsp = 9\non_chip_memory_kbit = 100\n'
+    path.write_text(f'name = "two"\n{board}{tables}')
+    over = load_cluster(str(path)).interconnect
+    assert over.transfer_ps(250) == 8000 * (250 + 3 * 20)
+    path.write_text(f'name = "two"\n{board}{tables}[network]\npacket_overhead_bytes = 1\n')
+    assert load_cluster(str(path)).interconnect.transfer_ps(250) == 8000 * (250 + 1)

@@ -105,9 +105,11 @@ def test_a_depthwise_layer_swaps_a_channel_for_another() -> None:
 @pytest.mark.parametrize(("channels", "groups"), [(32, 4), (24, 24), (48, 24), (6, 3), (2, 2), (24, 8), (32, 1)])
 def test_a_link_takes_what_its_streams_take(channels: int, groups: int, share: LinkShare) -> None:
     """At every boundary, in and between the steps in which a group's inputs end."""
-    found, link = grouped(channels, groups), Link(777, 5, share)
-    taken = Boundaries(found.layers, share).sample_ps(link)
+    found = grouped(channels, groups)
+    boundaries = Boundaries(found.layers, share)
     layer, end = found.layers[1], channels if groups > 1 else 24
-    for boundary in range(1, end):
-        cut = Mapping(found, ((Slice(layer, 0, boundary),), (Slice(layer, boundary, end),)))
-        assert taken[20 + boundary] == sample_ps(link, streams(cut, 0, share))
+    for link in (Link(777, 5, share), Link(777, 5, share, header_bytes=11, packet_bytes=30)):
+        taken = boundaries.sample_ps(link)
+        for boundary in range(1, end):
+            cut = Mapping(found, ((Slice(layer, 0, boundary),), (Slice(layer, boundary, end),)))
+            assert taken[20 + boundary] == sample_ps(link, streams(cut, 0, share))

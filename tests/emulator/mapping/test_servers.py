@@ -64,10 +64,11 @@ def test_no_cut_has_a_faster_slowest_server(
     assert Timing.of(mapping, cluster).interval_ps == min(times)
 
 
+@pytest.mark.parametrize("link", [Link(777, 5), Link(777, 5, header_bytes=66, packet_bytes=1448)], ids=repr)
 @pytest.mark.parametrize("name", ["quick-cifar", "resnet8-cifar", "inception-cifar", "alexnet"])
-def test_a_link_takes_what_its_streams_take(name: str) -> None:
+def test_a_link_takes_what_its_streams_take(name: str, link: Link) -> None:
     """At every boundary, the layers' begins among them."""
-    found, link = load_network(name), Link(777, 5)
+    found = load_network(name)
     taken = Boundaries(found.layers).sample_ps(link)
     channels = sum(channels_to_cut(found))
     assert len(taken) == channels + 1

@@ -18,14 +18,25 @@ BACKWARD = [DataPath.OUTPUT_ERRORS, DataPath.INPUT_ERRORS]
 SIZES = st.integers(1, 300)
 
 
-@given(st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=4, max_size=4), st.integers(1, 400_000))
-def test_paths_share_a_direction_by_their_bytes(maps: list[tuple[int, int, int]], mbps: int) -> None:
-    """So each path of a direction takes as long for a sample as the direction's bytes at full bandwidth."""
+@given(
+    st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=4, max_size=4),
+    st.integers(1, 400_000),
+    st.sampled_from([0, 1, 66]),
+    st.sampled_from([1, 64, 1448]),
+)
+def test_paths_share_a_direction_by_their_bytes(
+    maps: list[tuple[int, int, int]], mbps: int, header: int, packet: int
+) -> None:
+    """So each path of a direction takes as long for a sample as the direction's bytes at full bandwidth.
+
+    Those of headers among them: one for each packet of each row.
+    """
     paths = [Stream(path, 0, *size) for path, size in zip([*FORWARD, *BACKWARD], maps, strict=True)]
     for direction in (paths[:2], paths[2:]):
-        sample_ps = 8 * sum(4 * math.prod((s.channels, s.rows, s.columns)) for s in direction) * 1e6 / mbps
+        rows = [(s.rows, 4 * s.channels * s.columns) for s in direction]
+        sample_ps = 8 * sum(count * (size + header * math.ceil(size / packet)) for count, size in rows) * 1e6 / mbps
         for stream in direction:
-            row_ps = path_row_ps(Link(mbps, 0), stream, tuple(paths))
+            row_ps = path_row_ps(Link(mbps, 0, header_bytes=header, packet_bytes=packet), stream, tuple(paths))
             assert isinstance(row_ps, int)
             assert sample_ps / stream.rows * (1 - 1e-12) <= row_ps < sample_ps / stream.rows * (1 + 1e-12) + 1
 
@@ -52,7 +63,12 @@ def chains(draw: st.DrawFn) -> Timing:
         board(draw(st.integers(120, 2000)), draw(st.integers(1, 20)) * 1000, on_chip_memory_bytes=1000)
         for _ in range(draw(st.integers(1, 3)))
     )
-    link = Link(draw(st.integers(10, 200_000)), draw(st.integers(0, 2000)) * 1000)
+    link = Link(
+        draw(st.integers(10, 200_000)),
+        draw(st.integers(0, 2000)) * 1000,
+        header_bytes=draw(st.sampled_from([0, 66])),
+        packet_bytes=draw(st.sampled_from([64, 1448])),
+    )
     cluster = Cluster("c", boards, link)
     return Timing.of(partition(found, cluster, draw(st.integers(1, min(5, sum(channels_to_cut(found)))))), cluster)
 

@@ -1,0 +1,81 @@
+"""The plan that the arguments of a function of `import emuchain` ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from .cluster import Cluster, load_cluster
+from .common import InputError
+from .config import Config, settings_config
+from .data import Reading
+from .network import Network
+from .plan import PairPlan, Plan, make_pair_plan, make_plan, network_of
+from .run import Resumed
+
+_NETWORK, _CLUSTER = "quick-cifar", "vc709"
+
+AnyNetwork = str | Mapping[str, Any] | Network
+AnyCluster = str | Mapping[str, Any] | Cluster
+OfPairs: TypeAlias = Literal["farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"]
+
+
+def new_plan(
+    network: AnyNetwork,
+    cluster: AnyCluster,
+    settings: dict[str, Any],
+    *,
+    changes: Mapping[str, object] | None = None,
+    ranks: int = 1,
+) -> Plan | PairPlan:
+    """Return the plan of a network on a cluster under these settings; `changes` are those of cluster keys.
+
+    Raises:
+        InputError: a setting is unknown, out of range, or contradicts another one.
+    """
+    given = settings_config(settings)
+    network = network_of(network, given.time_steps, given.data, Reading.of(given))
+    if not isinstance(cluster, Cluster):
+        cluster = load_cluster(cluster, changes)
+    elif changes:
+        raise InputError(
+            "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
+        )
+    config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
+    if config.schedule.offload is not None:
+        return make_pair_plan(config, network=network, cluster=cluster)
+    return make_plan(config, ranks, network=network, cluster=cluster)
+
+
+def plan_of(
+    network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1
+) -> Plan | PairPlan:
+    """Return a plan that is given in a network's place, or that of these settings.
+
+    Raises:
+        InputError: as for `new_plan`; or there are settings beside a plan.
+    """
+    if not isinstance(network, Plan | PairPlan):
+        return new_plan(network, cluster, settings, ranks=ranks)
+    if settings:
+        raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
+    return network
+
+
+def plan_again(start: Resumed) -> Plan | PairPlan:
+    """Return the plan of a run that goes on."""
+    pair = start.config.schedule.offload is not None
+    return (make_pair_plan if pair else make_plan)(start.config, network=start.network, cluster=start.cluster)
+
+
+def asked_settings(network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: dict[str, Any]) -> Config:
+    """Return the settings of a run that are not left at their defaults."""
+    if isinstance(network, Plan | PairPlan):
+        return network.config
+    named: dict[str, Any] = {}
+    for key, value, default in (("network", network, _NETWORK), ("cluster", cluster, _CLUSTER)):
+        if value != default:
+            named[key] = (
+                value if isinstance(value, str) else value["name"] if isinstance(value, Mapping) else value.name
+            )
+    return settings_config({**settings, **named})

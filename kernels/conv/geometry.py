@@ -1,0 +1,78 @@
+"""The shapes that a convolution computes: maps, their frames of zeros, and the phases of EB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..jit import Kernels
+
+padded_lanes = Kernels("conv.microkernel").padded_lanes
+
+
+class Geometry(NamedTuple):
+    """The shapes to compute; for a fully connected layer, one pixel of many channels."""
+
+    ic: int
+    oc: int
+    size: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int]
+    output: tuple[int, int]
+
+    @property
+    def taps(self) -> int:
+        """Number of weights of one output channel."""
+        return self.ic * self.kernel[0] * self.kernel[1]
+
+    @property
+    def framed(self) -> tuple[int, int]:
+        """Size of an input map with its padding."""
+        return self.size[0] + 2 * self.pad[0], self.size[1] + 2 * self.pad[1]
+
+    @property
+    def error_before(self) -> tuple[int, int]:
+        """Rows and columns of zeros above and to the left of the output errors, which EB reads."""
+        return (self.kernel[0] - 1) // self.stride[0], (self.kernel[1] - 1) // self.stride[1]
+
+    @property
+    def error_after(self) -> tuple[int, int]:
+        """Rows and columns of zeros below and to the right of the output errors."""
+        last = [(self.size[i] - 1 + self.pad[i]) // self.stride[i] for i in (0, 1)]
+        return max(0, last[0] - self.output[0] + 1), max(0, last[1] - self.output[1] + 1)
+
+    @property
+    def error_framed(self) -> tuple[int, int]:
+        """Size of a map of output errors with these zeros."""
+        before, after = self.error_before, self.error_after
+        return before[0] + self.output[0] + after[0], before[1] + self.output[1] + after[1]
+
+
+class Phase(NamedTuple):
+    """One class of kernel places in EB: those that reach the same input rows and columns, modulo the stride."""
+
+    first: tuple[int, int]
+    down: int
+    across: int
+    begin: int  # of its panels in the turned weights, in floats
+    rows: range
+    columns: range
+
+    def depth(self, oc: int) -> int:
+        """Return the number of products that each input error of these rows and columns sums."""
+        return oc * self.down * self.across
+
+
+def phases_of(g: Geometry) -> Iterator[Phase]:
+    """Yield the classes of kernel places in EB that reach any input, in the order of the turned weights."""
+    begin = 0
+    for u in range(min(g.stride[0], g.kernel[0])):
+        for v in range(min(g.stride[1], g.kernel[1])):
+            rows = range((u - g.pad[0]) % g.stride[0], g.size[0], g.stride[0])
+            columns = range((v - g.pad[1]) % g.stride[1], g.size[1], g.stride[1])
+            if rows and columns:
+                down, across = len(range(u, g.kernel[0], g.stride[0])), len(range(v, g.kernel[1], g.stride[1]))
+                phase = Phase((u, v), down, across, begin, rows, columns)
+                yield phase
+                begin += phase.depth(g.oc) * int(padded_lanes(g.ic))
