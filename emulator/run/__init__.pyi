@@ -1,6 +1,7 @@
 from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import EpochResult, Position, Weights
 from .fault_costs import FaultCosts, fault_costs
+from .own_weights import Found, read_found, read_weights, safetensors_image
 from .pair_simulation import PairSimulation
 from .placement import Placement
 from .recorder import Recorder
@@ -34,6 +35,7 @@ __all__ = [
     "EpochResult",
     "Exchanged",
     "FaultCosts",
+    "Found",
     "GivenSizes",
     "Keeping",
     "Leader",
@@ -65,11 +67,14 @@ __all__ = [
     "fault_costs",
     "history_table",
     "open_log",
+    "read_found",
     "read_results",
+    "read_weights",
     "recorded_sizes",
     "resource_table",
     "results_of",
     "resumed",
+    "safetensors_image",
     "simulate",
     "steady_period_ps",
     "steady_state",
