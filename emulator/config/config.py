@@ -200,8 +200,8 @@ class Config(Model):
     )
     init: str | None = pydantic.Field(
         None,
-        description="a file with the weights to begin with: a results file, a checkpoint, FILE.safetensors or FILE.onnx;"
-        " default: drawn by the seed",
+        description="a file with the weights to begin with: a results file, a checkpoint, FILE.safetensors or"
+        " FILE.onnx; default: drawn by the seed",
     )
     optimizer: Literal["sgd", "nesterov", "adam", "adamw"] = pydantic.Field(
         "sgd", description="what makes weights of gradients: sgd and nesterov with momentum, adam and adamw"
