@@ -1,5 +1,6 @@
 from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import EpochResult, Position, Weights
+from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
 from .own_weights import Found, read_found, read_weights, safetensors_image
 from .pair_simulation import PairSimulation
@@ -33,6 +34,7 @@ __all__ = [
     "Ended",
     "EngineUse",
     "EpochResult",
+    "Evaluation",
     "Exchanged",
     "FaultCosts",
     "Found",
@@ -63,6 +65,7 @@ __all__ = [
     "Usage",
     "Weights",
     "checkpoints_of",
+    "evaluate",
     "exchange_table",
     "fault_costs",
     "history_table",

@@ -23,11 +23,16 @@ _FORMS = "a results file (.h5), a checkpoint (.ckpt), .safetensors or .onnx"
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The weights of a run, with what it trained and how: the keys of its configuration, and its network."""
+    """The weights of a run, with what it trained and how: the keys of its configuration, and its network.
+
+    It had trained `epochs`, and `steps` mini-batches of the next one.
+    """
 
     weights: Weights
     settings: dict[str, Any]
     network: Network
+    epochs: int
+    steps: int = 0
 
 
 def read_weights(path: str, network: Network, blame: str) -> Weights:
@@ -87,7 +92,7 @@ def _of_results(path: str) -> Found:
         network = load_network(read_description(text))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: a results file that is damaged: {' '.join(str(error).split())[:200]}") from None
-    return Found(results.weights, keys, network)
+    return Found(results.weights, keys, network, results.epochs)
 
 
 def _plain(value: Any) -> Any:
@@ -100,6 +105,7 @@ def _of_checkpoint(path: str, blame: str) -> Found:
         with reader.reading():
             network = load_network(read_description(reader.text["network"]))
             settings = settings_config(dict(reader.text["config"])).model_dump()
+            epochs, steps = map(int, reader.text["position"])
         weights: Weights = {}
         for layer in network.layers:
             own = weights[layer.name] = {}
@@ -108,7 +114,7 @@ def _of_checkpoint(path: str, blame: str) -> Found:
             whole = reader.of_layer(layer, 0, "weight", "value", layer.weight_shape)
             own |= named_weights(layer, whole) if layer.operation.recurs else {"weight": whole}
             own |= {name: reader.of_layer(layer, 0, name, "value", shape) for name, shape in others.items()}
-        return Found(weights, settings, network)
+        return Found(weights, settings, network, epochs, steps)
 
 
 def _is_cut(name: str) -> bool:
