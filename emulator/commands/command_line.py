@@ -207,6 +207,17 @@ def evaluate(file: str, data: str | None, test_samples: int | None, as_json: boo
 
 
 @commands.command()
+@click.argument("file", metavar="RUN.h5|RUN.ckpt")
+@click.argument("out", metavar="FILE.safetensors")
+def export(file: str, out: str) -> None:
+    """Write the weights of a results file or a checkpoint for other programs; `train --init` takes them, too."""
+    with starting():
+        from .export import export_weights
+
+    export_weights(file, out)
+
+
+@commands.command()
 @click.argument("file", metavar="RUN.h5")
 @click.option(
     "--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: its own]"
