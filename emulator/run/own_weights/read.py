@@ -10,7 +10,7 @@ from ...common import InputError, open_file
 from ...config import settings_config
 from ...device import array_shapes, named_weights
 from ...inputs import read_description
-from ...network import Network, load_network
+from ...network import Network, load_network, onnx_weights
 from ..checkpoint_file import CheckpointReader
 from ..epochs import Weights
 from ..results_file import read_results
@@ -48,6 +48,8 @@ def read_weights(path: str, network: Network, blame: str) -> Weights:
         return fitted(_of_checkpoint(path, blame).weights, network, blame)
     if path.endswith(".safetensors"):
         return fitted(read_safetensors(path, blame), network, blame)
+    if path.endswith(".onnx"):
+        return fitted(_of_onnx(path, blame), network, blame)
     raise InputError(f"{blame}: is not a file with weights; it should be {_FORMS}")
 
 
@@ -80,6 +82,13 @@ def _head(path: str, blame: str) -> bytes:
 def _results(path: str, blame: str) -> Any:
     try:
         return read_results(pathlib.Path(path))
+    except InputError as error:
+        raise InputError(f"{blame}: {str(error).removeprefix(f'{path}: ')}") from None
+
+
+def _of_onnx(path: str, blame: str) -> Weights:
+    try:
+        return onnx_weights(path)
     except InputError as error:
         raise InputError(f"{blame}: {str(error).removeprefix(f'{path}: ')}") from None
 
