@@ -192,6 +192,32 @@ def show(file: str, full: bool) -> None:
 
 
 @commands.command()
+@click.argument("file", metavar="RUN.h5|RUN.ckpt")
+@click.option("--data", metavar="WORD", help="Other data, as for `train`.  [default: the run's]")
+@click.option(
+    "--test-samples", type=click.IntRange(min=1), metavar="N", help="The first N test samples.  [default: the run's]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def evaluate(file: str, data: str | None, test_samples: int | None, as_json: bool) -> None:
+    """Test the weights of a results file or a checkpoint: loss and accuracy."""
+    with starting():
+        from .evaluate import evaluate_file
+
+    evaluate_file(file, data, test_samples, as_json)
+
+
+@commands.command()
+@click.argument("file", metavar="RUN.h5|RUN.ckpt")
+@click.argument("out", metavar="FILE.safetensors")
+def export(file: str, out: str) -> None:
+    """Write the weights of a results file or a checkpoint for other programs; `train --init` takes them, too."""
+    with starting():
+        from .export import export_weights
+
+    export_weights(file, out)
+
+
+@commands.command()
 @click.argument("file", metavar="RUN.h5")
 @click.option(
     "--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: its own]"

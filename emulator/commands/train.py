@@ -40,7 +40,6 @@ from ..report import (
 )
 from ..run import (
     FaultCosts,
-    Keeping,
     RecordedSizes,
     Recorder,
     Resumed,
@@ -148,10 +147,12 @@ def _accuracy_without_flips(plan: Plan, data: Dataset, shared: follower.SharedDa
     faults = plan.faults
     if not faults.compare or not any(flips.rate for flips in faults.flips) or not data.n_test:
         return None
-    other = dataclasses.replace(plan, faults=faults.without_flips)
+    config = plan.config.model_copy(update={"checkpoint": None, "resume": None})
+    other = dataclasses.replace(plan, faults=faults.without_flips, config=config)
     with phases("training once more without flips, to compare"):
-        ranks.start(functools.partial(follower.follow, other, shared, False, None, Keeping(False, False)))
-        return train(other, data, ranks, gather_weights=False)[-1].test.accuracy
+        checkpoints = checkpoints_of(other, data, ranks, None)
+        ranks.start(functools.partial(follower.follow, other, shared, False, None, checkpoints.keeping))
+        return train(other, data, ranks, gather_weights=False, checkpoints=checkpoints)[-1].test.accuracy
 
 
 def _to_try(plan: Plan, config_file: str | None, flags: dict[str, Any]) -> str:

@@ -76,7 +76,7 @@ ScheduleKey = Annotated[ScheduleKind, _Spelt(ScheduleKind, _schedule, lambda kin
 Sizes = Annotated[tuple[Positive, ...], _Listed()]
 
 RUN_ONLY_KEYS = (
-    *("test_samples", "mean", "std", "augment"),
+    *("test_samples", "mean", "std", "augment", "init"),
     *("throttle", "stall_timeout", "out", "checkpoint", "resume", "log", "progress"),
 )
 """Keys that matter only for training."""
@@ -197,6 +197,11 @@ class Config(Model):
     )
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
         1, description="seed of initial weights, order of samples, and dropout"
+    )
+    init: str | None = pydantic.Field(
+        None,
+        description="a file with the weights to begin with: a results file, a checkpoint, FILE.safetensors or"
+        " FILE.onnx; default: drawn by the seed",
     )
     optimizer: Literal["sgd", "nesterov", "adam", "adamw"] = pydantic.Field(
         "sgd", description="what makes weights of gradients: sgd and nesterov with momentum, adam and adamw"

@@ -1,3 +1,4 @@
+from .array_shapes import array_shapes
 from .bpram import Bpram
 from .device import Device, Epoch, Exchange, OnStep, train_stages
 from .device_numerics import DeviceNumerics
@@ -10,7 +11,7 @@ from .pair_fpga import PairFpga
 from .pair_gpu import evaluate_on_gpu, train_on_gpu
 from .pair_ports import PairPorts
 from .ports import Outlet, Ports
-from .recurrent_weights import named_weights
+from .recurrent_weights import joined_weights, named_weights
 from .rules import Adam, Nesterov, Rule, Rules, Sgd
 from .slice_numerics import Learnt, SliceNumerics, State
 from .tally import Tally
@@ -42,8 +43,10 @@ __all__ = [
     "State",
     "Tally",
     "TextSource",
+    "array_shapes",
     "epoch_order",
     "evaluate_on_gpu",
+    "joined_weights",
     "named_weights",
     "numerics_of",
     "train_on_gpu",

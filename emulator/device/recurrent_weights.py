@@ -25,6 +25,10 @@ Data = NDArray[np.float32]
 Arrays = Mapping[str, Data]
 """w (gates · units, inputs), r (gates · units, hidden), b_w and b_r (gates · units,), and p (projection, units)."""
 
+_NAMES = {"w": "weight_ih_l0", "r": "weight_hh_l0", "b_w": "bias_ih_l0", "b_r": "bias_hh_l0"}
+_PROJECTED, _ENDS = "weight_hr_l0", ("", "_reverse")
+"""PyTorch's names, and what they end with in each direction."""
+
 _PROJECTION = 1 << 30
 """Number of the first random stream of a projection's rows, which come after those of units."""
 
@@ -85,16 +89,31 @@ def split(part: Slice, weights: Data) -> list[Arrays]:
 def named_weights(layer: Layer, weights: Data) -> dict[str, Data]:
     """Return a whole layer's weights by PyTorch's names, in its layout: gate after gate, and in each all units."""
     of, found = _operation(layer), {}
-    whole = Slice(layer, 0, of.pieces(layer.output))
-    names = {"w": "weight_ih_l0", "r": "weight_hh_l0", "b_w": "bias_ih_l0", "b_r": "bias_hh_l0"}
-    for end, arrays in zip(("", "_reverse"), split(whole, weights), strict=False):
-        for key, name in names.items():
+    for end, arrays in zip(_ENDS, split(_whole(layer), weights), strict=False):
+        for key, name in _NAMES.items():
             by_unit = arrays[key].reshape(of.units, of.gates, -1)
             turned = np.ascontiguousarray(by_unit.swapaxes(0, 1)).reshape(arrays[key].shape)
             found[name + end] = turned
         if "p" in arrays:
-            found["weight_hr_l0" + end] = arrays["p"]
+            found[_PROJECTED + end] = arrays["p"]
     return found
+
+
+def joined_weights(layer: Layer, named: Arrays) -> Data:
+    """Return a whole layer's weights as one array of its layout: the inverse of `named_weights`."""
+    of, directions = _operation(layer), []
+    for end in _ENDS[: of.directions]:
+        arrays = {"p": named[_PROJECTED + end]} if of.projection else {}
+        for key, name in _NAMES.items():
+            turned = named[name + end]
+            by_gate = turned.reshape(of.gates, of.units, -1)
+            arrays[key] = np.ascontiguousarray(by_gate.swapaxes(0, 1)).reshape(turned.shape)
+        directions.append(arrays)
+    return joined(_whole(layer), directions)
+
+
+def _whole(layer: Layer) -> Slice:
+    return Slice(layer, 0, _operation(layer).pieces(layer.output))
 
 
 def _operation(layer: Layer) -> Recurrent:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..common import find, names, read_text
 from .layer import Network
 from .shape import Shape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ONNX = ".onnx"
 _ZOO = "network/zoo"
@@ -62,3 +66,15 @@ def load_network(
     if time_steps is not None:
         description = with_steps(description, time_steps)
     return dataclasses.replace(resolve(description, source), text=text or to_toml(description), note=note)
+
+
+def onnx_weights(path: str) -> dict[str, dict[str, NDArray[Any]]]:
+    """Return the weights of an ONNX file by layer and name; layers have the names that `load_network` gives them.
+
+    Raises:
+        InputError: the file cannot be read, describes no network, or computes its weights.
+    """
+    from .onnx_import import read_onnx, read_onnx_arrays, weights_of
+
+    file = pathlib.Path(path)
+    return weights_of(read_onnx(file), read_onnx_arrays(file), file.stem)

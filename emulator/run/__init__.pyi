@@ -1,6 +1,8 @@
 from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import EpochResult, Position, Weights
+from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
+from .own_weights import Found, read_found, read_weights, safetensors_image
 from .pair_simulation import PairSimulation
 from .placement import Placement
 from .recorder import Recorder
@@ -32,8 +34,10 @@ __all__ = [
     "Ended",
     "EngineUse",
     "EpochResult",
+    "Evaluation",
     "Exchanged",
     "FaultCosts",
+    "Found",
     "GivenSizes",
     "Keeping",
     "Leader",
@@ -61,15 +65,19 @@ __all__ = [
     "Usage",
     "Weights",
     "checkpoints_of",
+    "evaluate",
     "exchange_table",
     "fault_costs",
     "history_table",
     "open_log",
+    "read_found",
     "read_results",
+    "read_weights",
     "recorded_sizes",
     "resource_table",
     "results_of",
     "resumed",
+    "safetensors_image",
     "simulate",
     "steady_period_ps",
     "steady_state",

@@ -18,9 +18,9 @@ from ...comm import Ranks
 from ..common import WholeFile
 from ..network import Network
 from .checkpoint_file import CheckpointReader, CheckpointWriter
-from .epochs import EpochResult, Position, Trainer
+from .epochs import EpochResult, Position, Trainer, Weights
 from .history_text import history_from, history_text, so_far_from, so_far_text
-from .layer_states import deal_state, gathered_state
+from .layer_states import deal_state, deal_weights, gathered_state
 from .steps import StepResult
 
 
@@ -30,13 +30,14 @@ class Keeping:
 
     With `same_machine`, clocks and counters go on, too. Otherwise those of a run on other devices begin anew, and
     virtual time goes on from the checkpoint's. Where `replicas_differ`, as where bits flip, each has parameters of its
-    own.
+    own. With `given_weights`, a run begins with those of a file.
     """
 
     resumes: bool
     saves: bool
     same_machine: bool = True
     replicas_differ: bool = False
+    given_weights: bool = False
 
 
 OnBegin = Callable[[list[EpochResult], list[StepResult], Position], None]
@@ -47,7 +48,8 @@ class Leader:
     """What rank 0 has: the checkpoint to begin with, the file for those to come, and what to write besides.
 
     `kinds` are what is kept of each parameter: its value, and what the optimiser keeps. `on_begin` is called with the
-    finished epochs, what is known of the next one, and where training begins.
+    finished epochs, what is known of the next one, and where training begins. `weights` are those that a run begins
+    with, if they are given.
     """
 
     start: CheckpointReader | None
@@ -55,6 +57,7 @@ class Leader:
     settings: Mapping[str, Any]
     kinds: tuple[str, ...]
     on_begin: OnBegin = lambda *_: None
+    weights: Weights | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +89,9 @@ class RunCheckpoints:
     def begin(self, trainer: Trainer) -> Position:
         """Make all ranks go on where an earlier run was; return where that is."""
         if not self.keeping.resumes:
+            if self.keeping.given_weights:
+                weights = None if self._leader is None else self._leader.weights
+                deal_weights(self._ranks, self._network, trainer.learnt(), weights)
             return Position()
         reader = None if self._leader is None else self._leader.start
         text = None if reader is None else _of_all_ranks(reader)

@@ -60,16 +60,16 @@ class CheckpointWriter:
 
 
 class CheckpointReader:
-    """An open checkpoint; `text` is its JSON object.
+    """An open checkpoint; `text` is its JSON object. Messages begin with `blame`, by default the key `resume`.
 
     Raises:
         InputError: there is no such file, or it is not a checkpoint, or damaged; so do all methods.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.fspath(path)
+    def __init__(self, path: str | os.PathLike[str], blame: str | None = None) -> None:
+        self._blame = blame or f"`resume` = {os.fspath(path)!r}"
         if not os.path.isfile(path):
-            raise InputError(f"`resume` = {self._path!r}: no such file; a run with `checkpoint` = FILE writes one")
+            raise InputError(f"{self._blame}: no such file; a run with `checkpoint` = FILE writes one")
         with self._telling():
             self._archive = zipfile.ZipFile(path)
             self._names = self._archive.NameToInfo
@@ -88,7 +88,7 @@ class CheckpointReader:
         except (*_DAMAGE, RecursionError) as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(
-                f"`resume` = {self._path!r}: not a readable checkpoint, possibly damaged or truncated: {reason}"
+                f"{self._blame}: not a readable checkpoint, possibly damaged or truncated: {reason}"
             ) from None
 
     @contextlib.contextmanager

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Ranks
-from ..device import Bpram, Learnt, State
+from ..device import Bpram, Learnt, State, joined_weights
 from ..mapping import Cut, Slice
-from ..network import Layer
+from ..network import Layer, Network
+from .epochs import Weights
 
 LayerState = dict[str, dict[str, NDArray[np.float32]]]
 """A layer's arrays by name, and for each the value and what updates remember of it, such as the velocity."""
@@ -78,6 +79,22 @@ def deal_state(
 
     for of, held in zip(own, ranks.deal([[answer(*each) for each in parts] for parts in wanted]), strict=True):
         of.restore(held)
+
+
+def deal_weights(ranks: Ranks, network: Network, learnt: Sequence[Sequence[Learnt]], weights: Weights | None) -> None:
+    """Make all replicas' parts begin with the weights that rank 0 has; for all ranks together.
+
+    Elsewhere `weights` are None. Updates remember nothing yet.
+    """
+
+    def read(layer: Layer, _: int, name: str, *__: object) -> NDArray[np.float32]:
+        assert weights is not None
+        arrays = weights[layer.name]
+        return joined_weights(layer, arrays) if name == _WEIGHT and layer.operation.recurs else arrays[name]
+
+    for layer in network.layers:
+        for replica, own in enumerate(learnt):
+            deal_state(ranks, layer, own, read, (_VALUE,), replica)
 
 
 def _averages(of: Learnt) -> State:

@@ -18,6 +18,7 @@ from ..network import Network, load_network
 from ..plan import PairPlan, Plan
 from .checkpoint import Keeping, Leader, OnBegin, RunCheckpoints
 from .checkpoint_file import CheckpointReader
+from .own_weights import read_weights
 
 _FREE = {
     "epochs",
@@ -125,18 +126,21 @@ def checkpoints_of(
     """Return the checkpoints of a run; their file is from now on this process' alone, where it is rank 0.
 
     Raises:
-        InputError: plan or data are not those of the checkpoint that it goes on from, or its file cannot be written.
+        InputError: plan or data are not those of the checkpoint that it goes on from, or its file cannot be written;
+            weights that it should begin with are not those of the network.
     """
     config = plan.config
     same = start is None or start.check(plan, data)
     differ = isinstance(plan, Plan) and bool(plan.faults.flips)
-    keeping = Keeping(start is not None, config.checkpoint is not None, same, differ)
+    init = config.init if start is None else None
+    keeping = Keeping(start is not None, config.checkpoint is not None, same, differ, init is not None)
     if ranks.rank > 0:
         return RunCheckpoints(plan.network, ranks, keeping)
+    weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}")
     target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
     reader = None if start is None else start.reader
     kinds = ("value", *STATES[config.optimizer])
-    leader = Leader(reader, target, _settings(plan, data), kinds, on_begin)
+    leader = Leader(reader, target, _settings(plan, data), kinds, on_begin, weights)
     return RunCheckpoints(plan.network, ranks, keeping, leader)
 
 

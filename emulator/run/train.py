@@ -175,7 +175,7 @@ class Trainer:
     @np.errstate(over="ignore", invalid="ignore")
     def finish(self, number: int) -> EpochResult | None:
         """See `epochs.Trainer`."""
-        tested, usage = self._evaluate(), self.usage()
+        tested, usage = self.evaluate(), self.usage()
         results = self.ranks.gather(_RankResult(tested, self.replicas.exchanged()))
         if self.ranks.rank > 0:
             return None
@@ -218,8 +218,8 @@ class Trainer:
             self.train(number, leg)
         return self.finish(number)
 
-    def _evaluate(self) -> Tally:
-        """Evaluate on the first replica; all have the same weights."""
+    def evaluate(self) -> Tally:
+        """Test on the first replica, as all have the same weights; return what is known on this rank."""
         chain, ends, head = self.replicas.chains[0], self._ends[0], self._ends[0].test_head
         chain.attach(ends.test_source, head, ends.test_lengths)
         if not self._test_batches:

@@ -1,10 +1,11 @@
-"""Networks from ONNX files: the graph becomes a description; weights are ignored, because training starts afresh.
+"""Networks from ONNX files: the graph becomes a description; weights are those that training may begin with.
 
-`file` reads the file as plain data, `operators` walks through its nodes (each operation's own file converts them), and
-`steps` makes the description.
+`file` reads the file as plain data, `operators` walks through its nodes (each operation's own file converts them),
+`steps` makes the description, and `weights` the arrays of its layers.
 """
 
-from .file import read_onnx
+from .file import read_onnx, read_onnx_arrays
 from .operators import describe
+from .weights import weights_of
 
-__all__ = ["describe", "read_onnx"]
+__all__ = ["describe", "read_onnx", "read_onnx_arrays", "weights_of"]

@@ -1,10 +1,13 @@
-"""Reading of an ONNX file as plain data; weights stay in the file, because training starts afresh."""
+"""Reading of an ONNX file as plain data; weights stay in the file, unless training begins with them."""
 
 from __future__ import annotations
 
 import math
 import pathlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from numpy.typing import NDArray
 
 from ...common import InputError, read_file
 from ...inputs import shown
@@ -12,6 +15,8 @@ from ..onnx_graph import FEW, Constant, OnnxGraph, OnnxNode, are_numbers
 
 if TYPE_CHECKING:
     import onnx
+
+T = TypeVar("T")
 
 _MOST_BYTES = 2**31
 """The most that protobuf takes."""
@@ -24,20 +29,45 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
         InputError: the file cannot be read, is not an ONNX file, or the package onnx is not installed.
     """
     source = shown(path)
+    graph = _read(path, source, lambda model: _plain(model.graph, source))
+    if not graph.nodes:
+        raise InputError(f"{source}: not an ONNX file, or one without a network: its graph holds no node")
+    return graph
+
+
+def read_onnx_arrays(path: pathlib.Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an ONNX file by name, those that it keeps in files beside it, too.
+
+    Raises:
+        InputError: as of `read_onnx`, or such a file cannot be read.
+    """
+
+    def arrays(model: onnx.ModelProto) -> dict[str, NDArray[Any]]:
+        from onnx.numpy_helper import to_array
+
+        beside = str(path.parent)
+        found = {_text(tensor.name): to_array(tensor, beside) for tensor in model.graph.initializer}
+        for node in model.graph.node:
+            tensors = [attribute.t for attribute in node.attribute if attribute.name == "value"]
+            if node.op_type == "Constant" and tensors:
+                found[_text(node.output[0])] = to_array(tensors[0], beside)
+        return found
+
+    return _read(path, shown(path), arrays)
+
+
+def _read(path: pathlib.Path, source: str, take: Callable[[onnx.ModelProto], T]) -> T:
     try:
         import onnx
         from google.protobuf.message import DecodeError
     except ImportError:
         raise InputError(f"{source}: ONNX files need the package onnx: pip install 'emuchain[onnx]'") from None
     try:
-        graph = _plain(onnx.ModelProto.FromString(read_file(path, _MOST_BYTES)).graph, source)
+        return take(onnx.ModelProto.FromString(read_file(path, _MOST_BYTES)))
     except OSError as error:
         raise InputError(f"{source}: cannot be read: {error.strerror or error}") from None
-    except (DecodeError, ValueError, TypeError, KeyError) as error:
+    except (DecodeError, ValueError, TypeError, KeyError, onnx.checker.ValidationError) as error:
         raise InputError(f"{source}: not an ONNX file, or a damaged one: {' '.join(str(error).split())}") from None
-    if not graph.nodes:
-        raise InputError(f"{source}: not an ONNX file, or one without a network: its graph holds no node")
-    return graph
 
 
 def _plain(graph: onnx.GraphProto, source: str) -> OnnxGraph:

@@ -25,6 +25,16 @@ def describe(graph: OnnxGraph, name: str) -> Description:
         InputError: an operator that is unknown, or does what a description cannot express; several inputs or outputs;
             sizes that are not fixed, or do not fit the weights; a cycle; a value that is not made or not used.
     """
+    return described(walked(graph), graph, name)
+
+
+def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
+    """Return the description of a graph that was walked through; it raises as `describe`."""
+    return to_description(name, graph.source, walk.input_shape(), walk.steps, walk.output().step, walk.expectations)
+
+
+def walked(graph: OnnxGraph) -> Walk:
+    """Return the walk through all nodes of a graph; it raises as `describe`."""
     walk = Walk(graph)
     for node in graph.nodes:
         if node.operator == "Constant":
@@ -37,7 +47,7 @@ def describe(graph: OnnxGraph, name: str) -> Description:
             walk.name(node, _known()[node.operator](walk, node))
         else:
             raise node.refusal(f"unknown operator; known are Constant, {', '.join(_known())}")
-    return to_description(name, graph.source, walk.input_shape(), walk.steps, walk.output().step, walk.expectations)
+    return walk
 
 
 def _same(walk: Walk, node: OnnxNode) -> Value:

@@ -28,7 +28,7 @@ def to_description(
     Raises:
         InputError: an operation has a value out of range or does not fit its input, or an expectation is wrong.
     """
-    order = _order(steps)
+    order = in_order(steps)
     takers = [n for before, n in zip([FROM_IMAGES, *order], order, strict=False) if _must_name(steps[n], before)]
     ends_elsewhere = order[-1:] != [output]
     referenced = {taken for n in takers for taken in steps[n].takes} | ({output} if ends_elsewhere else set())
@@ -53,7 +53,8 @@ def to_description(
     return description
 
 
-def _order(steps: Sequence[Step]) -> list[int]:
+def in_order(steps: Sequence[Step]) -> list[int]:
+    """Return the numbers of steps in the order of the description, in which an SFU's follow their layer."""
     layers: list[int] = []  # of each step
     opened = -1
     for step in steps:

@@ -1,0 +1,92 @@
+"""The weights of an ONNX file, as the layers have them that its nodes become."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graph import resolve
+from ..onnx_graph import OnnxGraph, OnnxNode, Step
+from ..operation import LayerOperation
+from .operators import described, walked
+from .steps import in_order
+
+Arrays = dict[str, NDArray[Any]]
+Take = Callable[[OnnxNode, str], NDArray[Any]]
+"""Function that returns an array that a node takes, by its name."""
+
+_NORMAL = ("scale", "shift", "mean", "variance")
+_GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
+"""Places of PyTorch's gates among ONNX's: i, o, f, c of an LSTM; z, r, h of a GRU."""
+
+
+def weights_of(graph: OnnxGraph, arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, Arrays]:
+    """Return the weights by layer and name, from the file's `arrays` by name; layers are called as by `describe`.
+
+    Raises:
+        InputError: as of `describe`, or a weight is not an array of the file.
+    """
+    walk = walked(graph)
+    layers = iter(resolve(described(walk, graph, name), graph.source).layers)
+    found: dict[str, Arrays] = {}
+    own, normal = dict[str, NDArray[Any]](), 0
+
+    def take(node: OnnxNode, of: str) -> NDArray[Any]:
+        known = walk.constants.get(of)
+        key = of if known is None else known.name
+        if key not in arrays:
+            raise node.refusal(f"takes {of!r}, which other nodes compute; weights to begin with are arrays of the file")
+        return arrays[key]
+
+    for step in (walk.steps[n] for n in in_order(walk.steps)):
+        if issubclass(step.kind, LayerOperation):
+            layer = next(layers)
+            own, normal = _of_layer(step, take, graph), 0
+            found[layer.name] = own
+            if "weight" in own and own["weight"].size == math.prod(layer.weight_shape):
+                own["weight"] = own["weight"].reshape(layer.weight_shape)
+        elif step.node.operator == "BatchNormalization":
+            normal += 1
+            end = str(normal) if normal > 1 else ""
+            own.update(
+                {f"{each}{end}": take(step.node, of) for each, of in zip(_NORMAL, step.node.inputs[1:5], strict=True)}
+            )
+    return found
+
+
+def _of_layer(step: Step, take: Take, graph: OnnxGraph) -> Arrays:
+    node = step.node
+    if node.operator in _GATES:
+        return _recurrent(step, take)
+    if node.operator == "Gather":  # an embedding, of weights (symbols, features)
+        return {"weight": take(node, node.inputs[0]).T}
+    weight = take(node, node.inputs[1])
+    turned = node.operator == "MatMul" or (node.operator == "Gemm" and not node.integer("transB", 0))
+    found = {"weight": weight.T if turned else weight}
+    if step.keys["bias"]:
+        name = _added(graph, node.outputs[0]) if node.operator == "MatMul" else node.inputs[2]
+        found["bias"] = take(node, name).reshape(-1)
+    return found
+
+
+def _added(graph: OnnxGraph, made: str) -> str:
+    """Return the name of what is added to what a MatMul made: its bias."""
+    [name] = [name for node in graph.nodes if made in node.inputs for name in node.inputs if name != made]
+    return name
+
+
+def _recurrent(step: Step, take: Take) -> Arrays:
+    """Return a recurrent layer's arrays by PyTorch's names, from ONNX's of both directions."""
+    order = _GATES[step.node.operator]
+    w, r, b = (take(step.node, name) for name in step.node.inputs[1:4])
+    b_w, b_r = np.split(b, 2, axis=1)
+    found: Arrays = {}
+    for direction, end in zip(range(len(w)), ("", "_reverse"), strict=False):
+        for name, array in (("weight_ih", w), ("weight_hh", r), ("bias_ih", b_w), ("bias_hh", b_r)):
+            gates = np.split(array[direction], len(order))
+            found[f"{name}_l0{end}"] = np.concatenate([gates[place] for place in order])
+    return found
