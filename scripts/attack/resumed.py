@@ -53,8 +53,8 @@ class Case(NamedTuple):
 class Attack:
     """Kills one variant's runs under one MPI."""
 
-    def __init__(self, variant: str, mpi: str, seed: int, folder: Path) -> None:
-        self._environment, self._folder = environment_of(mpi), folder
+    def __init__(self, variant: str, mpi: str, seed: int, first_s: float, folder: Path) -> None:
+        self._environment, self._first_s, self._folder = environment_of(mpi), first_s, folder
         self._chance = random.Random(f"{seed} {variant} {mpi}")
         (folder / "tiny.toml").write_text(NETWORK)
         self._settings = folder / "settings.toml"
@@ -79,7 +79,7 @@ class Attack:
         with tempfile.TemporaryFile("w+") as said:
             job = Job(self._environment, ranks, [str(each) for each in arguments], said)
             found = job.ranks()
-            time.sleep(self._chance.uniform(0, self._whole_s))
+            time.sleep(self._chance.uniform(self._first_s, max(self._first_s, self._whole_s)))
             shared, rank = shared_by(list(found.values())), self._chance.randrange(ranks)
             hit = job.process.poll() is None and rank in found
             if hit:
@@ -141,14 +141,14 @@ def different(expected: Path, found: Path) -> list[str]:
 
 
 def attack_checkpoints(
-    mpis: Sequence[str], variants: Sequence[str], count: int, most_kills: int, seed: int
+    mpis: Sequence[str], variants: Sequence[str], count: int, most_kills: int, seed: int, first_s: float
 ) -> Iterator[tuple[str, bool]]:
     """Yield lines to print, and whether something is wrong: one for each case, and then a table."""
     total: dict[tuple[str, str], list[int]] = collections.defaultdict(lambda: [0] * 5)
     for variant in variants:
         for mpi in mpis:
             with tempfile.TemporaryDirectory() as folder:
-                attack = Attack(variant, mpi, seed, Path(folder))
+                attack = Attack(variant, mpi, seed, first_s, Path(folder))
                 for place in range(count):
                     case = attack.case(most_kills)
                     row = total[variant, mpi]
