@@ -34,8 +34,9 @@ from .layer_states import LayerState
 FORMAT = 1
 _TEXT = "checkpoint.json"
 _MOST_TEXT = 1 << 30  # bytes; a header of thousands of devices has some megabytes
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, OverflowError, RecursionError)
-_DAMAGE += (zipfile.BadZipFile, zlib.error, NotImplementedError, tokenize.TokenError)  # the last by NumPy's headers
+_DAMAGE: tuple[type[Exception], ...] = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError)
+_DAMAGE += (OverflowError, RecursionError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+_DAMAGE += (tokenize.TokenError,)  # of headers of arrays
 
 
 class CheckpointWriter:
