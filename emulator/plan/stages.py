@@ -101,6 +101,9 @@ def stages_on_boards(
         InputError: there are more stages than layers or channels, or a board's memory is too small.
     """
     count = epoch.devices * epoch.chunks
+    most = len(BoardStages(network, [cluster.board(0)], 1).places) - 1
+    if count > most:
+        raise InputError(f"`devices` = {count}: must be 1 to {most}: {network.name} is cut at no more places")
     boards = [cluster.board(stage) for stage in range(count)]
     if config.memory == "ignored":
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
@@ -140,11 +143,8 @@ def _within_layers(network: Network, stages: BoardStages, links: Sequence[Link],
     """Return the cut by channels that an exploration finds (BaPipe, section III-B).
 
     Raises:
-        InputError: there are more stages than places to cut at, or a board's memory is too small.
+        InputError: a board's memory is too small.
     """
-    if stages.devices >= len(stages.places):
-        most = len(stages.places) - 1
-        raise InputError(f"`devices` = {stages.devices}: must be 1 to {most}: {network.name} is cut at no more places")
     if stages.devices <= len(network.layers):
         ends = find_partition(stages, links, demand).cut.ends
     else:

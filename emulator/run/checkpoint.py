@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import WholeFile
+from ..common import InputError, WholeFile, escaped
 from ..network import Network
+from .checked import checked
 from .checkpoint_file import CheckpointReader, CheckpointWriter
 from .epochs import EpochResult, Position, Trainer, Weights
 from .history_text import history_from, history_text, so_far_from, so_far_text
@@ -101,6 +102,7 @@ class RunCheckpoints:
                 read = _nothing if reader is None else reader.of_layer
                 whole = replica == 0 or self.keeping.replicas_differ
                 deal_state(self._ranks, layer, learnt, read, self._kinds, replica, whole=whole)
+        self._check(_unlike(trainer, at, clocks, same_machine=self.keeping.same_machine))
         if self.keeping.same_machine:
             trainer.restore_clocks(clocks)
         else:
@@ -110,6 +112,7 @@ class RunCheckpoints:
                 trainer.started_s = time.perf_counter() - float(reader.text["host_time_s"])
                 trainer.history[:] = history_from(reader)
                 trainer.so_far = so_far_from(reader)
+                _check_steps(trainer, at[1])
             reader.close()
             self._leader.on_begin(trainer.history, trainer.so_far.shares, Position(*at))
         return Position(*at)
@@ -144,6 +147,11 @@ class RunCheckpoints:
             self.ended_at = Ended(position, signal.Signals(number))
         return bool(number)
 
+    def _check(self, wrong: str) -> None:
+        """Raise InputError on all ranks if there is something wrong on any."""
+        for said in filter(None, self._ranks.share(wrong)):
+            raise InputError(f"`resume`: the checkpoint is damaged: {said}; begin with an earlier one, or a new run")
+
     def close(self) -> None:
         """Let others write the file."""
         if self._leader is not None and self._leader.target is not None:
@@ -152,8 +160,30 @@ class RunCheckpoints:
 
 def _of_all_ranks(reader: CheckpointReader) -> tuple[list[int], dict[str, Any], int]:
     with reader.reading():
-        epoch, step = reader.text["position"]
-        return [int(epoch), int(step)], dict(reader.text["clocks"]), int(reader.text["virtual_time_ps"])
+        text = checked({"position": [0, 0], "virtual_time_ps": 0, "host_time_s": 0.0}, reader.text, "it")
+        if text["position"][0] != len(text["history"]):
+            raise ValueError(f"its history has {len(text['history'])} epochs, not {text['position'][0]}")
+        return text["position"], dict(text["clocks"]), text["virtual_time_ps"]
+
+
+def _check_steps(trainer: Trainer, step: int) -> None:
+    """Raise ValueError unless finished epochs, and the one that is not, have as many mini-batches as they must."""
+    if len(trainer.so_far.shares) != step * len(trainer.learnt()):
+        raise ValueError(f"it has {len(trainer.so_far.shares)} results of {step} mini-batches")
+    if any(len(row.steps.loss) != trainer.legs[-1].last for row in trainer.history):
+        raise ValueError("finished epochs have another number of mini-batches")
+
+
+def _unlike(trainer: Trainer, at: list[int], clocks: dict[str, Any], *, same_machine: bool) -> str:
+    """Return what a checkpoint has that this rank's trainer cannot go on with; nothing where it can."""
+    try:
+        if at[1] not in {leg.first for leg in trainer.legs}:
+            raise ValueError(f"no checkpoint comes after {at[1]} mini-batches")
+        if same_machine:
+            checked(trainer.clocks(), clocks, "its clocks")
+    except ValueError as error:
+        return escaped(str(error))
+    return ""
 
 
 def _nothing(*_: object) -> Any:

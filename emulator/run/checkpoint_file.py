@@ -17,6 +17,7 @@ import contextlib
 import io
 import json
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,14 +27,16 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError
+from ..common import InputError, escaped
 from ..network import Layer
 from .layer_states import LayerState
 
 FORMAT = 1
 _TEXT = "checkpoint.json"
 _MOST_TEXT = 1 << 30  # bytes; a header of thousands of devices has some megabytes
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+_DAMAGE: tuple[type[Exception], ...] = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError)
+_DAMAGE += (OverflowError, RecursionError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+_DAMAGE += (tokenize.TokenError,)  # of headers of arrays
 
 
 class CheckpointWriter:
@@ -85,8 +88,8 @@ class CheckpointReader:
     def _telling(self) -> Iterator[None]:
         try:
             yield
-        except (*_DAMAGE, RecursionError) as error:
-            reason = " ".join(str(error).split())[:200]
+        except _DAMAGE as error:
+            reason = escaped(" ".join(str(error).split())[:200])
             raise InputError(
                 f"{self._blame}: not a readable checkpoint, possibly damaged or truncated: {reason}"
             ) from None

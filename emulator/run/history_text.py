@@ -6,6 +6,7 @@ The use of devices and links is left out: clocks and counters give it again at t
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...comm.exchange import BINS, Traffic
 from ..device import Tally
+from .checked import checked
 from .checkpoint_file import CheckpointReader, CheckpointWriter
 from .epochs import EpochResult, SoFar
 from .replicas import Exchanged
@@ -22,7 +24,11 @@ from .steps import StepResult, StepTable
 from .usage import ResourceUse, Usage
 
 _OF_STEPS: dict[str, type] = {"loss": np.float64, "learning_rate": np.float64, "virtual_time_ps": np.int64}
-_PLAIN = ("epoch", "learning_rate", "virtual_time_ps", "host_time_s")
+_PLAIN = {"epoch": 0, "learning_rate": math.nan, "virtual_time_ps": 0, "host_time_s": 0.0}
+_TALLY = dataclasses.astuple(Tally(loss=math.nan, step_loss=math.nan))
+_ROW = {**_PLAIN, "train": _TALLY, "test": _TALLY, "traffic": dataclasses.asdict(Traffic()), "spent_ps": 0}
+_SHARE = (0, 0, _TALLY, 0, math.nan, 0)
+_USE = dataclasses.astuple(ResourceUse("", 0, 0, ""))
 
 
 def history_text(writer: CheckpointWriter, history: Sequence[EpochResult]) -> dict[str, Any]:
@@ -51,7 +57,7 @@ def history_from(reader: CheckpointReader) -> list[EpochResult]:
     Raises:
         InputError: they are damaged.
     """
-    rows, sources = reader.text["history"], _sources(reader.text["history_sources"])
+    rows, sources = checked([], reader.text["history"], "history"), _sources(reader.text["history_sources"])
     if not rows:
         return []
     histograms = reader.array("history/histogram", np.int64, (len(rows), 2, BINS))
@@ -74,6 +80,7 @@ def _row(
     sizes: dict[SentBy, NDArray[np.int64]],
     steps: StepTable,
 ) -> EpochResult:
+    checked(_ROW, row, "history")
     end_ps = int(row["virtual_time_ps"])
     return EpochResult(
         int(row["epoch"]),
@@ -85,7 +92,7 @@ def _row(
         Usage(end_ps, (), ()),
         Exchanged(Traffic(**row["traffic"]), int(row["spent_ps"]), histogram),
         sizes,
-        tuple(ResourceUse(*use) for use in row["resources"]),
+        tuple(ResourceUse(*checked(_USE, use, "resources")) for use in checked([], row["resources"])),
         steps,
     )
 
@@ -103,11 +110,12 @@ def so_far_from(reader: CheckpointReader) -> SoFar:
     Raises:
         InputError: it is damaged.
     """
-    shares = [StepResult(epoch, step, Tally(*of), *rest) for epoch, step, of, *rest in reader.text["shares"]]
+    found = [checked(_SHARE, share, "shares") for share in checked([], reader.text["shares"], "shares")]
+    shares = [StepResult(epoch, step, Tally(*of), *rest) for epoch, step, of, *rest in found]
     sources = _sources(reader.text["sources"])
     sizes = {of: reader.array(f"sizes/{number}", np.int64, (None, 2)) for number, of in enumerate(sources)}
     return SoFar(shares, sizes)
 
 
 def _sources(text: Sequence[Sequence[int]]) -> list[SentBy]:
-    return [SentBy(*of) for of in text]
+    return [SentBy(*checked(SentBy(0, 0), of, "sources")) for of in checked([], text, "sources")]

@@ -16,6 +16,7 @@ from ..data import Dataset
 from ..inputs import read_description
 from ..network import Network, load_network
 from ..plan import PairPlan, Plan
+from .checked import checked
 from .checkpoint import Keeping, Leader, OnBegin, RunCheckpoints
 from .checkpoint_file import CheckpointReader
 from .own_weights import read_weights
@@ -93,6 +94,7 @@ def resumed(given: Config) -> Resumed | None:
     reader = CheckpointReader(given.resume)
     with reader.reading():
         kept = settings_config(dict(reader.text["config"]))
+        checked({"network": "", "cluster": "", "mapping": "", "faults": "", "data": ""}, reader.text, "it")
         described = {name: read_description(reader.text[name]) for name in ("network", "cluster")}
     said, wrote = given.model_dump(), kept.model_dump()
     for key in sorted(given.model_fields_set - _FREE):

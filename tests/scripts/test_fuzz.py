@@ -17,9 +17,10 @@ from emuchain.emulator.common import InputError
 FUZZ = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "fuzz"
 
 
-@pytest.fixture(scope="module")
-def fuzz() -> types.ModuleType:
+@pytest.fixture
+def fuzz(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """The script as a module."""
+    monkeypatch.syspath_prepend(str(FUZZ.parent))
     loader = importlib.machinery.SourceFileLoader("fuzz", str(FUZZ))
     spec = importlib.util.spec_from_loader("fuzz", loader)
     assert spec is not None
@@ -28,7 +29,9 @@ def fuzz() -> types.ModuleType:
     return module
 
 
-@pytest.mark.parametrize("reader", ["config", "network", "cluster", "schedule", "onnx", "archive", "codec"])
+@pytest.mark.parametrize(
+    "reader", ["config", "network", "cluster", "schedule", "checkpoint", "onnx", "archive", "codec"]
+)
 def test_no_reader_ends_as_none_may(fuzz: types.ModuleType, capsys: pytest.CaptureFixture[str], reader: str) -> None:
     if reader == "onnx":
         pytest.importorskip("onnx")

@@ -32,3 +32,16 @@ def test_killed_runs_end_as_they_should(mpiexec):
     done = subprocess.run([*command, "--", *TRAIN], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 runs, 0 of them not as they should be" in done.stdout
+
+
+@pytest.mark.slow
+def test_killed_runs_go_on_from_their_checkpoints(mpiexec):
+    variable = {"mpich": "EMUCHAIN_TEST_MPICH", "openmpi": "EMUCHAIN_TEST_OPENMPI"}[mpiexec.name]
+    environment = {**os.environ, variable: str(mpiexec.launcher.parent.parent)}
+    command = [sys.executable, SCRIPT, "--checkpoint", "--mpi", mpiexec.name, "--kills", "1", "--from", "1"]
+    command += ["--variant", "fpdeep", "--variant", "ring", "--seed", "3"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    name, runs, kills, *_, equal = done.stdout.splitlines()[-1].split()
+    assert (name, runs, equal) == ("all", "2", "2")
+    assert int(kills) >= 2

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,39 @@ file = WholeFile(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()
 """
+
+
+def _clock(text: dict[str, Any]) -> None:
+    text["clocks"]["replica 0 device 1"]["clock"]["updated_ps"] = "soon"
+
+
+DAMAGE: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (_clock, "updated_ps of clock of replica 0 device 1"),
+    (lambda text: text["clocks"].pop("replica 0 device 0"), "no 'replica 0 device 0'"),
+    (lambda text: text["history"][0].update(train=[1, 2]), "train of history has 2 values, not 5"),
+    (lambda text: text["history"].clear(), "history has 0 epochs, not 1"),
+    (lambda text: text.update(history=7), "int"),
+    (lambda text: text.update(network=[]), "network of it is list"),
+    (lambda text: text.update(position=[1, 1]), "no checkpoint comes after 1 mini-batches"),
+    (lambda text: text.update(position=[1, 2]), "0 results of 2 mini-batches"),
+    (lambda text: text.update(virtual_time_ps=2**70), "virtual_time_ps of it is out of range"),
+]
+
+
+@pytest.mark.parametrize(("damage", "said"), DAMAGE)
+def test_damaged_text(written: Path, tmp_path: Path, damage: Callable[[dict[str, Any]], object], said: str) -> None:
+    """With a checksum that is right."""
+    bad = tmp_path / "bad.ckpt"
+    with zipfile.ZipFile(written / "run.ckpt") as source, zipfile.ZipFile(bad, "w") as copy:
+        for name in source.namelist():
+            content = source.read(name)
+            if name == "checkpoint.json":
+                text = json.loads(content)
+                damage(text)
+                content = json.dumps(text).encode()
+            copy.writestr(name, content)
+    with pytest.raises(InputError, match="damaged.*" + said):
+        emuchain.train(resume=str(bad), epochs=2, out=None, checkpoint=None)
 
 
 def test_in_python_errors_are_the_same(written: Path) -> None:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import emuchain
+from emuchain.emulator.run import read_results
+
 RUN = [sys.executable, "-m", "emuchain", "run"]
 
 # A launcher that leaves its arguments, and ends with the next status of a list, or as a line of shell says.
@@ -127,3 +130,40 @@ def test_ranks_train(mpiexec, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "in 2 ranks" in done.stdout + done.stderr
     assert (tmp_path / "run.h5").exists()
+
+
+DIES = """
+import os, pathlib, signal
+died = pathlib.Path({died!r})
+if "1" in (os.environ.get("PMI_RANK"), os.environ.get("PMIX_RANK")) and not died.exists():
+    from emuchain.emulator.run.checkpoint import RunCheckpoints
+    reach = RunCheckpoints.reach
+    def reach_or_die(self, trainer, position):
+        if position == (2, 0):
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return reach(self, trainer, position)
+    RunCheckpoints.reach = reach_or_die
+"""
+
+
+def test_a_rank_dies_and_the_run_ends_as_if_it_had_not(mpiexec, tmp_path: Path, bits) -> None:
+    """Rank 1 kills itself, the first time, where it should write the checkpoint after the second epoch."""
+    (tmp_path / "sitecustomize.py").write_text(DIES.format(died=str(tmp_path / "died")))
+    settings = {"samples": 96, "test_samples": 4, "batch": 16, "epochs": 4, "devices": 3, "checkpoint_every": 2}
+    flags = [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    train = ["train", *flags, "--checkpoint", "run.ckpt", "--out", "run.h5"]
+    command = [mpiexec.python, "-m", "emuchain", "run", "-n", "2", "--restarts", "2", "--", *train]
+    folders = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, folders))}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "died").exists()
+    assert "restart 1 of 2, from run.ckpt" in done.stderr
+    assert "restart 2" not in done.stderr
+    assert "goes on from run.ckpt" in done.stdout + done.stderr
+    found, expected = read_results(tmp_path / "run.h5"), emuchain.train(**settings)
+    assert bits(found.weights) == bits(expected.weights)
+    for name in expected.history.keys() - {"host_time_s"}:
+        assert (found.history[name] == expected.history[name]).all(), name
+    assert found.usage == expected.usage

@@ -152,6 +152,7 @@ def test_training_takes_the_time_of_the_simulation(schedule: str, keys: dict[str
     [
         ({"engines": "turns", "transport": "streamed"}, "`transport` = 'streamed': rows leave engines that are split"),
         ({"stages": "layers", "devices": 7}, "`devices` = 7: must be 1 to 6 with `stages` = 'layers'"),
+        ({"engines": "turns", "devices": 10**12}, "`devices` = 1000000000000: must be 1 to "),
         ({"schedule": "gpipe", "warm_up": "N-i+1"}, "`warm_up` = 'N-i+1': schedule gpipe has a fixed order"),
         ({"schedule": "gpipe", "chunks": 2}, "`chunks` = 2: schedule gpipe has one stage on each device"),
         ({"schedule": "fbp-as", "engines": "shared", "micro_batch": 5}, "`micro_batch` = 5: leaves a micro-batch of 4"),
