@@ -208,9 +208,12 @@ def evaluate(file: str, data: str | None, test_samples: int | None, as_json: boo
 
 @commands.command()
 @click.argument("file", metavar="RUN.h5|RUN.ckpt")
-@click.argument("out", metavar="FILE.safetensors")
+@click.argument("out", metavar="FILE.onnx|FILE.safetensors")
 def export(file: str, out: str) -> None:
-    """Write the weights of a results file or a checkpoint for other programs; `train --init` takes them, too."""
+    """Write the weights of a results file or a checkpoint for other programs.
+
+    FILE.onnx has the network with its weights, FILE.safetensors the weights alone. `train --init` takes both.
+    """
     with starting():
         from .export import export_weights
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from ..common import InputError, WholeFile, format_bytes, plural
+from ..network import onnx_image
 from ..report import Line, next_line, print_answer
 from ..run import Found, read_found, safetensors_image
 
@@ -15,7 +16,7 @@ def export_weights(file: str, out: str) -> None:
     Raises:
         InputError: the file cannot be read, or `out` cannot be written, or has another ending.
     """
-    forms = {".safetensors": safetensors_image}
+    forms = {".safetensors": safetensors_image, ".onnx": onnx_image}
     image = next((make for ending, make in forms.items() if out.endswith(ending)), None)
     if image is None:
         raise InputError(f"`out` = {out!r}: its name should end in {' or '.join(forms)}")

@@ -1,7 +1,7 @@
 """Networks: layers and tensors, their description as TOML or ONNX, and the zoo."""
 
 from .layer import Layer, Network, SfuStep, Tensor
-from .load import load_network, onnx_weights, zoo
+from .load import load_network, onnx_image, onnx_weights, zoo
 from .operation import EngineView, LayerOperation, Operation, SfuOperation
 from .operator_graph import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC, OperatorGraph, Phase, operator_graph
 from .recurrent import Recurrent
@@ -26,6 +26,7 @@ __all__ = [
     "Shape",
     "Tensor",
     "load_network",
+    "onnx_image",
     "onnx_weights",
     "operation_types",
     "operator_graph",

@@ -78,3 +78,10 @@ def onnx_weights(path: str) -> dict[str, dict[str, NDArray[Any]]]:
 
     file = pathlib.Path(path)
     return weights_of(read_onnx(file), read_onnx_arrays(file), file.stem)
+
+
+def onnx_image(weights: Mapping[str, Mapping[str, NDArray[Any]]], network: Network, blame: str) -> bytes:
+    """Return the content of an ONNX file; see `onnx_export.onnx_image`."""
+    from .onnx_export import onnx_image
+
+    return onnx_image(weights, network, blame)

@@ -122,6 +122,34 @@ def test_safetensors(trained: Any, capsys: pytest.CaptureFixture[str], bits: Bit
     assert loss == pytest.approx(results.history["test_loss"][-1], rel=1e-5)
 
 
+@pytest.mark.parametrize("network", [IMAGES, "resnet8-cifar"], ids=["images", "shortcuts"])
+def test_onnx(tmp_path: Path, bits: Bits, network: Any) -> None:
+    reference = pytest.importorskip("onnx.reference")
+    source, file = str(tmp_path / "run.h5"), str(tmp_path / "run.onnx")
+    results = emuchain.train(network, **SETTINGS, out=source)
+    assert run(source, file) == 0
+    assert bits(read_weights(file, load_network(network), "here")) == bits(results.weights)
+    again = load_network(file)
+    assert [layer.sfu for layer in again.layers] == [layer.sfu for layer in load_network(network).layers]
+    images, labels = inputs()
+    [logits] = reference.ReferenceEvaluator(file).run(None, {"images": images})
+    odds = logits - logits.max(axis=1, keepdims=True)
+    losses = np.log(np.exp(odds).sum(axis=1)) - odds[np.arange(len(labels)), labels]
+    assert losses.mean() == pytest.approx(results.history["test_loss"][-1], rel=1e-5)
+
+
+def test_onnx_of_a_recurrent_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str]
+) -> None:
+    pytest.importorskip("onnx")
+    source, file = str(tmp_path / "run.h5"), tmp_path / "run.onnx"
+    emuchain.train(ROWS, **SETTINGS, out=source)
+    capsys.readouterr()
+    assert run(source, str(file)) == 2
+    assert "rows has gru" in one_line(capsys.readouterr().err)
+    assert not file.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
