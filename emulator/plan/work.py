@@ -6,10 +6,13 @@ Rough ones, to a factor of three or so: they tell seconds from weeks.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ..common import InputError, format_bytes
-from ..config import Config
 from ..network import Network
+
+if TYPE_CHECKING:  # ranks that follow do without pydantic
+    from ..config import Config
 
 _ROW_BYTES = 32
 """Memory for a row of a sample in the clocks of a mini-batch."""
