@@ -354,9 +354,7 @@ def test_the_file_must_exist(tmp_path: Path) -> None:
         CheckpointReader(tmp_path / "none.ckpt")
 
 
-@pytest.mark.parametrize(
-    "header", ["{'descr': '<f4', 'shape': (", "1\n  2\n 3", "[" * 900, "\udcff", "(1, 2)", ""]
-)
+@pytest.mark.parametrize("header", ["{'descr': '<f4', 'shape': (", "1\n  2\n 3", "[" * 900, "\udcff", "(1, 2)", ""])
 def test_headers_that_cannot_be_parsed(planned: MakePlan, tmp_path: Path, header: str) -> None:
     """NumPy's parser of headers ends on them in several ways."""
     file, bad = tmp_path / "run.ckpt", tmp_path / "bad.ckpt"
