@@ -36,7 +36,7 @@ _TEXT = "checkpoint.json"
 _MOST_TEXT = 1 << 30  # bytes; a header of thousands of devices has some megabytes
 _DAMAGE: tuple[type[Exception], ...] = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError)
 _DAMAGE += (OverflowError, RecursionError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-_DAMAGE += (tokenize.TokenError,)  # of headers of arrays
+_DAMAGE += (SyntaxError, tokenize.TokenError)  # of headers of arrays
 
 
 class CheckpointWriter:

@@ -352,3 +352,17 @@ def test_damage_is_one_line(planned: MakePlan, tmp_path: Path, damage: str) -> N
 def test_the_file_must_exist(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         CheckpointReader(tmp_path / "none.ckpt")
+
+
+@pytest.mark.parametrize("header", ["{'descr': '<f4', 'shape': (", "1\n  2\n 3", "[" * 900, "\udcff", "(1, 2)", ""])
+def test_headers_that_cannot_be_parsed(planned: MakePlan, tmp_path: Path, header: str) -> None:
+    """NumPy's parser of headers ends on them in several ways."""
+    file, bad = tmp_path / "run.ckpt", tmp_path / "bad.ckpt"
+    run(planned(RUNS["sync"]), target=file, last=1)
+    said = header.encode("utf-8", "surrogateescape")
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(bad, "w") as copy:
+        copy.writestr("checkpoint.json", source.read("checkpoint.json"))
+        copy.writestr("x.npy", b"\x93NUMPY\1\0" + len(said).to_bytes(2, "little") + said)
+    with CheckpointReader(bad) as reader, pytest.raises(InputError, match="damaged or truncated") as refused:
+        reader.array("x", np.float32, (4,))
+    assert len(str(refused.value).splitlines()) == 1
