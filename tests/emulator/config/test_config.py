@@ -74,6 +74,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "throttle": ("wall", '"wall"', "wall"),
     "stall_timeout": ("0", "0", 0.0),
     "out": ("run.h5", '"run.h5"', "run.h5"),
+    "init": ("run.h5", '"run.h5"', "run.h5"),
     "checkpoint": ("run.ckpt", '"run.ckpt"', "run.ckpt"),
     "checkpoint_every": ("500", "500", 500),
     "resume": ("run.ckpt", '"run.ckpt"', "run.ckpt"),
