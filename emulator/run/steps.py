@@ -133,9 +133,9 @@ class StepReports:
                 " exponents of all but gradients"
             )
         if not math.isfinite(tally.loss):
-            # An update takes this share of a weight away: from 1 on, weights turn over and grow.
+            # An update takes the share rate * decay of a weight away: from 1 on, weights turn over and grow.
             decay = rules.config.weight_decay
-            by_decay = rate * decay >= 1
+            by_decay = rate * decay >= 1 and decay > rate
             name, value = ("weight_decay", decay) if by_decay else ("learning_rate", rate)
             smaller = min(value, 1 / rate) / 10 if by_decay else value / 10
             raise InputError(

@@ -18,6 +18,7 @@ from emuchain.emulator.run.steps import StepReports
     [
         (10.0, 0.0, "`learning_rate` = 10", "such as 1"),
         (10.0, 0.0005, "`learning_rate` = 10", "such as 1"),
+        (1e10, 0.0005, "`learning_rate` = 1e+10", "such as 1e+09"),
         (0.01, 1e300, "`weight_decay` = 1e+300", "such as 10"),
         (0.01, 150.0, "`weight_decay` = 150", "such as 10"),
     ],
