@@ -45,6 +45,7 @@ def show_timeline(
             return
         plan = make_plan(config, 1)
         plan.needs_one_stage("a timeline")
+        plan.needs_all_alive("a timeline")
     chart = _chart(plan, window, all_lanes)
     print(_answer(plan))
     print(f"{plan.network.name} on {describe_devices(plan)}, {plan.config.schedule.name}: samples {chart.shown}")
