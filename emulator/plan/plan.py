@@ -55,6 +55,12 @@ class Plan:
         )
         return dataclasses.replace(self, faults=faults, survivors=survivors)
 
+    def with_epochs(self, epochs: int) -> Plan:
+        """Return the same plan for another number of epochs."""
+        config = self.config.model_copy(update={"epochs": epochs})
+        survivors = tuple(plan.with_epochs(epochs) for plan in self.survivors)
+        return dataclasses.replace(self, config=config, survivors=survivors)
+
     @property
     def while_all_live(self) -> Plan:
         """The same plan, on which no board dies."""

@@ -290,6 +290,19 @@ def test_what_cannot_die(plan_with: PlanWith, text: str, keys: dict[str, Any], s
     assert "\n" not in str(refused.value)
 
 
+def test_a_finished_run_is_timed_again(tmp_path: Path) -> None:
+    faults, out = tmp_path / "faults.toml", tmp_path / "run.h5"
+    whole_ps = emuchain.simulate(**{key: value for key, value in KEYS.items() if key != "test_samples"}).virtual_time_ps
+    faults.write_text(dies(1, 0.8 * whole_ps))
+    results = emuchain.train(**KEYS, faults=str(faults), out=str(out))
+    assert results.virtual_time_ps > whole_ps + 100_000_000
+    again = emuchain.retime(str(out), changes={"link.latency_ns": 4000})
+    assert not again.notes
+    assert again.own_ends_ps == (*results.history["virtual_time_ps"].tolist(),)
+    assert again.simulation.virtual_time_ps > results.virtual_time_ps
+    assert len(again.simulation.segments) == 2
+
+
 def test_what_shows_one_cut_refuses(plan_with: PlanWith, tmp_path: Path) -> None:
     plan = plan_with(dies(1, 1e6))
     with pytest.raises(InputError, match=r"`faults.deaths`: a trace shows one cut"):
