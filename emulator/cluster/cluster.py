@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
+from collections.abc import Sequence
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...comm import Interconnect, NicEngines
 from ..common import format_time_ps, html_table
-from ..faults import Faults
+from ..faults import Faults, joined_links
 from .board import Board
 
 Bytes = TypeVar("Bytes", int, NDArray[np.int64])
@@ -134,6 +135,20 @@ class Cluster:
     def board(self, device: int) -> Board:
         """Return the board of a device."""
         return self.boards[min(device, len(self.boards) - 1)]
+
+    def among(self, alive: Sequence[int]) -> Cluster:
+        """Return the cluster of some of its boards, in the order of the chain.
+
+        Links between two of them are joined past those that are missing: as slow as the slowest, as late as all.
+        """
+        joined = [self._joined([self.link_at(link) for link in links]) for links in joined_links(alive)]
+        boards = tuple(self.board(board) for board in alive)
+        return dataclasses.replace(self, boards=boards, own_links=tuple(joined), faults=Faults())
+
+    @staticmethod
+    def _joined(links: Sequence[Link]) -> Link:
+        slowest = min(links, key=lambda link: link.bandwidth_mbps)
+        return dataclasses.replace(slowest, latency_ps=sum(link.latency_ps for link in links))
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name}: {self._boards}, links of {self._links}>"

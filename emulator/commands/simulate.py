@@ -17,6 +17,7 @@ from ..report import (
     command_line,
     cost_rows,
     costs_as_json,
+    death_lines,
     device_rows,
     draw_steady_state,
     epoch_line,
@@ -156,7 +157,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
     simulation, steady, costs = run
     plan, rate = simulation.plan, simulation.images_per_s
     missing, noun = plan.missing_bytes, plan.network.sample_noun
-    lines = [] if costs is None else [time_cost_line(costs)]
+    lines = [] if costs is None else [time_cost_line(costs), *death_lines(costs, plan.faults)]
     lines.append(rate_line(plan, rate, missing))
     if other is not None:
         after = other.simulation.images_per_s

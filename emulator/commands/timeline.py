@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from ..common import InputError, check_writable, format_time_ps
@@ -45,6 +44,7 @@ def show_timeline(
             return
         plan = make_plan(config, 1)
         plan.needs_one_stage("a timeline")
+        plan.needs_all_alive("a timeline")
     chart = _chart(plan, window, all_lanes)
     print(_answer(plan))
     print(f"{plan.network.name} on {describe_devices(plan)}, {plan.config.schedule.name}: samples {chart.shown}")
@@ -61,9 +61,8 @@ def _chart(plan: Plan, window: Window, all_lanes: bool) -> Chart:
     """Return the chart of a window, from a run that ends no sooner than the samples that meet those of the window."""
     meeting = max(plan.steady.in_flight)
     batches = -(-(window.last + 1 + meeting) // plan.batch)
-    config = plan.config.model_copy(update={"epochs": 1})
-    samples = config.samples or batches * config.batch
-    course = Course.of(dataclasses.replace(plan, config=config), samples)
+    samples = plan.config.samples or batches * plan.config.batch
+    course = Course.of(plan.with_epochs(1), samples)
     shown = window.within(course.run_samples, "samples_shown")
     wide = Window(max(0, shown.first - meeting), shown.last + meeting).within(course.run_samples, "samples_shown")
     recorder = SpanRecorder(course, wide)

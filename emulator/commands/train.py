@@ -21,6 +21,7 @@ from ..report import (
     bits_line,
     command_line,
     cost_rows,
+    death_lines,
     device_rows,
     exchange_rows,
     limit_lines,
@@ -135,7 +136,7 @@ def _train_chain(
     if costs is not None:
         cost_rows(costs)
     print()
-    lines = [] if costs is None else [time_cost_line(costs)]
+    lines = [] if costs is None else [time_cost_line(costs), *death_lines(costs, plan.faults)]
     if without is not None:
         lines.append(accuracy_cost_line(plan.faults, shown.accuracy, without))
     print_answer([*lines, *shown.answer(), next_line(_to_try(plan, config_file, flags))])
@@ -148,7 +149,7 @@ def _accuracy_without_flips(plan: Plan, data: Dataset, shared: follower.SharedDa
     if not faults.compare or not any(flips.rate for flips in faults.flips) or not data.n_test:
         return None
     config = plan.config.model_copy(update={"checkpoint": None, "resume": None})
-    other = dataclasses.replace(plan, faults=faults.without_flips, config=config)
+    other = dataclasses.replace(plan.hurt_by(faults.without_flips), config=config)
     with phases("training once more without flips, to compare"):
         checkpoints = checkpoints_of(other, data, ranks, None)
         ranks.start(functools.partial(follower.follow, other, shared, False, None, checkpoints.keeping))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..faults import Flipper
+from ..faults import Begun, Flipper
 from ..mapping import StreamKey
 from ..schedule import SampleSpan
 from .device_numerics import Data, DeviceNumerics
@@ -26,12 +26,16 @@ from .slice_numerics import SliceNumerics
 
 @dataclasses.dataclass(frozen=True)
 class SoftErrors:
-    """What flips on a device: in its weights, its activations, and messages from the left and from the right."""
+    """What flips on a device: in its weights, its activations, and messages from the left and from the right.
+
+    `begun` is what its chain has behind it.
+    """
 
     weights: Flipper
     activations: Flipper
     from_left: Flipper
     from_right: Flipper
+    begun: Begun = dataclasses.field(default_factory=Begun)
 
 
 class HurtNumerics(DeviceNumerics):
@@ -60,26 +64,30 @@ class HurtNumerics(DeviceNumerics):
     def _flipped(self, key: StreamKey, maps: Data, flipper: Flipper) -> Data:
         if key.path.is_forward and key.number in self._images:
             return maps
-        return flipper.samples(maps, key.path << 32 | key.number, self._counted(f"{key.path} {key.number}", len(maps)))
+        return flipper.samples(maps, key.path << 32 | key.number, self._sample(f"{key.path} {key.number}", len(maps)))
 
     def taken(self, of: SliceNumerics, x: Data) -> Data:
         """See `DeviceNumerics`."""
         layer, flipper = of.part.layer, self._errors.activations
         if not flipper or layer.reads.is_images:
             return x
-        return flipper.samples(x, layer.index, self._counted(f"activations {layer.index}", len(x)))
+        return flipper.samples(x, layer.index, self._sample(f"activations {layer.index}", len(x)))
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `DeviceNumerics`."""
         super().update(samples, rule, keeps=keeps)
         if not self._errors.weights:
             return
-        step = self._counted("updates", 1)
+        step = self._errors.begun.steps + self._counted("updates", 1)
         for of in self.slices:
             weights = of.weights()
             hit = self._errors.weights.values(weights, of.part.layer.index, step)
             if hit is not weights:
                 of.put_weights(hit)
+
+    def _sample(self, what: str, count: int) -> int:
+        """Return the number of the first of `count` samples, since the start of training."""
+        return self._errors.begun.samples + self._counted(what, count)
 
     def _counted(self, what: str, count: int) -> int:
         first = self._seen[what]

@@ -1,3 +1,5 @@
+from .begun import Begun
+from .death import BoardDeath, joined_links, left_alive
 from .delay import Delay, Loss, check_time, slowed_ps
 from .description import FaultsDescription
 from .fault import BoardFault, Faults, FlipFault, FlipTarget, LinkFault, Span, exact
@@ -7,6 +9,8 @@ from .paced import PacedResource
 from .streams import Purpose, stream
 
 __all__ = [
+    "Begun",
+    "BoardDeath",
     "BoardFault",
     "Delay",
     "Faults",
@@ -22,6 +26,8 @@ __all__ = [
     "check_time",
     "described_faults",
     "exact",
+    "joined_links",
+    "left_alive",
     "load_faults",
     "slowed_ps",
     "stream",

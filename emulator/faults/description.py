@@ -13,6 +13,11 @@ loss = 0.01           # of packets
 [[faults.flips]]      # bits that flip
 of = "weights"        # or "activations", "messages", "gradients"
 rate = 1e-9           # of each bit
+[[faults.deaths]]     # a board that dies, and stays dead
+board = 3
+at_us = 5000          # in virtual time
+detect_us = 1000      # until the others notice
+reload_us = 200000    # until they are configured and loaded anew
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from typing import Annotated, Any
 import pydantic
 
 from ..inputs import DESCRIBED, Model
+from .death import BoardDeath
 from .fault import BoardFault, Faults, FlipFault, LinkFault
 
 
@@ -35,13 +41,14 @@ class FaultsDescription(Model):
     boards: Annotated[tuple[Annotated[BoardFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
     links: Annotated[tuple[Annotated[LinkFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
     flips: Annotated[tuple[Annotated[FlipFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
+    deaths: Annotated[tuple[Annotated[BoardDeath, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)] = ()
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] | None = None
     compare: bool = True
 
     @property
     def faults(self) -> Faults:
         """The faults as data."""
-        return Faults(self.boards, self.links, self.flips, self.seed, self.compare)
+        return Faults(self.boards, self.links, self.flips, self.seed, self.compare, self.deaths)
 
 
 class FaultsFile(Model):

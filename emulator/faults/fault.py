@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import fractions
 import json
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
 from ..common import FINITE, Nanoseconds, NotNegative, Positive
+from .death import BoardDeath, joined_links
 
 Slowdown = Annotated[float, FINITE, Ge(1), Le(1e4)]
 """How many times as long something takes."""
@@ -60,7 +62,7 @@ class Span:
 
     @property
     def when(self) -> str:
-        """The span in words."""
+        """Its samples and times, as text."""
         words = []
         if self.from_sample or self.to_sample is not None:
             last = "on" if self.to_sample is None else f"to {self.to_sample - 1}"
@@ -162,15 +164,26 @@ class Faults:
     flips: tuple[FlipFault, ...] = ()
     seed: int | None = None
     compare: bool = True
+    deaths: tuple[BoardDeath, ...] = ()
 
     def __bool__(self) -> bool:
         """Return whether anything is hurt."""
-        return bool(self.boards or self.links or self.flips)
+        return bool(self.boards or self.links or self.flips or self.deaths)
 
     @property
-    def in_time(self) -> tuple[BoardFault | LinkFault, ...]:
-        """Those that cost time."""
+    def slowing(self) -> tuple[BoardFault | LinkFault, ...]:
+        """Those that slow boards and links down."""
         return (*self.boards, *self.links)
+
+    @property
+    def in_time(self) -> tuple[BoardFault | LinkFault | BoardDeath, ...]:
+        """Those that cost time."""
+        return (*self.slowing, *self.deaths)
+
+    @property
+    def in_order(self) -> tuple[BoardDeath, ...]:
+        """The deaths in the order of time."""
+        return tuple(sorted(self.deaths, key=lambda death: (death.at_ps, death.board)))
 
     @property
     def text(self) -> str:
@@ -194,14 +207,42 @@ class Faults:
         """These faults but for flips."""
         return dataclasses.replace(self, flips=())
 
+    @property
+    def deaths_alone(self) -> Faults:
+        """The boards that die, and no other faults."""
+        return Faults(deaths=self.deaths, seed=self.seed)
+
     def alone(self, fault: BoardFault | LinkFault) -> Faults:
-        """Return these faults with one that costs time, alone; what another one draws does not change.
+        """Return these faults with one that slows something down, alone; what another one draws does not change.
 
         All others in `links` lose nothing, and keep the place of this one.
         """
         links = tuple(each if each is fault else LinkFault(link=each.link) for each in self.links)
         boards = tuple(each for each in self.boards if each is fault)
-        return dataclasses.replace(self, boards=boards, links=links if fault in self.links else (), flips=())
+        links = links if fault in self.links else ()
+        return dataclasses.replace(self, boards=boards, links=links, flips=(), deaths=())
+
+    def among(self, alive: Sequence[int]) -> Faults:
+        """Return what hurts a chain of the boards `alive`, by their new numbers; none of them dies.
+
+        What hurts a link hurts the one that has taken its place.
+        """
+        board_of = {board: number for number, board in enumerate(alive)}
+        link_of = {link: number for number, links in enumerate(joined_links(alive)) for link in links}
+        boards = tuple(_renamed(fault, board=board_of) for fault in self.boards if fault.board in board_of)
+        links = tuple(_renamed(fault, link=link_of) for fault in self.links if fault.link in link_of)
+        flips = tuple(
+            _renamed(fault, board=board_of, link=link_of)
+            for fault in self.flips
+            if fault.board in {None, *board_of} and fault.link in {None, *link_of}
+        )
+        return dataclasses.replace(self, boards=boards, links=links, flips=flips, deaths=())
+
+
+def _renamed(fault: Any, **numbers: dict[int, int]) -> Any:
+    """Return a fault with the new numbers of its board and link, where it has them."""
+    new = {key: of.get(getattr(fault, key)) for key, of in numbers.items()}
+    return dataclasses.replace(fault, **new)
 
 
 def exact(factor: float) -> fractions.Fraction:

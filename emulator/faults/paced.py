@@ -14,18 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import FifoResource, Served, Times
+from .begun import Begun
 from .delay import Delay, check_time, ends_of, slowed_ps
+
+_START = Begun()
 
 
 class PacedResource(FifoResource):
     """A resource with delays, which serves each sample once, in order.
 
-    Rows arrive in order: one that is not delayed waits for a delayed one before it.
+    Rows arrive in order: one that is not delayed waits for a delayed one before it. `begun` is what the chain has
+    behind it.
     """
 
-    def __init__(self, of: FifoResource, delays: Sequence[Delay]) -> None:
+    def __init__(self, of: FifoResource, delays: Sequence[Delay], begun: Begun = _START) -> None:
         super().__init__(of.name, of.row_ps, of.latency_ps, of.header_ps)
-        self._delays, self._ends = tuple(delays), ends_of(delays)
+        self._delays, self._begins = tuple(delays), begun
+        self._ends = [end_ps - begun.time_ps for end_ps in ends_of(delays)]
         self._arrived_ps = 0
         self._begun: Times = np.zeros(0, np.int64)
 
@@ -34,7 +39,8 @@ class PacedResource(FifoResource):
         if ready.size == 0:
             return ready
         samples, rows = ready.shape
-        numbers = range(self.served_rows // rows, self.served_rows // rows + samples)
+        number = self._begins.samples + self.served_rows // rows
+        numbers = range(number, number + samples)
         waiting = np.ascontiguousarray(ready).reshape(-1)
         left, takes, late = (np.empty(ready.size, np.int64) for _ in range(3))
         first, free_ps = 0, self.free_ps
@@ -60,7 +66,7 @@ class PacedResource(FifoResource):
 
     def _times(self, start_ps: int, numbers: range, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return how long each row takes, and how much later it arrives, while spans of time are as at `start_ps`."""
-        on = [delay for delay in self._delays if delay.span.has_time(start_ps)]
+        on = [delay for delay in self._delays if delay.span.has_time(self._begins.time_ps + start_ps)]
         takes, late = np.empty((len(numbers), rows), np.int64), np.zeros((len(numbers), rows), np.int64)
         for place, number in enumerate(numbers):
             here = [delay for delay in on if delay.span.has_sample(number)]

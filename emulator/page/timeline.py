@@ -86,7 +86,7 @@ def excerpt(plan: Plan, samples: int) -> Timeline:
         entering += plan.batch
     window_ps = entering * plan.timing.interval_ps
     whole = -(-entering // plan.batch) * plan.config.batch
-    once = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": 1}))
+    once = plan.with_epochs(1)
     course = Course.of(once, min(samples, whole))
     window = Window(0, course.run_samples - 1)
     recorder = SpanRecorder(course, window)

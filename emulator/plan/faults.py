@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING
 
 from ..cluster import Cluster
@@ -12,6 +13,7 @@ from ..pipeline import Engines, Machine
 
 if TYPE_CHECKING:
     from ..config import Config
+    from .plan import Plan
 
 
 def faults_of(config: Config, cluster: Cluster) -> Faults:
@@ -49,6 +51,32 @@ def check_faults(faults: Faults, config: Config, mapping: Mapping, replicas: int
     _check_recurrent(source, mapping)
 
 
+def check_deaths(faults: Faults, plan: Plan) -> None:
+    """Check that a chain can go on without the boards that die.
+
+    Raises:
+        InputError: there are several chains, a board dies twice, all die, or times depend on what a codec saves.
+    """
+    config, of = plan.config, plan.data_parallel
+    source = config.faults or config.cluster
+    boards = [death.board for death in faults.deaths]
+    twice = [board for board, count in collections.Counter(boards).items() if count > 1]
+    if of.replicas > 1:
+        raise InputError(
+            f"{source}: `faults.deaths`: the boards that are left of a single chain can be cut anew, and here are"
+            f" {of.replicas} replicas; should be `replicas` = 1, and a schedule such as 'sync' or 'fpdeep'"
+        )
+    if twice:
+        raise InputError(f"{source}: `faults.deaths`: board {twice[0]} dies twice; each may be listed once")
+    if len(boards) == plan.devices:
+        raise InputError(f"{source}: `faults.deaths`: no board is left; at least one of {plan.devices} should live")
+    if of.codec.compresses and plan.timing.blocks:
+        raise InputError(
+            f"{source}: `faults.deaths`: what is lost follows from times that are known beforehand, and `compress` ="
+            f" {str(of.codec)!r} makes them depend on gradients; leave one of them out"
+        )
+
+
 def check_machine(faults: Faults, config: Config, machine: Machine) -> None:
     """Check that faults can slow down a machine.
 
@@ -57,8 +85,8 @@ def check_machine(faults: Faults, config: Config, machine: Machine) -> None:
     """
     if faults.in_time and machine.engines is Engines.SHARED:
         raise InputError(
-            f"{config.faults or config.cluster}: `faults`: boards whose engines F and B share cannot be slowed down;"
-            " should be `engines` = 'split' or 'turns'"
+            f"{config.faults or config.cluster}: `faults`: boards whose engines F and B share cannot be slowed down, or"
+            " die; should be `engines` = 'split' or 'turns'"
         )
 
 
@@ -74,6 +102,7 @@ def _check_recurrent(source: str, mapping: Mapping) -> None:
 
 def _boards(faults: Faults) -> list[tuple[str, int]]:
     slow = [(f"faults.boards[{place}]", fault.board) for place, fault in enumerate(faults.boards)]
+    slow += [(f"faults.deaths[{place}]", death.board) for place, death in enumerate(faults.deaths)]
     flips = [
         (f"faults.flips[{place}]", fault.board) for place, fault in enumerate(faults.flips) if fault.board is not None
     ]

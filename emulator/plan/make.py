@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
@@ -12,6 +13,7 @@ from ..cluster import Cluster, load_cluster
 from ..common import InputError
 from ..config import check_updates, states_beside_lgb
 from ..data import Reading
+from ..faults import Faults, left_alive
 from ..mapping import COPIES, partition, partition_layers
 from ..network import Network
 from ..pipeline import Engines, Machine
@@ -20,7 +22,7 @@ from ..timing import Timing
 from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, warm_ups_of
 from .data import network_of
-from .faults import check_faults, check_machine, faults_of
+from .faults import check_deaths, check_faults, check_machine, faults_of
 from .lateness import staleness_of
 from .placement import place_on_chip
 from .plan import Plan, exchange_times
@@ -72,6 +74,16 @@ def make_plan(
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
     cluster = dataclasses.replace(cluster, parameter_copies=COPIES + states_beside_lgb(config.optimizer))
     check_updates(config)
+    faults = faults_of(config, cluster)
+    plan = _plan_of(config, ranks, network, cluster, faults, timing_only)
+    if not faults.deaths:
+        return plan
+    check_deaths(faults, plan)
+    return dataclasses.replace(plan, survivors=tuple(_survivors(plan, cluster, timing_only)))
+
+
+def _plan_of(config: Config, ranks: int, network: Network, cluster: Cluster, faults: Faults, timing_only: bool) -> Plan:
+    """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     if chunks > 1:
@@ -79,12 +91,27 @@ def make_plan(
     making = _Making(
         config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks, timing_only
     )
-    faults = faults_of(config, cluster)
     if machine is not None:
         check_machine(faults, config, machine)
     plan = making.of_rows() if machine is None else making.of_actions(machine)
     check_faults(faults, config, plan.mapping, data_parallel.replicas, devices)
     return dataclasses.replace(plan, faults=faults) if faults else plan
+
+
+def _survivors(plan: Plan, cluster: Cluster, timing_only: bool) -> Iterator[Plan]:
+    """Yield the plan after each death, on the boards of `cluster` that are left.
+
+    Raises:
+        InputError: the network cannot be cut over these.
+    """
+    faults, boards = plan.faults, plan.devices
+    for count, death in enumerate(faults.in_order, 1):
+        alive = left_alive(boards, faults.in_order[:count])
+        config = plan.config.model_copy(update={"devices": len(alive)})
+        try:
+            yield _plan_of(config, 1, plan.network, cluster.among(alive), faults.among(alive), timing_only)
+        except InputError as error:
+            raise InputError(f"`faults.deaths`: without the board that dies at {death.at_us:g} us: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...comm.exchange import DataParallel, exchange_ps
 from ..cluster import Cluster
 from ..common import InputError, format_bytes, format_time_ps, html_table
-from ..faults import Faults
+from ..faults import Faults, left_alive
 from ..mapping import Mapping
 from ..network import Network
 from ..pipeline import Engines
@@ -31,7 +31,7 @@ class Plan:
 
     No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not known. Each device of
     a chain has `chunks` stages, mostly one. All but `faults` is that of boards and links without any: cut, schedule and
-    versions of the weights do not change with them.
+    versions of the weights do not change with them. Where boards die, `survivors` has the plan after each death.
     """
 
     config: Config
@@ -44,6 +44,27 @@ class Plan:
     bound_ps: int = 0
     chunks: int = 1
     faults: Faults = dataclasses.field(default_factory=Faults)
+    survivors: tuple[Plan, ...] = ()
+
+    def hurt_by(self, faults: Faults) -> Plan:
+        """Return the same plan with other faults, whose deaths are its own or none."""
+        dead = faults.in_order
+        survivors = tuple(
+            dataclasses.replace(plan, faults=faults.among(left_alive(self.devices, dead[:count])))
+            for count, plan in enumerate(self.survivors if dead else (), 1)
+        )
+        return dataclasses.replace(self, faults=faults, survivors=survivors)
+
+    def with_epochs(self, epochs: int) -> Plan:
+        """Return the same plan for another number of epochs."""
+        config = self.config.model_copy(update={"epochs": epochs})
+        survivors = tuple(plan.with_epochs(epochs) for plan in self.survivors)
+        return dataclasses.replace(self, config=config, survivors=survivors)
+
+    @property
+    def while_all_live(self) -> Plan:
+        """The same plan, on which no board dies."""
+        return self.hurt_by(dataclasses.replace(self.faults, deaths=()))
 
     @property
     def stages(self) -> PlannedStages | None:
@@ -143,6 +164,18 @@ class Plan:
             raise InputError(
                 f"`schedule` = {self.config.schedule.name!r}: {what} shows one stage on a device, and here are"
                 f" {self.chunks}; `emuchain pipeline --plot` and `--trace` draw them"
+            )
+
+    def needs_all_alive(self, what: str) -> None:
+        """Check that the chain is cut once for the whole run, on which `what` rests.
+
+        Raises:
+            InputError: boards die.
+        """
+        if self.faults.deaths:
+            raise InputError(
+                f"`faults.deaths`: {what} shows one cut of the chain, and this run has another after each death; leave"
+                " them out, as with `--faults none`"
             )
 
     def needs_rows(self, what: str) -> None:

@@ -16,7 +16,7 @@ from .answer import (
     title_of,
     weights_line,
 )
-from .faults import accuracy_cost_line, cost_rows, costs_as_json, time_cost_line
+from .faults import accuracy_cost_line, cost_rows, costs_as_json, death_lines, time_cost_line
 from .layout_json import layout_as_json
 from .layout_picture import draw_layout
 from .most_loaded import most_loaded
@@ -46,6 +46,7 @@ __all__ = [
     "command_line",
     "cost_rows",
     "costs_as_json",
+    "death_lines",
     "device_rows",
     "draw_layout",
     "draw_pair",

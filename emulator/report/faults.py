@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common import format_time_ps, percent
+from ..common import format_time_ps, percent, plural
 from ..faults import Faults
-from ..run import FaultCosts
+from ..run import Death, FaultCosts
 from .answer import Line
 from .table import table
 
@@ -21,6 +21,23 @@ def time_cost_line(costs: FaultCosts) -> Line:
     elif costs.each:
         line += f": {costs.each[0][0]}"
     return Line(line)
+
+
+def death_lines(costs: FaultCosts, faults: Faults) -> list[Line]:
+    """Return what each board's death took: work that is lost, and the time until the others go on."""
+    lines = [_death_line(death) for death in costs.deaths]
+    late = faults.in_order[len(costs.deaths) :]
+    return [*lines, *(Line(f"{death}: after the end of the run, so nothing is lost") for death in late)]
+
+
+def _death_line(death: Death) -> Line:
+    first, last = death.leg.first + 1, death.leg.last
+    where = f"mini-batch {last}" if first == last else f"mini-batches {first} to {last}"
+    of, left = death.of, plural(death.left, "board")
+    return Line(
+        f"{of}, in {where} of epoch {death.at.epoch + 1}: {format_time_ps(death.lost_ps)} of work lost,"
+        f" {format_time_ps(of.detect_ps)} until it is noticed, {format_time_ps(of.reload_ps)} to reload; {left} go on"
+    )
 
 
 def accuracy_cost_line(faults: Faults, accuracy: float, without: float) -> Line:
@@ -47,4 +64,19 @@ def costs_as_json(costs: FaultCosts) -> dict[str, Any]:
         "without_ps": costs.without_ps,
         "cost_ps": costs.cost_ps,
         "each": [{"fault": what, "cost_ps": cost_ps} for what, cost_ps in costs.each],
+        "deaths": [_death_as_json(death) for death in costs.deaths],
+    }
+
+
+def _death_as_json(death: Death) -> dict[str, int]:
+    of, at = death.of, death.at
+    return {
+        "board": of.board,
+        "at_ps": of.at_ps,
+        "epoch": at.epoch + 1,
+        "mini_batches_done": at.step,
+        "lost_ps": death.lost_ps,
+        "detect_ps": of.detect_ps,
+        "reload_ps": of.reload_ps,
+        "devices_left": death.left,
     }

@@ -1,7 +1,8 @@
 from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
-from .epochs import EpochResult, Position, Weights
+from .epochs import EpochResult, Weights
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
+from .legs import Position
 from .own_weights import Found, read_found, read_weights, safetensors_image
 from .pair_simulation import PairSimulation
 from .placement import Placement
@@ -10,6 +11,7 @@ from .replicas import Exchanged
 from .results import Results, exchange_table, history_table, resource_table, results_of, versions
 from .results_file import read_results, write_results
 from .resume import Resumed, checkpoints_of, resumed
+from .segments import Death, Segment, segments_of
 from .simulate import Simulation, simulate
 from .sizes import GivenSizes, MeanRatio, RecordedSizes, recorded_sizes
 from .steady_state import (
@@ -24,11 +26,13 @@ from .steady_state import (
 )
 from .step_log import StepLog, open_log
 from .steps import StepResult, StepTable
-from .train import Trainer, train
+from .train import train
+from .trainer import Trainer
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
 __all__ = [
     "PHASES",
+    "Death",
     "DeviceUsage",
     "DeviceUse",
     "Ended",
@@ -55,6 +59,7 @@ __all__ = [
     "Results",
     "Resumed",
     "RunCheckpoints",
+    "Segment",
     "Simulation",
     "SteadyState",
     "StepLog",
@@ -78,6 +83,7 @@ __all__ = [
     "results_of",
     "resumed",
     "safetensors_image",
+    "segments_of",
     "simulate",
     "steady_period_ps",
     "steady_state",

@@ -19,9 +19,10 @@ from ..common import InputError, WholeFile, escaped
 from ..network import Network
 from .checked import checked
 from .checkpoint_file import CheckpointReader, CheckpointWriter
-from .epochs import EpochResult, Position, Trainer, Weights
+from .epochs import EpochResult, Trainer, Weights
 from .history_text import history_from, history_text, so_far_from, so_far_text
 from .layer_states import deal_state, deal_weights, gathered_state
+from .legs import Position
 from .steps import StepResult
 
 
@@ -87,35 +88,36 @@ class RunCheckpoints:
         """See `epochs.Checkpoints`."""
         return self.keeping.saves
 
-    def begin(self, trainer: Trainer) -> Position:
-        """Make all ranks go on where an earlier run was; return where that is."""
+    def begin(self, trainer: Trainer) -> tuple[Trainer, Position]:
+        """See `epochs.Checkpoints`."""
         if not self.keeping.resumes:
             if self.keeping.given_weights:
                 weights = None if self._leader is None else self._leader.weights
                 deal_weights(self._ranks, self._network, trainer.learnt(), weights)
-            return Position()
+            return trainer, Position()
         reader = None if self._leader is None else self._leader.start
         text = None if reader is None else _of_all_ranks(reader)
-        at, clocks, now_ps = self._ranks.share(text)[0]
+        text_at, clocks, (began, began_ps), now_ps = self._ranks.share(text)[0]
+        at, same_machine = Position(*text_at), self.keeping.same_machine
+        self._check(_no_leg(trainer, at, Position(*began)))
+        trainer = trainer.begin_at(Position(*began), began_ps) if same_machine else trainer.begin_at(at, now_ps)
         for layer in self._network.layers:
             for replica, learnt in enumerate(trainer.learnt()):
                 read = _nothing if reader is None else reader.of_layer
                 whole = replica == 0 or self.keeping.replicas_differ
                 deal_state(self._ranks, layer, learnt, read, self._kinds, replica, whole=whole)
-        self._check(_unlike(trainer, at, clocks, same_machine=self.keeping.same_machine))
-        if self.keeping.same_machine:
+        if same_machine:
+            self._check(_unlike(trainer, clocks))
             trainer.restore_clocks(clocks)
-        else:
-            trainer.begin_at(Position(*at), now_ps)
         if reader is not None and self._leader is not None:
             with reader.reading():
                 trainer.started_s = time.perf_counter() - float(reader.text["host_time_s"])
                 trainer.history[:] = history_from(reader)
                 trainer.so_far = so_far_from(reader)
-                _check_steps(trainer, at[1])
+                _check_steps(trainer, at.step)
             reader.close()
-            self._leader.on_begin(trainer.history, trainer.so_far.shares, Position(*at))
-        return Position(*at)
+            self._leader.on_begin(trainer.history, trainer.so_far.shares, at)
+        return trainer, at
 
     def reach(self, trainer: Trainer, position: Position) -> bool:
         """Write a checkpoint, if there is a file for it; return whether the run ends here."""
@@ -139,7 +141,7 @@ class RunCheckpoints:
                 text = history_text(writer, trainer.history) | so_far_text(writer, trainer.so_far)
                 host_time_s = time.perf_counter() - trainer.started_s
                 writer.finish(
-                    {**self._leader.settings, "position": position, "virtual_time_ps": now_ps}
+                    {**self._leader.settings, "position": position, "virtual_time_ps": now_ps, "began": trainer.began}
                     | {"host_time_s": host_time_s, "clocks": clocks, **text}
                 )
         number = self._ranks.end_wanted()
@@ -158,12 +160,14 @@ class RunCheckpoints:
             self._leader.target.close()
 
 
-def _of_all_ranks(reader: CheckpointReader) -> tuple[list[int], dict[str, Any], int]:
+def _of_all_ranks(reader: CheckpointReader) -> tuple[list[int], dict[str, Any], tuple[list[int], int], int]:
+    """Return what all ranks need: position, clocks, where and when these began, and the virtual time."""
     with reader.reading():
-        text = checked({"position": [0, 0], "virtual_time_ps": 0, "host_time_s": 0.0}, reader.text, "it")
+        form = {"position": [0, 0], "virtual_time_ps": 0, "host_time_s": 0.0, "began": [[0, 0], 0]}
+        text = checked(form, reader.text, "it")
         if text["position"][0] != len(text["history"]):
             raise ValueError(f"its history has {len(text['history'])} epochs, not {text['position'][0]}")
-        return text["position"], dict(text["clocks"]), text["virtual_time_ps"]
+        return text["position"], dict(text["clocks"]), text["began"], text["virtual_time_ps"]
 
 
 def _check_steps(trainer: Trainer, step: int) -> None:
@@ -174,13 +178,19 @@ def _check_steps(trainer: Trainer, step: int) -> None:
         raise ValueError("finished epochs have another number of mini-batches")
 
 
-def _unlike(trainer: Trainer, at: list[int], clocks: dict[str, Any], *, same_machine: bool) -> str:
-    """Return what a checkpoint has that this rank's trainer cannot go on with; nothing where it can."""
+def _no_leg(trainer: Trainer, at: Position, began: Position) -> str:
+    """Return which of a checkpoint's positions is not between two legs; nothing where both are."""
+    firsts = {leg.first for leg in trainer.legs}
+    for position in (at, began):
+        if position.step not in firsts or position > at:
+            return f"no checkpoint comes after {position.step} mini-batches of epoch {position.epoch + 1}"
+    return ""
+
+
+def _unlike(trainer: Trainer, clocks: dict[str, Any]) -> str:
+    """Return what is wrong with clocks for this rank's trainer; nothing where it can go on with them."""
     try:
-        if at[1] not in {leg.first for leg in trainer.legs}:
-            raise ValueError(f"no checkpoint comes after {at[1]} mini-batches")
-        if same_machine:
-            checked(trainer.clocks(), clocks, "its clocks")
+        checked(trainer.clocks(), clocks, "its clocks")
     except ValueError as error:
         return escaped(str(error))
     return ""

@@ -31,7 +31,7 @@ from ..common import InputError, escaped
 from ..network import Layer
 from .layer_states import LayerState
 
-FORMAT = 1
+FORMAT = 2
 _TEXT = "checkpoint.json"
 _MOST_TEXT = 1 << 30  # bytes; a header of thousands of devices has some megabytes
 _DAMAGE: tuple[type[Exception], ...] = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Ranks
 from ..device import Learnt, Tally
-from .legs import Leg
+from .legs import Leg, Position
 from .replicas import Exchanged
 from .sizes import EpochSizes, SentBy
 from .steps import StepResult, StepTable, mini_batches
@@ -49,13 +49,6 @@ class EpochResult:
         """Return the epoch without the usage up to its end, which that of the next one replaces."""
         exchanged = self.exchanged if self.exchanged.traffic.value_bytes else _NOTHING
         return dataclasses.replace(self, usage=_UNUSED, resources=(), exchanged=exchanged)
-
-
-class Position(NamedTuple):
-    """How far a run is: the epoch, counted from 0, and how many mini-batches of it are done."""
-
-    epoch: int = 0
-    step: int = 0
 
 
 _NOTHING, _UNUSED = Exchanged(), Usage(0, (), ())
@@ -118,8 +111,15 @@ class Trainer(Protocol):
     def now_ps(self, position: Position) -> int:
         """Return the virtual time so far, over the devices of this rank."""
 
-    def begin_at(self, position: Position, now_ps: int) -> None:
-        """Go on from a virtual time with clocks that begin anew."""
+    @property
+    def began(self) -> tuple[Position, int]:
+        """Where and at what virtual time in ps its clocks began at 0."""
+
+    def begin_at(self, position: Position, now_ps: int) -> Trainer:
+        """Return the trainer whose clocks begin at 0 at a position and a virtual time; it has nothing of this one."""
+
+    def at(self, position: Position) -> Trainer:
+        """Return the trainer that trains on from a position, with all that this one has; mostly this one."""
 
     def usage(self) -> Usage:
         """Return the usage up to now, which is complete on rank 0; for all ranks together."""
@@ -138,8 +138,8 @@ class Checkpoints(Protocol):
     def saves(self) -> bool:
         """Whether a run that is asked to end can wait until its next checkpoint."""
 
-    def begin(self, trainer: Trainer) -> Position:
-        """Make all ranks go on where an earlier run was; return where that is."""
+    def begin(self, trainer: Trainer) -> tuple[Trainer, Position]:
+        """Make all ranks go on where an earlier run was; return what trains, and where that is."""
 
     def reach(self, trainer: Trainer, position: Position) -> bool:
         """Keep what all ranks need to go on from here; return whether the run ends."""
@@ -164,7 +164,7 @@ def train_epochs(
     """
     ranks.running = ranks.size > 1
     try:
-        at = Position() if checkpoints is None else checkpoints.begin(trainer)
+        trainer, at = (trainer, Position()) if checkpoints is None else checkpoints.begin(trainer)
         ends = False
         if at.epoch >= epochs:  # nothing is left; the last epoch is reported again
             usage, weights = trainer.usage(), trainer.weights() if gather_weights else {}
@@ -172,6 +172,7 @@ def train_epochs(
             for row in trainer.history[-1:]:
                 on_epoch(row, weights)
         while at.epoch < epochs and not ends:
+            trainer = trainer.at(at)
             [leg, *later] = [leg for leg in trainer.legs if leg.first >= at.step]
             trainer.train(at.epoch, leg)
             if later:

@@ -13,7 +13,7 @@ from ..network import Network
 from ..plan import make_plan, training_data
 from .layer_states import deal_weights
 from .own_weights import Found
-from .train import Trainer
+from .trainer import Trainer
 
 _OF_DATA = (
     *("data", "resize", "crop", "mean", "std", "augment", "skip_broken", "test_share", "split_seed", "text_samples"),
@@ -54,7 +54,7 @@ def evaluate(found: Found, data: str | None = None, test_samples: int | None = N
     if config.samples is not None:
         tests = tests.first(min(config.samples, tests.n_train))
     ranks = SingleProcess()
-    trainer = Trainer(plan, tests, ranks)
+    trainer = Trainer.of(plan, tests, ranks)
     deal_weights(ranks, found.network, trainer.learnt(), found.weights)
     tested = trainer.evaluate()
     trainer.close()

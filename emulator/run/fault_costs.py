@@ -5,19 +5,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ..faults import BoardFault, Faults, LinkFault
+from ..faults import Faults
 from ..plan import Plan
+from .segments import Death, segments_of
 from .simulate import simulate
 from .sizes import GivenSizes
 
 
 @dataclasses.dataclass(frozen=True)
 class FaultCosts:
-    """The virtual time of a run without faults, with all, and with each alone that costs time; in ps."""
+    """The virtual time in ps of a run without faults, with all, and with each alone that costs time.
+
+    Each has its description. All boards that die count as one fault; `deaths` are those within the run.
+    """
 
     without_ps: int
     with_ps: int
-    alone_ps: tuple[tuple[BoardFault | LinkFault, int], ...]
+    alone_ps: tuple[tuple[str, int], ...]
+    deaths: tuple[Death, ...] = ()
 
     @property
     def cost_ps(self) -> int:
@@ -32,7 +37,7 @@ class FaultCosts:
     @property
     def each(self) -> list[tuple[str, int]]:
         """Each fault, and what it costs alone."""
-        return [(str(fault), alone_ps - self.without_ps) for fault, alone_ps in self.alone_ps]
+        return [(what, alone_ps - self.without_ps) for what, alone_ps in self.alone_ps]
 
 
 def fault_costs(plan: Plan, samples: int, with_ps: int, sizes: Sequence[GivenSizes] = ()) -> FaultCosts:
@@ -45,13 +50,18 @@ def fault_costs(plan: Plan, samples: int, with_ps: int, sizes: Sequence[GivenSiz
         sizes: those of compressed messages, for each epoch, as for `simulate`.
     """
 
-    def time_ps(faults: Faults) -> int:
-        return simulate(dataclasses.replace(plan, faults=faults), samples, sizes=sizes).virtual_time_ps
+    def time_ps(hurt: Plan) -> int:
+        return simulate(hurt, samples, sizes=sizes).virtual_time_ps
 
     faults = plan.faults
     if not faults.in_time:
         return FaultCosts(with_ps, with_ps, ())
-    if len(faults.in_time) == 1:
-        return FaultCosts(time_ps(Faults()), with_ps, ((faults.in_time[0], with_ps),))
-    alone = tuple((fault, time_ps(faults.alone(fault))) for fault in faults.in_time)
-    return FaultCosts(time_ps(Faults()), with_ps, alone)
+    without_ps = time_ps(plan.hurt_by(Faults()))
+    deaths = tuple(segment.death for segment in segments_of(plan, samples) if segment.death is not None)
+    kinds = [(str(fault), faults.alone(fault)) for fault in faults.slowing]
+    if faults.deaths:
+        kinds.append((" and ".join(map(str, faults.in_order)), faults.deaths_alone))
+    if len(kinds) == 1:
+        return FaultCosts(without_ps, with_ps, ((kinds[0][0], with_ps),), deaths)
+    alone = tuple((what, time_ps(plan.hurt_by(one))) for what, one in kinds)
+    return FaultCosts(without_ps, with_ps, alone, deaths)

@@ -17,24 +17,26 @@ from ..plan import Plan
 
 if TYPE_CHECKING:
     from ..device import SoftErrors
+    from .segments import Segment
 
 
 class HurtNic(Nic):
     """A NIC on which bits of the messages that it receives flip.
 
-    One that the codec then cannot read has zeros for values, as if its sender had added nothing.
+    One that the codec then cannot read has zeros for values, as if its sender had added nothing. `steps` are the
+    mini-batches before the first one here.
     """
 
-    def __init__(self, interconnect: Interconnect, codec: Codec, flipper: Flipper, stage: int) -> None:
+    def __init__(self, interconnect: Interconnect, codec: Codec, flipper: Flipper, stage: int, steps: int) -> None:
         super().__init__(interconnect, codec)
         self._flipper, self._stage = flipper, stage
-        self._opened = 0
+        self._first, self._opened = steps << 32, 0
 
     def open(self, message: GradientMessage, count: int) -> NDArray[np.float32] | None:
         """Return the `count` values of a message that has arrived; None with timing only."""
         if message.payload is None:
             return None
-        payload = self._flipper.payload(message.payload, self._stage, self._opened)
+        payload = self._flipper.payload(message.payload, self._stage, self._first + self._opened)
         self._opened += 1
         try:
             return super().open(dataclasses.replace(message, payload=payload), count)
@@ -66,8 +68,9 @@ def _flipper(plan: Plan, of: FlipTarget, purpose: Purpose, board: int, at: int |
     return Flipper(seed, purpose, board, faults)
 
 
-def soft_errors(plan: Plan, replica: int, stage: int) -> SoftErrors | None:
+def soft_errors(segment: Segment, replica: int, stage: int) -> SoftErrors | None:
     """Return what flips on the device of a stage; None if nothing does."""
+    plan = segment.plan
     if not any(plan.faults.flipping(of) for of in ("weights", "activations", "messages")):
         return None
     from ..device import SoftErrors
@@ -79,14 +82,18 @@ def soft_errors(plan: Plan, replica: int, stage: int) -> SoftErrors | None:
         _flipper(plan, "activations", Purpose.ACTIVATIONS, board, board),
         _flipper(plan, "messages", Purpose.MESSAGES, board, board - 1),
         _flipper(plan, "messages", Purpose.MESSAGES, board, board),
+        segment.begun(replica),
     )
 
 
-def nic_of(plan: Plan, replica: int, stage: int) -> Nic:
+def nic_of(segment: Segment, replica: int, stage: int) -> Nic:
     """Return the NIC of the device of a stage. Those of aggregators are not hurt."""
+    plan = segment.plan
     interconnect, codec = plan.cluster.interconnect, plan.data_parallel.codec
     if not plan.faults.flipping("gradients"):
         return Nic(interconnect, codec)
     board = replica * plan.devices + stage % plan.devices
     flipper = _flipper(plan, "gradients", Purpose.GRADIENTS, board, board)
-    return HurtNic(interconnect, codec, flipper, stage) if flipper else Nic(interconnect, codec)
+    if not flipper:
+        return Nic(interconnect, codec)
+    return HurtNic(interconnect, codec, flipper, stage, segment.begun(replica).steps)

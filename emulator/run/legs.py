@@ -1,7 +1,7 @@
 """Legs of an epoch: mini-batches between two checkpoints, at which the chain is empty.
 
-With `checkpoint_every`, a chain drains after so many mini-batches, as it does at the end of an epoch. So what a run
-computes, and its virtual time, are the same whether it is interrupted there or not.
+With `checkpoint_every`, a chain drains after that number of mini-batches, as it does at the end of an epoch. A run's
+numbers and its virtual time are therefore the same whether it is interrupted there or not.
 """
 
 from __future__ import annotations
@@ -13,6 +13,16 @@ from numpy.typing import NDArray
 
 from ..plan import Plan
 from ..schedule import Schedule
+
+
+class Position(NamedTuple):
+    """How far a run is: the epoch, counted from 0, and how many mini-batches of it are done."""
+
+    epoch: int = 0
+    step: int = 0
+
+
+START = Position()
 
 
 class Leg(NamedTuple):

@@ -25,9 +25,9 @@ from ..pair import Content, PairKey, Resource, pair_streams
 from ..plan import PairPlan
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import EpochResult, Position, SoFar, Weights
+from .epochs import EpochResult, SoFar, Weights
 from .layer_weights import gathered_weights
-from .legs import Leg, legs_of
+from .legs import Leg, Position, legs_of
 from .pair_devices import Carried, build_pair
 from .steps import StepReports, StepTable
 from .usage import ResourceUse, Usage
@@ -48,6 +48,7 @@ class PairTrainer:
         self._ends = Ends.of(self.devices, data, plan.network.entry, config.label_smoothing)
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
         self._sizes, self._from_ps = step_sizes(self._samples, config.batch), 0
+        self._began = Position(), 0
         self._step_ps = {size: plan.times_of(size).mini_batch_ps for size in set(self._sizes)}
         self._carried: collections.Counter[PairKey] = collections.Counter()
         ranks.gather(None)  # all are ready
@@ -141,9 +142,20 @@ class PairTrainer:
         of_epoch = sum(self._step_ps[size] for size in self._sizes[: position.step])
         return self._from_ps + position.epoch * self.plan.epoch_ps(self._samples) + of_epoch
 
-    def begin_at(self, position: Position, now_ps: int) -> None:
+    @property
+    def began(self) -> tuple[Position, int]:
         """See `epochs.Trainer`."""
-        self._from_ps = now_ps - self.now_ps(position)
+        return self._began
+
+    def begin_at(self, position: Position, now_ps: int) -> PairTrainer:
+        """See `epochs.Trainer`."""
+        self._began = position, now_ps
+        self._from_ps += now_ps - self.now_ps(position)
+        return self
+
+    def at(self, position: Position) -> PairTrainer:
+        """See `epochs.Trainer`."""
+        return self
 
     def usage(self) -> Usage:
         """See `epochs.Trainer`; a pair has resources in place of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from .chain import Chain, MakeNumerics, Wiring, build_chain
 from .hurt import nic_of
 from .placement import Placement
 from .sizes import EpochSizes, GivenSizes, SentBy
+
+if TYPE_CHECKING:
+    from .segments import Segment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +129,7 @@ class Replicas:
 
 
 def build_replicas(
-    plan: Plan,
+    segment: Segment,
     rank: int,
     ranks: int,
     comms: tuple[Any, Any],
@@ -135,19 +138,19 @@ def build_replicas(
     *,
     by_message: bool = True,
 ) -> Replicas:
-    """Make this rank's devices of all replicas, and connect them.
+    """Make this rank's devices of all replicas of a segment's plan, and connect them.
 
     `comms` are the communicators of chains and of the exchange, None in one process; a message between devices has at
     most `most` samples. `make` gives a replica's factory of numerics. Without it, for timing only; then, unless
     `by_message`, exchanges are timed as a whole, all messages of the size that the codec expects.
     """
-    of = plan.data_parallel
+    plan, of = segment.plan, segment.plan.data_parallel
     placement = Placement(plan.devices * of.replicas, ranks)
     throttled = make is not None and plan.config.throttle == "wall"
     replicas = Replicas([])
     for replica in range(of.replicas):
         wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, of.codec, plan.devices)
-        chain = build_chain(plan.timing, wiring, None if make is None else make(replica), _hurt(plan, replica))
+        chain = build_chain(plan.timing, wiring, None if make is None else make(replica), _hurt(segment, replica))
         replicas.chains.append(chain)
         replicas.pumps.extend(chain.pumps)
     if of.replicas > 1:
@@ -156,15 +159,16 @@ def build_replicas(
                 _time_exchange(replicas, plan, device)
             else:
                 channels = _Channels(replicas, plan, placement, rank, comms[1], device, throttled)
-                _connect(replicas, plan, channels, with_data=make is not None)
+                _connect(replicas, segment, channels, with_data=make is not None)
     return replicas
 
 
-def _hurt(plan: Plan, replica: int) -> Hurt | None:
-    """Return what faults do to the clocks of a replica; None where they cost no time."""
-    if not plan.faults.in_time:
+def _hurt(segment: Segment, replica: int) -> Hurt | None:
+    """Return what faults do to the clocks of a replica; None where they slow nothing down."""
+    plan = segment.plan
+    if not plan.faults.slowing:
         return None
-    return Hurt(plan.faults, plan.config.seed, replica * plan.devices, plan.devices)
+    return Hurt(plan.faults, plan.config.seed, replica * plan.devices, plan.devices, segment.begun(replica))
 
 
 def _time_exchange(replicas: Replicas, plan: Plan, device: int) -> None:
@@ -249,13 +253,13 @@ class _GatedOutlet:
         self._gate.hold(message.transfer_ps * 1e-12, lambda: self._outlet.put(message))
 
 
-def _connect(replicas: Replicas, plan: Plan, channels: _Channels, with_data: bool) -> None:
+def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_data: bool) -> None:
     """Give the devices of one number their exchange, and add their aggregator if it is on this rank."""
-    of, interconnect = plan.data_parallel, plan.cluster.interconnect
+    of, interconnect = segment.plan.data_parallel, segment.plan.cluster.interconnect
     for replica, chain in enumerate(replicas.chains):
         for device in chain.devices:
             if device.number == channels.device:
-                nic = nic_of(plan, replica, device.number)
+                nic = nic_of(segment, replica, device.number)
                 device.exchange = GradientExchange(of, nic, exchange_steps(of, replica, nic, channels))
     if of.exchange == "aggregator" and channels.host(of.aggregator) == channels.rank:
         nic = Nic(interconnect, of.codec)

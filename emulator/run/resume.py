@@ -73,6 +73,11 @@ class Resumed:
             clusters = (read_description(each) for each in (text["cluster"], plan.cluster.text))
             same = text["mapping"] == plan.mapping_text and next(clusters) == next(clusters)
             same &= all(getattr(before, key) == getattr(config, key) for key in _OF_MACHINE)
+        if not same and isinstance(plan, Plan) and plan.faults.deaths:
+            raise InputError(
+                f"`resume` = {config.resume!r}: was written on another cluster, and which boards die is counted on that"
+                " one; resume it there"
+            )
         if not same and not config.schedule.drains:
             raise InputError(
                 f"`resume` = {config.resume!r}: was written with another mapping, on which the numbers of"

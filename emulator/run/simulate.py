@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ...comm import Observer, run
-from ...comm.exchange import GradientExchange, TimedMember, step_sizes
+from ...comm import Observer
 from ..common import format_time_ps, html_table
-from ..device import Epoch
 from ..plan import Plan, describe_devices
-from .legs import legs_of, replica_leg
-from .replicas import build_replicas
+from .segments import Segment, segments_of
 from .sizes import GivenSizes
-from .usage import DeviceCounters, Usage, usage_of
+from .timed_run import TimedRun
+from .usage import Usage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +20,7 @@ class Simulation:
 
     `epoch_ends_ps` holds the virtual time from the start to the end of each epoch; `samples` is the number of samples
     in an epoch. `exchange_ps` is the time that a device spent on exchanges with other replicas, averaged over devices.
+    If boards die, the run has several segments, and `usage` is that of the last one.
     """
 
     plan: Plan
@@ -29,6 +28,7 @@ class Simulation:
     epoch_ends_ps: tuple[int, ...]
     usage: Usage
     exchange_ps: int = 0
+    segments: tuple[Segment, ...] = ()
 
     @property
     def virtual_time_ps(self) -> int:
@@ -75,31 +75,16 @@ def simulate(
 ) -> Simulation:
     """Run `plan.config.epochs` epochs of `samples` samples for timing only.
 
-    Where rows are streamed, times do not depend on the micro-batches, so these are as large as the mini-batch.
     `observer` is called with what engines, links and exchanges of the first replica serve. `sizes` are those of
     compressed messages, for each epoch; without them, messages have the size that the codec expects.
     """
-    config, totals = plan.config, step_sizes(samples, plan.config.batch)
-    replicas = build_replicas(plan, 0, 1, (None, None), plan.batch, None, by_message=bool(sizes))
-    if observer is not None:
-        replicas.observe(observer)
-    devices = [device for chain in replicas.chains for device in chain.devices]
-    ends = []
-    for number in range(config.epochs):
-        if sizes:
-            replicas.give_sizes(sizes[number])
-        for leg in legs_of(len(totals), config.checkpoint_every):
-            programs = replicas.serve(leg.last - leg.first)
-            for replica, chain in enumerate(replicas.chains):
-                _, schedule = replica_leg(plan, replica, samples, leg, plan.batch if plan.times_rows else None)
-                of_leg = schedule.micro_batches, schedule.step_samples, totals[leg.first : leg.last]
-                epoch = Epoch(*of_leg, course=plan.course(schedule))
-                programs += chain.train(schedule.programs(range(plan.devices)), epoch)
-            run(programs)
-        ends.append(max(device.clock.updated_ps for device in devices))
-    counters = [DeviceCounters.of(device.clock, plan.timing) for device in replicas.chains[0].devices]
-    usage = usage_of(plan.timing, counters, plan.steady.in_flight, ends[-1])
-    spent_ps = sum(
-        device.exchange.spent_ps for device in devices if isinstance(device.exchange, TimedMember | GradientExchange)
-    )
-    return Simulation(plan, samples, tuple(ends), usage, spent_ps // plan.nodes)
+    segments, ends = segments_of(plan, samples), list[int]()
+    for segment in segments:
+        timed = TimedRun(segment, observer, by_message=bool(sizes))
+        for number, leg in segment.legs():
+            if sizes and leg.first == 0:
+                timed.give_sizes(sizes[number])
+            end_ps = timed.leg(leg)
+            if leg == segment.all_legs[-1]:
+                ends.append(end_ps)
+    return Simulation(plan, samples, tuple(ends), timed.usage(), timed.exchange_ps, segments)

@@ -222,8 +222,7 @@ def steady_period_ps(plan: Plan, exchanges: Sequence[ExchangeLoad] = ()) -> floa
     if not plan.config.schedule.drains:
         return max(plan.timing.interval_ps, max((load.sample_ps for load in exchanges), default=0))
     # The first mini-batches enter an empty chain; later ones take the same time, or alternate between two times.
-    epochs = _FIRST_STEPS + _MEASURED_STEPS
-    steps = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": epochs}))
+    steps = plan.while_all_live.with_epochs(_FIRST_STEPS + _MEASURED_STEPS)
     ends_ps = simulate(steps, plan.config.batch).epoch_ends_ps
     return (ends_ps[-1] - ends_ps[_FIRST_STEPS - 1]) / (_MEASURED_STEPS * plan.batch)
 

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
 
-import numpy as np
-
-from ...comm import Observer, Pump, Ranks, run
-from ...comm.exchange import Traffic, step_sizes
-from ...kernels import Arena
+from ...comm import Observer, Ranks
+from ...comm.exchange import step_sizes
 from ..data import Dataset
-from ..device import (
-    Bpram,
-    DeviceNumerics,
-    Epoch,
-    HurtNumerics,
-    Learnt,
-    Rules,
-    Tally,
-    epoch_order,
-    numerics_of,
-)
-from ..mapping import BalancedParameters, DeviceStreams
-from ..plan import PairPlan, Plan, check_samples
-from ..schedule import cut_samples
-from .ends import Ends
-from .epochs import Checkpoints, EpochResult, OnEpoch, OnStep, Position, SoFar, Weights, train_epochs
-from .hurt import soft_errors
-from .layer_weights import gathered_weights
-from .legs import Leg, legs_of, replica_leg
+from ..plan import PairPlan, Plan
+from .epochs import Checkpoints, EpochResult, OnEpoch, OnStep, train_epochs
+from .epochs import Trainer as AnyTrainer
 from .pair import PairTrainer
 from .placement import Placement
-from .replicas import Exchanged, build_replicas
-from .steps import StepReports, StepResult, StepTable
-from .usage import DeviceCounters, Usage, usage_of
-
-_EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
-_EVALUATION_ROUND = 4  # micro-batches for each rank
+from .segments import Segment, segments_of
+from .steps import StepResult
+from .trainer import Trainer
 
 
 def train(
@@ -73,14 +47,26 @@ def train(
     """
     ranks.name(_placement(plan, ranks.size).described)
     ranks.on_object = _noting(on_step, ranks, len(step_sizes(data.n_train, plan.config.batch)))
-    trainer = PairTrainer(plan, data, ranks) if isinstance(plan, PairPlan) else Trainer(plan, data, ranks)
-    if observer is not None and isinstance(trainer, Trainer):
-        trainer.replicas.observe(observer)
+    trainer: AnyTrainer
+    if isinstance(plan, PairPlan):
+        trainer = PairTrainer(plan, data, ranks)
+    else:
+        trainer = Trainer(_shared_segments(plan, data.n_train, ranks), data, ranks)
+        if observer is not None:
+            trainer.replicas.observe(observer)
     waits = checkpoints is not None and checkpoints.saves
     with ranks.watch_progress(plan.config.stall_timeout), ranks.end_request.noting() if waits else nullcontext():
         return train_epochs(
             trainer, plan.config.epochs, ranks, on_epoch, gather_weights=gather_weights, checkpoints=checkpoints
         )
+
+
+def _shared_segments(plan: Plan, samples: int, ranks: Ranks) -> Sequence[Segment]:
+    """Return the segments of a run on all ranks; rank 0 alone simulates where boards die."""
+    if not plan.faults.deaths:
+        return segments_of(plan, samples)
+    found: Sequence[Segment] = ranks.share(segments_of(plan, samples) if ranks.rank == 0 else None)[0]
+    return found
 
 
 def _placement(plan: Plan | PairPlan, ranks: int) -> Placement:
@@ -96,177 +82,3 @@ def _noting(on_step: OnStep, ranks: Ranks, steps: int) -> OnStep:
         on_step(result)
 
     return noted
-
-
-@dataclasses.dataclass(frozen=True)
-class _MakeNumerics:
-    """Factory of the numerics of a replica's devices, from the plan's network and seed."""
-
-    plan: Plan
-    replica: int
-
-    def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
-        start, seed = self.plan.network.start, self.plan.config.seed
-        slices = [numerics_of(part, start, seed, arena) for part in streams.slices]
-        stored = {number: Bpram(blocks[number], start, seed) for number in streams.stored}
-        errors = soft_errors(self.plan, self.replica, streams.device)
-        if errors is None:
-            return DeviceNumerics(streams, slices, blocks, stored)
-        return HurtNumerics(errors, streams, slices, blocks, stored)
-
-
-@dataclasses.dataclass(frozen=True)
-class _RankResult:
-    """The end of an epoch on one rank: the test, and the exchange so far."""
-
-    tested: Tally
-    exchanged: Exchanged
-
-
-class Trainer:
-    """This rank's part of all replicas' chains, and the data at their ends."""
-
-    def __init__(self, plan: Plan, data: Dataset, ranks: Ranks) -> None:
-        self.plan, self.ranks = plan, ranks
-        self.so_far, self.history = SoFar(), list[EpochResult]()
-        self._samples = data.n_train
-        config = plan.config
-        self._step_sizes, self._from_ps = step_sizes(data.n_train, config.batch), 0
-        most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
-        check_samples(config, plan.data_parallel.replicas, data.n_train)
-        comms = ranks.comm, ranks.exchange_comm
-        self.replicas = build_replicas(
-            plan, ranks.rank, ranks.size, comms, most, functools.partial(_MakeNumerics, plan)
-        )
-        self._pumps: list[Pump] = [*self.replicas.pumps] if ranks.comm is None else [*self.replicas.pumps, ranks]
-        self._ends = [
-            Ends.of(chain, data, plan.network.entry, config.label_smoothing) for chain in self.replicas.chains
-        ]
-        self._exchanged = Exchanged()
-        self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
-        ranks.gather(None)  # all are ready
-        self.started_s = time.perf_counter()
-
-    @property
-    def legs(self) -> list[Leg]:
-        """See `epochs.Trainer`."""
-        return legs_of(len(self._step_sizes), self.plan.config.checkpoint_every)
-
-    @np.errstate(over="ignore", invalid="ignore")  # divergence is detected by the loss
-    def train(self, number: int, leg: Leg) -> None:
-        """See `epochs.Trainer`."""
-        config, rules = self.plan.config, self._rules(number)
-        order = epoch_order(config.seed, number, self._samples)
-        totals, flips = self._step_sizes[leg.first : leg.last], bool(self.plan.faults.flips)
-        reports, programs = StepReports(self.ranks, rules, leg.first, self._from_ps, flips=flips), []
-        for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
-            places, schedule = replica_leg(self.plan, replica, self._samples, leg)
-            ends.attach_training(chain, order[places], number)
-            numbers = places + number * self._samples
-            epoch = Epoch(
-                *(schedule.micro_batches, schedule.step_samples, totals, rules.of_leg(leg.first), numbers),
-                self.plan.course(schedule),
-            )
-            programs += chain.train(schedule.programs([*chain.by_device]), epoch, reports.of(replica))
-        run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling, self.ranks.watchdog)
-        for of_rank in self.ranks.gather((reports.shares, self.replicas.take_sizes())):
-            self.so_far.add(*of_rank)
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def finish(self, number: int) -> EpochResult | None:
-        """See `epochs.Trainer`."""
-        tested, usage = self.evaluate(), self.usage()
-        results = self.ranks.gather(_RankResult(tested, self.replicas.exchanged()))
-        if self.ranks.rank > 0:
-            return None
-        before, self._exchanged = self._exchanged, sum((result.exchanged for result in results), Exchanged())
-        so_far, self.so_far = self.so_far, SoFar()
-        steps = so_far.steps
-        return EpochResult(
-            number,
-            self._rules(number).last_rate,
-            sum((step.tally for step in steps), Tally()),
-            sum((result.tested for result in results), Tally()),
-            usage.virtual_time_ps + self._from_ps,
-            time.perf_counter() - self.started_s,
-            usage,
-            self._exchanged.since(before),
-            so_far.sizes,
-            steps=StepTable.of(steps),
-        )
-
-    def _rules(self, number: int) -> Rules:
-        return Rules(self.plan.config, number, len(self._step_sizes))
-
-    def usage(self) -> Usage:
-        """See `epochs.Trainer`."""
-        timing, devices = self.plan.timing, self.replicas.chains[0].devices
-        counters = [DeviceCounters.of(device.clock, timing) for device in devices]
-        of_ranks = self.ranks.gather((counters, self._updated_ps()))
-        if self.ranks.rank > 0:
-            return Usage(0, (), ())
-        counters = [counted for of_rank, _ in of_ranks for counted in of_rank]
-        return usage_of(timing, counters, self.plan.steady.in_flight, max(updated_ps for _, updated_ps in of_ranks))
-
-    def _updated_ps(self) -> int:
-        chains = self.replicas.chains
-        return max((device.clock.updated_ps for chain in chains for device in chain.devices), default=0)
-
-    def epoch(self, number: int) -> EpochResult | None:
-        """Train an epoch and evaluate; return the result on rank 0, else None."""
-        for leg in self.legs:
-            self.train(number, leg)
-        return self.finish(number)
-
-    def evaluate(self) -> Tally:
-        """Test on the first replica, as all have the same weights; return what is known on this rank."""
-        chain, ends, head = self.replicas.chains[0], self._ends[0], self._ends[0].test_head
-        chain.attach(ends.test_source, head, ends.test_lengths)
-        if not self._test_batches:
-            return Tally()
-        # In rounds, so that a rank that is ahead does not fill its memory with maps that no device needs yet.
-        size = _EVALUATION_ROUND * self.ranks.size
-        for first in range(0, len(self._test_batches), size):
-            batches = self._test_batches[first : first + size]
-            run(
-                [device.evaluate(batches) for device in chain.devices],
-                self._pumps,
-                self.ranks.settling,
-                self.ranks.watchdog,
-            )
-        return Tally() if head is None else head.step_done(0)
-
-    def weights(self) -> Weights:
-        """Return all layers' weights (oc, ic, kh, kw), and the arrays of their SFUs, on rank 0."""
-        devices = self.replicas.chains[0].devices
-        held = [of for device in devices if device.numerics is not None for of in device.numerics.slices]
-        return gathered_weights(self.ranks, self.plan.network, held)
-
-    def close(self) -> None:
-        """End all communication."""
-        self.replicas.close()
-
-    def learnt(self) -> list[list[Learnt]]:
-        """See `epochs.Trainer`."""
-        by_chain = ([device.numerics for device in chain.devices] for chain in self.replicas.chains)
-        return [[of for each in numerics if each is not None for of in each.learnt] for numerics in by_chain]
-
-    def clocks(self) -> dict[str, Any]:
-        """See `epochs.Trainer`."""
-        traffic, spent_ps = dataclasses.asdict(self._exchanged.traffic), self._exchanged.spent_ps
-        before = {"exchanged": {"traffic": traffic, "spent_ps": spent_ps}} if self.ranks.rank == 0 else {}
-        return {**self.replicas.clocks(), **before}
-
-    def restore_clocks(self, state: Mapping[str, Any]) -> None:
-        """See `epochs.Trainer`."""
-        self.replicas.restore_clocks(state)
-        before = state["exchanged"]
-        self._exchanged = Exchanged(Traffic(**before["traffic"]), before["spent_ps"])
-
-    def now_ps(self, position: Position) -> int:
-        """See `epochs.Trainer`."""
-        return self._updated_ps() + self._from_ps
-
-    def begin_at(self, position: Position, now_ps: int) -> None:
-        """See `epochs.Trainer`."""
-        self._from_ps = now_ps

@@ -174,8 +174,7 @@ def _about_own_times(found: Retiming, results: Results, sizes: Sequence[GivenSiz
     """Return a note where this version's time model differs from the one that the run had."""
     if any(isinstance(epoch, MeanRatio) for epoch in sizes):
         return []
-    first = dataclasses.replace(found.own, config=found.own.config.model_copy(update={"epochs": 1}))
-    [now_ps] = simulate(first, found.simulation.samples, sizes=sizes[:1]).epoch_ends_ps
+    [now_ps] = simulate(found.own.with_epochs(1), found.simulation.samples, sizes=sizes[:1]).epoch_ends_ps
     if now_ps == found.own_ends_ps[0]:
         return []
     return [

@@ -73,6 +73,7 @@ class TraceRequest:
             InputError: the run has no sample of the window.
         """
         plan.needs_one_stage("a trace")
+        plan.needs_all_alive("a trace")
         course = Course.of(plan, samples)
         return SpanRecorder(course, self.window.within(course.run_samples, "trace_samples"))
 

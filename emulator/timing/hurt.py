@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...comm import FifoResource
 from ..cluster import Link
-from ..faults import Delay, Faults, LinkFault, Loss, PacedResource, check_time, exact, slowed_ps
+from ..faults import Begun, Delay, Faults, LinkFault, Loss, PacedResource, check_time, exact, slowed_ps
 from .device_clock import DeviceClock
 from .stage_device import Pace, StageDevice, WirePace
 from .timing import Timing
@@ -15,11 +16,11 @@ class Hurt:
     """What faults do to the clocks of one chain, whose boards begin at number `first`.
 
     Resources of rows are replaced by ones with delays; boards that take actions as a whole get a pace. Of a board with
-    several stages, all are hurt. The link that closes such a chain to a ring is not.
+    several stages, all are hurt. The link that closes such a chain to a ring is not. Clocks begin where `begun` says.
     """
 
-    def __init__(self, faults: Faults, seed: int, first: int, boards: int) -> None:
-        self._faults, self._first, self._boards = faults, first, boards
+    def __init__(self, faults: Faults, seed: int, first: int, boards: int, begun: Begun) -> None:
+        self._faults, self._first, self._boards, self._begun = faults, first, boards, begun
         self._seed = seed if faults.seed is None else faults.seed
 
     def clock(self, clock: DeviceClock, timing: Timing) -> None:
@@ -28,9 +29,9 @@ class Hurt:
         delays = self._of_board(device % self._boards)
         if delays:
             for part in clock.slices:
-                part.fp, part.pg = PacedResource(part.fp, delays), PacedResource(part.pg, delays)
-                part.eb = None if part.eb is None else PacedResource(part.eb, delays)
-                part.ports = {phase: PacedResource(port, delays) for phase, port in part.ports.items()}
+                part.fp, part.pg = self._paced(part.fp, delays), self._paced(part.pg, delays)
+                part.eb = None if part.eb is None else self._paced(part.eb, delays)
+                part.ports = {phase: self._paced(port, delays) for phase, port in part.ports.items()}
         for link, forward in ((device, True), (device - 1, False)):
             for stream in timing.sent(link, forward=forward):
                 held = clock.links[stream.key]
@@ -40,17 +41,20 @@ class Hurt:
                     self._delay(place, fault, stream.row_bytes, held.latency_ps, (sender, part_number))
                     for place, fault in self._of_link(link)
                 )
-                clock.links[stream.key] = PacedResource(held, delays) if delays else held
+                clock.links[stream.key] = self._paced(held, delays) if delays else held
 
     def stage_device(self, device: StageDevice) -> None:
         """Slow down a device that takes actions as a whole, and the links on which it sends."""
         delays = self._of_board(device.number)
         if delays:
-            device.pace = _paced(delays)
+            device.pace = _pace(delays, self._begun)
         for receiver, wire in device.wires.items():
             faults = self._of_link(min(receiver, device.number)) if abs(receiver - device.number) == 1 else ()
             if faults:
                 wire.pace = self._wire_pace(faults, device.number, wire.link)
+
+    def _paced(self, of: FifoResource, delays: Sequence[Delay]) -> PacedResource:
+        return PacedResource(of, delays, self._begun)
 
     def _of_board(self, device: int) -> tuple[Delay, ...]:
         return tuple(Delay(fault, exact(fault.factor)) for fault in self._faults.slow(self._first + device))
@@ -70,6 +74,7 @@ class Hurt:
 
     def _wire_pace(self, faults: Sequence[tuple[int, LinkFault]], device: int, link: Link) -> WirePace:
         def pace(start_ps: int, sample: int, sent_bytes: int) -> tuple[int, int]:
+            start_ps, sample = self._begun.time_ps + start_ps, self._begun.samples + sample
             on = [
                 self._delay(place, fault, sent_bytes, link.latency_ps, (device, 0))
                 for place, fault in faults
@@ -84,8 +89,9 @@ class Hurt:
         return pace
 
 
-def _paced(delays: Sequence[Delay]) -> Pace:
+def _pace(delays: Sequence[Delay], begun: Begun) -> Pace:
     def pace(start_ps: int, sample: int, work_ps: int) -> int:
+        start_ps, sample = begun.time_ps + start_ps, begun.samples + sample
         on = [each for each in delays if each.span.has_time(start_ps) and each.span.has_sample(sample)]
         slow_ps = slowed_ps(on, work_ps)
         check_time(start_ps + slow_ps)

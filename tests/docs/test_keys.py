@@ -15,7 +15,7 @@ from emuchain.emulator.cluster.description import (
     WithLinks,
 )
 from emuchain.emulator.config import Config
-from emuchain.emulator.faults import BoardFault, FaultsDescription, FlipFault, LinkFault
+from emuchain.emulator.faults import BoardDeath, BoardFault, FaultsDescription, FlipFault, LinkFault
 from emuchain.emulator.inputs import Model, model_of
 from emuchain.emulator.network import operation_types
 from emuchain.emulator.network.description import Description, node_model
@@ -40,6 +40,7 @@ MODELS: dict[str, type[Model]] = {
     "a slow board": model_of(BoardFault),
     "a bad link": model_of(LinkFault),
     "flips": model_of(FlipFault),
+    "a death": model_of(BoardDeath),
     "a profile": ProfileDescription,
     "a profiled device": DeviceTable,
     "a profiled layer": LayerTable,

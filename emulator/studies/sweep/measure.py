@@ -94,7 +94,7 @@ def _figures(plan: Plan, state: SteadyState, epoch_images: int) -> Measured:
 
 def _of_actions(plan: Plan, epoch_images: int) -> Measured:
     """Return the figures of boards that take actions as a whole, once mini-batch follows on mini-batch."""
-    plan = dataclasses.replace(plan, config=plan.config.model_copy(update={"epochs": 1}))
+    plan = plan.while_all_live.with_epochs(1)
     few, more = (simulate(plan, steps * plan.config.batch) for steps in _STEPS)
     images = plan.config.batch * (_STEPS[1] - _STEPS[0])
     rate = images * 1e12 / (more.virtual_time_ps - few.virtual_time_ps)

@@ -32,6 +32,13 @@ of = "messages"
 rate = 1e-6
 highest_bit = 22
 """
+DEATH = """
+[[faults.deaths]]
+board = 2
+at_us = 900
+detect_us = 30
+reload_us = 70
+"""
 KEYS = ["quick-cifar", "--devices", "4", "--samples", "64", "--batch", "32", "--schedule", "sync"]
 
 
@@ -70,9 +77,34 @@ def test_json_has_what_each_costs(file: str) -> None:
     assert "faults" not in json.loads(printed(*KEYS, "--json"))
 
 
+def test_what_a_death_took_comes_next(file: str) -> None:
+    Path(file).write_text(DEATH)
+    said = printed(*KEYS, "--faults", file, "--checkpoint-every", "1")
+    first, second, *_ = said.replace("\n  ", " ").splitlines()
+    assert first.startswith("faults cost ")
+    assert first.endswith(" without: board 2 dies at 900 us")
+    assert second.startswith("board 2 dies at 900 us, in mini-batch 2 of epoch 1: ")
+    assert second.endswith(" of work lost, 30.0 us until it is noticed, 70.0 us to reload; 3 boards go on")
+    [death] = json.loads(printed(*KEYS, "--faults", file, "--checkpoint-every", "1", "--json"))["faults"]["deaths"]
+    assert death.pop("lost_ps") > 0
+    assert death == {
+        "board": 2,
+        "at_ps": 900_000_000,
+        "epoch": 1,
+        "mini_batches_done": 1,
+        "detect_ps": 30_000_000,
+        "reload_ps": 70_000_000,
+        "devices_left": 3,
+    }
+    late = printed(*KEYS, "--faults", file, "--samples", "32")
+    assert "board 2 dies at 900 us: after the end of the run, so nothing is lost" in late.replace("\n  ", " ")
+
+
 def test_any_number_of_ranks_gives_the_same(mpiexec: Any, file: str, tmp_path: Path) -> None:
-    """Bits and times of one process, and both costs first in the answer."""
-    keys = ["train", *KEYS, "--faults", file, "--test-samples", "64", "--progress", "none"]
+    """Bits and times of one process, and both costs first in the answer; a board dies, too."""
+    with Path(file).open("a") as more:
+        more.write(DEATH)
+    keys = ["train", *KEYS, "--faults", file, "--test-samples", "64", "--progress", "none", "--checkpoint-every", "1"]
     told = []
     for ranks in (1, 2):
         out = tmp_path / f"{ranks}.h5"
@@ -83,8 +115,9 @@ def test_any_number_of_ranks_gives_the_same(mpiexec: Any, file: str, tmp_path: P
         for name, array in arrays.items():
             assert array.tobytes() == two.weights[layer][name].tobytes(), f"{layer}/{name}"
     for said in told:
-        answer = said[said.rindex("\nfaults cost ") :].split("\n")
-        assert any(line.startswith("flips change test accuracy by ") for line in answer[2:4])
+        answer = said[said.rindex("\nfaults cost ") :].replace("\n  ", " ").split("\n")
+        assert answer[2].startswith("board 2 dies at 900 us, in ")
+        assert answer[3].startswith("flips change test accuracy by ")
 
 
 def test_a_bad_file_ends_with_one_line_and_status_2(mpiexec: Any, one_line: Any, tmp_path: Path) -> None:

@@ -257,6 +257,28 @@ def test_under_sync_other_devices_go_on(planned: MakePlan, bits: Any, tmp_path: 
     assert said == [(step.epoch, step.step, step.tally.loss) for step in whole.steps]
 
 
+@pytest.mark.parametrize("faults", [Faults(), SLOW], ids=["unhurt", "slow"])
+@pytest.mark.parametrize("engines", ["split", "turns"])
+def test_what_other_devices_have_begun_goes_on_once_more(
+    planned: MakePlan, bits: Any, tmp_path: Path, engines: str, faults: Faults
+) -> None:
+    """Their clocks began anew, but spans of faults and virtual time are those of the whole run."""
+    file, again = tmp_path / "first.ckpt", tmp_path / "second.ckpt"
+    keys: Keys = {"schedule": "sync", "engines": engines, "faults": faults}
+    before = run(planned({**keys, "devices": 4}), target=file, last=1)
+    after = run(planned({**keys, "devices": 3}), start=file, same=False)
+    run(planned({**keys, "devices": 3}), start=file, target=again, last=2, same=False)
+    rest = run(planned({**keys, "devices": 3}), start=again)
+    assert [epoch.virtual_time_ps for epoch in rest.history] == [epoch.virtual_time_ps for epoch in after.history]
+    assert bits(rest.weights) == bits(after.weights)
+    assert rest.steps == after.steps[-len(rest.steps) :]
+    if faults and engines == "split":  # sample 60 of the straggler's span is in the second epoch
+        done = run(planned({**keys, "devices": 3, "faults": Faults()}), start=file, same=False)
+        own_ps = [epoch.virtual_time_ps for epoch in done.history]
+        assert [late.virtual_time_ps > own for late, own in zip(after.history, own_ps, strict=True)] == [True, True]
+    assert before.steps
+
+
 def test_balanced_parameters_may_be_stored_elsewhere(planned: MakePlan, bits: Any, tmp_path: Path) -> None:
     """Velocities of stored blocks come from where they are stored, and go where they are then."""
     keys, file = {"schedule": "sync", "memory": "ignored"}, tmp_path / "run.ckpt"

@@ -115,6 +115,20 @@ def test_what_fails_on_one_rank_before_training_is_raised_on_all(comm: Any, fold
         emuchain.train(comm=comm, devices=4, **keys)
 
 
+def test_the_ranks_of_boards_that_are_left_go_on(comm: Any, folder: Path, bits: Any) -> None:
+    """A board of each of two ranks dies; arrays move between ranks."""
+    faults = folder / "faults.toml"
+    if comm.rank == 0:
+        deaths = ("board = 1\nat_us = 500", "board = 3\nat_us = 2001500")
+        faults.write_text("".join(f"[[faults.deaths]]\n{death}\n" for death in deaths))
+    comm.barrier()
+    keys = {**KEYS, "devices": 5, "schedule": "fpdeep", "checkpoint_every": 1, "faults": str(faults)}
+    here, alone = emuchain.train(comm=comm, **keys), emuchain.train(**keys)
+    assert bits(here.weights) == bits(alone.weights)
+    assert here.steps["virtual_time_ps"].tolist() == alone.steps["virtual_time_ps"].tolist()
+    assert [round(time_ps, -12) for time_ps in here.history["virtual_time_ps"].tolist()] == [2 * 10**12, 4 * 10**12]
+
+
 def test_a_run_goes_on_from_a_checkpoint(comm: Any, bits: Any) -> None:
     """Ranks write it, and each of them goes on with it alone, too."""
     keys = {**KEYS, "devices": 5, "schedule": "fpdeep", "checkpoint_every": 2, "replicas": 2}

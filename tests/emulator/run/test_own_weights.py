@@ -70,7 +70,7 @@ FORMS = ("run.h5", "run.ckpt", "run.safetensors")
 def trainer_of(network: Network, **settings: Any) -> Trainer:
     """What trains a network, before its first mini-batch."""
     plan = make_plan(load_config(None, {**SETTINGS, **settings}), 1, network=network)
-    return Trainer(plan, training_data(plan), SingleProcess())
+    return Trainer.of(plan, training_data(plan), SingleProcess())
 
 
 def write(trainer: Trainer, folder: Path) -> None:

@@ -22,7 +22,7 @@ from emuchain.emulator.device.rules import Rule, Sgd
 from emuchain.emulator.mapping import Cut
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import Plan, make_plan, training_data
-from emuchain.emulator.run.train import Trainer
+from emuchain.emulator.run.trainer import Trainer
 from emuchain.emulator.schedule import MicroBatch, SampleSpan
 
 from .sequences import by_units, most_parts
@@ -114,7 +114,7 @@ async def there_and_back(numerics: DeviceNumerics, span: SampleSpan, samples: np
 def delayed_sgd(plan: Plan, delays: list[tuple[np.ndarray, int]]) -> dict[str, dict[str, np.ndarray]]:
     """The weights after training with delays, on the one device of `plan`."""
     config = plan.config
-    trainer = Trainer(plan, training_data(plan), SingleProcess())
+    trainer = Trainer.of(plan, training_data(plan), SingleProcess())
     [chain] = trainer.replicas.chains
     [device] = chain.devices
     numerics = device.numerics

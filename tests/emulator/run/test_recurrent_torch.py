@@ -127,7 +127,7 @@ def chain_training(plan: Plan, data: Dataset) -> tuple[Weights, list[float], Wei
 
     ranks = SingleProcess()
     ranks.on_object = on_step
-    trainer = Trainer(plan, data, ranks)
+    trainer = Trainer.of(plan, data, ranks)
     start = {name: {key: of.copy() for key, of in arrays.items()} for name, arrays in trainer.weights().items()}
     trainer.epoch(0)
     return start, losses, trainer.weights()

@@ -135,7 +135,7 @@ def test_forward_and_a_step_are_those_of_pytorch(
     }
     keys["memory"] = "ignored"  # so that planning is quick
     plan = plan_of(network=str(path), devices=devices, learning_rate=RATE, **keys)
-    trainer = Trainer(plan, data, SingleProcess())
+    trainer = Trainer.of(plan, data, SingleProcess())
     x = torch.from_numpy(data.normalisation().apply(images))
     arrays = given(in_order(peer, x))
     held = [of for device in trainer.replicas.chains[0].devices for of in device.numerics.slices]
