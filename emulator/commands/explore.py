@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from ..common import InputError
+from ..common import InputError, plural
 from .kernels import starting
+from .output import tell
 
 if TYPE_CHECKING:
     from ..explore import Question, Wires
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from ..profile import Stages
 
 _MOST_DEVICES = 64
+_MOST_ACTIONS = 200_000
+_ACTION_S, _LONG_S = 2e-3, 120
+"""Time that each micro-batch on a device takes, with all bandwidths that are tried; and time before a warning."""
 _SCHEDULES = {"hidden": ("1f1b-as", "fbp-as", "gpipe"), "stored": ("1f1b-sno", "1f1b-so", "gpipe")}
 """The schedules of BaPipe, and GPipe's, by the transport that devices have."""
 _USUAL = {"precision": "fp32", "optimizer": "sgd"}
@@ -76,6 +80,7 @@ def explore(network: str | None, as_json: bool, **flags: Any) -> None:
         from .exploration_json import exploration_as_json
 
     devices, question = _question(network, flags)
+    _heed_work(question)
     found = best_of(question)
     if as_json:
         print(json.dumps(exploration_as_json(devices, question, found), indent=2))
@@ -84,6 +89,27 @@ def explore(network: str | None, as_json: bool, **flags: Any) -> None:
         others = {key: flags[key] for key, usual in _USUAL.items() if flags[key] != usual}
         run = {"network": network, **named, **others} if flags["profile"] is None else None
         print_exploration(devices, question, found, run)
+
+
+def _heed_work(question: Question) -> None:
+    """Say how long an exploration takes, if that is long.
+
+    Raises:
+        InputError: a candidate has too many micro-batches.
+    """
+    from ..plan import duration
+
+    devices = question.stages_of(question.micro_batches[0]).devices
+    counts = [question.batch // samples for samples in question.micro_batches]
+    most = _MOST_ACTIONS // devices
+    if max(counts) > most:
+        raise InputError(
+            f"`batch` = {question.batch}: {max(counts):,} micro-batches of {plural(min(question.micro_batches), 'sample')} on"
+            f" {plural(devices, 'device')}, at most {most:,}; give fewer samples, or more to a micro-batch by --micro-batch"
+        )
+    seconds = _ACTION_S * devices * sum(counts)
+    if seconds > _LONG_S:
+        tell(f"emuchain: warning: exploring {sum(counts):,} micro-batches takes about {duration(seconds)}; see --batch")
 
 
 class _Chain(NamedTuple):

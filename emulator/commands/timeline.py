@@ -7,10 +7,11 @@ from typing import Any
 
 from ..common import InputError, check_writable, format_time_ps
 from ..config import blaming, load_config
-from ..plan import Plan, describe_devices, make_plan
+from ..plan import Plan, describe_devices, long_work, make_plan
 from ..report import check_picture, terminal_width
 from ..run import simulate, steady_state
 from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, timeline_of
+from .output import tell
 from .pair_timeline import show_pair_timeline
 
 _PIPE_WIDTH = 80
@@ -62,7 +63,10 @@ def _chart(plan: Plan, window: Window, all_lanes: bool) -> Chart:
     meeting = max(plan.steady.in_flight)
     batches = -(-(window.last + 1 + meeting) // plan.batch)
     config = plan.config.model_copy(update={"epochs": 1})
-    samples = config.samples or batches * config.batch
+    samples = min(config.samples or batches * config.batch, batches * config.batch)
+    warning = long_work(config, plan.network, samples, numbers=False)
+    if warning is not None:
+        tell(f"emuchain: warning: {warning}")
     course = Course.of(dataclasses.replace(plan, config=config), samples)
     shown = window.within(course.run_samples, "samples_shown")
     wide = Window(max(0, shown.first - meeting), shown.last + meeting).within(course.run_samples, "samples_shown")

@@ -14,7 +14,7 @@ from .replication import check_samples
 from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
 from .stages import PlannedStages
 from .steady import SteadyPipeline, find_steady
-from .work import check_memory, long_work
+from .work import check_batch, check_memory, duration, long_work
 
 __all__ = [
     "OFF_CHIP_PASSES",
@@ -31,6 +31,7 @@ __all__ = [
     "bram_bytes",
     "buffer_resources",
     "check_data",
+    "check_batch",
     "check_memory",
     "check_samples",
     "data_of",
