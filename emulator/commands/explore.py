@@ -103,9 +103,10 @@ def _heed_work(question: Question) -> None:
     counts = [question.batch // samples for samples in question.micro_batches]
     most = _MOST_ACTIONS // devices
     if max(counts) > most:
+        each = f"micro-batches of {plural(min(question.micro_batches), 'sample')} on {plural(devices, 'device')}"
         raise InputError(
-            f"`batch` = {question.batch}: {max(counts):,} micro-batches of {plural(min(question.micro_batches), 'sample')} on"
-            f" {plural(devices, 'device')}, at most {most:,}; give fewer samples, or more to a micro-batch by --micro-batch"
+            f"`batch` = {question.batch}: {max(counts):,} {each}, at most {most:,}; give fewer samples, or more to a"
+            " micro-batch by --micro-batch"
         )
     seconds = _ACTION_S * devices * sum(counts)
     if seconds > _LONG_S:

@@ -76,8 +76,8 @@ class Space:
         if space.points > _MOST_POINTS:
             most = max(listed, key=lambda key: len(listed[key]))
             raise InputError(
-                f"{blame}: {space.points:,} points, at most {_MOST_POINTS:,}; take fewer of the {len(listed[most]):,} values"
-                f" of `{most}`"
+                f"{blame}: {space.points:,} points, at most {_MOST_POINTS:,}; take fewer of the"
+                f" {len(listed[most]):,} values of `{most}`"
             )
         return space
 

@@ -9,6 +9,7 @@ from emuchain.emulator.commands import pair_train
 from emuchain.emulator.commands.cli import main
 
 PAIR = "lstm-rows --cluster farnn-9p --schedule farnn"
+STREAMED = "--transport streamed --rows 4096"
 REFUSED = {
     "explore quick-cifar --cluster vc709 --devices 2 --batch 1000000000": (
         "`batch` = 1000000000: 1,000,000,000 micro-batches of 1 sample on 2 devices, at most 100,000"
@@ -23,7 +24,7 @@ REFUSED = {
     "pipeline --schedule gpipe --stages 2 --micro-batches 1000000000 --forward 1 --backward 2": (
         "`micro_batches` = 1000000000: on 2 stages at most 100000"
     ),
-    "pipeline --schedule gpipe --stages 2 --micro-batches 196 --forward 1 --backward 2 --transport streamed --rows 4096": (
+    f"pipeline --schedule gpipe --stages 2 --micro-batches 196 --forward 1 --backward 2 {STREAMED}": (
         "`micro_batches` = 196: of 4096 rows on 2 stages at most 195"
     ),
     "pipeline --schedule interleaved --stages 2 --micro-batches 50002 --forward 1 --backward 2": (
