@@ -2,7 +2,7 @@ from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import EpochResult, Position, Weights
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
-from .own_weights import Found, read_found, read_weights, safetensors_image
+from .own_weights import Found, WeightsFile, found_of, read_found, read_weights
 from .pair_simulation import PairSimulation
 from .placement import Placement
 from .recorder import Recorder
@@ -64,10 +64,12 @@ __all__ = [
     "Trainer",
     "Usage",
     "Weights",
+    "WeightsFile",
     "checkpoints_of",
     "evaluate",
     "exchange_table",
     "fault_costs",
+    "found_of",
     "history_table",
     "open_log",
     "read_found",
@@ -77,7 +79,6 @@ __all__ = [
     "resource_table",
     "results_of",
     "resumed",
-    "safetensors_image",
     "simulate",
     "steady_period_ps",
     "steady_state",
