@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...common import InputError
+from ...common import InputError, format_bytes
 from ..layer import Layer, Network
 from ..operations.embedding import Embedding
 from .layers import add_layer
@@ -13,6 +13,8 @@ from .steps import add_step
 
 _OPSET, _IR = 17, 8
 _OUTPUT = "logits"
+_MOST_BYTES = 2**31 - 2**24
+"""The most that protobuf takes, with room for nodes and names."""
 
 
 def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> bytes:
@@ -28,6 +30,12 @@ def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> b
         from onnx import TensorProto, helper
     except ImportError:
         raise InputError(f"{blame}: ONNX files need the package onnx: pip install 'emuchain[onnx]'") from None
+    size = sum(array.nbytes for arrays in weights.values() for array in arrays.values())
+    if size > _MOST_BYTES:
+        raise InputError(
+            f"{blame}: {network.name} has {format_bytes(size)} of weights, and an ONNX file at most"
+            f" {format_bytes(_MOST_BYTES)}; a .safetensors file takes them"
+        )
     nodes = Nodes(network, blame)
     name, form, sizes = _input(network, nodes)
     taken = nodes.begin(name, form, network.entry if form is Form.STEPS else network.input)
@@ -42,7 +50,7 @@ def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> b
     last = nodes.of(_last(network.layers[-1]))
     each = network.result_steps > 1
     logits = nodes.steps(last, _OUTPUT) if each else nodes.row(last, _OUTPUT)
-    made = ["samples", network.result_steps, network.classes] if each else ["samples", network.classes]
+    made: list[str | int] = ["samples", network.result_steps, network.classes] if each else ["samples", network.classes]
     kind = TensorProto.INT64 if form is Form.SYMBOLS else TensorProto.FLOAT
     model = helper.make_model(
         helper.make_graph(
@@ -64,8 +72,8 @@ def _input(network: Network, nodes: Nodes) -> tuple[str, Form, tuple[int, ...]]:
     """Return the name, the form and the sizes of the network's input: symbols, a sequence, or maps."""
     takers = [layer for layer in network.layers if layer.reads.is_images]
     if any(isinstance(layer.operation, Embedding) for layer in takers):
-        steps = [step for layer in network.layers for step in layer.sfu]
-        in_steps = any(tensor.is_images for step in steps for tensor in step.reads)
+        others = [step for layer in network.layers for step in layer.sfu]
+        in_steps = any(tensor.is_images for step in others for tensor in step.reads)
         if in_steps or not all(isinstance(layer.operation, Embedding) for layer in takers):
             raise nodes.refusal("an embedding beside other operations on the input")
         return "symbols", Form.SYMBOLS, (network.input[1],)

@@ -106,6 +106,14 @@ def test_a_fully_connected_layer_over_all_steps(tmp_path: Path) -> None:
     np.testing.assert_allclose(logits[0], expected, rtol=1e-5)
 
 
+def test_more_than_protobuf_takes(one_line: Any) -> None:
+    of = network([5, 7, 1], {"type": "gru", "name": "a", "units": 2}, *CLOSE)
+    large = np.broadcast_to(np.float32(0), (2**29,))
+    with pytest.raises(InputError) as error:
+        onnx_image({"a": {"weight_ih_l0": large}}, of, "here")
+    assert one_line(error).startswith("here: mine has 2.00 GiB of weights, and an ONNX file at most 1.98 GiB")
+
+
 REFUSED: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
     "mine has lstm with a projection (a)": ([5, 7, 1], [{"type": "lstm", "name": "a", "units": 4, "projection": 2}]),
     "mine has conv (k) on rows, channels": (
