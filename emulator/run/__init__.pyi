@@ -2,7 +2,7 @@ from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import EpochResult, Position, Weights
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
-from .own_weights import Found, WeightsFile, found_of, read_found, read_weights
+from .own_weights import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
 from .pair_simulation import PairSimulation
 from .placement import Placement
 from .recorder import Recorder
@@ -79,6 +79,7 @@ __all__ = [
     "resource_table",
     "results_of",
     "resumed",
+    "safetensors_image",
     "simulate",
     "steady_period_ps",
     "steady_state",
