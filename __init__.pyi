@@ -3,8 +3,9 @@ from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
 from .emulator.network import Network, load_network
+from .emulator.of_runs import evaluate, export
 from .emulator.plan import PairPlan, Plan
-from .emulator.run import PairSimulation, Results, Simulation, SteadyState, steady_state
+from .emulator.run import Evaluation, PairSimulation, Results, Simulation, SteadyState, steady_state
 from .emulator.studies import Retiming
 
 __version__: str
@@ -12,6 +13,7 @@ __version__: str
 __all__ = [
     "Cluster",
     "Dataset",
+    "Evaluation",
     "InputError",
     "Network",
     "PairPlan",
@@ -22,6 +24,8 @@ __all__ = [
     "Simulation",
     "SteadyState",
     "__version__",
+    "evaluate",
+    "export",
     "load_cluster",
     "load_data",
     "load_network",

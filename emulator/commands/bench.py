@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..bench.stopwatch import Pace
 
 _FEWEST_RUNS = 7  # for a median that a few bad moments do not move
+_MOST_RUNS, _MOST_RANKS = 1000, 1024
 _FORM = "EMUCHAIN_KERNEL_FORM"
 
 
@@ -61,7 +62,7 @@ def bench() -> None:
     type=click.Choice(list(LISTS)),
     help="Layers to measure; may be given several times.  [default: all lists]",
 )
-@_number("--runs", "Timings of each phase; short ones get more.", _FEWEST_RUNS, _FEWEST_RUNS)
+@_number("--runs", "Timings of each phase; short ones get more.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
 @click.option("--form", metavar="NAME", help=f"The micro-kernel's form, as {_FORM}.  [default: this processor's]")
 @_output
 def kernels(
@@ -98,7 +99,7 @@ def kernels(
     help=f"Samples of a mini-batch.  [default: {', '.join(map(str, BATCHES))}]",
 )
 @_number("--steps", "Time steps.", STEPS, most=4096)
-@_number("--runs", "Timings of each layer; short ones get more.", _FEWEST_RUNS, _FEWEST_RUNS)
+@_number("--runs", "Timings of each layer; short ones get more.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
 @click.option("--form", metavar="NAME", help=f"The micro-kernel's form, as {_FORM}.  [default: this processor's]")
 @_output
 def recurrent(
@@ -132,11 +133,11 @@ def recurrent(
     "--network", default="vgg16-cifar", show_default=True, metavar="WORD", help="One for 3x32x32 images in ten classes."
 )
 @_number("--devices", "Emulated FPGAs.", 8)
-@_number("--ranks", "Ranks that emulate them.  [default: one for each core]")
+@_number("--ranks", "Ranks that emulate them.  [default: one for each core]", most=_MOST_RANKS)
 @_number("--batch", "Samples of a mini-batch.", 128, most=10_000)
-@_number("--micro-batch", "Samples computed in one block.", 8)
-@_number("--runs", "Timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS)
-@_number("--threads", "PyTorch's threads.  [default: one for each core]")
+@_number("--micro-batch", "Samples computed in one block.", 8, most=10_000)
+@_number("--runs", "Timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
+@_number("--threads", "PyTorch's threads.  [default: one for each core]", most=_MOST_RANKS)
 @_output
 def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> None:
     """Measure speed and memory of the whole chain.
@@ -155,7 +156,7 @@ def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> Non
 
 
 @bench.command("simulate")
-@_number("--runs", "Timings of each case.", 3)
+@_number("--runs", "Timings of each case.", 3, most=_MOST_RUNS)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def simulation(runs: int, as_json: bool, as_markdown: bool) -> None:
@@ -188,7 +189,7 @@ def simulation(runs: int, as_json: bool, as_markdown: bool) -> None:
 @click.option(
     "--bound", type=click.IntRange(-127, 0), default=-10, show_default=True, metavar="E", help="Errors are below 2^E."
 )
-@_number("--runs", "Timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS)
+@_number("--runs", "Timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_markdown: bool) -> None:

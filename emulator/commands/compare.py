@@ -61,10 +61,12 @@ def compare(
     the ranks of the methods.
     """
     with starting():
+        from ..plan import check_batch
         from ..studies.parallelism import Workload, draw_comparison
         from ..studies.parallelism import compare as run
 
     found, boards = _load(network, cluster, layers)
+    check_batch(batch, found)
     with phases(f"mapping {found.name} in four ways on up to {devices[-1]:,} devices"):
         comparison = run(Workload(found, boards, batch), devices)
     if plot is not None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from ..common import InputError
+from ..common import InputError, plural
 from .kernels import starting
+from .output import tell
 
 if TYPE_CHECKING:
     from ..explore import Question, Wires
@@ -22,8 +23,13 @@ if TYPE_CHECKING:
     from ..profile import Stages
 
 _MOST_DEVICES = 64
+_MOST_ACTIONS = 200_000
+_ACTION_S, _LONG_S = 2e-3, 120
+"""Time that each micro-batch on a device takes, with all bandwidths that are tried; and time before a warning."""
 _SCHEDULES = {"hidden": ("1f1b-as", "fbp-as", "gpipe"), "stored": ("1f1b-sno", "1f1b-so", "gpipe")}
 """The schedules of BaPipe, and GPipe's, by the transport that devices have."""
+_USUAL = {"precision": "fp32", "optimizer": "sgd"}
+"""Defaults of flags that a run takes, too."""
 
 
 @click.command()
@@ -46,6 +52,13 @@ _SCHEDULES = {"hidden": ("1f1b-as", "fbp-as", "gpipe"), "stored": ("1f1b-sno", "
 )
 @click.option("--precision", type=click.Choice(["fp32", "fp16"]), default="fp32", show_default=True)
 @click.option(
+    "--optimizer",
+    type=click.Choice(["sgd", "nesterov", "adam", "adamw"]),
+    default="sgd",
+    show_default=True,
+    help="Whose states take memory, too.",
+)
+@click.option(
     "--engines", type=click.Choice(["turns", "shared"]), help="What boards can do.  [default: the cluster's, or both]"
 )
 @click.option(
@@ -67,14 +80,37 @@ def explore(network: str | None, as_json: bool, **flags: Any) -> None:
         from .exploration_json import exploration_as_json
 
     devices, question = _question(network, flags)
+    _heed_work(question)
     found = best_of(question)
     if as_json:
         print(json.dumps(exploration_as_json(devices, question, found), indent=2))
     else:
-        named = {key: flags[key] for key in ("cluster", "devices")}
-        precision = {} if flags["precision"] == "fp32" else {"precision": flags["precision"]}
-        run = {"network": network, **named, **precision} if flags["profile"] is None else None
+        named = {"cluster": flags["cluster"], "devices": question.stages_of(found.winner.samples).devices}
+        others = {key: flags[key] for key, usual in _USUAL.items() if flags[key] != usual}
+        run = {"network": network, **named, **others} if flags["profile"] is None else None
         print_exploration(devices, question, found, run)
+
+
+def _heed_work(question: Question) -> None:
+    """Say how long an exploration takes, if that is long.
+
+    Raises:
+        InputError: a candidate has too many micro-batches.
+    """
+    from ..plan import duration
+
+    devices = question.stages_of(question.micro_batches[0]).devices
+    counts = [question.batch // samples for samples in question.micro_batches]
+    most = _MOST_ACTIONS // devices
+    if max(counts) > most:
+        each = f"micro-batches of {plural(min(question.micro_batches), 'sample')} on {plural(devices, 'device')}"
+        raise InputError(
+            f"`batch` = {question.batch}: {max(counts):,} {each}, at most {most:,}; give fewer samples, or more to a"
+            " micro-batch by --micro-batch"
+        )
+    seconds = _ACTION_S * devices * sum(counts)
+    if seconds > _LONG_S:
+        tell(f"emuchain: warning: exploring {sum(counts):,} micro-batches takes about {duration(seconds)}; see --batch")
 
 
 class _Chain(NamedTuple):
@@ -147,8 +183,9 @@ def _devices(given: int | None, listed: int) -> int:
 
 def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..cluster import load_cluster
+    from ..config import states_beside_lgb
     from ..explore import Wires, micro_batches_of
-    from ..mapping import PRECISIONS
+    from ..mapping import COPIES, PRECISIONS
     from ..pipeline import Transport
     from ..plan import network_of
     from ..profile import BoardStages
@@ -160,8 +197,10 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     boards = [cluster.board(device) for device in range(devices)]
     wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
 
+    copies = COPIES + states_beside_lgb(flags["optimizer"])
+
     def stages_of(samples: int) -> Stages:
-        return BoardStages(found, boards, samples, PRECISIONS[flags["precision"]])
+        return BoardStages(found, boards, samples, PRECISIONS[flags["precision"]], copies)
 
     sizes = micro_batches_of(flags["batch"])
     said = cluster.transport in _SCHEDULES
@@ -172,6 +211,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
 
 def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..cluster import load_named
+    from ..config import states_beside_lgb
     from ..explore import Wires
     from ..mapping import PRECISIONS
     from ..pipeline import Transport
@@ -194,8 +234,10 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
             )
         profile = load_graph(path, int(samples), tuple(dict.fromkeys(kinds)))
     wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), chain.interconnect)
+    states = states_beside_lgb(flags["optimizer"])
+    kept = dataclasses.replace(profile, parameter_copies=profile.parameter_copies + states)
 
     def stages_of(samples: int) -> Stages:
-        return ProfileStages(profile, kinds, samples)
+        return ProfileStages(kept, kinds, samples)
 
     return _Chain(kinds, wires, stages_of, profile.micro_batches, Transport.STORED, profile.name)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from ..common import InputError, WholeFile, format_bytes, plural
-from ..network import onnx_image
+from ..common import format_bytes, plural
 from ..report import Line, next_line, print_answer
-from ..run import Found, read_found, safetensors_image
+from ..run import Found, WeightsFile, read_found
 
 
 def export_weights(file: str, out: str) -> None:
@@ -16,15 +15,10 @@ def export_weights(file: str, out: str) -> None:
     Raises:
         InputError: the file cannot be read, or `out` cannot be written, or has another ending.
     """
-    forms = {".safetensors": safetensors_image, ".onnx": onnx_image}
-    image = next((make for ending, make in forms.items() if out.endswith(ending)), None)
-    if image is None:
-        raise InputError(f"`out` = {out!r}: its name should end in {' or '.join(forms)}")
-    with WholeFile(out, example="weights.safetensors") as whole:
+    with WeightsFile(out) as whole:
         found = read_found(file)
-        content = image(found.weights, found.network, f"`out` = {out!r}")
-        whole.write(content)
-    print_answer(_answer(found, out, len(content)))
+        size = whole.write(found)
+    print_answer(_answer(found, out, size))
 
 
 def _answer(found: Found, out: str, size: int) -> list[Line]:

@@ -12,7 +12,7 @@ from ...comm import Ranks
 from ..common import InputError, WholeFile, an, format_time_ps
 from ..config import RUN_ONLY_KEYS, Config
 from ..data import Dataset
-from ..plan import PairPlan, make_pair_plan, training_data
+from ..plan import PairPlan, long_work, make_pair_plan, training_data
 from ..report import (
     Line,
     bits_line,
@@ -27,6 +27,7 @@ from ..report import (
 )
 from ..run import Recorder, Resumed, checkpoints_of, follower, open_log, resource_table, train
 from .kernels import load as load_kernels
+from .output import tell
 from .pair import limit_line, memory_lines
 from .shown import Shown
 
@@ -55,6 +56,9 @@ def train_pair(
         checkpoints = checkpoints_of(plan, data, ranks, start, shown.begin)
         shared = follower.SharedData.of(data, 1)
         ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, None, checkpoints.keeping))
+        warning = long_work(config, plan.network, data.n_train, numbers=True)
+        if warning is not None:
+            tell(f"emuchain: warning: {warning}")
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
         train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights, checkpoints=checkpoints)

@@ -27,10 +27,12 @@ def shape_of(flags: Mapping[str, Any]) -> tuple[PipelineKind, Shape, int]:
     kind = pipeline_kind(flags["schedule"])
     stages, micro_batches = flags["stages"], flags["micro_batches"]
     chunks = flags["chunks"] or (_OF_INTERLEAVED if kind.interleaves else 1)
-    if stages * micro_batches * chunks > _MOST_ACTIONS:
-        raise InputError(f"`micro_batches` = {micro_batches}: on {stages} stages at most {_MOST_ACTIONS // stages}")
     machine = _machine(kind.machine, flags)
     rows = _rows(machine, flags["rows"])
+    most = _MOST_ACTIONS * _ROWS // (stages * chunks * max(rows, _ROWS))
+    if micro_batches > most:
+        of_rows = f" of {rows} rows" if rows > _ROWS else ""
+        raise InputError(f"`micro_batches` = {micro_batches}:{of_rows} on {stages * chunks} stages at most {most}")
     columns = _times(flags, stages, chunks)
     latency = _number(flags["latency"], "latency")
     # Times are exact: the unit of time is as many ps as make all of them, and those of rows, whole numbers.

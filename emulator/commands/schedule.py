@@ -27,6 +27,10 @@ def run_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> 
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         plan = make_plan(config, 1)
+    most = _MOST_ACTIONS // (plan.devices * plan.chunks * plan.batch)
+    if steps > max(most, 1):
+        of = f"of {plan.batch} samples on {plan.devices * plan.chunks} stages"
+        raise InputError(f"`steps` = {steps}: mini-batches {of}, at most {max(most, 1):,}")
     return plan.schedule(steps * plan.batch)
 
 

@@ -13,6 +13,7 @@ import click
 
 from ..common import IMAGENET_IMAGES, InputError
 from .kernels import starting
+from .output import tell
 from .ranges import Values
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED_STATUS = 130
 _MOST_ROWS = 24
+_MANY_POINTS = 2_000
 _HELP = {"devices": "emulated FPGAs of a chain; default: 1, or a pair's own"}
 
 
@@ -138,6 +140,8 @@ def run_sweep(
     if plot is not None:
         check_picture(plot, "--plot")
     space = Space.of(values, settings)
+    if space.points > _MANY_POINTS:
+        tell(f"preparing {space.points:,} points …")
     announce = functools.partial(point_progress, "sweep")
     try:
         result = run_space(space, epoch_images, ranks=ranks, jobs=jobs, csv=csv, restart=restart, announce=announce)

@@ -6,10 +6,11 @@ from typing import Any
 
 from ..common import InputError, check_writable, format_time_ps
 from ..config import blaming, load_config
-from ..plan import Plan, describe_devices, make_plan
+from ..plan import Plan, describe_devices, long_work, make_plan
 from ..report import check_picture, terminal_width
 from ..run import simulate, steady_state
 from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, timeline_of
+from .output import tell
 from .pair_timeline import show_pair_timeline
 
 _PIPE_WIDTH = 80
@@ -61,8 +62,12 @@ def _chart(plan: Plan, window: Window, all_lanes: bool) -> Chart:
     """Return the chart of a window, from a run that ends no sooner than the samples that meet those of the window."""
     meeting = max(plan.steady.in_flight)
     batches = -(-(window.last + 1 + meeting) // plan.batch)
-    samples = plan.config.samples or batches * plan.config.batch
-    course = Course.of(plan.with_epochs(1), samples)
+    once = plan.with_epochs(1)
+    samples = min(plan.config.samples or batches * plan.config.batch, batches * plan.config.batch)
+    warning = long_work(once.config, plan.network, samples, numbers=False)
+    if warning is not None:
+        tell(f"emuchain: warning: {warning}")
+    course = Course.of(once, samples)
     shown = window.within(course.run_samples, "samples_shown")
     wide = Window(max(0, shown.first - meeting), shown.last + meeting).within(course.run_samples, "samples_shown")
     recorder = SpanRecorder(course, wide)

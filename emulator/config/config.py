@@ -19,6 +19,9 @@ from .settings import Settings
 
 NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
 PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
+_LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38
+"""Bounds of what updates compute with in single precision, in which less is 0 and more is infinite."""
+Factor = Annotated[float, pydantic.Field(ge=_LEAST_SINGLE, le=_MOST_SINGLE, allow_inf_nan=False)]
 
 
 class _Listed:
@@ -206,7 +209,7 @@ class Config(Model):
     optimizer: Literal["sgd", "nesterov", "adam", "adamw"] = pydantic.Field(
         "sgd", description="what makes weights of gradients: sgd and nesterov with momentum, adam and adamw"
     )
-    learning_rate: PositiveNumber = pydantic.Field(0.01, description="of the optimizer")
+    learning_rate: Factor = pydantic.Field(0.01, description="of the optimizer")
     momentum: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
         0.9, description="of sgd and nesterov"
     )
@@ -216,10 +219,10 @@ class Config(Model):
     beta2: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
         0.999, description="of adam and adamw: what stays of the mean of their squares"
     )
-    epsilon: Annotated[float, pydantic.Field(ge=1e-30, allow_inf_nan=False)] = pydantic.Field(
+    epsilon: Annotated[float, pydantic.Field(ge=1e-30, le=_MOST_SINGLE, allow_inf_nan=False)] = pydantic.Field(
         1e-8, description="of adam and adamw: added to the root of that mean"
     )
-    weight_decay: NotNegativeNumber = pydantic.Field(
+    weight_decay: Annotated[NotNegativeNumber, pydantic.Field(le=_MOST_SINGLE)] = pydantic.Field(
         0.0005, description="adds as much of each weight to its gradient; adamw takes it off the weight itself"
     )
     lr_schedule: Literal["constant", "step", "cosine"] = pydantic.Field(
@@ -228,14 +231,16 @@ class Config(Model):
     lr_step: Positive | None = pydantic.Field(
         None, description="for step: mini-batches after which the learning rate is multiplied by `lr_decay`"
     )
-    lr_decay: Annotated[PositiveNumber, pydantic.Field(le=1)] = pydantic.Field(0.1, description="see `lr_step`")
+    lr_decay: Annotated[float, pydantic.Field(ge=_LEAST_SINGLE, le=1, allow_inf_nan=False)] = pydantic.Field(
+        0.1, description="see `lr_step`"
+    )
     lr_warm_up: Annotated[int, pydantic.Field(ge=0)] = pydantic.Field(
         0, description="mini-batches at the start over which the learning rate rises in equal parts"
     )
     learning_rate_steps: tuple[Positive, ...] = pydantic.Field(
         (), description="epochs after which the learning rate is multiplied by `learning_rate_factor`"
     )
-    learning_rate_factor: PositiveNumber = pydantic.Field(0.1, description="see `learning_rate_steps`")
+    learning_rate_factor: Factor = pydantic.Field(0.1, description="see `learning_rate_steps`")
     label_smoothing: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
         0.0, description="share of each training label that is spread evenly over all classes"
     )

@@ -120,6 +120,9 @@ def _first_problem(model: type[Model], error: pydantic.ValidationError) -> str:
     if problem["type"] == "missing":
         return f"key `{place}` is missing"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    for bound in problem.get("ctx", {}).values():
+        if isinstance(bound, float) and not 1e-4 <= abs(bound) < 1e16:
+            message = re.sub(r"(?<= )[\d.]+$", f"{bound:g}", message)  # pydantic writes out all zeros
     if not place:
         return message
     return f"`{place}` = {problem['input']!r}: {message}"

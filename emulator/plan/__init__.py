@@ -14,7 +14,7 @@ from .replication import check_samples
 from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
 from .stages import PlannedStages
 from .steady import SteadyPipeline, find_steady
-from .work import check_memory, long_work
+from .work import check_batch, check_memory, duration, long_work
 
 __all__ = [
     "OFF_CHIP_PASSES",
@@ -30,11 +30,13 @@ __all__ = [
     "asked_chunks",
     "bram_bytes",
     "buffer_resources",
+    "check_batch",
     "check_data",
     "check_memory",
     "check_samples",
     "data_of",
     "describe_devices",
+    "duration",
     "epoch_samples",
     "exchange_loads",
     "exchange_times",

@@ -25,17 +25,22 @@ _LONG_S = {False: 600, True: 24 * 3600}
 
 
 def check_memory(config: Config, network: Network) -> None:
-    """Check that the clocks of a mini-batch fit into this machine's memory.
+    """Check that the clocks of a mini-batch fit into this machine's memory; it raises as `check_batch`."""
+    check_batch(config.batch, network)
+
+
+def check_batch(batch: int, network: Network) -> None:
+    """Check that the clocks of a mini-batch of `batch` samples fit into this machine's memory.
 
     Raises:
         InputError: they take more than it has.
     """
     rows = _rows(network)
-    needed, have = _ROW_BYTES * rows * config.batch, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    needed, have = _ROW_BYTES * rows * batch, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > have:
         most = have // (_ROW_BYTES * rows)
         raise InputError(
-            f"`batch` = {config.batch}: planning takes about {format_bytes(needed)} of memory for"
+            f"`batch` = {batch}: planning takes about {format_bytes(needed)} of memory for"
             f" {rows:,} rows a sample, and this machine has {format_bytes(have)}; "
             + (f"give at most {most:,}" if most else "the network's maps have too many rows")
         )
@@ -49,14 +54,15 @@ def long_work(config: Config, network: Network, samples: int, *, numbers: bool) 
         return None
     what = "training on" if numbers else "simulating"
     epochs = f" in {config.epochs:,} epochs" if config.epochs > 1 else ""
-    return f"{what} {count:,} samples{epochs} takes about {_duration(seconds)} on one core; see --samples and --epochs"
+    return f"{what} {count:,} samples{epochs} takes about {duration(seconds)} on one core; see --samples and --epochs"
 
 
 def _rows(network: Network) -> int:
     return sum(layer.output[1] for layer in network.layers) + network.input[1]
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time of minutes or longer in words."""
     for unit, size in (("years", 365 * 86400), ("days", 86400), ("hours", 3600)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"

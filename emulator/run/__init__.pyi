@@ -3,7 +3,7 @@ from .epochs import EpochResult, Weights
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
 from .legs import Position
-from .own_weights import Found, read_found, read_weights, safetensors_image
+from .own_weights import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
 from .pair_simulation import PairSimulation
 from .placement import Placement
 from .recorder import Recorder
@@ -69,10 +69,12 @@ __all__ = [
     "Trainer",
     "Usage",
     "Weights",
+    "WeightsFile",
     "checkpoints_of",
     "evaluate",
     "exchange_table",
     "fault_costs",
+    "found_of",
     "history_table",
     "open_log",
     "read_found",

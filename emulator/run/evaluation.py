@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from ...comm import SingleProcess
-from ..common import InputError
+from ..common import InputError, plural
 from ..config import settings_config
-from ..data import NgramBits, ngram_bits
+from ..data import Dataset, NgramBits, ngram_bits
 from ..device import Tally
 from ..network import Network
-from ..plan import make_plan, training_data
+from ..plan import check_data, make_plan, training_data
 from .layer_states import deal_weights
 from .own_weights import Found
 from .trainer import Trainer
@@ -34,8 +34,33 @@ class Evaluation:
     tested: Tally
     ngrams: NgramBits | None
 
+    @property
+    def test_accuracy(self) -> float:
+        """Share of predictions that are right, from 0 to 1."""
+        return self.tested.accuracy
 
-def evaluate(found: Found, data: str | None = None, test_samples: int | None = None) -> Evaluation:
+    @property
+    def test_loss(self) -> float:
+        """Mean cross-entropy of a sample."""
+        return self.tested.mean_loss
+
+    @property
+    def test_samples(self) -> int:
+        """Number of samples."""
+        return self.tested.samples
+
+    @property
+    def bits(self) -> tuple[float, NgramBits] | None:
+        """Bits a character, and those of the simplest models; None without a text."""
+        return None if self.ngrams is None else (self.tested.bits_per_step, self.ngrams)
+
+    def __repr__(self) -> str:
+        samples = plural(self.test_samples, f"test {self.network.sample_noun}")
+        accuracy = f"accuracy {100 * self.test_accuracy:.2f} %, loss {self.test_loss:.4f}"
+        return f"<Evaluation of {self.network.name} on {samples} of {self.data}: {accuracy}>"
+
+
+def evaluate(found: Found, data: Dataset | str | None = None, test_samples: int | None = None) -> Evaluation:
     """Return the test of a run's weights, in this process; by default on the run's data, and as many test samples.
 
     Images are normalised as in the run; where that has no `mean` and `std`, by the training images of the data.
@@ -43,12 +68,16 @@ def evaluate(found: Found, data: str | None = None, test_samples: int | None = N
     Raises:
         InputError: the data are missing, do not fit the network, or have no test.
     """
+    own = data if isinstance(data, Dataset) else None
     kept = {key: found.settings[key] for key in _OF_DATA if found.settings.get(key) not in (None, ())}
-    given = {key: value for key, value in (("data", data), ("test_samples", test_samples)) if value is not None}
+    asked = {"data": None if own is not None else data, "test_samples": test_samples}
+    given = {key: value for key, value in asked.items() if value is not None}
     how = {"schedule": "sync", "devices": 1, "memory": "ignored", "network": found.network.name}
     config = settings_config({**kept, **given, **how})
     plan = make_plan(config.model_copy(update={"samples": None}), 1, network=found.network)
-    tests = training_data(plan)
+    if own is not None:
+        check_data(plan, own)
+    tests = training_data(plan) if own is None else own.test_first(config.test_samples or own.n_test)
     if not tests.n_test:
         raise InputError(f"`data` = {tests.name!r}: has no test samples")
     if config.samples is not None:

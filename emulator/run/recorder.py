@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 from ...comm.exchange import step_sizes
@@ -13,7 +14,7 @@ from .epochs import EpochResult, Weights
 from .results import Results, results_of, versions
 from .results_file import results_image
 from .step_log import StepLog
-from .steps import StepResult, StepShares
+from .steps import StepResult, StepShares, diverged
 
 
 class Recorder:
@@ -57,8 +58,14 @@ class Recorder:
         """Add an epoch, or replace one that is there, log its last mini-batches, and write the results file.
 
         Raises:
-            InputError: a file cannot be written; that of the results holds the epochs before.
+            InputError: a file cannot be written, or the last update made weights whose test is not finite, where no
+                bits flip; the file of the results holds the epochs before.
         """
+        loss, config = result.test.mean_loss, self._plan.config
+        flips = isinstance(self._plan, Plan) and any(each.rate for each in self._plan.faults.flips)
+        if result.test.samples and not math.isfinite(loss) and not flips:
+            what = f"the test loss is {loss} after epoch {result.epoch + 1}"
+            raise diverged(config.weight_decay, result.learning_rate, what)
         before = [row for row in self.history if row.epoch < result.epoch]
         again = len(before) < len(self.history)
         self.history[:] = [*before[:-1], *(row.row() for row in before[-1:]), result]

@@ -133,15 +133,19 @@ class StepReports:
                 " exponents of all but gradients"
             )
         if not math.isfinite(tally.loss):
-            # An update takes the share rate * decay of a weight away: from 1 on, weights turn over and grow.
-            decay = rules.config.weight_decay
-            by_decay = rate * decay >= 1 and decay > rate
-            name, value = ("weight_decay", decay) if by_decay else ("learning_rate", rate)
-            smaller = min(value, 1 / rate) / 10 if by_decay else value / 10
-            raise InputError(
-                f"`{name}` = {value:g}: training diverged, the loss is {tally.mean_loss}"
-                f" in epoch {rules.epoch + 1}, step {step + 1}; try a smaller one, such as {smaller:g}"
-            )
+            where = f"in epoch {rules.epoch + 1}, step {step + 1}"
+            raise diverged(rules.config.weight_decay, rate, f"the loss is {tally.mean_loss} {where}")
         result = StepResult(rules.epoch, step, tally, virtual_time_ps + self._from_ps, rate, replica)
         self.shares.append(result)
         self._ranks.send_to_root(result)
+
+
+def diverged(decay: float, rate: float, what: str) -> InputError:
+    """Return the error for a loss that is not finite, which names the setting that is the cause.
+
+    An update takes the share `rate` times `decay` of a weight away: from 1 on, weights turn over and grow.
+    """
+    by_decay = rate * decay >= 1 and decay > rate
+    name, value = ("weight_decay", decay) if by_decay else ("learning_rate", rate)
+    smaller = min(value, 1 / rate) / 10 if by_decay else value / 10
+    return InputError(f"`{name}` = {value:g}: training diverged, {what}; try a smaller one, such as {smaller:g}")

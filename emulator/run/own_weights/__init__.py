@@ -1,6 +1,7 @@
 """Weights from files and into files: results, checkpoints, safetensors, each checked against the network."""
 
-from .read import Found, read_found, read_weights
+from .read import Found, found_of, read_found, read_weights
 from .safetensors_file import safetensors_image
+from .write import WeightsFile
 
-__all__ = ["Found", "read_found", "read_weights", "safetensors_image"]
+__all__ = ["Found", "WeightsFile", "found_of", "read_found", "read_weights", "safetensors_image"]

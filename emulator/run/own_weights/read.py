@@ -13,6 +13,7 @@ from ...inputs import read_description
 from ...network import Network, load_network, onnx_weights
 from ..checkpoint_file import CheckpointReader
 from ..epochs import Weights
+from ..results import Results
 from ..results_file import read_results
 from .fitted import fitted
 from .safetensors_file import read_safetensors
@@ -63,7 +64,7 @@ def read_found(path: str) -> Found:
     if head.startswith(_ZIP):
         found = _of_checkpoint(path, path)
     elif head.startswith(_HDF5):
-        found = _of_results(path)
+        return found_of(_results(path, path), path)
     else:
         raise InputError(f"{path}: is neither a results file (.h5) nor a checkpoint (.ckpt)")
     return dataclasses.replace(found, weights=fitted(found.weights, found.network, path))
@@ -79,7 +80,7 @@ def _head(path: str, blame: str) -> bytes:
         raise InputError(f"{blame}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _results(path: str, blame: str) -> Any:
+def _results(path: str, blame: str) -> Results:
     try:
         return read_results(pathlib.Path(path))
     except InputError as error:
@@ -93,15 +94,19 @@ def _of_onnx(path: str, blame: str) -> Weights:
         raise InputError(f"{blame}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
-def _of_results(path: str) -> Found:
-    results = _results(path, path)
+def found_of(results: Results, blame: str = "results") -> Found:
+    """Return the weights of results with the run that they are of; `blame` begins messages.
+
+    Raises:
+        InputError: they are damaged, or hold no weights.
+    """
     try:
         text = results.descriptions["network.toml"]
         keys = {name: _plain(value) for name, value in results.config.items()}
         network = load_network(read_description(text))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: a results file that is damaged: {' '.join(str(error).split())[:200]}") from None
-    return Found(results.weights, keys, network, results.epochs)
+        raise InputError(f"{blame}: a results file that is damaged: {' '.join(str(error).split())[:200]}") from None
+    return Found(fitted(results.weights, network, blame), keys, network, results.epochs)
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ _WITHOUT_TIME = (
     *("beta1", "beta2", "epsilon", "lr_schedule", "lr_step", "lr_decay", "lr_warm_up", "label_smoothing"),
 )
 """Keys of a run that do not change its steady state."""
+
+_MOST_POINTS = 1_000_000
 
 
 def sweepable_keys() -> list[str]:
@@ -62,12 +65,26 @@ class Space:
                 hint = did_you_mean(key, known)
                 raise InputError(f"{blame}: `{key}` cannot be swept; {hint}keys: {', '.join(known)}")
         listed = {key: _listed(value) for key, value in {**first, **values}.items()}
+        for key in ("network", "cluster"):  # a name may be a number
+            listed[key] = tuple(str(value) if isinstance(value, int | float) else value for value in listed[key])
         for key, found in listed.items():
             if not found:
                 raise InputError(f"{blame}: `{key}` has no values")
             if len({*map(label, found)}) < len(found):
                 raise InputError(f"{blame}: `{key}` has a value twice, or two values of one name")
-        return cls(listed, dict(settings or {}))
+        space = cls(listed, dict(settings or {}))
+        if space.points > _MOST_POINTS:
+            most = max(listed, key=lambda key: len(listed[key]))
+            raise InputError(
+                f"{blame}: {space.points:,} points, at most {_MOST_POINTS:,}; take fewer of the"
+                f" {len(listed[most]):,} values of `{most}`"
+            )
+        return space
+
+    @property
+    def points(self) -> int:
+        """Number of combinations of values."""
+        return math.prod(map(len, self.values.values()))
 
     @functools.cached_property
     def varied(self) -> tuple[str, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emuchain.emulator.commands import exploration
 from emuchain.emulator.commands.cli import main
 
 MIXED = """
@@ -79,6 +81,49 @@ def test_the_unequal_cluster_gets_fbp_as(capsys: pytest.CaptureFixture[str], mix
     assert found["bound_ps"] <= found["winner"]["time_ps"] <= min(each["time_ps"] for each in found["candidates"])
     assert 0 <= found["gap"] < 0.02
     assert found == as_json(capsys, *words), "deterministic"
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "nesterov", "adam", "adamw"])
+def test_states_of_optimisers_take_memory(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, gpus: str, optimizer: str
+) -> None:
+    """Six layers of 10 MB on three devices: two layers on each, with so many arrays of each parameter."""
+    arrays = {"sgd": 2, "nesterov": 3, "adam": 4, "adamw": 4}[optimizer]
+    needed = arrays * 2 * 10_000_000 + 2 * 1000
+    words = ("--cluster", gpus, "--batch", "1", "--optimizer", optimizer)
+    fits = profile(tmp_path, memory_gbytes=needed / 1e9)
+    found = as_json(capsys, "--profile", fits, *words)
+    assert [each["schedule"] for each in found["candidates"] if each["time_ps"] is None] == ["data-parallel"]
+    too_small = profile(tmp_path, memory_gbytes=(needed - 1) / 1e9)
+    assert command("--profile", too_small, *words, "--whole-layers") == 2
+    assert f"needs {needed:,} bytes of memory" in capsys.readouterr().err
+
+
+SLOW_MEMORY = """
+name = "slow-memory"
+boards = [{ type = "vc709", count = 2, clock_mhz = 100, on_chip_memory_kbit = 12_000, off_chip_gbytes_per_s = 1 }]
+links = { bandwidth_gbps = 100, latency_ns = 1000 }
+"""
+
+
+def test_the_run_named_next_takes_the_same_time(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(exploration, "print_answer", lambda lines: print("\n".join(line.text for line in lines)))
+    Path("s.toml").write_text(SLOW_MEMORY)
+    words, times = ("quick-cifar", "--cluster", "s.toml", "--micro-batch", "2", "--batch", "4", "--whole-layers"), {}
+    for optimizer in ("sgd", "adam"):
+        assert command(*words, "--optimizer", optimizer) == 0
+        [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next: emuchain ")]
+        with pytest.raises(SystemExit):
+            main([*shlex.split(line.removeprefix("next: emuchain ")), "--json"])
+        simulated = json.loads(capsys.readouterr().out)["virtual_time_ps"]
+        found = as_json(capsys, *words, "--optimizer", optimizer)
+        pipelines = [each["time_ps"] for each in found["candidates"] if "stages" in each]
+        times[optimizer] = min(pipelines)
+        assert simulated == times[optimizer]
+    assert times["sgd"] < times["adam"], "moments push weights off chip"
 
 
 def test_gpus_with_slow_links_end_at_a_coarse_cut(

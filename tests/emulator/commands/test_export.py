@@ -46,6 +46,54 @@ ROWS: dict[str, Any] = {
     ],
 }
 
+ACTIVATIONS: dict[str, Any] = {
+    "name": "activations",
+    "input": [3, 32, 32],
+    "layers": [
+        # as many channels as test images: onnx's reference evaluator takes the one for the other in LRN
+        {"type": "conv", "name": "c1", "channels": 20, "kernel": 5, "stride": 2, "pad": 2},
+        {"type": "silu"},
+        {"type": "lrn", "size": 3},
+        {"type": "conv", "name": "c2", "channels": 8, "kernel": 3, "stride": 2, "pad": 1},
+        {"type": "hard-swish"},
+        {"type": "conv", "name": "c3", "channels": 8, "kernel": 3, "pad": 1},
+        {"type": "sigmoid"},
+        {"type": "fc", "name": "f1", "features": 16},
+        {"type": "hard-sigmoid"},
+        {"type": "dropout", "rate": 0.3},
+        {"type": "fc", "name": "out", "features": 10},
+        {"type": "softmax"},
+    ],
+}
+RECURRENT: dict[str, Any] = {
+    "name": "recurrent",
+    "input": [3, 32, 32],
+    "layers": [
+        {"type": "sequence"},
+        {"type": "gru", "name": "first", "units": 12, "bidirectional": True},
+        {"type": "lstm", "name": "second", "units": 11},
+        {"type": "gru", "name": "third", "units": 9, "reset": "before"},
+        {"type": "last-step"},
+        {"type": "fc", "name": "out", "features": 10},
+        {"type": "softmax"},
+    ],
+}
+MIXED: dict[str, Any] = {
+    "name": "mixed",
+    "input": [3, 32, 32],
+    "layers": [
+        {"type": "conv", "name": "c1", "channels": 8, "kernel": 5, "stride": 4, "pad": 2},
+        {"type": "relu"},
+        {"type": "sequence"},
+        {"type": "lstm", "name": "both", "units": 12, "bidirectional": True},
+        {"type": "conv", "name": "each", "channels": 6, "kernel": 1},
+        {"type": "silu"},
+        {"type": "conv", "name": "each2", "channels": 6, "kernel": 1, "bias": False},
+        {"type": "fc", "name": "out", "features": 10},
+        {"type": "softmax"},
+    ],
+}
+
 
 def run(*words: str) -> Any:
     """Run the command; return its exit status."""
@@ -122,15 +170,24 @@ def test_safetensors(trained: Any, capsys: pytest.CaptureFixture[str], bits: Bit
     assert loss == pytest.approx(results.history["test_loss"][-1], rel=1e-5)
 
 
-@pytest.mark.parametrize("network", [IMAGES, "resnet8-cifar"], ids=["images", "shortcuts"])
-def test_onnx(tmp_path: Path, bits: Bits, network: Any) -> None:
-    reference = pytest.importorskip("onnx.reference")
+NETWORKS = {
+    "images": IMAGES,
+    "shortcuts": "resnet8-cifar",
+    "activations": ACTIVATIONS,
+    "recurrent": RECURRENT,
+    "mixed": MIXED,
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_onnx(tmp_path: Path, bits: Bits, name: str) -> None:
+    reference, network = pytest.importorskip("onnx.reference"), NETWORKS[name]
     source, file = str(tmp_path / "run.h5"), str(tmp_path / "run.onnx")
     results = emuchain.train(network, **SETTINGS, out=source)
     assert run(source, file) == 0
     assert bits(read_weights(file, load_network(network), "here")) == bits(results.weights)
     again = load_network(file)
-    assert [layer.sfu for layer in again.layers] == [layer.sfu for layer in load_network(network).layers]
+    assert again.layers == load_network(network).layers
     images, labels = inputs()
     [logits] = reference.ReferenceEvaluator(file).run(None, {"images": images})
     odds = logits - logits.max(axis=1, keepdims=True)
@@ -138,15 +195,52 @@ def test_onnx(tmp_path: Path, bits: Bits, network: Any) -> None:
     assert losses.mean() == pytest.approx(results.history["test_loss"][-1], rel=1e-5)
 
 
-def test_onnx_of_a_recurrent_network(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str]
+def test_onnx_imported_computes_the_same(tmp_path: Path) -> None:
+    """The imported network with the exported weights has the test of the run to the bit."""
+    pytest.importorskip("onnx")
+    file = str(tmp_path / "run.onnx")
+    results = emuchain.train(RECURRENT, **SETTINGS)
+    emuchain.export(results, file)
+    # The smallest rate leaves all weights as they are.
+    again = emuchain.train(file, init=file, learning_rate=1e-30, weight_decay=0, **SETTINGS)
+    assert again.history["test_loss"][-1] == results.history["test_loss"][-1]
+
+
+def test_onnx_of_a_text(tmp_path: Path, bits: Bits) -> None:
+    """Symbols go in, and each step has its logits."""
+    reference = pytest.importorskip("onnx.reference")
+    file = str(tmp_path / "run.onnx")
+    results = emuchain.train("char-lstm", time_steps=12, samples=20, test_samples=8, batch=20)
+    emuchain.export(results, file)
+    again = load_network(file)
+    assert bits(read_weights(file, again, "here")) == bits(results.weights)
+    assert [layer.operation for layer in again.layers] == [
+        layer.operation for layer in load_network("char-lstm", time_steps=12).layers
+    ]
+    data = load_data("text", 12).test_first(8)
+    symbols, next_ones = np.asarray(data.test_images), np.asarray(data.test_labels)
+    [logits] = reference.ReferenceEvaluator(file).run(None, {"symbols": symbols.reshape(8, 12).astype(np.int64)})
+    odds = logits - logits.max(axis=2, keepdims=True)
+    losses = np.log(np.exp(odds).sum(axis=2)) - np.take_along_axis(odds, next_ones[:, :, None], 2)[:, :, 0]
+    assert losses.mean() == pytest.approx(results.history["test_loss"][-1], rel=1e-5)
+
+
+EVEN_LRN = {**IMAGES, "layers": [IMAGES["layers"][0], {"type": "lrn", "size": 4}, *IMAGES["layers"][-2:]]}
+
+
+@pytest.mark.parametrize(
+    ("network", "told"),
+    [(ROWS, "rows has lstm with a projection (second)"), (EVEN_LRN, "images has lrn with an even size (c1)")],
+)
+def test_what_onnx_has_no_words_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str], network: Any, told: str
 ) -> None:
     pytest.importorskip("onnx")
     source, file = str(tmp_path / "run.h5"), tmp_path / "run.onnx"
-    emuchain.train(ROWS, **SETTINGS, out=source)
+    emuchain.train(network, **SETTINGS, out=source)
     capsys.readouterr()
     assert run(source, str(file)) == 2
-    assert "rows has gru" in one_line(capsys.readouterr().err)
+    assert told in one_line(capsys.readouterr().err)
     assert not file.exists()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import emuchain
 from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import settings_config
@@ -19,7 +20,7 @@ from emuchain.emulator.run.steps import StepReports
         (10.0, 0.0, "`learning_rate` = 10", "such as 1"),
         (10.0, 0.0005, "`learning_rate` = 10", "such as 1"),
         (1e10, 0.0005, "`learning_rate` = 1e+10", "such as 1e+09"),
-        (0.01, 1e300, "`weight_decay` = 1e+300", "such as 10"),
+        (0.01, 1e30, "`weight_decay` = 1e+30", "such as 10"),
         (0.01, 150.0, "`weight_decay` = 150", "such as 10"),
     ],
 )
@@ -29,3 +30,50 @@ def test_the_cause_is_named(one_line: Any, rate: float, decay: float, blamed: st
         StepReports(SingleProcess(), rules).of(0)(1, Tally(4, float("nan"), 0), 0)
     line = one_line(error)
     assert line.startswith(f"{blamed}: training diverged") and line.endswith(proposed)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("learning_rate", 1e300, "should be less than or equal to 1e+38"),
+        ("learning_rate", 1e-320, "should be greater than or equal to 1e-37"),
+        ("learning_rate", -0.0, "should be greater than or equal to 1e-37"),
+        ("learning_rate", float("inf"), "should be a finite number"),
+        ("learning_rate_factor", 1e300, "should be less than or equal to 1e+38"),
+        ("lr_decay", 1e-320, "should be greater than or equal to 1e-37"),
+        ("weight_decay", 1e300, "should be less than or equal to 1e+38"),
+        ("weight_decay", float("nan"), "should be a finite number"),
+        ("epsilon", 1e300, "should be less than or equal to 1e+38"),
+        ("epsilon", 1e-320, "should be greater than or equal to 1e-30"),
+        ("momentum", 1e300, "should be less than 1"),
+    ],
+)
+def test_what_single_precision_cannot_hold_is_refused(one_line: Any, key: str, value: float, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        settings_config({key: value})
+    line = one_line(error)
+    assert line.startswith(f"settings: `{key}` = ") and line.endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("learning_rate", 1e30, "`learning_rate` = 1e+30: training diverged, the test loss is nan after epoch 1"),
+        ("weight_decay", 1e38, "`weight_decay` = 1e+38: training diverged, the test loss is nan after epoch 1"),
+    ],
+)
+def test_the_last_update_counts(tmp_path: Any, one_line: Any, key: str, value: float, told: str) -> None:
+    """One mini-batch, whose loss was found before the update."""
+    out = tmp_path / "run.h5"
+    with pytest.raises(InputError) as error:
+        emuchain.train("quick-cifar", samples=16, batch=16, test_samples=4, out=str(out), **{key: value})
+    assert one_line(error).startswith(told)
+    assert not out.exists()
+
+
+def test_no_decay_may_have_a_sign() -> None:
+    runs = [
+        emuchain.train("quick-cifar", samples=16, batch=16, test_samples=4, weight_decay=decay) for decay in (0.0, -0.0)
+    ]
+    first, second = (run.history["test_loss"][-1] for run in runs)
+    assert first == second
