@@ -14,6 +14,7 @@ from .ranks import Dismissed, MpiRanks, RankFailed, Ranks, Stopped
 from .single_process import SingleProcess
 from .stall import STALL_STATUS, NoProgress
 from .throttle import Gate
+from .watch import Watch, introduce
 
 __all__ = [
     "COMPRESSIBLE_TOS",
@@ -46,10 +47,12 @@ __all__ = [
     "Stopped",
     "Terminated",
     "Times",
+    "Watch",
     "WorkerLost",
     "egress",
     "in_parallel",
     "ingress",
+    "introduce",
     "join",
     "join_messages",
     "launch_command",
