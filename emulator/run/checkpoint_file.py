@@ -5,7 +5,8 @@
                                     remember of it, such as the velocity
     replicas/REPLICA/LAYER/NAME/KIND.npy  moving averages of replicas but the first
     sizes/N.npy                     of messages that have passed a codec in the epoch that is not finished
-    history/NAME.npy                arrays of finished epochs
+    history/NAME.npy                finished epochs, column by column
+    history/steps/NAME.npy          their mini-batches
 
 Nothing is compressed, and the archive has a checksum of each member, so that damage is found. Arrays are checked
 against what is expected before they are read, and no Python objects are.
@@ -31,7 +32,7 @@ from ..common import InputError, escaped
 from ..network import Layer
 from .layer_states import LayerState
 
-FORMAT = 1
+FORMAT = 2
 _TEXT = "checkpoint.json"
 _MOST_TEXT = 1 << 30  # bytes; a header of thousands of devices has some megabytes
 _DAMAGE: tuple[type[Exception], ...] = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Ranks
 from ..device import Learnt, Tally
+from .history import History
 from .legs import Leg
 from .replicas import Exchanged
 from .sizes import EpochSizes, SentBy
@@ -163,6 +164,7 @@ def train_epochs(
         InputError: the loss is no longer finite.
     """
     ranks.running = ranks.size > 1
+    trainer.history = cast("list[EpochResult]", History(trainer.history))  # which does what is asked of the list
     try:
         at = Position() if checkpoints is None else checkpoints.begin(trainer)
         ends = False
@@ -180,7 +182,6 @@ def train_epochs(
                 result = trainer.finish(at.epoch)
                 weights = trainer.weights() if gather_weights else {}
                 if result is not None:
-                    trainer.history[-1:] = [epoch.row() for epoch in trainer.history[-1:]]
                     trainer.history.append(result)
                     with ranks.away():
                         on_epoch(result, weights)
@@ -192,4 +193,4 @@ def train_epochs(
             checkpoints.close()
     ranks.running = False
     trainer.close()
-    return trainer.history
+    return [*trainer.history]

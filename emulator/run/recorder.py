@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...comm.exchange import step_sizes
 from ..common import WholeFile
 from ..data import Dataset, ngram_bits
 from ..plan import PairPlan, Plan
 from .epochs import EpochResult, Weights
+from .history import History
 from .results import Results, results_of, versions
 from .results_file import results_image
 from .step_log import StepLog
@@ -33,7 +36,7 @@ class Recorder:
         out: WholeFile | None,
         log: StepLog | None = None,
     ) -> None:
-        self.history: list[EpochResult] = []
+        self.history = History()
         self.ngrams = ngram_bits(data) if data.symbols and plan.network.result_steps > 1 else None
         self._plan, self._samples, self._mpi, self._out = plan, data.n_train, mpi, out
         self._log, self._sizes = log or StepLog(), step_sizes(data.n_train, plan.config.batch)
@@ -59,9 +62,9 @@ class Recorder:
         Raises:
             InputError: a file cannot be written; that of the results holds the epochs before.
         """
-        before = [row for row in self.history if row.epoch < result.epoch]
-        again = len(before) < len(self.history)
-        self.history[:] = [*before[:-1], *(row.row() for row in before[-1:]), result]
+        before = int(np.searchsorted(self.history.rows["epoch"], result.epoch))
+        again = before < len(self.history)
+        self.history[before:] = [result]
         if not again:
             self._log_epoch(result)
         if self._out is not None:
