@@ -4,7 +4,7 @@ from .fifo import FifoResource, Observer, Served, Times
 from .host import Mailbox, Pump, StalledError, run
 from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
 from .launch import LaunchError, join, launcher_rank
-from .launcher import launch_command, launch_environment
+from .launcher import launch_command, launch_environment, passed_on
 from .launchers_stderr import tell
 from .message import Format, Message, join_messages, split
 from .mpi import Receiver, Sender
@@ -59,6 +59,7 @@ __all__ = [
     "launch_environment",
     "launcher_rank",
     "packet_header",
+    "passed_on",
     "payload_of",
     "run",
     "split",

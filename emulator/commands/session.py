@@ -144,7 +144,7 @@ class Session:
     def _begin_to_end(self) -> None:
         """Pay no more attention to signals that reach ranks one by one: an order to stop may have been quicker."""
         if isinstance(self._ranks, MpiRanks):
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
 
     def _say(self, line: str, status: int) -> None:
