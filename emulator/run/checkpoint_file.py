@@ -40,11 +40,18 @@ _DAMAGE += (OverflowError, RecursionError, NotImplementedError, zipfile.BadZipFi
 _DAMAGE += (SyntaxError, tokenize.TokenError)  # of headers of arrays
 
 
+class _Unfinished(zipfile.ZipFile):
+    """An archive that is thrown away unless it is closed; the file may be closed before it, as where a disk is full."""
+
+    def __del__(self) -> None:
+        """Write nothing more."""
+
+
 class CheckpointWriter:
     """Fills a file with a checkpoint, array by array."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+        self._archive = _Unfinished(file, "w", zipfile.ZIP_STORED)
 
     def array(self, name: str, array: NDArray[Any]) -> None:
         """Add an array."""
