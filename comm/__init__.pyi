@@ -4,7 +4,7 @@ from .fifo import FifoResource, Observer, Served, Times
 from .host import Mailbox, Pump, StalledError, run
 from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
 from .launch import LaunchError, join, launcher_rank
-from .launcher import launch_command, launch_environment
+from .launcher import launch_command, launch_environment, passed_on
 from .launchers_stderr import tell
 from .message import Format, Message, join_messages, split
 from .mpi import Receiver, Sender
@@ -14,6 +14,7 @@ from .ranks import Dismissed, MpiRanks, RankFailed, Ranks, Stopped
 from .single_process import SingleProcess
 from .stall import STALL_STATUS, NoProgress
 from .throttle import Gate
+from .watch import Watch, introduce
 
 __all__ = [
     "COMPRESSIBLE_TOS",
@@ -46,16 +47,19 @@ __all__ = [
     "Stopped",
     "Terminated",
     "Times",
+    "Watch",
     "WorkerLost",
     "egress",
     "in_parallel",
     "ingress",
+    "introduce",
     "join",
     "join_messages",
     "launch_command",
     "launch_environment",
     "launcher_rank",
     "packet_header",
+    "passed_on",
     "payload_of",
     "run",
     "split",

@@ -1,7 +1,7 @@
 """A request to end: SIGTERM or SIGUSR1, as batch systems send them before they take a run's machines away.
 
 A run that can save its state takes note of the first one, and asks at its next mini-batch boundary whether there was
-one; another signal, or a run that cannot, ends at once.
+one; another signal, or a run that cannot, ends at once. SIGUSR2 is an interrupt, like SIGINT.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class EndRequest:
         """Take the signals from now on; for the main thread."""
         for number in _SIGNALS:
             signal.signal(number, self._take)
+        signal.signal(signal.SIGUSR2, signal.default_int_handler)  # SIGINT, from launchers that pass that on to nobody
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:

@@ -1,21 +1,24 @@
 """A process beside the ranks of a host: it says which rank has died, ends the others, and removes what MPI left.
 
-It is a script of its own, which imports nothing of emuchain, because it starts with every run of several ranks and must
-outlive them. MPICH's launcher learns of a death from the end of the rank's connection to it (`PMI_FD`), and then kills
-all other ranks at once: the guard holds a copy of each connection until it has seen who died first.
+It is a script of its own, which imports nothing of emuchain, because it starts before all else of a run and must
+outlive the ranks. These make themselves known one by one, before they join MPI. MPICH's launcher learns of a death from
+the end of the rank's connection to it (`PMI_FD`), of which the guard holds a copy, or as its parent, and then kills all
+others at once: the guard must be awake before, and takes deaths in the order in which they came.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import os
 import re
 import select
 import signal
+import socket
+import struct
 import sys
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 NOTE_BYTES, PLACE_BYTES = 255, 256
@@ -24,20 +27,39 @@ last; then come the places of the ranks, filled with 0 at first.
 
 In a place are a byte, which is LEAVING once the rank ends as it should, and the rank's name. Texts are in UTF-8.
 """
-LEAVING = 1
+MOST_RANKS = 1023
+LEAVING, JOINED = 1, 2
+"""What ranks say, each in a byte: that they end as they should, and that they have joined MPI."""
 
 _SETTLE_S = 0.05  # launchers that kill all ranks do so within milliseconds
+_LOOK_S = 0.05
+_FIRST_S = 10.0
+_MOST_NAMED = 4
 _GRACE_S = 5.0
 _LEFT_BEHIND = re.compile(r" (/dev/shm/(?:mpich_shm_|sm_segment\.|vader_segment\.)\S+)$")
 
 
 class Member(NamedTuple):
-    """A rank of this host: its place in the page, its process, and a copy of its connection to the launcher, or -1."""
+    """A rank of this host: its number, its process, and its line to the guard."""
 
-    place: int
+    rank: int
     pid: int
     pid_fd: int
-    launcher_fd: int
+    line: socket.socket
+
+
+class Expected(NamedTuple):
+    """How many ranks the launcher has started: on this host, and in all; 0 where it does not say."""
+
+    here: int
+    in_all: int
+
+
+class Peer(NamedTuple):
+    """The process that made the other end of a socket, and its user."""
+
+    pid: int
+    user: int
 
 
 class Shared(NamedTuple):
@@ -49,10 +71,12 @@ class Shared(NamedTuple):
 
 
 class Page:
-    """What the ranks of this host tell the guard."""
+    """What the ranks of this host and the guard tell one another."""
 
-    def __init__(self, memory: mmap.mmap) -> None:
-        self._memory = memory
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("emuchain")
+        os.ftruncate(self.fd, (1 + MOST_RANKS) * PLACE_BYTES)
+        self._memory = mmap.mmap(self.fd, 0)
 
     @property
     def ends(self) -> bool:
@@ -65,9 +89,13 @@ class Page:
         return _text(self._memory[1 : 1 + NOTE_BYTES])
 
     def name(self, place: int) -> str:
-        """Return the name of a rank."""
+        """Return the name of a rank; nothing before it has one."""
         begin = (1 + place) * PLACE_BYTES
         return _text(self._memory[begin + 1 : begin + PLACE_BYTES])
+
+    def leave(self, place: int) -> None:
+        """Take note that a rank ends as it should."""
+        self._memory[(1 + place) * PLACE_BYTES] = LEAVING
 
     def let_go(self) -> None:
         """Say that the guard lets go of the launcher, which then ends the run."""
@@ -78,40 +106,172 @@ def _text(padded: bytes) -> str:
     return padded.rstrip(b"\0").decode("utf-8", "ignore")
 
 
-def main(page_fd: int, members: list[Member], told_fd: int, bell_fd: int) -> None:
-    """Watch until all ranks of this host have ended; `told_fd` is where to say what happened.
+class Guard:
+    """Watches ranks from when they make themselves known at `server`; `told_fd` is where to say what happened."""
 
-    Ranks ring the bell when they end as they should.
-    """
-    page = Page(mmap.mmap(page_fd, 0))
-    files = {shared for member in members for shared in shared_by(member.pid)}
-    left = dict(enumerate(members))
-    held = [member.launcher_fd for member in members if member.launcher_fd >= 0]
-    while left:
-        dead = _ended(left, None, bell_fd)
-        if page.ends:
-            held = _let_go(held)
-            page.let_go()
-            bell_fd = -1
-        if not dead:
-            continue
-        first = left[dead[0]]
-        how = _how(first.pid)  # at once: the launcher may wait for it
-        if not page.ends:
-            time.sleep(_SETTLE_S)
-            together = len(dead) == len(members) > 1
-            if not page.ends:
-                whom = "all ranks of this host were killed at once" if together else f"{page.name(first.place)} {how}"
-                done = f"; last step done: {page.note}" if page.note else ""
-                page.let_go()
-                _tell(told_fd, f"emuchain: error: {whom}{done}")
-            held = _let_go(held)
-            _end_all(left)
-            break
-        for number in dead:
-            del left[number]
-    for file in files:
-        _remove(file)
+    def __init__(self, server: socket.socket, told_fd: int, expected: Expected) -> None:
+        self._server, self._told_fd, self._expected = server, told_fd, expected
+        self._page = Page()
+        self._members: list[Member] = []
+        self._left: dict[int, Member] = {}
+        self._starting: set[int] = set()
+        self._dead_before: list[int] = []
+        self._files: set[Shared] = set()
+        self._held: list[int] = []
+        self._epoll = select.epoll()  # unlike `poll`, it returns events in the order in which they came
+        self._places: dict[int, int] = {}
+
+    def watch(self) -> None:
+        """Watch until all ranks of this host have ended."""
+        self._server.setblocking(False)
+        self._epoll.register(self._server, select.EPOLLIN)
+        dead = self._wait(_FIRST_S)
+        while self._left:
+            if dead and not self._page.ends:
+                self._tell_of(dead[0])
+                self._end_starting()
+                self._let_go()
+                self._end_all()
+                break
+            self._forget(dead)
+            if self._left:
+                dead = self._wait(_LOOK_S if self._starting else None)
+        for file in self._files:
+            _remove(file)
+
+    def _wait(self, timeout_s: float | None) -> list[int]:
+        """Return the places of ranks that have ended, in order, after taking what came; wait for the first event."""
+        dead = []
+        for fd, _ in self._epoll.poll(timeout_s):
+            if fd == self._server.fileno():
+                self._accept()
+            elif fd == self._members[self._places[fd]].line.fileno():
+                self._hear(self._places[fd])
+            else:
+                dead.append(self._places[fd])
+        self._look(self._starting)
+        if self._page.ends:
+            self._let_go()
+        return dead
+
+    def _accept(self) -> None:
+        """Take ranks in that make themselves known."""
+        while True:
+            try:
+                line, _ = self._server.accept()
+                self._take_in(line)
+            except BlockingIOError:
+                return
+            except (OSError, ValueError):  # such as too many open files: the others do without a guard
+                self._server.close()
+                return
+
+    def _take_in(self, line: socket.socket) -> None:
+        line.settimeout(_GRACE_S)
+        said, fds, *_ = socket.recv_fds(line, 64, 2)
+        if not fds or peer_of(line).user != os.geteuid() or len(self._members) == MOST_RANKS:
+            line.close()
+            return
+        rank, pid = map(int, said.split())
+        place, member = len(self._members), Member(rank, pid, fds[0], line)
+        self._members.append(member)
+        self._left[place] = member
+        self._starting.add(place)
+        self._held += fds[1:]
+        if select.select([member.pid_fd], [], [], 0)[0]:
+            self._dead_before.append(place)
+        for fd in (member.pid_fd, line.fileno()):
+            self._places[fd] = place
+            self._epoll.register(fd, select.EPOLLIN)
+        with contextlib.suppress(OSError):  # it may have died
+            socket.send_fds(line, [str(place).encode()], [self._page.fd])
+
+    def _hear(self, place: int) -> None:
+        """Take what a rank says over its line."""
+        line = self._members[place].line
+        said = b""
+        with contextlib.suppress(OSError):
+            said = line.recv(16)
+        if not said:
+            self._epoll.unregister(line)
+        if JOINED in said:
+            self._look([place])
+            self._starting.discard(place)
+        if LEAVING in said:
+            self._page.leave(place)
+
+    def _look(self, places: Iterable[int]) -> None:
+        """Find the files that ranks have in shared memory."""
+        for place in places:
+            self._files |= shared_by(self._members[place].pid)
+
+    def _tell_of(self, place: int) -> None:
+        how = _how(self._members[place].pid)  # at once: the launcher may wait for it
+        self._look(self._left)
+        time.sleep(_SETTLE_S)
+        self._wait(0.0)  # for what ranks have said in the meantime
+        if self._page.ends:
+            return
+        done = f"; last step done: {self._page.note}" if self._page.note else ""
+        with contextlib.suppress(OSError):
+            os.write(self._told_fd, f"emuchain: error: {self._whom(place, how)}{done}\n".encode())
+
+    def _whom(self, place: int, how: str) -> str:
+        """Return who has died first, and how."""
+        host, first = socket.gethostname(), self._members[place].rank
+        come = {member.rank for member in self._members}
+        all_came = len(come) >= self._expected.here
+        if all_came and place not in self._dead_before:
+            return f"{self._page.name(place) or f'rank {first} on {host}'} {how}"
+        # One that has not come may have died before, and the launcher may have ended the others for it.
+        by_launcher = not all_came and "SIGTERM" in how
+        suspects = set[int]() if by_launcher else {first, *(self._members[each].rank for each in self._dead_before)}
+        if not all_came:
+            suspects |= {*range(self._expected.in_all)} - come
+        is_known = self._expected.in_all == self._expected.here and len(suspects) <= _MOST_NAMED
+        which = f"rank {' or '.join(map(str, sorted(suspects)))}" if is_known else "a rank"
+        return f"{which} on {host} died while the run started"
+
+    def _end_starting(self) -> None:
+        """End ranks that might still make files in shared memory, after finding those that they have made."""
+        self._signal(self._starting, signal.SIGSTOP)
+        self._look(self._starting)
+        self._signal(self._starting, signal.SIGKILL)
+
+    def _end_all(self) -> None:
+        """Let the launcher end the ranks; kill those that it has not ended in some seconds."""
+        until_s = time.monotonic() + _GRACE_S
+        while self._left:
+            self._forget(self._wait(max(0.0, until_s - time.monotonic())))
+            if self._left and time.monotonic() >= until_s:
+                self._signal(self._left, signal.SIGKILL)
+                until_s = time.monotonic() + _GRACE_S
+
+    def _signal(self, places: Iterable[int], number: signal.Signals) -> None:
+        for place in places:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._members[place].pid_fd, number)
+
+    def _forget(self, places: list[int]) -> None:
+        """Forget ranks that have ended."""
+        for place in places:
+            member = self._left.pop(place)
+            self._starting.discard(place)
+            self._epoll.unregister(member.pid_fd)
+            os.close(member.pid_fd)
+            member.line.close()
+
+    def _let_go(self) -> None:
+        for fd in self._held:
+            os.close(fd)
+        self._held = []
+        self._page.let_go()
+
+
+def peer_of(line: socket.socket) -> Peer:
+    """Return who is at the other end of a socket on this host."""
+    pid, user, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return Peer(pid, user)
 
 
 def shared_by(pid: int) -> set[Shared]:
@@ -126,16 +286,6 @@ def shared_by(pid: int) -> set[Shared]:
     return found
 
 
-def _ended(left: dict[int, Member], timeout_s: float | None, bell_fd: int = -1) -> list[int]:
-    """Return which of these ranks have ended, waiting for the first, or the bell; or for as long as a timeout says."""
-    poller = select.poll()
-    by_fd = {member.pid_fd: number for number, member in left.items()}
-    for fd in (*by_fd, *([bell_fd] if bell_fd >= 0 else [])):
-        poller.register(fd, select.POLLIN)
-    events = poller.poll(None if timeout_s is None else 1000 * timeout_s)
-    return [by_fd[fd] for fd, _ in events if fd in by_fd]
-
-
 def _how(pid: int) -> str:
     """Return how a process that has not been waited for has ended, as far as the system tells."""
     try:
@@ -145,30 +295,6 @@ def _how(pid: int) -> str:
         return f"was killed by {signal.Signals(number).name}" if number else f"ended with status {status >> 8}"
     except (OSError, ValueError, IndexError):
         return "died"
-
-
-def _tell(fd: int, line: str) -> None:
-    with contextlib.suppress(OSError):
-        os.write(fd, f"{line}\n".encode())
-
-
-def _end_all(left: dict[int, Member]) -> None:
-    """Let the launcher end the ranks; kill those that it has not ended in some seconds."""
-    until_s = time.monotonic() + _GRACE_S
-    while left:
-        for number in _ended(left, max(0.0, until_s - time.monotonic())):
-            del left[number]
-        if left and time.monotonic() >= until_s:
-            for member in left.values():
-                with contextlib.suppress(OSError):
-                    signal.pidfd_send_signal(member.pid_fd, signal.SIGKILL)
-            until_s = time.monotonic() + _GRACE_S
-
-
-def _let_go(fds: list[int]) -> list[int]:
-    for fd in fds:
-        os.close(fd)
-    return []
 
 
 def _remove(file: Shared) -> None:
@@ -183,5 +309,4 @@ def _remove(file: Shared) -> None:
 
 
 if __name__ == "__main__":
-    order = json.loads(sys.argv[1])
-    main(order["page"], [Member(*member) for member in order["members"]], order["told"], order["bell"])
+    Guard(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), Expected(*map(int, sys.argv[3:]))).watch()

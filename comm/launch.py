@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .ranks import MpiRanks, Ranks
 from .single_process import SingleProcess
+
+if TYPE_CHECKING:  # most commands have no ranks to watch
+    from .watch import Watch
 
 _LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
@@ -27,8 +30,10 @@ def launcher_rank() -> int | None:
     return None
 
 
-def join() -> Ranks:
+def join(watch: Watch | None = None) -> Ranks:
     """Return all ranks that the launcher started; without a launcher, this process alone, without touching MPI.
+
+    `watch` is this process's, if it has made itself known to the guard of its host.
 
     Raises:
         LaunchError: mpi4py is missing, or the launcher is another MPI's.
@@ -42,7 +47,7 @@ def join() -> Ranks:
         return SingleProcess()
     _check_kind()
     try:
-        ranks = MpiRanks(_world())
+        ranks = MpiRanks(_world(), watch)
     except (ImportError, RuntimeError) as error:
         why = " ".join(str(error).split())
         raise LaunchError(

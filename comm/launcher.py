@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import pathlib
 import shutil
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -47,6 +48,17 @@ def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for it: one core a rank, and under Open MPI more ranks than cores, also for root."""
     found = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", **_OPEN_MPI, **environment}
     return {**found, **_AS_ROOT} if os.geteuid() == 0 and _is_installed("openmpi") else found
+
+
+def passed_on(number: int) -> signal.Signals:
+    """Return the signal by which the launcher makes its ranks end as this one would end a single process.
+
+    On SIGTERM and SIGINT, Open MPI's kills them within a second, whatever they do. It passes SIGUSR1 and SIGUSR2 on and
+    lives on; MPICH's passes SIGINT and SIGUSR1 on.
+    """
+    if number == signal.SIGINT and _is_installed("openmpi"):
+        return signal.SIGUSR2
+    return signal.SIGUSR1 if number == signal.SIGTERM else signal.Signals(number)
 
 
 def _is_installed(package: str) -> bool:

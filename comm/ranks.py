@@ -64,9 +64,9 @@ class RankFailed(Exception):
 
 
 class MpiRanks:
-    """The ranks of a communicator, which this object owns."""
+    """The ranks of a communicator, which this object owns; `watch` is this rank's, if the guard knows it already."""
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, watch: Watch | None = None) -> None:
         self.comm = comm
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
@@ -80,16 +80,20 @@ class MpiRanks:
         self._on_this_host = [rank for rank, host in enumerate(hosts) if host == hosts[self.rank]]
         self._names = [f"rank {rank} on {host}" for rank, host in enumerate(hosts)]
         self._pids = {rank: pids[rank] for rank in self._on_this_host}
-        self._watch: Watch | None = None
+        self._watch = watch
         self.watchdog: Watchdog | None = None
+        if watch is not None:
+            watch.join(self._names[self.rank])
 
     def watch(self) -> None:
-        """Have the guard of this host watch this rank from now on; for all ranks together."""
+        """Have the guard of this host watch this rank from now on, if it does not yet; and all ranks one another."""
         from .stall import Peers, Watchdog
-        from .watch import watch
 
-        self._watch = watch(self.share, self._on_this_host, self.rank)
-        self._watch.name(self._names[self.rank])
+        if self._watch is None:
+            from .watch import introduce
+
+            self._watch = introduce(self.rank)
+            self._watch.join(self._names[self.rank])
         self.watchdog = Watchdog(self._side, Peers(self.rank, self._names, self._pids), self._noted)
 
     def name(self, hosted: Callable[[int], str]) -> None:

@@ -1,36 +1,47 @@
-"""What a rank does so that its death is noticed: it makes itself known to the guard of its host (`guard.py`)."""
+"""What a rank does so that its death is noticed: it makes itself known to the guard of its host (`guard.py`).
+
+The ranks of a host need no MPI for that: they meet at a socket whose name follows from their launcher. Whoever comes
+first starts the guard there.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import json
+import errno
 import mmap
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from . import guard
-from .guard import LEAVING, NOTE_BYTES, PLACE_BYTES, Member
+from .guard import JOINED, LEAVING, MOST_RANKS, NOTE_BYTES, PLACE_BYTES, Expected, peer_of
 from .launchers_stderr import launchers_stderr
 
 _TIMEOUT_S = 10.0
 _LET_GO_S = 0.5
+_NAP_S = 1e-3
+_MOST_NAME = 80
+_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+"""Where launchers say how many ranks are on this host, and how many there are."""
 
 
 class Watch:
-    """This rank's place in the page that it shares with the guard of its host; without a page it does nothing."""
+    """This rank's line to the guard of its host, and its place in their page; without a line it does nothing."""
 
-    def __init__(self, page: mmap.mmap | None = None, place: int = 0, bell_fd: int = -1) -> None:
-        self._page, self._place, self._bell_fd = page, place, bell_fd
-        if page is not None:
+    def __init__(self, line: socket.socket | None = None) -> None:
+        self._line = line
+        self._page: mmap.mmap | None = None
+        self._place, self._leaves = 0, False
+        if line is not None:
             atexit.register(self.leave)
+
+    def join(self, name: str) -> None:
+        """Tell the guard that this rank has joined MPI, and what it is called."""
+        self._say(JOINED)
+        self.name(name)
 
     def note(self, text: str) -> None:
         """Leave word of what the run has done last, for the case that a rank dies."""
@@ -39,144 +50,154 @@ class Watch:
     @property
     def ends(self) -> bool:
         """Whether the run ends, for a reason that has been told."""
-        return self._page is not None and LEAVING in self._page[::PLACE_BYTES]
+        page = self._shared()
+        return page is not None and LEAVING in page[::PLACE_BYTES]
 
     @property
     def noted(self) -> str:
         """The last note of a rank of this host."""
-        return "" if self._page is None else self._page[1 : 1 + NOTE_BYTES].rstrip(b"\0").decode("utf-8", "ignore")
+        page = self._shared()
+        return "" if page is None else page[1 : 1 + NOTE_BYTES].rstrip(b"\0").decode("utf-8", "ignore")
 
     def name(self, text: str) -> None:
         """Set what this rank is called."""
-        self._write((1 + self._place) * PLACE_BYTES + 1, PLACE_BYTES - 1, text)
+        if self._shared() is not None:
+            self._write((1 + self._place) * PLACE_BYTES + 1, PLACE_BYTES - 1, text)
 
     def leave(self) -> None:
         """Tell the guard that this rank is about to end, and that this is as it should be.
 
         The guard then lets go of the launcher, so that this learns of each rank's end at once.
         """
-        if self._page is None or self._page[(1 + self._place) * PLACE_BYTES] == LEAVING:
+        if self._leaves:
             return
-        self._page[(1 + self._place) * PLACE_BYTES] = LEAVING
-        os.eventfd_write(self._bell_fd, 1)
+        self._leaves = True
+        page = self._shared()
+        if page is not None:
+            page[(1 + self._place) * PLACE_BYTES] = LEAVING
+        self._say(LEAVING)
         until_s = time.monotonic() + _LET_GO_S
-        while self._page[0] != LEAVING and time.monotonic() < until_s:
-            time.sleep(1e-3)
+        while page is not None and page[0] != LEAVING and time.monotonic() < until_s:
+            time.sleep(_NAP_S)
+
+    def _say(self, what: int) -> None:
+        if self._line is not None:
+            with contextlib.suppress(OSError):
+                self._line.send(bytes([what]), socket.MSG_DONTWAIT)
 
     def _write(self, begin: int, most: int, text: str) -> None:
-        if self._page is not None:
-            self._page[begin : begin + most] = text.encode()[:most].ljust(most, b"\0")
+        page = self._shared()
+        if page is not None:
+            page[begin : begin + most] = text.encode()[:most].ljust(most, b"\0")
+
+    def _shared(self) -> mmap.mmap | None:
+        """Return the page, which the guard gives as soon as it is up; None where there is no guard."""
+        if self._page is None and self._line is not None:
+            try:
+                said, fds, *_ = socket.recv_fds(self._line, 16, 1)
+                self._page, self._place = mmap.mmap(fds[0], 0), int(said)
+                os.close(fds[0])
+            except (OSError, ValueError, IndexError):
+                self._line.close()
+                self._line = None
+        return self._page
 
 
-def watch(share: Callable[[Any], list[Any]], here: Sequence[int], rank: int) -> Watch:
-    """Start the guard of this host from its first rank, and make this rank known to it; for all ranks together.
+def introduce(rank: int) -> Watch:
+    """Make this process known to the guard of its host, as this rank, and return at once; it need not be in MPI yet.
 
-    `share` gathers a value of each rank on all of them; `here` are the ranks of this host.
-    Where the system lacks what a guard needs, ranks are not watched.
+    Where the system lacks what a guard needs, the rank is not watched.
     """
-    place = list(here).index(rank)
-    with contextlib.ExitStack() as stack:
-        server = stack.enter_context(_listening(len(here))) if place == 0 else None
-        path = share("" if server is None else server.getsockname())[here[0]]
-        line = _introduced(path, place) if path and place > 0 else None
-        if line is not None:
-            stack.enter_context(line)
-        came = share(line is not None)
-        page, bell_fd = None, -1
-        with contextlib.suppress(OSError):
-            if server is not None:
-                page, bell_fd = _start_guard(server, sum(came[each] for each in here), len(here))
-            elif line is not None:
-                page, bell_fd = _received(line)
-    return Watch(page, place, bell_fd)
-
-
-@contextlib.contextmanager
-def _listening(count: int) -> Iterator[socket.socket | None]:
-    """Provide a socket for the other ranks of this host; None if there can be none."""
-    if not (hasattr(os, "pidfd_open") and hasattr(os, "eventfd")):
-        yield None
-        return
-    try:
-        folder = tempfile.mkdtemp(prefix="emuchain-")
-    except OSError:
-        yield None
-        return
-    try:
-        with socket.socket(socket.AF_UNIX) as server:
-            server.settimeout(_TIMEOUT_S)
-            server.bind(f"{folder}/ranks")
-            server.listen(count)
-            yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _own_fds() -> list[int]:
-    """Return this process, as a descriptor, and its connection to MPICH's launcher, if it has one."""
-    launcher = os.environ.get("PMI_FD", "")
-    return [os.pidfd_open(os.getpid()), *([int(launcher)] if launcher.isdigit() else [])]
-
-
-def _introduced(path: str, place: int) -> socket.socket | None:
-    """Return a connection to the first rank of this host, over which this rank has made itself known."""
+    if not (hasattr(os, "pidfd_open") and hasattr(os, "memfd_create")):
+        return Watch()
     line = socket.socket(socket.AF_UNIX)
     try:
         line.settimeout(_TIMEOUT_S)
-        line.connect(path)
-        own, *launcher = _own_fds()
-        socket.send_fds(line, [json.dumps([place, os.getpid()]).encode()], [own, *launcher])
+        server = _meet(line, f"\0emuchain-{os.geteuid()}-{_launcher()}")
+        own = os.pidfd_open(os.getpid())
+        socket.send_fds(
+            line, [f"{rank} {os.getpid()}".encode()], [own, *(fd for each in _launcher_fd() for fd in (each, 2))]
+        )
         os.close(own)
-    except OSError:
+        if server is not None:
+            with server:
+                _start_guard(server)
+    except (OSError, ValueError):
         line.close()
+        return Watch()
+    return Watch(line)
+
+
+def _meet(line: socket.socket, place: str) -> socket.socket | None:
+    """Connect a socket to the guard of this host; return the guard's own socket if this process is the first to come.
+
+    Raises:
+        OSError: neither is possible, or another user's process has the place.
+    """
+    until_s = time.monotonic() + _TIMEOUT_S
+    while True:
+        server = _bound(place)
+        try:
+            line.connect(place)
+        except ConnectionRefusedError:  # the first is about to listen, or the guard of an earlier run has just ended
+            if server is not None or time.monotonic() > until_s:
+                raise
+            time.sleep(_NAP_S)
+            continue
+        if peer_of(line).user != os.geteuid():
+            raise PermissionError(errno.EPERM, "another user's process is there")
+        return server
+
+
+def _bound(place: str) -> socket.socket | None:
+    """Return a socket that listens at a place, or None if there is one already."""
+    server = socket.socket(socket.AF_UNIX)
+    try:
+        server.bind(place)
+        server.listen(MOST_RANKS)
+    except OSError as error:
+        server.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
         return None
-    return line
+    return server
 
 
-def _received(line: socket.socket) -> tuple[mmap.mmap | None, int]:
-    """Return the page and the bell."""
-    _, fds, *_ = socket.recv_fds(line, 1, 2)
-    if len(fds) < 2:
-        return None, -1
-    page = mmap.mmap(fds[0], 0)
-    os.close(fds[0])
-    return page, fds[1]
+def _launcher() -> str:
+    """Return what only the processes of this host have in common that a launcher has started for one run."""
+    own = os.stat("/proc/self/ns/pid").st_ino  # containers may share sockets' names, but not processes' numbers
+    for fd in _launcher_fd():
+        with socket.socket(fileno=os.dup(fd)) as line:
+            if line.family == socket.AF_UNIX:
+                return f"{own}-{peer_of(line).pid}"
+    return f"{own}-{os.environ.get('PMIX_NAMESPACE', os.getppid())}"[:_MOST_NAME]
 
 
-def _start_guard(server: socket.socket, others: int, places: int) -> tuple[mmap.mmap, int]:
-    """Start the guard for this rank and the others of this host; return the page and the bell, and give them these."""
-    page_fd = os.memfd_create("emuchain")
-    os.ftruncate(page_fd, (1 + places) * PLACE_BYTES)
-    own, *launcher = _own_fds()
-    bell_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-    members = [Member(0, os.getpid(), own, launcher[0] if launcher else -1)]
-    given = [page_fd, own]
-    for _ in range(others):
-        line, _ = server.accept()
-        with line:
-            line.settimeout(_TIMEOUT_S)
-            said, fds, *_ = socket.recv_fds(line, 4096, 2)
-            given += fds
-            place, pid = json.loads(said)
-            members.append(Member(place, pid, fds[0], fds[1] if len(fds) > 1 else -1))
-            socket.send_fds(line, [b"p"], [page_fd, bell_fd])
+def _launcher_fd() -> list[int]:
+    """Return this process's connection to MPICH's launcher, if it has one."""
+    fd = os.environ.get("PMI_FD", "")
+    return [int(fd)] if fd.isdigit() else []
+
+
+def _expected() -> Expected:
+    """Return how many ranks the launcher has started."""
+    return Expected(*(next((int(os.environ[name]) for name in names if name in os.environ), 0) for names in _SIZES))
+
+
+def _start_guard(server: socket.socket) -> None:
     told = launchers_stderr()
-    passed = [*given, *launcher, bell_fd, told]
-    order = json.dumps({"page": page_fd, "members": members, "told": told, "bell": bell_fd})
     # It neither takes part in MPI nor is it in the ranks' process group, which launchers kill.
     _STARTED.append(
         subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, order],
+            [sys.executable, "-I", "-S", guard.__file__, *map(str, (server.fileno(), told, *_expected()))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
-            pass_fds=passed,
+            pass_fds=[server.fileno(), told],
         )
     )
-    page = mmap.mmap(page_fd, 0)
-    for fd in given if told == 2 else [*given, told]:
-        os.close(fd)
-    return page, bell_fd
+    if told != 2:
+        os.close(told)
 
 
 _STARTED: list[subprocess.Popen[bytes]] = []

@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     session = Session()
     try:
         output.check()
+        session.introduce(arguments)
         if launcher_rank() is not None and session.join().rank > 0:
             session.follow(arguments)
         from .command_line import run

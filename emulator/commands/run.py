@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from ...comm import LaunchError, launch_command, launch_environment, launcher_rank
+from ...comm import LaunchError, launch_command, launch_environment, launcher_rank, passed_on
 from ..common import INPUT_STATUS, InputError
 
 _SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1
@@ -46,14 +46,14 @@ def run_ranks(count: int, restarts: int, arguments: Sequence[str]) -> int:
 def _run(command: Sequence[str]) -> tuple[int, int]:
     """Run a command; return its status, and the number of the signal by which this process was told to end, or 0.
 
-    The signal is passed on; SIGTERM as SIGUSR1, after which Open MPI's launcher lets ranks save their state, too.
+    The signal is passed on as the one that lets ranks end as they should; a second SIGINT as it is.
     """
     signalled = 0
 
     def pass_on(number: int, _: FrameType | None) -> None:
         nonlocal signalled
-        signalled = number
-        process.send_signal(signal.SIGUSR1 if number == signal.SIGTERM else number)
+        again, signalled = signalled == signal.SIGINT, number
+        process.send_signal(number if again else passed_on(number))
 
     # In a session of its own, so that a terminal's Ctrl-C reaches it once, by way of this process.
     process = subprocess.Popen(command, env=launch_environment(os.environ), start_new_session=True)

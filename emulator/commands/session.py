@@ -20,7 +20,10 @@ from ...comm import (
     Ranks,
     Stopped,
     Terminated,
+    Watch,
+    introduce,
     join,
+    launcher_rank,
     tell,
 )
 from ..common import BUG_STATUS, InputError
@@ -35,6 +38,13 @@ class Session:
 
     def __init__(self) -> None:
         self._ranks: Ranks | None = None
+        self._watch: Watch | None = None
+
+    def introduce(self, arguments: Sequence[str]) -> None:
+        """Make this process known to the guard of its host, if it is a rank that trains; before all that takes time."""
+        rank = launcher_rank()
+        if rank is not None and "train" in arguments[:1]:
+            self._watch = introduce(rank)
 
     def join(self) -> Ranks:
         """Return the ranks of this run: those of the launcher that started this process, or this process alone.
@@ -44,7 +54,7 @@ class Session:
         """
         if self._ranks is None:
             try:
-                self._ranks = join()
+                self._ranks = join(self._watch)
             except LaunchError as error:
                 raise InputError(str(error)) from None
         return self._ranks
@@ -134,7 +144,7 @@ class Session:
     def _begin_to_end(self) -> None:
         """Pay no more attention to signals that reach ranks one by one: an order to stop may have been quicker."""
         if isinstance(self._ranks, MpiRanks):
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
 
     def _say(self, line: str, status: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from ..data import Dataset
 from ..plan import PairPlan, Plan
@@ -17,7 +18,7 @@ class Shown:
         self.recorder, self._plan, self._data, self._progress = recorder, plan, data, progress
         self._samples_done = 0
 
-    def begin(self, history: list[EpochResult], steps: list[StepResult], at: Position) -> None:
+    def begin(self, history: Sequence[EpochResult], steps: Sequence[StepResult], at: Position) -> None:
         """Take what a run has done that goes on."""
         config = self._plan.config
         self.recorder.begin(history, steps)

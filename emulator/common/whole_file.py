@@ -150,7 +150,8 @@ class WholeFile:
                 if not _is_at(self._lock_path, os.fstat(lock)):
                     continue
                 os.ftruncate(lock, 0)
-                os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+                with contextlib.suppress(OSError):  # a full disk has the lock all the same
+                    os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
                 self._remove_leftovers()
             except BlockingIOError:
                 owner = os.pread(lock, _SHOWN, 0).decode(errors="replace").strip()

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...comm import Ranks
@@ -42,7 +42,7 @@ class Keeping:
     given_weights: bool = False
 
 
-OnBegin = Callable[[list[EpochResult], list[StepResult], Position], None]
+OnBegin = Callable[[Sequence[EpochResult], Sequence[StepResult], Position], None]
 
 
 @dataclasses.dataclass(frozen=True)

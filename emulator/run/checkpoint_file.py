@@ -5,7 +5,8 @@
                                     remember of it, such as the velocity
     replicas/REPLICA/LAYER/NAME/KIND.npy  moving averages of replicas but the first
     sizes/N.npy                     of messages that have passed a codec in the epoch that is not finished
-    history/NAME.npy                arrays of finished epochs
+    history/NAME.npy                finished epochs, column by column
+    history/steps/NAME.npy          their mini-batches
 
 Nothing is compressed, and the archive has a checksum of each member, so that damage is found. Arrays are checked
 against what is expected before they are read, and no Python objects are.
@@ -39,11 +40,18 @@ _DAMAGE += (OverflowError, RecursionError, NotImplementedError, zipfile.BadZipFi
 _DAMAGE += (SyntaxError, tokenize.TokenError)  # of headers of arrays
 
 
+class _Unfinished(zipfile.ZipFile):
+    """An archive that is thrown away unless it is closed; the file may be closed before it, as where a disk is full."""
+
+    def __del__(self) -> None:
+        """Write nothing more."""
+
+
 class CheckpointWriter:
     """Fills a file with a checkpoint, array by array."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+        self._archive = _Unfinished(file, "w", zipfile.ZIP_STORED)
 
     def array(self, name: str, array: NDArray[Any]) -> None:
         """Add an array."""

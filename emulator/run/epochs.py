@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...comm import Ranks
 from ..device import Learnt, Tally
+from .history import History
 from .legs import Leg, Position
 from .replicas import Exchanged
 from .sizes import EpochSizes, SentBy
@@ -83,7 +84,7 @@ class Trainer(Protocol):
     so_far: SoFar
     """The epoch's legs before this one, on rank 0."""
 
-    history: list[EpochResult]
+    history: History
     """The finished epochs, on rank 0."""
 
     started_s: float
@@ -181,7 +182,6 @@ def train_epochs(
                 result = trainer.finish(at.epoch)
                 weights = trainer.weights() if gather_weights else {}
                 if result is not None:
-                    trainer.history[-1:] = [epoch.row() for epoch in trainer.history[-1:]]
                     trainer.history.append(result)
                     with ranks.away():
                         on_epoch(result, weights)
@@ -193,4 +193,4 @@ def train_epochs(
             checkpoints.close()
     ranks.running = False
     trainer.close()
-    return trainer.history
+    return [*trainer.history]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,37 +18,50 @@ from ..device import Tally
 from .checked import checked
 from .checkpoint_file import CheckpointReader, CheckpointWriter
 from .epochs import EpochResult, SoFar
+from .history import ROW, STEP, History
 from .replicas import Exchanged
 from .sizes import SentBy
 from .steps import StepResult, StepTable
 from .usage import ResourceUse, Usage
 
-_OF_STEPS: dict[str, type] = {"loss": np.float64, "learning_rate": np.float64, "virtual_time_ps": np.int64}
-_PLAIN = {"epoch": 0, "learning_rate": math.nan, "virtual_time_ps": 0, "host_time_s": 0.0}
+_EXCHANGED = {"traffic": dataclasses.asdict(Traffic()), "spent_ps": 0}
 _TALLY = dataclasses.astuple(Tally(loss=math.nan, step_loss=math.nan))
-_ROW = {**_PLAIN, "train": _TALLY, "test": _TALLY, "traffic": dataclasses.asdict(Traffic()), "spent_ps": 0}
 _SHARE = (0, 0, _TALLY, 0, math.nan, 0)
+_WHOLE = ("epoch", "samples", "correct", "steps", "virtual_time_ps", "steps_end")
+_MOST = 1 << 62
 _USE = dataclasses.astuple(ResourceUse("", 0, 0, ""))
 
 
-def history_text(writer: CheckpointWriter, history: Sequence[EpochResult]) -> dict[str, Any]:
-    """Return the JSON keys of finished epochs, after adding their arrays to a checkpoint."""
-    rows = [
-        {name: getattr(row, name) for name in _PLAIN}
-        | {"train": dataclasses.astuple(row.train), "test": dataclasses.astuple(row.test)}
-        | {"traffic": dataclasses.asdict(row.exchanged.traffic), "spent_ps": row.exchanged.spent_ps}
-        | {"resources": [dataclasses.astuple(use) for use in row.resources]}
-        for row in history
-    ]
+def history_text(writer: CheckpointWriter, epochs: Sequence[EpochResult]) -> dict[str, Any]:
+    """Return the JSON keys of finished epochs, after adding their arrays to a checkpoint.
+
+    What every epoch has is in arrays, so that a checkpoint takes little longer after thousands of them.
+    """
+    history = History.of(epochs)
+    for name, column in _columns(history.rows, "history"):
+        writer.array(name, column)
+    for name, column in _columns(history.steps, "history/steps"):
+        writer.array(name, column)
+    rows: list[dict[str, Any]] = [{}] * len(history)
     sources: list[SentBy] = []
+    if any(each.traffic.value_bytes for each in history.exchanged):
+        writer.array("history/histogram", np.stack([each.histogram for each in history.exchanged]))
+        rows = [{"traffic": dataclasses.asdict(each.traffic), "spent_ps": each.spent_ps} for each in history.exchanged]
     if history:
-        writer.array("history/histogram", np.stack([row.exchanged.histogram for row in history]))
-        sources = [*history[0].sizes]
+        sources = [*history.sizes[0]]
         for number, source in enumerate(sources):
-            writer.array(f"history/sizes/{number}", np.stack([row.sizes[source] for row in history]))
-        for name in _OF_STEPS:
-            writer.array(f"history/steps/{name}", np.stack([getattr(row.steps, name) for row in history]))
-    return {"history": rows, "history_sources": sources}
+            writer.array(f"history/sizes/{number}", np.stack([sizes[source] for sizes in history.sizes]))
+    resources = [dataclasses.astuple(use) for use in history[-1].resources] if history else []
+    return {"history": rows, "history_sources": sources, "resources": resources}
+
+
+def _columns(rows: NDArray[Any], place: str) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the columns of a structured array, each with its name in a checkpoint."""
+    for name in rows.dtype.names or ():
+        if rows[name].dtype.names:
+            yield from _columns(rows[name], f"{place}/{name}")
+        else:
+            yield f"{place}/{name}", rows[name]
 
 
 def history_from(reader: CheckpointReader) -> list[EpochResult]:
@@ -57,44 +70,46 @@ def history_from(reader: CheckpointReader) -> list[EpochResult]:
     Raises:
         InputError: they are damaged.
     """
-    rows, sources = checked([], reader.text["history"], "history"), _sources(reader.text["history_sources"])
-    if not rows:
+    kept, sources = checked([], reader.text["history"], "history"), _sources(reader.text["history_sources"])
+    if not kept:
         return []
-    histograms = reader.array("history/histogram", np.int64, (len(rows), 2, BINS))
-    sizes = [reader.array(f"history/sizes/{number}", np.int64, (len(rows), None, 2)) for number in range(len(sources))]
-    columns = {name: reader.array(f"history/steps/{name}", kind, (len(rows), None)) for name, kind in _OF_STEPS.items()}
+    count = len(kept)
+    rows = np.zeros(count, ROW)
+    for name, column in _columns(rows, "history"):
+        column[:] = reader.array(name, column.dtype.type, (count,))
+        if name.endswith(_WHOLE) and not 0 <= column.min() <= column.max() <= _MOST:
+            raise ValueError(f"{name} is out of range")
+    ends = rows["steps_end"]
+    counts = np.diff(ends, prepend=0)
+    if counts.min() < 0:
+        raise ValueError("history/steps_end becomes less")
+    steps = {name: reader.array(f"history/steps/{name}", STEP[name].type, (ends[-1],)) for name in STEP.names or ()}
+    exchanged = [Exchanged()] * count
+    if any(kept):
+        of_epochs = [checked(_EXCHANGED, row, "history") for row in kept]
+        histograms = reader.array("history/histogram", np.int64, (count, 2, BINS))
+        exchanged = [
+            Exchanged(Traffic(**of["traffic"]), int(of["spent_ps"]), histogram)
+            for of, histogram in zip(of_epochs, histograms, strict=True)
+        ]
+    sizes = [reader.array(f"history/sizes/{number}", np.int64, (count, None, 2)) for number in range(len(sources))]
+    uses = [ResourceUse(*checked(_USE, use, "resources")) for use in checked([], reader.text["resources"], "resources")]
     return [
-        _row(
-            row,
-            histograms[place],
+        EpochResult(
+            int(row["epoch"]),
+            float(row["learning_rate"]),
+            Tally(*row["train"].item()),
+            Tally(*row["test"].item()),
+            int(row["virtual_time_ps"]),
+            float(row["host_time_s"]),
+            Usage(int(row["virtual_time_ps"]), (), ()),
+            exchanged[place],
             {of: each[place] for of, each in zip(sources, sizes, strict=True)},
-            StepTable(**{name: column[place] for name, column in columns.items()}),
+            tuple(uses) if place == count - 1 else (),
+            StepTable(**{name: column[ends[place] - counts[place] : ends[place]] for name, column in steps.items()}),
         )
         for place, row in enumerate(rows)
     ]
-
-
-def _row(
-    row: Mapping[str, Any],
-    histogram: NDArray[np.int64],
-    sizes: dict[SentBy, NDArray[np.int64]],
-    steps: StepTable,
-) -> EpochResult:
-    checked(_ROW, row, "history")
-    end_ps = int(row["virtual_time_ps"])
-    return EpochResult(
-        int(row["epoch"]),
-        float(row["learning_rate"]),
-        Tally(*row["train"]),
-        Tally(*row["test"]),
-        end_ps,
-        float(row["host_time_s"]),
-        Usage(end_ps, (), ()),
-        Exchanged(Traffic(**row["traffic"]), int(row["spent_ps"]), histogram),
-        sizes,
-        tuple(ResourceUse(*checked(_USE, use, "resources")) for use in checked([], row["resources"])),
-        steps,
-    )
 
 
 def so_far_text(writer: CheckpointWriter, so_far: SoFar) -> dict[str, Any]:

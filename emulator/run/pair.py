@@ -26,6 +26,7 @@ from ..plan import PairPlan
 from ..schedule import cut_samples
 from .ends import Ends
 from .epochs import EpochResult, SoFar, Weights
+from .history import History
 from .layer_weights import gathered_weights
 from .legs import Leg, Position, legs_of
 from .pair_devices import Carried, build_pair
@@ -40,7 +41,7 @@ class PairTrainer:
 
     def __init__(self, plan: PairPlan, data: Dataset, ranks: Ranks) -> None:
         self.plan, self.ranks = plan, ranks
-        self.so_far, self.history = SoFar(), list[EpochResult]()
+        self.so_far, self.history = SoFar(), History()
         self._samples, config = data.n_train, plan.config
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
         self.devices = build_pair(plan, ranks, config.micro_batch)

@@ -6,11 +6,14 @@ import functools
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...comm.exchange import step_sizes
 from ..common import WholeFile
 from ..data import Dataset, ngram_bits
 from ..plan import PairPlan, Plan
 from .epochs import EpochResult, Weights
+from .history import History
 from .results import Results, results_of, versions
 from .results_file import results_image
 from .step_log import StepLog
@@ -34,7 +37,7 @@ class Recorder:
         out: WholeFile | None,
         log: StepLog | None = None,
     ) -> None:
-        self.history: list[EpochResult] = []
+        self.history = History()
         self.ngrams = ngram_bits(data) if data.symbols and plan.network.result_steps > 1 else None
         self._plan, self._samples, self._mpi, self._out = plan, data.n_train, mpi, out
         self._log, self._sizes = log or StepLog(), step_sizes(data.n_train, plan.config.batch)
@@ -66,9 +69,9 @@ class Recorder:
         if result.test.samples and not math.isfinite(loss) and not flips:
             what = f"the test loss is {loss} after epoch {result.epoch + 1}"
             raise diverged(config.weight_decay, result.learning_rate, what)
-        before = [row for row in self.history if row.epoch < result.epoch]
-        again = len(before) < len(self.history)
-        self.history[:] = [*before[:-1], *(row.row() for row in before[-1:]), result]
+        before = int(np.searchsorted(self.history.rows["epoch"], result.epoch))
+        again = before < len(self.history)
+        self.history[before:] = [result]
         if not again:
             self._log_epoch(result)
         if self._out is not None:

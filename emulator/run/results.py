@@ -18,6 +18,7 @@ from ..data import NgramBits, is_text
 from ..mapping import DataPath
 from ..plan import PairPlan, Plan, data_of
 from .epochs import EpochResult, Weights
+from .history import History, accuracy, bits_per_step, mean_loss
 from .sizes import size_table
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
@@ -153,9 +154,10 @@ def results_of(
     }
     if isinstance(plan, Plan) and plan.config.faults is not None:
         descriptions["faults.json"] = plan.faults.text
+    history = History.of(history)
     usage = history[-1].usage if history else None
     tables = history_table(history, ngrams), device_table(usage), link_table(usage)
-    messages = size_table([row.sizes for row in history], len(step_sizes(samples, plan.config.batch)))
+    messages = size_table(history.sizes, len(step_sizes(samples, plan.config.batch)))
     exchange = exchange_table(history, plan.nodes)
     more = messages, resource_table(history[-1].resources if history else ()), step_table(history)
     return Results(config, descriptions, dict(versions), *tables, weights, exchange, *more)
@@ -184,20 +186,21 @@ def versions(mpi: str) -> dict[str, str]:
 
 def history_table(history: Sequence[EpochResult], ngrams: NgramBits | None = None) -> Table:
     """Return the history's columns; of a text's network bits a character, too, with those of the simplest models."""
+    rows = History.of(history).rows
     table = {
-        "epoch": np.array([row.epoch + 1 for row in history], np.int64),
-        "learning_rate": np.array([row.learning_rate for row in history], np.float64),
-        "train_loss": np.array([row.train.mean_loss for row in history], np.float64),
-        "train_accuracy": np.array([row.train.accuracy for row in history], np.float64),
-        "test_loss": np.array([row.test.mean_loss for row in history], np.float64),
-        "test_accuracy": np.array([row.test.accuracy for row in history], np.float64),
-        "virtual_time_ps": np.array([row.virtual_time_ps for row in history], np.int64),
-        "host_time_s": np.array([row.host_time_s for row in history], np.float64),
+        "epoch": rows["epoch"] + 1,
+        "learning_rate": rows["learning_rate"].copy(),
+        "train_loss": mean_loss(rows["train"]),
+        "train_accuracy": accuracy(rows["train"]),
+        "test_loss": mean_loss(rows["test"]),
+        "test_accuracy": accuracy(rows["test"]),
+        "virtual_time_ps": rows["virtual_time_ps"].copy(),
+        "host_time_s": rows["host_time_s"].copy(),
     }
     if ngrams is not None:
-        table["test_bits"] = np.array([row.test.bits_per_step for row in history], np.float64)
-        table["unigram_bits"] = np.full(len(history), ngrams.unigram)
-        table["bigram_bits"] = np.full(len(history), ngrams.bigram)
+        table["test_bits"] = bits_per_step(rows["test"])
+        table["unigram_bits"] = np.full(len(rows), ngrams.unigram)
+        table["bigram_bits"] = np.full(len(rows), ngrams.bigram)
     return table
 
 
@@ -205,13 +208,13 @@ def step_table(history: Sequence[EpochResult]) -> Table:
     """Return the columns of all mini-batches; {} before the first epoch."""
     if not history:
         return {}
-    steps = [row.steps for row in history]
+    rows, steps = History.of(history).rows, History.of(history).steps
+    counts = np.diff(rows["steps_end"], prepend=0)
+    begins = np.repeat(rows["steps_end"] - counts, counts)
     return {
-        "epoch": np.repeat([row.epoch + 1 for row in history], [len(of) for of in steps]),
-        "step": np.concatenate([np.arange(1, len(of) + 1) for of in steps]),
-        "loss": np.concatenate([of.loss for of in steps]),
-        "learning_rate": np.concatenate([of.learning_rate for of in steps]),
-        "virtual_time_ps": np.concatenate([of.virtual_time_ps for of in steps]),
+        "epoch": np.repeat(rows["epoch"] + 1, counts),
+        "step": np.arange(1, len(steps) + 1) - begins,
+        **{name: steps[name].copy() for name in ("loss", "learning_rate", "virtual_time_ps")},
     }
 
 
@@ -220,11 +223,11 @@ def exchange_table(history: Sequence[EpochResult], nodes: int) -> Table:
 
     Besides INCEPTIONN's widths, there is a column for each other statistic of the codec.
     """
-    rows = [row.exchanged for row in history]
+    rows = History.of(history).exchanged
     if not any(row.traffic.value_bytes for row in rows):
         return {}
     table = {
-        "epoch": np.array([row.epoch + 1 for row in history], np.int64),
+        "epoch": History.of(history).rows["epoch"] + 1,
         "value_bytes": np.array([row.traffic.value_bytes for row in rows], np.int64),
         "compressed_bytes": np.array([row.traffic.compressed_bytes for row in rows], np.int64),
     }

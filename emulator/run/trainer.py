@@ -32,6 +32,7 @@ from ..plan import Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
 from .epochs import EpochResult, SoFar, Weights
+from .history import History
 from .hurt import soft_errors
 from .layer_states import LayerState, deal_state, gathered_state
 from .layer_weights import gathered_weights
@@ -77,7 +78,7 @@ class Trainer:
         segment, *self._later = segments
         plan, config = segment.plan, segment.plan.config
         self.plan, self.ranks = plan, ranks
-        self.so_far, self.history = SoFar(), list[EpochResult]()
+        self.so_far, self.history = SoFar(), History()
         self._segment, self._data, self._samples = segment, data, data.n_train
         self._step_sizes, self._from_ps = step_sizes(data.n_train, config.batch), segment.start_ps
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)

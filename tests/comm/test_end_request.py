@@ -13,7 +13,7 @@ from .test_guard import DYING, TRAIN
 @pytest.fixture
 def listening():
     """The ranks of one process, which listens; the handlers before are put back."""
-    numbers = signal.SIGTERM, signal.SIGUSR1
+    numbers = signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
     before = [signal.getsignal(number) for number in numbers]
     ranks = SingleProcess()
     ranks.end_request.listen()
@@ -36,6 +36,12 @@ def test_the_first_signal_is_noted_and_the_second_ends(listening):
         assert listening.end_wanted() == signal.SIGUSR1
         with pytest.raises(Terminated):
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_launcher_may_interrupt_by_another_signal(listening):
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGUSR2)
+    assert listening.end_request.noted == 0
 
 
 def test_nothing_is_noted_at_first():

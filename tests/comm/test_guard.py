@@ -70,18 +70,65 @@ def test_a_dead_rank_is_named(mpiexec, one_line, tmp_path, rank, signal_name):
     assert_nothing_is_left(mark, tmp_path)
 
 
-def test_a_rank_that_dies_before_it_has_devices(mpiexec, one_line, tmp_path):
-    program = (
-        "import os, signal, time\n"
-        "from emuchain.comm import join\n"
-        "ranks = join(); ranks.watch(); ranks.share(None)\n"
-        "if ranks.rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "time.sleep(60)"
-    )
-    done = mpiexec(3, ["-c", program], status=None)
-    # The launcher may have ended the others before the guard has begun to watch.
-    one = r"rank 1 on \S+ (was killed by SIGKILL|died)"
-    assert re.fullmatch(rf"emuchain: error: ({one}|all ranks of this host were killed at once)", one_line(done.stderr))
+# Before they join MPI: rank 1 waits until the others are known to the guard, and dies, known or not.
+STARTING = """
+import os, signal, sys, time
+from pathlib import Path
+from emuchain.comm import introduce, launcher_rank
+folder, is_known, rank = Path(sys.argv[1]), sys.argv[2] == "known", launcher_rank()
+if rank != 1 or is_known:
+    introduce(rank).name(f"rank {rank}, known")  # waits for the guard
+(folder / str(rank)).touch()
+while rank == 1 and len(list(folder.iterdir())) < 3:
+    time.sleep(0.01)
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(60)
+"""
+
+
+def test_a_rank_that_dies_before_it_is_in_mpi(mpiexec, one_line, tmp_path):
+    done = mpiexec(3, ["-c", STARTING, tmp_path, "known"], status=None)
+    assert re.fullmatch(r"emuchain: error: rank 1, known (was killed by SIGKILL|died)", one_line(done.stderr))
+
+
+def test_a_rank_that_dies_before_the_guard_knows_it(mpiexec, one_line, tmp_path):
+    """The launcher ends the others, and which of them all was the first the guard cannot know."""
+    done = mpiexec(3, ["-c", STARTING, tmp_path, "unknown"], status=None)
+    line = one_line(done.stderr)
+    assert re.fullmatch(r"emuchain: error: rank (0 or 1|1|1 or 2) on \S+ died while the run started", line)
+
+
+DYING_IN_MPI = """
+import os, signal, sys
+from pathlib import Path
+from emuchain.comm import launch, launcher_rank
+from emuchain.comm.guard import shared_by
+from emuchain.emulator.commands.cli import main
+world = launch._world
+def dying():
+    joined = world()
+    if launcher_rank() == 1:
+        Path(sys.argv[1], "shared").write_text("".join(f"{file.path}\\n" for file in shared_by(os.getpid())))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return joined
+launch._world = dying
+main(sys.argv[2:])
+"""
+
+
+def test_a_rank_that_dies_as_soon_as_it_is_in_mpi(mpiexec, one_line, tmp_path):
+    mark = uuid.uuid4().hex
+    done = mpiexec(3, ["-c", DYING_IN_MPI, tmp_path, *TRAIN], status=None, env={"EMUCHAIN_TEST_MARK": mark})
+    # On a busy machine the launcher may have ended all before the guard is awake.
+    line = r"emuchain: error: rank (0 or )?1( or 2)? on \S+ (was killed by SIGKILL|died|died while the run started)"
+    assert re.fullmatch(line, one_line(done.stderr))
+    assert_nothing_is_left(mark, tmp_path)
+
+
+def test_help_of_train_is_not_taken_for_a_death(mpiexec):
+    done = mpiexec(2, ["-m", "emuchain", "train", "--help"])
+    assert done.stderr == ""
 
 
 def test_ranks_that_end_as_they_should_are_not_named(mpiexec):

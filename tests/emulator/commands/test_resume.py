@@ -139,7 +139,7 @@ def _clock(text: dict[str, Any]) -> None:
 DAMAGE: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (_clock, "updated_ps of clock of replica 0 device 1"),
     (lambda text: text["clocks"].pop("replica 0 device 0"), "no 'replica 0 device 0'"),
-    (lambda text: text["history"][0].update(train=[1, 2]), "train of history has 2 values, not 5"),
+    (lambda text: text["history"][0].update(traffic=[]), "history has no 'spent_ps'"),
     (lambda text: text["history"].clear(), "history has 0 epochs, not 1"),
     (lambda text: text.update(history=7), "int"),
     (lambda text: text.update(network=[]), "network of it is list"),

@@ -132,6 +132,26 @@ def test_ranks_train(mpiexec, tmp_path: Path) -> None:
     assert (tmp_path / "run.h5").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "said"), [("INT", "interrupted"), ("TERM", "ended by SIGUSR1")])
+def test_ranks_that_train_end_with_the_documented_status(  # type: ignore[no-untyped-def]
+    mpiexec, one_line, tmp_path: Path, number: str, said: str
+) -> None:
+    """Whatever the launcher makes of it: Open MPI's own status is 1, and its SIGINT kills ranks."""
+    command = [mpiexec.python, "-m", "emuchain", "run", "-n", "2", "--", "train", "--log", "csv:steps.csv"]
+    long = ["--samples", "640", "--test-samples", "4", "--epochs", "500", "--progress", "none"]
+    with subprocess.Popen(
+        [*command, *long], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        log = tmp_path / "steps.csv"
+        while process.poll() is None and not (log.exists() and log.read_text().count("\n") > 2):
+            time.sleep(0.05)
+        process.send_signal(getattr(signal, f"SIG{number}"))
+        _, told = process.communicate(timeout=100)
+    assert one_line(told) == f"emuchain: {said}"
+    assert process.returncode == 128 + getattr(signal, f"SIG{number}")
+
+
 DIES = """
 import os, pathlib, signal
 died = pathlib.Path({died!r})

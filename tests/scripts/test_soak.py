@@ -1,0 +1,25 @@
+"""`scripts/attack/soak`: what it starts, and what it says of it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "soak"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
+def test_a_short_soak(mpiexec):
+    """It ends by itself; how far it comes depends on the machine."""
+    environment = {**os.environ, "EMUCHAIN_TEST_MPICH": str(mpiexec.launcher.parent.parent)}
+    command = [sys.executable, SCRIPT, "--ranks", "2", "--minutes", "0.2", "--every", "3", "--most", "1000"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *samples, last = done.stdout.splitlines()
+    assert all(re.fullmatch(r" *[\d.]+ min: +[\d,]+ epochs, [\d.]+ MiB", line) for line in samples)
+    assert samples
+    assert re.search(r"(KiB an epoch|too short).*bytes of run.h5, [\d,]+ bytes of run.ckpt", last)
