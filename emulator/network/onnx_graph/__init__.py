@@ -4,7 +4,7 @@ from .attributes import check_spatial_axes, kernel_of, window_keys
 from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers
 from .recurrent import recurrent_step
 from .sizes import folded
-from .walk import CELLS, FLAT, FROM_IMAGES, MAPS, Expectation, Keys, Step, Value, Walk
+from .walk import CELLS, FLAT, FROM_IMAGES, MAPS, Axes, Expectation, Keys, Step, Value, Walk
 
 __all__ = [
     "CELLS",
@@ -12,6 +12,7 @@ __all__ = [
     "FLAT",
     "FROM_IMAGES",
     "MAPS",
+    "Axes",
     "Constant",
     "Expectation",
     "Keys",

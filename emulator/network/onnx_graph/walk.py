@@ -34,12 +34,16 @@ FLAT: Axes = ("samples", "values")
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """An operation of type `kind`, with its keys, the node that it comes from, and the steps whose results it takes."""
+    """An operation of type `kind`, with its keys, the node that it comes from, and the steps whose results it takes.
+
+    `order` is that of `Value`, of the first result that it takes.
+    """
 
     node: OnnxNode
     kind: type[Any]
     keys: Keys
     takes: tuple[int, ...]
+    order: Axes | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Value:
     """The result of a step, as maps or as one row of values; `is_closed` after softmax, when nothing may take it.
 
     With `axes`, a sequence or maps with their axes in this order. A recurrent layer's last state has the steps of all
-    layers that it is of in `state`.
+    layers that it is of in `state`. A row of values has the axes that it was made of in `order`.
     """
 
     step: int
@@ -77,6 +81,7 @@ class Value:
     is_closed: bool = False
     axes: Axes | None = None
     state: tuple[int, ...] = ()
+    order: Axes | None = None
 
 
 class Walk:
@@ -272,10 +277,16 @@ class Walk:
         like: Value | None = None,
     ) -> Value:
         """Add a step of type `kind` with these keys; return its result, with these axes or as those of `like`."""
-        self.steps.append(Step(node, kind, keys, tuple(value.step for value in takes)))
-        if like is not None:
-            is_flat, axes = like.is_flat, like.axes
-        return Value(len(self.steps) - 1, is_flat, axes=axes)
+        order = takes[0].order if takes else None
+        self.steps.append(Step(node, kind, keys, tuple(value.step for value in takes), order))
+        if like is None:
+            return Value(len(self.steps) - 1, is_flat, axes=axes)
+        return Value(len(self.steps) - 1, like.is_flat, axes=like.axes, order=like.order)
+
+    def flat(self, value: Value) -> Value:
+        """Return maps or a sequence as one row of values."""
+        order = value.order if value.is_flat else self.axes_of(value)
+        return dataclasses.replace(value, is_flat=True, axes=None, order=order)
 
     def step_of(self, value: Value) -> Step | None:
         """Return the step that made a value; None for the network's inputs."""

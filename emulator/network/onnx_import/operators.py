@@ -67,7 +67,7 @@ def _flatten(walk: Walk, node: OnnxNode) -> Value:
     value = walk.take(node)
     if walk.axes_of(value)[0] != "samples":
         raise node.refusal(f"flattens {' x '.join(walk.axes_of(value))}, where samples should come first")
-    return dataclasses.replace(value, is_flat=True, axes=None)
+    return walk.flat(value)
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Value:
@@ -81,7 +81,7 @@ def _reshape(walk: Walk, node: OnnxNode) -> Value:
         )
     if isinstance(shape[1], int) and shape[1] != -1:
         walk.expect(node, value, values=shape[1])
-    return dataclasses.replace(value, is_flat=True)
+    return walk.flat(value)
 
 
 def _softmax(walk: Walk, node: OnnxNode) -> Value:

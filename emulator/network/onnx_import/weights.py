@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graph import resolve
-from ..onnx_graph import OnnxGraph, OnnxNode, Step
+from ..onnx_graph import MAPS, Axes, OnnxGraph, OnnxNode, Step
 from ..operation import LayerOperation
 from .operators import described, walked
 from .steps import in_order
@@ -48,7 +48,7 @@ def weights_of(graph: OnnxGraph, arrays: Mapping[str, NDArray[Any]], name: str) 
             own, normal = _of_layer(step, take, graph), 0
             found[layer.name] = own
             if "weight" in own and own["weight"].size == math.prod(layer.weight_shape):
-                own["weight"] = own["weight"].reshape(layer.weight_shape)
+                own["weight"] = _by_maps(own["weight"], layer.weight_shape, step.order)
         elif step.node.operator == "BatchNormalization":
             normal += 1
             end = str(normal) if normal > 1 else ""
@@ -56,6 +56,16 @@ def weights_of(graph: OnnxGraph, arrays: Mapping[str, NDArray[Any]], name: str) 
                 {f"{each}{end}": take(step.node, of) for each, of in zip(_NORMAL, step.node.inputs[1:5], strict=True)}
             )
     return found
+
+
+def _by_maps(weight: NDArray[Any], shape: tuple[int, ...], order: Axes | None) -> NDArray[Any]:
+    """Return weights in the layer's shape (oc, ic, kh, kw), from inputs that were flattened in the order of axes."""
+    if order is None or set(order[1:]) - set(MAPS[1:]):
+        return weight.reshape(shape)
+    sizes = dict(zip(MAPS[1:], shape[1:], strict=True))
+    there = [*order[1:], *(axis for axis in sizes if axis not in order)]
+    places = [1 + there.index(axis) for axis in sizes]
+    return weight.reshape(shape[0], *(sizes[axis] for axis in there)).transpose(0, *places)
 
 
 def _of_layer(step: Step, take: Take, graph: OnnxGraph) -> Arrays:

@@ -57,7 +57,32 @@ class Rows(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         return self.second(self.first(steps)[0])[0][:, -1] @ self.weight + self.bias
 
 
-MODELS: dict[str, Callable[[], Any]] = {"images": images, "rows": Rows}
+class AllRows(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
+    """A classifier of the states of all rows: flattened, steps come first, where maps have channels first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.classes = nn.LSTM(96, 6, batch_first=True), nn.Linear(32 * 6, 10)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits of images."""
+        steps = x.permute(0, 2, 1, 3).reshape(-1, 32, 96)
+        return self.classes(torch.relu(torch.flatten(self.lstm(steps)[0], 1)))
+
+
+class RowsFirst(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
+    """A classifier of maps whose channels come last when they are flattened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maps, self.classes = nn.Conv2d(3, 5, 4, 4), nn.Linear(64 * 5, 10)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits of images."""
+        return self.classes(torch.flatten(torch.relu(self.maps(x)).permute(0, 2, 3, 1), 1))
+
+
+MODELS: dict[str, Callable[[], Any]] = {"images": images, "rows": Rows, "all rows": AllRows, "rows first": RowsFirst}
 
 
 def export(model: Any, file: Path) -> None:
@@ -70,7 +95,7 @@ def export(model: Any, file: Path) -> None:
             str(file),
             dynamo=False,
             training=torch.onnx.TrainingMode.PRESERVE,
-            do_constant_folding=isinstance(model, Rows),
+            do_constant_folding=isinstance(model, Rows | AllRows),
         )
 
 
