@@ -247,15 +247,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the tests that start ranks, so that `-m "not launches"` leaves them out; inside ranks, run no others.
 
     A test that is not for ranks would run on each of them, and could start launchers within launchers.
+    Files with slow tests come first, so that workers that run files side by side (xdist) end together.
     """
+    slow: set[Path] = set()
     for item in items:
         if "mpiexec" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.launches)
         if item.get_closest_marker("mpi") and item.path.name != INSIDE_RANKS:
             raise pytest.UsageError(f"{item.nodeid} is marked `mpi`: such tests are in files called {INSIDE_RANKS}")
+        if item.get_closest_marker("slow"):
+            slow.add(item.path)
     if _inside_ranks(config):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("mpi") is None])
         items[:] = [item for item in items if item.get_closest_marker("mpi") is not None]
+    items.sort(key=lambda item: item.path not in slow)
 
 
 OneLine = Callable[["pytest.ExceptionInfo[Exception] | str"], str]
