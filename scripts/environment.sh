@@ -4,6 +4,9 @@
 #   compile_kernels DIR             compiles the kernels into Numba's cache, which all environments share
 #   mpi_settings                    lets plain `mpiexec -n N` lines run more ranks than this machine has cores
 
+# Else each of the tests' thousands of processes would compile every module that it imports.
+unset PYTHONDONTWRITEBYTECODE
+
 say() { printf '%s\n' "emuchain: $*"; }
 die() { say "$@" >&2; exit 1; }
 

@@ -184,8 +184,18 @@ def _find_chromium() -> Path | None:
     return Path(found) if found and _version("playwright") else None
 
 
-def pytest_configure() -> None:
-    """Where a package or program must be there, the tests that need it must not be skipped."""
+# Tests that run inside ranks are in files of this name.
+INSIDE_RANKS = "test_inside_ranks.py"
+
+
+def _inside_ranks(config: pytest.Config) -> bool:
+    return bool(config.getoption("--with-mpi") or config.getoption("--only-mpi"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where a package or program must be there, no test is skipped that needs it. Tests inside ranks need none."""
+    if _inside_ranks(config):
+        return
     if os.environ.get("EMUCHAIN_REQUIRE_CHROMIUM") == "1" and _find_chromium() is None:
         raise pytest.UsageError("EMUCHAIN_REQUIRE_CHROMIUM=1, but Chromium and playwright are not both installed")
     for package in ("torch", "onnx"):
@@ -227,17 +237,30 @@ def mpiexec(request: pytest.FixtureRequest) -> Mpiexec:
     return found
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Inside ranks, leave out the files that have no tests for them: every rank would import them all."""
+    other = collection_path.suffix == ".py" and collection_path.name != INSIDE_RANKS
+    return True if other and _inside_ranks(config) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that start ranks, so that `-m "not launches"` leaves them out; inside ranks, run no others.
 
     A test that is not for ranks would run on each of them, and could start launchers within launchers.
+    Files with slow tests come first, so that workers that run files side by side (xdist) end together.
     """
+    slow: set[Path] = set()
     for item in items:
         if "mpiexec" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.launches)
-    if config.getoption("--with-mpi") or config.getoption("--only-mpi"):
+        if item.get_closest_marker("mpi") and item.path.name != INSIDE_RANKS:
+            raise pytest.UsageError(f"{item.nodeid} is marked `mpi`: such tests are in files called {INSIDE_RANKS}")
+        if item.get_closest_marker("slow"):
+            slow.add(item.path)
+    if _inside_ranks(config):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("mpi") is None])
         items[:] = [item for item in items if item.get_closest_marker("mpi") is not None]
+    items.sort(key=lambda item: item.path not in slow)
 
 
 OneLine = Callable[["pytest.ExceptionInfo[Exception] | str"], str]

@@ -47,6 +47,7 @@ def test_stopped_processes_are_found():
     assert not is_stopped(process.pid)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_stopped_rank_ends_the_run(mpiexec, one_line, tmp_path, rank):

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
 SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "kill"
 TRAIN = ["train", "--samples", "640", "--test-samples", "4", "--epochs", "50", "--batch", "16", "--progress", "none"]
 
 
-@pytest.mark.slow
 def test_killed_runs_end_as_they_should(mpiexec):
     variable = {"mpich": "EMUCHAIN_TEST_MPICH", "openmpi": "EMUCHAIN_TEST_OPENMPI"}[mpiexec.name]
     environment = {**os.environ, variable: str(mpiexec.launcher.parent.parent)}
@@ -34,7 +35,6 @@ def test_killed_runs_end_as_they_should(mpiexec):
     assert "2 runs, 0 of them not as they should be" in done.stdout
 
 
-@pytest.mark.slow
 def test_killed_runs_go_on_from_their_checkpoints(mpiexec):
     variable = {"mpich": "EMUCHAIN_TEST_MPICH", "openmpi": "EMUCHAIN_TEST_OPENMPI"}[mpiexec.name]
     environment = {**os.environ, variable: str(mpiexec.launcher.parent.parent)}

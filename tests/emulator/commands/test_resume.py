@@ -209,7 +209,11 @@ def test_a_signal_ends_a_run_at_a_checkpoint(
     assert same(read_results(out), whole(devices=3, epochs=done + 2), bits)
 
 
-@pytest.mark.parametrize(("schedule", "replicas"), [("fpdeep", 1), ("sync", 1), ("1f1b-so", 1), ("fpdeep", 2)])
+@pytest.mark.parametrize(
+    ("mpiexec", "schedule", "replicas"),
+    [("mpich", "fpdeep", 1), ("openmpi", "sync", 1), ("mpich", "1f1b-so", 1), ("openmpi", "fpdeep", 2)],
+    indirect=["mpiexec"],
+)
 def test_a_killed_run_goes_on(  # type: ignore[no-untyped-def]
     mpiexec, small_cifar: Path, tmp_path: Path, bits: Any, whole: Callable[..., Results], schedule: str, replicas: int
 ) -> None:

@@ -110,8 +110,11 @@ def test_bad_input(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("level", ["sample", "row"])
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(
+    ("mpiexec", "ranks", "level"),
+    [("mpich", 1, "row"), ("mpich", 2, "sample"), ("openmpi", 2, "row")],
+    indirect=["mpiexec"],
+)
 def test_traces_of_ranks_and_of_simulation_are_the_same(  # type: ignore[no-untyped-def]  # a fixture
     mpiexec, small_cifar: Path, tmp_path: Path, ranks: int, level: str
 ) -> None:
@@ -125,7 +128,9 @@ def test_traces_of_ranks_and_of_simulation_are_the_same(  # type: ignore[no-unty
     assert sorted(path.name for path in tmp_path.iterdir()) == ["simulated.json", "trained.json"]
 
 
-@pytest.mark.parametrize("codec", ["truncate:16", "inceptionn:-10"])
+@pytest.mark.parametrize(
+    ("mpiexec", "codec"), [("mpich", "truncate:16"), ("openmpi", "inceptionn:-10")], indirect=["mpiexec"]
+)
 def test_traces_of_ranks_with_real_sizes(mpiexec, tmp_path: Path, small_cifar: Path, codec: str) -> None:  # type: ignore[no-untyped-def]  # a fixture
     """Where sizes depend on values, those of training are in the trace: on two ranks the same as on one."""
     data = ["--data", str(small_cifar), "--replicas", "2", *FLAGS, "--compress", codec, "--test-samples", "8"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from fractions import Fraction
 
 import pytest
@@ -56,6 +57,8 @@ def test_zero_bubble_by_hand() -> None:
 # Timeline = closed form for all N <= 8, M <= 32 and nine (F, B, SR) within validity: zero mismatches.
 
 STAGES, MICRO_BATCHES = range(1, 9), range(1, 33)
+SOME_MICRO_BATCHES = (1, 2, 8, 9, 32)
+"""Fewer than stages, as many, and many."""
 
 # F < B, F = B and F > B, SR from 0 to the limit.
 UP_TO_LEAST = "SR <= min(F, B)"
@@ -117,7 +120,7 @@ def expected_ps(case: str, stages: int, count: int, forward: int, backward: int,
     return drained + (stages - 1) * 2 * transfer
 
 
-def check(case: str, stages: range, counts: range) -> None:
+def check(case: str, stages: range, counts: Sequence[int]) -> None:
     name, machine, warm_up, limit = FORMS[case]
     wrong = []
     for number, count, (forward, backward, transfer) in itertools.product(stages, counts, RANGES[limit]):
@@ -137,6 +140,12 @@ def test_few_stages(case: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", FORMS)
+def test_up_to_8_stages(case: str) -> None:
+    check(case, STAGES, SOME_MICRO_BATCHES)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("case", FORMS)
 def test_up_to_8_stages_and_32_micro_batches(case: str) -> None:
     check(case, STAGES, MICRO_BATCHES)
 
@@ -154,7 +163,7 @@ OF_PARTS = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (2, 2, 1), (3, 3, 2), (4, 3, 3), (3
 """Nine (F, EB, PG), PG <= min(F, EB)."""
 
 
-def check_interleaved(chunks: int, stages: range, counts: range) -> None:
+def check_interleaved(chunks: int, stages: range, counts: Sequence[int]) -> None:
     for number, count, (forward, backward) in itertools.product(stages, counts, OF_CHUNKS):
         if count < number:
             continue
@@ -165,7 +174,7 @@ def check_interleaved(chunks: int, stages: range, counts: range) -> None:
         assert result.makespan_ps == form.time_ps == expected, (number, count, forward, backward)
 
 
-def check_zero_bubble(stages: range, counts: range) -> None:
+def check_zero_bubble(stages: range, counts: Sequence[int]) -> None:
     for number, count, (forward, errors, gradients) in itertools.product(stages, counts, OF_PARTS):
         if count < number:
             continue
@@ -179,9 +188,10 @@ def check_zero_bubble(stages: range, counts: range) -> None:
 @pytest.mark.parametrize("chunks", [1, 2, 3])
 def test_interleaved(chunks: int) -> None:
     check_interleaved(chunks, STAGES[:4], MICRO_BATCHES[:8])
+    check_interleaved(chunks, STAGES[-1:], SOME_MICRO_BATCHES)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("chunks", [1, 2, 3])
 def test_interleaved_up_to_8_stages_and_32_micro_batches(chunks: int) -> None:
     check_interleaved(chunks, STAGES, MICRO_BATCHES)
@@ -189,9 +199,10 @@ def test_interleaved_up_to_8_stages_and_32_micro_batches(chunks: int) -> None:
 
 def test_zero_bubble() -> None:
     check_zero_bubble(STAGES[:5], MICRO_BATCHES[:8])
+    check_zero_bubble(STAGES[-1:], SOME_MICRO_BATCHES)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_zero_bubble_up_to_8_stages_and_32_micro_batches() -> None:
     check_zero_bubble(STAGES, MICRO_BATCHES)
 

@@ -121,6 +121,7 @@ def test_simulate_shows_what_is_stored_for_others(small_cluster: str) -> None:
     assert all(device["memory"]["bpram"] == device["memory"]["bgb"] for device in devices)
 
 
+@pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 def test_under_fpdeep_ranks_do_not_matter(
     balanced_plan: BalancedPlan,
     trained: Any,

@@ -212,7 +212,11 @@ def test_moving_averages(train_keys: TrainKeys, small_cifar: Path) -> None:
     assert weights["conv1"]["variance"] == pytest.approx(0.9 + 0.1 * variance, rel=1e-4)
 
 
-@pytest.mark.parametrize(("name", "ranks", "devices"), [("resnet8-cifar", 3, 3), ("inception-cifar", 2, 7)])
+@pytest.mark.parametrize(
+    ("mpiexec", "name", "ranks", "devices"),
+    [("mpich", "resnet8-cifar", 3, 3), ("openmpi", "inception-cifar", 2, 7)],
+    indirect=["mpiexec"],
+)
 def test_ranks(
     mpiexec: Any,
     train_keys: TrainKeys,

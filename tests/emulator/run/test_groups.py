@@ -161,6 +161,7 @@ def test_pytorch_takes_the_same_step(network: str, train_keys: TrainKeys, small_
         assert np.abs(here - moved).max() <= 1e-3 * np.abs(moved).max() + 1e-7, f"{layer_name}/{name}"
 
 
+@pytest.mark.parametrize("mpiexec", ["openmpi"], indirect=True)
 def test_ranks(mpiexec: Any, bits: Any, settings_of: Any, reference: Any, tmp_path: Path) -> None:
     out = tmp_path / "run.h5"
     keys = {**settings_of(devices=7), "out": str(out)}

@@ -72,7 +72,12 @@ def test_micro_batches_of_16(train_keys: TrainKeys) -> None:
         assert_identical(train_keys(**batches_of_16, micro_batch=micro_batch), expected)
 
 
-@pytest.mark.parametrize(("ranks", "devices"), [(2, 2), (2, 5), (3, 8), (8, 8), (4, 3)])
+# A device a rank; devices that share ranks unevenly; a rank without a device.
+@pytest.mark.parametrize(
+    ("mpiexec", "ranks", "devices"),
+    [("mpich", 8, 8), ("mpich", 3, 8), ("openmpi", 2, 5), ("openmpi", 4, 3)],
+    indirect=["mpiexec"],
+)
 def test_ranks(mpiexec: Any, reference: Weights, small_cifar: Path, tmp_path: Path, ranks: int, devices: int) -> None:
     out = tmp_path / "run.h5"
     flags = [word for key, value in FLAGS.items() for word in (f"--{key.replace('_', '-')}", str(value))]

@@ -167,7 +167,7 @@ def test_more_on_chip_memory_is_never_slower(small_plan: Callable[..., Plan]) ->
     assert intervals[0] > 2 * intervals[-1]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize(("mpiexec", "ranks"), [("mpich", 1), ("mpich", 3), ("openmpi", 2)], indirect=["mpiexec"])
 def test_any_number_of_ranks(few_banks: Callable[[int], str], mpiexec: Any, tmp_path: Path, ranks: int) -> None:
     out = tmp_path / "run.h5"
     flags = ["--network", "quick-cifar", "--cluster", few_banks(1200), "--devices", "5", "--samples", str(SAMPLES)]

@@ -200,7 +200,7 @@ def test_what_contradicts_itself_is_refused(settings: dict[str, Any], told: str,
 
 
 @pytest.mark.slow
-@pytest.mark.launches
+@pytest.mark.parametrize("mpiexec", ["openmpi"], indirect=True)
 def test_ranks_have_the_bits_of_one_process(mpiexec: Any, tmp_path: Path) -> None:
     keys = ["--samples", "48", "--test-samples", "4", "--batch", "8", "--optimizer", "adam", "--learning-rate", "0.001"]
     keys += ["--lr-schedule", "cosine", "--lr-warm-up", "3", "--label-smoothing", "0.1", "--progress", "none"]

@@ -96,7 +96,7 @@ REPLICAS = ["--replicas", "2", "--devices", "2", "--schedule", "sync", "--batch"
 
 
 @pytest.mark.slow
-@pytest.mark.launches
+@pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 def test_bits_on_ranks(mpiexec, folder: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # a fixture
     """Of two replicas: the second one's images are read on another rank."""
     images = ["--data", folder, "--augment", "crop,flip", "--samples", "32", "--mean", "0.5,0.4,0.3", "--std", "1,1,1"]
@@ -116,7 +116,6 @@ def cut_off(folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "cut"
 
 
-@pytest.mark.launches
 def test_a_picture_that_breaks_in_a_run_ends_all_ranks(  # type: ignore[no-untyped-def]  # a fixture
     mpiexec, folder: Path, tmp_path: Path, one_line: Callable[..., str]
 ) -> None:
@@ -128,7 +127,7 @@ def test_a_picture_that_breaks_in_a_run_ends_all_ranks(  # type: ignore[no-untyp
     assert "--skip-broken" in line
 
 
-@pytest.mark.launches
+@pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 def test_without_pillow_a_folder_of_images_is_refused(  # type: ignore[no-untyped-def]  # a fixture
     mpiexec, folder: Path, tmp_path: Path, one_line: Callable[..., str]
 ) -> None:

@@ -256,7 +256,7 @@ def test_every_form_of_the_kernels(tmp_path: Path) -> None:
     assert all(each == found["portable", 1] for each in found.values())
 
 
-@pytest.mark.parametrize(("ranks", "devices"), [(2, 2), (2, 3), (3, 5)])
+@pytest.mark.parametrize(("mpiexec", "ranks", "devices"), [("mpich", 2, 3), ("openmpi", 3, 5)], indirect=["mpiexec"])
 def test_ranks(mpiexec: Any, tmp_path: Path, ranks: int, devices: int) -> None:
     found = []
     for count in (1, ranks):

@@ -266,12 +266,13 @@ def test_a_cluster_without_a_network_exchanges_on_its_chain(replicas_plan: Repli
 
 
 @pytest.mark.parametrize(
-    ("ranks", "flags"),
+    ("mpiexec", "ranks", "flags"),
     [
-        (3, {"schedule": "data-parallel-ring", "devices": 4, "compress": "inceptionn:-10"}),
-        (2, {"schedule": "fpdeep", "replicas": 2, "devices": 4, "exchange": "aggregator"}),
-        (8, {"schedule": "data-parallel-ring", "devices": 6, "groups": 2}),
+        ("mpich", 3, {"schedule": "data-parallel-ring", "devices": 4, "compress": "inceptionn:-10"}),
+        ("openmpi", 2, {"schedule": "fpdeep", "replicas": 2, "devices": 4, "exchange": "aggregator"}),
+        ("mpich", 8, {"schedule": "data-parallel-ring", "devices": 6, "groups": 2}),
     ],
+    indirect=["mpiexec"],
     ids=str,
 )
 def test_ranks_do_not_matter(

@@ -62,13 +62,13 @@ def planned(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Drawn:
 
 
 @hypothesis.given(planned(st.one_of(*[chains()] * 4, replicas())))
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=120)
 def test_same_picoseconds(drawn: Drawn) -> None:
     found = printed(drawn.plan)
     assert run(found, drawn.case.network, drawn.case.cluster) == found["virtual_time_ps"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_same_picoseconds_in_hundreds_of_cases() -> None:
     """At least 500 different cases, the same in every run, and enough of each kind; the counts are printed (`-s`)."""
     seen: set[str] = set()

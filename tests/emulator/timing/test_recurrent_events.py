@@ -65,13 +65,13 @@ def timed(plan: Plan, timing: Timing) -> Plan:
 
 
 @hypothesis.given(planned())
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=120)
 def test_same_picoseconds(drawn: Drawn) -> None:
     found = printed(drawn.plan)
     assert run(found, drawn.case.network, drawn.case.cluster) == found["virtual_time_ps"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_same_picoseconds_in_hundreds_of_cases() -> None:
     """The same cases in every run, and enough of each kind; the counts are printed (`-s`)."""
     kinds: Counter[str] = Counter()
