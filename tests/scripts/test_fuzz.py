@@ -29,12 +29,21 @@ def fuzz(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     return module
 
 
-@pytest.mark.parametrize(
-    "reader", ["config", "network", "cluster", "schedule", "checkpoint", "onnx", "archive", "codec"]
-)
-def test_no_reader_ends_as_none_may(fuzz: types.ModuleType, capsys: pytest.CaptureFixture[str], reader: str) -> None:
-    if reader == "onnx":
-        pytest.importorskip("onnx")
+READERS = [
+    *("config", "network", "cluster", "faults", "schedule", "profile", "codec"),
+    *("checkpoint", "onnx", "safetensors", "npz", "hdf5", "text", "archive"),
+]
+"""All but results, for each of which `show` starts a process."""
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_reader_ends_as_none_may(
+    fuzz: types.ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path, reader: str
+) -> None:
+    if reader in ("onnx", "safetensors"):
+        pytest.importorskip(reader)
+    whole = fuzz.READERS[reader]()
+    assert set(fuzz.attempts(whole, whole.examples, tmp_path)) == {"ok"}
     assert fuzz.main([reader, "--count", "30", "--seed", "7"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{reader}, seed 7: ") and "refused" in said
