@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import pathlib
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from .launch import LaunchError
+from .launch import LaunchError, is_installed
 
 _OPEN_MPI = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -46,12 +45,4 @@ def launch_command(ranks: int, arguments: Sequence[str]) -> list[str]:
 def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for it: one core a rank, and under Open MPI more ranks than cores, also for root."""
     found = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", **_OPEN_MPI, **environment}
-    return {**found, **_AS_ROOT} if os.geteuid() == 0 and _is_installed("openmpi") else found
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+    return {**found, **_AS_ROOT} if os.geteuid() == 0 and is_installed("openmpi") else found
