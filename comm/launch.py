@@ -69,11 +69,12 @@ def _world() -> Any:
 
 def _check_kind() -> None:
     """Reject Open MPI's launcher where MPICH is installed; MPI would abort without a clear message."""
-    if "OMPI_COMM_WORLD_SIZE" in os.environ and _installed("mpich") and not _installed("openmpi"):
+    if "OMPI_COMM_WORLD_SIZE" in os.environ and is_installed("mpich") and not is_installed("openmpi"):
         raise LaunchError(f"started by Open MPI's mpiexec, but MPICH is installed here: {_NOT_OF_ONE_KIND}")
 
 
-def _installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
+    """Return whether this environment has a Python package of this name."""
     import importlib.metadata
 
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import pathlib
 import shutil
@@ -10,7 +9,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from .launch import LaunchError
+from .launch import LaunchError, is_installed
 
 _OPEN_MPI = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -47,7 +46,7 @@ def launch_command(ranks: int, arguments: Sequence[str]) -> list[str]:
 def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for it: one core a rank, and under Open MPI more ranks than cores, also for root."""
     found = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", **_OPEN_MPI, **environment}
-    return {**found, **_AS_ROOT} if os.geteuid() == 0 and _is_installed("openmpi") else found
+    return {**found, **_AS_ROOT} if os.geteuid() == 0 and is_installed("openmpi") else found
 
 
 def passed_on(number: int) -> signal.Signals:
@@ -56,14 +55,6 @@ def passed_on(number: int) -> signal.Signals:
     On SIGTERM and SIGINT, Open MPI's kills them within a second, whatever they do. It passes SIGUSR1 and SIGUSR2 on and
     lives on; MPICH's passes SIGINT and SIGUSR1 on.
     """
-    if number == signal.SIGINT and _is_installed("openmpi"):
+    if number == signal.SIGINT and is_installed("openmpi"):
         return signal.SIGUSR2
     return signal.SIGUSR1 if number == signal.SIGTERM else signal.Signals(number)
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

@@ -42,6 +42,7 @@ class Sgd(Rule):
     """Stochastic gradient descent with momentum and weight decay."""
 
     states = STATES["sgd"]
+    kernel: ClassVar[sgd.MomentumUpdate] = sgd.update
 
     learning_rate: float
     momentum: float
@@ -50,7 +51,7 @@ class Sgd(Rule):
 
     def update(self, value: Data, gradient: Data, states: Mapping[str, Data], samples: int) -> None:
         """See `Rule`."""
-        sgd.update(
+        self.kernel(
             value,
             gradient,
             states["velocity"],
@@ -66,18 +67,7 @@ class Nesterov(Sgd):
     """The same with Nesterov's momentum."""
 
     states = STATES["nesterov"]
-
-    def update(self, value: Data, gradient: Data, states: Mapping[str, Data], samples: int) -> None:
-        """See `Rule`."""
-        nesterov.update(
-            value,
-            gradient,
-            states["velocity"],
-            count=samples,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-        )
+    kernel = nesterov.update
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import Floats, compiled, same_shape, source, target
+from ..element_wise import between_maps
+from ..jit import Floats, same_shape, source, target
 
 
 def forward(x: Floats, y: Floats, *, slope: float) -> None:
@@ -33,20 +34,11 @@ def warm() -> None:
     error(x, y, slope=0.1)
 
 
-@compiled
-def _forward(x: Any, x_extent: Any, y: Any, y_extent: Any, slope: Any) -> None:
-    (n, rows, columns, channels, x_pitch), y_pitch = x_extent, y_extent[4]
-    for pixel in range(n * rows * columns):
-        at, to = np.uint64(pixel * x_pitch), np.uint64(pixel * y_pitch)
-        for c in range(np.uint64(channels)):
-            value = x[at + c]
-            y[to + c] = slope * value if value <= 0 else value
+@between_maps
+def _forward(x: Any, _y: Any, slope: Any) -> Any:
+    return slope * x if x <= 0 else x
 
 
-@compiled
-def _error(x: Any, x_extent: Any, dy: Any, dy_extent: Any, slope: Any) -> None:
-    (n, rows, columns, channels, x_pitch), dy_pitch = x_extent, dy_extent[4]
-    for pixel in range(n * rows * columns):
-        at, dy_at = np.uint64(pixel * x_pitch), np.uint64(pixel * dy_pitch)
-        for c in range(np.uint64(channels)):
-            dy[dy_at + c] = dy[dy_at + c] if x[at + c] > 0 else slope * dy[dy_at + c]
+@between_maps
+def _error(x: Any, dy: Any, slope: Any) -> Any:
+    return dy if x > 0 else slope * dy

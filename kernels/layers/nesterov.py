@@ -1,50 +1,16 @@
-"""Stochastic gradient descent with Nesterov's momentum, as in `torch.optim.SGD` with `nesterov=True`."""
+"""Stochastic gradient descent with Nesterov's momentum, as in `torch.optim.SGD` with `nesterov=True`.
+
+An update, from the sum of the gradients of `count` samples:
+
+    g = gradient / count + weight_decay * value
+    velocity = momentum * velocity + g
+    value = value - learning_rate * (g + momentum * velocity)
+"""
 
 from typing import Any
 
-import numpy as np
-
-from ..jit import Floats, compiled, in_place, same_shape
-
-
-def update(
-    value: Floats,
-    gradient: Floats,
-    velocity: Floats,
-    *,
-    count: int,
-    learning_rate: float,
-    momentum: float,
-    weight_decay: float,
-) -> None:
-    """Update `value` and `velocity` in place from `gradient`, the sum of the gradients of `count` samples.
-
-        g = gradient / count + weight_decay * value
-        velocity = momentum * velocity + g
-        value = value - learning_rate * (g + momentum * velocity)
-
-    The arrays are C-contiguous and of one shape; `gradient` is not changed. Raise ValueError where they are not, or
-    `count` is below 1.
-    """
-    same_shape(value, gradient, "values and their gradients")
-    same_shape(value, velocity, "values and their velocities")
-    if count < 1:
-        raise ValueError(f"a gradient sums at least one sample, not {count}")
-    _update(
-        in_place(value, "value").reshape(-1),
-        in_place(gradient, "gradient").reshape(-1),
-        in_place(velocity, "velocity").reshape(-1),
-        np.float32(1 / count),
-        np.float32(learning_rate),
-        np.float32(momentum),
-        np.float32(weight_decay),
-    )
-
-
-def warm() -> None:
-    """Compile all kernels: call each once on tiny arrays, as training calls it."""
-    b = np.ones(2, np.float32)
-    update(b, b, b, count=1, learning_rate=0.1, momentum=0.9, weight_decay=1e-4)
+from ..jit import compiled
+from .sgd import MomentumUpdate
 
 
 @compiled
@@ -55,3 +21,7 @@ def _update(
         mean = gradient[i] * share + decay * value[i]
         velocity[i] = momentum * velocity[i] + mean
         value[i] -= learning_rate * (mean + momentum * velocity[i])
+
+
+update = MomentumUpdate(_update)
+warm = update.warm

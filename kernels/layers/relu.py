@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..element_wise import between_maps, over_maps
 from ..jit import Floats, compiled, dense, same_shape, source, target
 from .bias import check, widened
 
@@ -39,17 +40,9 @@ def warm() -> None:
     error(y, np.ones_like(y))
 
 
-@compiled
-def _forward(y: Any, extent: Any) -> None:
-    n, rows, columns, channels, pitch = extent
-    pixels = n * rows * columns
-    if pitch == channels:
-        pixels, channels = 1, pixels * channels
-    for pixel in range(pixels):
-        at = np.uint64(pixel * pitch)
-        for c in range(np.uint64(channels)):
-            value = y[at + c]
-            y[at + c] = np.float32(0) if value <= 0 else value
+@over_maps
+def _forward(y: Any) -> Any:
+    return np.float32(0) if y <= 0 else y
 
 
 @compiled
@@ -64,13 +57,6 @@ def _forward_with_bias(y: Any, extent: Any, b: Any) -> None:
             y[at + c] = np.float32(0) if value <= 0 else value
 
 
-@compiled
-def _error(y: Any, y_extent: Any, dy: Any, dy_extent: Any) -> None:
-    (n, rows, columns, channels, y_pitch), dy_pitch = y_extent, dy_extent[4]
-    pixels = n * rows * columns
-    if y_pitch == channels and dy_pitch == channels:
-        pixels, channels = 1, pixels * channels
-    for pixel in range(pixels):
-        at, dy_at = np.uint64(pixel * y_pitch), np.uint64(pixel * dy_pitch)
-        for c in range(np.uint64(channels)):
-            dy[dy_at + c] = dy[dy_at + c] if y[at + c] > 0 else np.float32(0)
+@between_maps
+def _error(y: Any, dy: Any) -> Any:
+    return dy if y > 0 else np.float32(0)

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import Floats, compiled, same_shape, source, target
+from ..element_wise import between_maps, over_maps
+from ..jit import Floats, same_shape, source, target
 
 
 def forward(y: Floats) -> None:
@@ -28,21 +29,12 @@ def warm() -> None:
     error(y, np.ones_like(y))
 
 
-@compiled
-def _forward(y: Any, extent: Any) -> None:
-    n, rows, columns, channels, pitch = extent
-    for pixel in range(n * rows * columns):
-        at = np.uint64(pixel * pitch)
-        for c in range(np.uint64(channels)):
-            value = np.float32(0) if y[at + c] <= 0 else y[at + c]
-            y[at + c] = np.float32(6) if value >= 6 else value
+@over_maps
+def _forward(y: Any) -> Any:
+    above = np.float32(0) if y <= 0 else y
+    return np.float32(6) if above >= 6 else above
 
 
-@compiled
-def _error(y: Any, y_extent: Any, dy: Any, dy_extent: Any) -> None:
-    (n, rows, columns, channels, y_pitch), dy_pitch = y_extent, dy_extent[4]
-    for pixel in range(n * rows * columns):
-        at, dy_at = np.uint64(pixel * y_pitch), np.uint64(pixel * dy_pitch)
-        for c in range(np.uint64(channels)):
-            value = y[at + c]
-            dy[dy_at + c] = dy[dy_at + c] if (value > 0) & (value < 6) else np.float32(0)
+@between_maps
+def _error(y: Any, dy: Any) -> Any:
+    return dy if (y > 0) & (y < 6) else np.float32(0)

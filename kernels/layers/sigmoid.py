@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..element_wise import between_maps
 from ..jit import Floats, compiled, same_shape, source, target
 
 
@@ -51,14 +52,9 @@ def warm() -> None:
     hard_error(x, np.ones_like(x))
 
 
-@compiled
-def _error(y: Any, y_extent: Any, dy: Any, dy_extent: Any) -> None:
-    (n, rows, columns, channels, y_pitch), dy_pitch = y_extent, dy_extent[4]
-    for pixel in range(n * rows * columns):
-        at, dy_at = np.uint64(pixel * y_pitch), np.uint64(pixel * dy_pitch)
-        for c in range(np.uint64(channels)):
-            value = y[at + c]
-            dy[dy_at + c] = dy[dy_at + c] * (np.float32(1) - value) * value
+@between_maps
+def _error(y: Any, dy: Any) -> Any:
+    return dy * (np.float32(1) - y) * y
 
 
 @compiled
@@ -69,20 +65,11 @@ def hard(value: Any) -> Any:
     return (np.float32(6) if above >= 6 else above) / np.float32(6)
 
 
-@compiled
-def _hard_forward(x: Any, x_extent: Any, y: Any, y_extent: Any) -> None:
-    (n, rows, columns, channels, x_pitch), y_pitch = x_extent, y_extent[4]
-    for pixel in range(n * rows * columns):
-        at, to = np.uint64(pixel * x_pitch), np.uint64(pixel * y_pitch)
-        for c in range(np.uint64(channels)):
-            y[to + c] = hard(x[at + c])
+@between_maps
+def _hard_forward(x: Any, _y: Any) -> Any:
+    return hard(x)
 
 
-@compiled
-def _hard_error(x: Any, x_extent: Any, dy: Any, dy_extent: Any) -> None:
-    (n, rows, columns, channels, x_pitch), dy_pitch = x_extent, dy_extent[4]
-    for pixel in range(n * rows * columns):
-        at, dy_at = np.uint64(pixel * x_pitch), np.uint64(pixel * dy_pitch)
-        for c in range(np.uint64(channels)):
-            value = x[at + c]
-            dy[dy_at + c] = dy[dy_at + c] / np.float32(6) if (value > -3) & (value < 3) else np.float32(0)
+@between_maps
+def _hard_error(x: Any, dy: Any) -> Any:
+    return dy / np.float32(6) if (x > -3) & (x < 3) else np.float32(0)

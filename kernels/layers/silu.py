@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..element_wise import between_maps
 from ..jit import Floats, compiled, same_shape, source, target
 from . import sigmoid
 from .sigmoid import hard
@@ -65,22 +66,13 @@ def _error(x: Any, x_extent: Any, gate: Any, gate_extent: Any, dy: Any, dy_exten
             dy[dy_at + c] = dy[dy_at + c] * value * slope
 
 
-@compiled
-def _hard_forward(x: Any, x_extent: Any, y: Any, y_extent: Any) -> None:
-    (n, rows, columns, channels, x_pitch), y_pitch = x_extent, y_extent[4]
-    for pixel in range(n * rows * columns):
-        at, to = np.uint64(pixel * x_pitch), np.uint64(pixel * y_pitch)
-        for c in range(np.uint64(channels)):
-            y[to + c] = x[at + c] * hard(x[at + c])
+@between_maps
+def _hard_forward(x: Any, _y: Any) -> Any:
+    return x * hard(x)
 
 
-@compiled
-def _hard_error(x: Any, x_extent: Any, dy: Any, dy_extent: Any) -> None:
-    (n, rows, columns, channels, x_pitch), dy_pitch = x_extent, dy_extent[4]
-    for pixel in range(n * rows * columns):
-        at, dy_at = np.uint64(pixel * x_pitch), np.uint64(pixel * dy_pitch)
-        for c in range(np.uint64(channels)):
-            value = x[at + c]
-            slope = value / np.float32(3) + np.float32(0.5)
-            slope = np.float32(0) if value <= -3 else (np.float32(1) if value >= 3 else slope)
-            dy[dy_at + c] = dy[dy_at + c] * slope
+@between_maps
+def _hard_error(x: Any, dy: Any) -> Any:
+    slope = x / np.float32(3) + np.float32(0.5)
+    slope = np.float32(0) if x <= -3 else (np.float32(1) if x >= 3 else slope)
+    return dy * slope

@@ -29,7 +29,7 @@ def test_srun_without_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_launcher_of_another_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
-    monkeypatch.setattr("emuchain.comm.launch._installed", lambda name: name == "mpich")
+    monkeypatch.setattr("emuchain.comm.launch.is_installed", lambda name: name == "mpich")
     with pytest.raises(LaunchError, match="Open MPI's mpiexec, but MPICH is installed"):
         join()
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from emuchain.comm import Observer, SingleProcess
+from emuchain.emulator.commands.cli import main
 from emuchain.emulator.config import load_config
 from emuchain.emulator.plan import Plan, make_plan, training_data
 from emuchain.emulator.run import EpochResult, Weights, train
@@ -83,3 +84,17 @@ def bits() -> Bits:
         }
 
     return of
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command, `printed("plan", "vgg16")`, and gives what it printed."""
+
+    def run(*words: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        said = capsys.readouterr()
+        assert ended.value.code == 0, said.err
+        return said.out
+
+    return run

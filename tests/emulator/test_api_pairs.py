@@ -14,7 +14,6 @@ import pytest
 
 import emuchain
 from emuchain.emulator.api import OfPairs
-from emuchain.emulator.commands.cli import main
 from emuchain.emulator.schedule import schedules
 
 Run = Callable[..., str]
@@ -23,18 +22,6 @@ KEYS: dict[str, dict[str, Any]] = {
     "simulate": {"time_steps": 40, "batch": 4, "samples": 10, "epochs": 2},
 }
 ON = {"farnn": "farnn-9p", "farnn-no-overlap": "farnn-13p", "gpu-standard": "p100"}
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        said = capsys.readouterr()
-        assert ended.value.code == 0, said.err
-        return said.out
-
-    return run
 
 
 def words_of(command: str, schedule: str, *more: str) -> list[str]:
@@ -49,8 +36,8 @@ def call(command: str, schedule: str) -> Any:
 
 @pytest.mark.parametrize("schedule", ON)
 @pytest.mark.parametrize("command", KEYS)
-def test_json_is_the_commands(run: Run, command: str, schedule: str) -> None:
-    found, said = call(command, schedule), json.loads(run(*words_of(command, schedule, "--json")))
+def test_json_is_the_commands(printed: Run, command: str, schedule: str) -> None:
+    found, said = call(command, schedule), json.loads(printed(*words_of(command, schedule, "--json")))
     assert json.loads(json.dumps(found.to_dict())) == said
     if command == "simulate":
         assert found.virtual_time_ps == said["virtual_time_ps"]
@@ -59,8 +46,8 @@ def test_json_is_the_commands(run: Run, command: str, schedule: str) -> None:
 
 @pytest.mark.parametrize("schedule", ON)
 @pytest.mark.parametrize("command", KEYS)
-def test_text_is_the_commands_answer(run: Run, command: str, schedule: str) -> None:
-    answer, _, _ = run(*words_of(command, schedule)).partition("\nnext: ")
+def test_text_is_the_commands_answer(printed: Run, command: str, schedule: str) -> None:
+    answer, _, _ = printed(*words_of(command, schedule)).partition("\nnext: ")
     text = str(call(command, schedule))
     assert text.split() == answer.split()
     assert ("epoch of 10 samples: " in text) is (command == "simulate")
@@ -106,11 +93,11 @@ def test_what_they_say_of_themselves() -> None:
         assert cells["rate"].endswith(" samples/s")
 
 
-def test_a_trace_is_the_commands(run: Run, tmp_path: Path) -> None:
+def test_a_trace_is_the_commands(printed: Run, tmp_path: Path) -> None:
     here, there = tmp_path / "here.json", tmp_path / "there.json"
     plan = emuchain.plan("lstm-5x1024", "farnn-9p", schedule="farnn", **KEYS["plan"])
     emuchain.simulate(plan, trace=here)
-    run(*words_of("simulate", "farnn", "--trace", str(there)))
+    printed(*words_of("simulate", "farnn", "--trace", str(there)))
     assert here.read_text() == there.read_text()
     with pytest.raises(emuchain.InputError, match="`trace_level` = 'row': the trace of a pair"):
         emuchain.simulate("lstm-5x1024", "farnn-9p", schedule="farnn", batch=1, trace=here, trace_level="row")

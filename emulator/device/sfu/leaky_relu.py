@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ....kernels.layers import leaky_relu
 from ...network import SfuStep
 from ...network.operations.leaky_relu import LeakyRelu
-from .unit import Data, Site, State, Training, Unit
+from .element_wise import ElementWise
+from .unit import Data, Site
 
 
-class LeakyReluUnit(Unit):
+class LeakyReluUnit(ElementWise):
     """x where it is above 0, else `slope` times x."""
 
     operation = LeakyRelu
@@ -20,14 +19,10 @@ class LeakyReluUnit(Unit):
         assert isinstance(step.operation, LeakyRelu)
         self._slope = step.operation.slope
 
-    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
-        """See `Unit`."""
-        [x] = xs
-        y = self.arena.take(x.shape)
+    def apply(self, x: Data, y: Data, /) -> None:
+        """See `ElementWise`."""
         leaky_relu.forward(x, y, slope=self._slope)
-        return y, (x,)
 
-    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
-        """See `Unit`."""
-        leaky_relu.error(state[0], dz, slope=self._slope)
-        return (dz,)
+    def error(self, kept: Data, dy: Data, /) -> None:
+        """See `ElementWise`."""
+        leaky_relu.error(kept, dy, slope=self._slope)

@@ -6,40 +6,26 @@ from collections.abc import Sequence
 
 from ....kernels.layers import sigmoid
 from ...network.operations.sigmoid import HardSigmoid, Sigmoid
-from .unit import Data, State, Training, Unit
+from .element_wise import ElementWise
+from .unit import Data, State, Training
 
 
-class SigmoidUnit(Unit):
+class SigmoidUnit(ElementWise):
     """1 / (1 + exp(-x)); its results are kept for the way back."""
 
     operation = Sigmoid
+    apply = staticmethod(sigmoid.forward)
+    error = staticmethod(sigmoid.error)
 
     def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
         """See `Unit`."""
-        [x] = xs
-        y = self.arena.take(x.shape)
-        sigmoid.forward(x, y)
+        y, _ = super().forward(xs, version, training)
         return y, (y,)
 
-    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
-        """See `Unit`."""
-        sigmoid.error(state[0], dz)
-        return (dz,)
 
-
-class HardSigmoidUnit(Unit):
+class HardSigmoidUnit(ElementWise):
     """(x + 3) / 6, at least 0 and at most 1."""
 
     operation = HardSigmoid
-
-    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
-        """See `Unit`."""
-        [x] = xs
-        y = self.arena.take(x.shape)
-        sigmoid.hard_forward(x, y)
-        return y, (x,)
-
-    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
-        """See `Unit`."""
-        sigmoid.hard_error(state[0], dz)
-        return (dz,)
+    apply = staticmethod(sigmoid.hard_forward)
+    error = staticmethod(sigmoid.hard_error)

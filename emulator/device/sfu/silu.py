@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ....kernels.layers import silu
 from ...network.operations.silu import HardSwish, Silu
+from .element_wise import ElementWise
 from .unit import Data, State, Training, Unit
 
 
@@ -28,19 +29,9 @@ class SiluUnit(Unit):
         return (dz,)
 
 
-class HardSwishUnit(Unit):
+class HardSwishUnit(ElementWise):
     """x times hard-sigmoid(x)."""
 
     operation = HardSwish
-
-    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
-        """See `Unit`."""
-        [x] = xs
-        y = self.arena.take(x.shape)
-        silu.hard_forward(x, y)
-        return y, (x,)
-
-    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
-        """See `Unit`."""
-        silu.hard_error(state[0], dz)
-        return (dz,)
+    apply = staticmethod(silu.hard_forward)
+    error = staticmethod(silu.hard_error)

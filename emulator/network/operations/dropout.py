@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...common import Rate
-from ..operation import SfuOperation
-from ..shape import Shape
+from ..element_wise import ElementWise
 
 if TYPE_CHECKING:
     from ..onnx_graph import OnnxNode, Value, Walk
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Dropout(SfuOperation):
+class Dropout(ElementWise):
     """Each value is zeroed with probability `rate` in training, and the others scaled by 1 / (1 - rate)."""
 
     rate: Rate
 
-    by_channel = True
     type = "dropout"
     onnx = ("Dropout",)
-
-    def output(self, inputs: Sequence[Shape]) -> Shape:
-        """See `Operation`."""
-        return inputs[0]
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...common import Rate
-from ..operation import SfuOperation
-from ..shape import Shape
+from ..element_wise import ElementWise
 
 if TYPE_CHECKING:
     from ..onnx_graph import OnnxNode, Value, Walk
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LeakyRelu(SfuOperation):
+class LeakyRelu(ElementWise):
     """x where it is above 0, else `slope` times x."""
 
     slope: Rate = 0.01
 
-    by_channel = True
     type = "leaky-relu"
     onnx = ("LeakyRelu",)
 
@@ -28,10 +25,6 @@ class LeakyRelu(SfuOperation):
     def he_gain(self) -> float:
         """2 / (1 + slope^2) (He et al., 2015, equation 15)."""
         return 2 / (1 + self.slope**2)
-
-    def output(self, inputs: Sequence[Shape]) -> Shape:
-        """See `Operation`."""
-        return inputs[0]
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""

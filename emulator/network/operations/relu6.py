@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..operation import SfuOperation
-from ..shape import Shape
+from ..element_wise import Rectifier
 from .relu import Relu
 
 if TYPE_CHECKING:
@@ -18,21 +16,11 @@ LIMIT = 6.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Relu6(SfuOperation):
+class Relu6(Rectifier):
     """max(0, x), and at most 6."""
 
-    by_channel = True
     type = "relu6"
     onnx = ("Clip",)
-
-    @property
-    def he_gain(self) -> float:
-        """2, as of ReLU."""
-        return 2.0
-
-    def output(self, inputs: Sequence[Shape]) -> Shape:
-        """See `Operation`."""
-        return inputs[0]
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""

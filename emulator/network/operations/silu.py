@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..operation import SfuOperation
-from ..shape import Shape
+from ..element_wise import Rectifier
 from .sigmoid import HardSigmoid, Sigmoid
 
 if TYPE_CHECKING:
@@ -15,21 +14,11 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Silu(SfuOperation):
+class Silu(Rectifier):
     """x times sigmoid(x)."""
 
-    by_channel = True
     type = "silu"
     onnx = ("Mul", "Swish")
-
-    @property
-    def he_gain(self) -> float:
-        """2, as of ReLU, which it resembles."""
-        return 2.0
-
-    def output(self, inputs: Sequence[Shape]) -> Shape:
-        """See `Operation`."""
-        return inputs[0]
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""
@@ -45,8 +34,7 @@ class Silu(SfuOperation):
         if node.operator == "Swish":
             if (alpha := node.number("alpha", 1.0)) != 1:
                 raise node.refusal(f"`alpha` = {alpha:g}: only 1 is supported")
-            value = walk.take(node)
-            return walk.step(node, cls, {}, value, like=value)
+            return super().from_onnx(walk, node)
         factors = [walk.take(node, place) for place in (0, 1)]
         for place, (one, other) in enumerate((factors, factors[::-1])):
             step = walk.step_of(one)
@@ -59,32 +47,16 @@ class Silu(SfuOperation):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HardSwish(SfuOperation):
+class HardSwish(Rectifier):
     """x times hard-sigmoid(x)."""
 
-    by_channel = True
     type = "hard-swish"
     onnx = ("HardSwish",)
-
-    @property
-    def he_gain(self) -> float:
-        """2, as of ReLU, which it resembles."""
-        return 2.0
-
-    def output(self, inputs: Sequence[Shape]) -> Shape:
-        """See `Operation`."""
-        return inputs[0]
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""
         return nn.Hardswish()
 
-    @classmethod
-    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`."""
-        value = walk.take(node)
-        return walk.step(node, cls, {}, value, like=value)
 
-
-_FORMS: Mapping[type[Any], type[SfuOperation]] = {Sigmoid: Silu, HardSigmoid: HardSwish}
+_FORMS: Mapping[type[Any], type[Rectifier]] = {Sigmoid: Silu, HardSigmoid: HardSwish}
 """What x times each of these is."""

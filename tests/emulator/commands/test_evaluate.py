@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.emulator.commands.cli import main
+
+from .running import status_of
 
 SETTINGS: dict[str, Any] = {"samples": 40, "test_samples": 24, "batch": 20}
 NORMALISED: dict[str, Any] = {
@@ -33,11 +35,7 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-def run(*words: str) -> Any:
-    """Run the command; return its exit status."""
-    with pytest.raises(SystemExit) as ended:
-        main(["evaluate", *words])
-    return ended.value.code
+run = functools.partial(status_of, "evaluate")
 
 
 def evaluated(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:

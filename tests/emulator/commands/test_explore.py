@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
@@ -12,6 +13,8 @@ import pytest
 
 from emuchain.emulator.commands import exploration
 from emuchain.emulator.commands.cli import main
+
+from .running import status_of
 
 MIXED = """
 name = "mixed"
@@ -28,11 +31,7 @@ links = { bandwidth_gbps = 1, latency_ns = 0 }
 """
 
 
-def command(*arguments: str) -> int:
-    """Run the command and return its exit status."""
-    with pytest.raises(SystemExit) as ended:
-        main(["explore", *arguments])
-    return ended.value.code if isinstance(ended.value.code, int) else 0
+command = functools.partial(status_of, "explore")
 
 
 def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:

@@ -10,96 +10,57 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.emulator.commands.cli import main
 from emuchain.emulator.data import load_data
 from emuchain.emulator.network import load_network
 from emuchain.emulator.run import Weights, read_weights
 
+from ..networks import CONV, GROUPED, GRU, LSTM, of_images, of_rows
+
 Bits = Callable[[Weights], dict[str, bytes]]
 
 SETTINGS: dict[str, Any] = {"samples": 60, "test_samples": 20, "batch": 20}
-IMAGES: dict[str, Any] = {
-    "name": "images",
-    "input": [3, 32, 32],
-    "layers": [
-        {"type": "conv", "name": "c1", "channels": 12, "kernel": 5, "stride": 2, "pad": 2},
-        {"type": "batch-norm"},
-        {"type": "relu"},
-        {"type": "max-pool", "kernel": 3, "stride": 2, "pad": 1},
-        {"type": "conv", "name": "c2", "channels": 20, "kernel": 3, "pad": 1, "groups": 2, "bias": False},
-        {"type": "batch-norm"},
-        {"type": "relu6"},
-        {"type": "fc", "name": "out", "features": 10},
-        {"type": "softmax"},
-    ],
-}
-ROWS: dict[str, Any] = {
-    "name": "rows",
-    "input": [3, 32, 32],
-    "layers": [
-        {"type": "sequence"},
-        {"type": "gru", "name": "first", "units": 12, "bidirectional": True},
-        {"type": "lstm", "name": "second", "units": 20, "projection": 8},
-        {"type": "last-step"},
-        {"type": "fc", "name": "out", "features": 10},
-        {"type": "softmax"},
-    ],
-}
-
-ACTIVATIONS: dict[str, Any] = {
-    "name": "activations",
-    "input": [3, 32, 32],
-    "layers": [
-        # as many channels as test images: onnx's reference evaluator takes the one for the other in LRN
-        {"type": "conv", "name": "c1", "channels": 20, "kernel": 5, "stride": 2, "pad": 2},
-        {"type": "silu"},
-        {"type": "lrn", "size": 3},
-        {"type": "conv", "name": "c2", "channels": 8, "kernel": 3, "stride": 2, "pad": 1},
-        {"type": "hard-swish"},
-        {"type": "conv", "name": "c3", "channels": 8, "kernel": 3, "pad": 1},
-        {"type": "sigmoid"},
-        {"type": "fc", "name": "f1", "features": 16},
-        {"type": "hard-sigmoid"},
-        {"type": "dropout", "rate": 0.3},
-        {"type": "fc", "name": "out", "features": 10},
-        {"type": "softmax"},
-    ],
-}
-RECURRENT: dict[str, Any] = {
-    "name": "recurrent",
-    "input": [3, 32, 32],
-    "layers": [
-        {"type": "sequence"},
-        {"type": "gru", "name": "first", "units": 12, "bidirectional": True},
-        {"type": "lstm", "name": "second", "units": 11},
-        {"type": "gru", "name": "third", "units": 9, "reset": "before"},
-        {"type": "last-step"},
-        {"type": "fc", "name": "out", "features": 10},
-        {"type": "softmax"},
-    ],
-}
-MIXED: dict[str, Any] = {
-    "name": "mixed",
-    "input": [3, 32, 32],
-    "layers": [
-        {"type": "conv", "name": "c1", "channels": 8, "kernel": 5, "stride": 4, "pad": 2},
-        {"type": "relu"},
-        {"type": "sequence"},
-        {"type": "lstm", "name": "both", "units": 12, "bidirectional": True},
-        {"type": "conv", "name": "each", "channels": 6, "kernel": 1},
-        {"type": "silu"},
-        {"type": "conv", "name": "each2", "channels": 6, "kernel": 1, "bias": False},
-        {"type": "fc", "name": "out", "features": 10},
-        {"type": "softmax"},
-    ],
-}
-
-
-def run(*words: str) -> Any:
-    """Run the command; return its exit status."""
-    with pytest.raises(SystemExit) as ended:
-        main(["export", *words])
-    return ended.value.code
+IMAGES = of_images(
+    "images",
+    CONV,
+    {"type": "batch-norm"},
+    {"type": "relu"},
+    {"type": "max-pool", "kernel": 3, "stride": 2, "pad": 1},
+    GROUPED,
+    {"type": "batch-norm"},
+    {"type": "relu6"},
+)
+ROWS = of_rows("rows", GRU, LSTM)
+ACTIVATIONS = of_images(
+    "activations",
+    # as many channels as test images: onnx's reference evaluator takes the one for the other in LRN
+    {"type": "conv", "name": "c1", "channels": 20, "kernel": 5, "stride": 2, "pad": 2},
+    {"type": "silu"},
+    {"type": "lrn", "size": 3},
+    {"type": "conv", "name": "c2", "channels": 8, "kernel": 3, "stride": 2, "pad": 1},
+    {"type": "hard-swish"},
+    {"type": "conv", "name": "c3", "channels": 8, "kernel": 3, "pad": 1},
+    {"type": "sigmoid"},
+    {"type": "fc", "name": "f1", "features": 16},
+    {"type": "hard-sigmoid"},
+    {"type": "dropout", "rate": 0.3},
+)
+RECURRENT = of_rows(
+    "recurrent",
+    GRU,
+    {"type": "lstm", "name": "second", "units": 11},
+    {"type": "gru", "name": "third", "units": 9, "reset": "before"},
+)
+MIXED = of_images(
+    "mixed",
+    {"type": "conv", "name": "c1", "channels": 8, "kernel": 5, "stride": 4, "pad": 2},
+    {"type": "relu"},
+    {"type": "sequence"},
+    {"type": "lstm", "name": "both", "units": 12, "bidirectional": True},
+    {"type": "conv", "name": "each", "channels": 6, "kernel": 1},
+    {"type": "silu"},
+    {"type": "conv", "name": "each2", "channels": 6, "kernel": 1, "bias": False},
+)
+run = functools.partial(status_of, "export")
 
 
 @pytest.fixture(scope="module", params=[IMAGES, ROWS], ids=["images", "rows"])

@@ -17,18 +17,6 @@ FARNN = ("--schedule", "farnn", "--devices", "2", "--batch", "1")
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> str:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        said = capsys.readouterr()
-        assert ended.value.code == 0, said.err
-        return said.out
-
-    return run
-
-
-@pytest.fixture
 def refusal(capsys: pytest.CaptureFixture[str]) -> Run:
     def refused(*arguments: str) -> str:
         with pytest.raises(SystemExit) as ended:
@@ -56,13 +44,13 @@ def network(tmp_path: Path) -> Callable[..., str]:
     return described
 
 
-def test_five_layers_of_lstm(run: Run, network: Callable[..., str]) -> None:
+def test_five_layers_of_lstm(printed: Run, network: Callable[..., str]) -> None:
     for cluster, ms in (("farnn-9p", 211.2), ("farnn-13p", 170.2)):
         words = ("simulate", network(), "--cluster", cluster, *FARNN)
-        found: dict[str, Any] = json.loads(run(*words, "--json"))
+        found: dict[str, Any] = json.loads(printed(*words, "--json"))
         assert found["mini_batch_ps"] / 1e9 == pytest.approx(ms, rel=0.01)
         assert found["virtual_time_ps"] == found["mini_batch_ps"] == found["forward_ps"] + found["backward_ps"]
-        lines = run(*words).splitlines()
+        lines = printed(*words).splitlines()
         assert lines[0].startswith("lstm on P100 + FARNN-")
         assert f"{found['mini_batch_ps'] / 1e9:.0f} ms for a mini-batch of 1 sample" in lines[0]
         assert f"utilisation: {100 * found['utilisation']:.1f} %" in "\n".join(lines[:8])
@@ -70,65 +58,65 @@ def test_five_layers_of_lstm(run: Run, network: Callable[..., str]) -> None:
         assert lines.index("") <= 8
 
 
-def test_an_epoch_has_a_smaller_last_mini_batch(run: Run, network: Callable[..., str]) -> None:
+def test_an_epoch_has_a_smaller_last_mini_batch(printed: Run, network: Callable[..., str]) -> None:
     short = network(layers=1, cells=64, steps=9, inputs=64)
     keys = ("simulate", short, "--schedule", "farnn", "--cluster", "farnn-9p", "--json")
-    whole, last = (json.loads(run(*keys, "--batch", batch))["mini_batch_ps"] for batch in ("4", "2"))
-    found = json.loads(run(*keys, "--batch", "4", "--samples", "10", "--epochs", "2"))
+    whole, last = (json.loads(printed(*keys, "--batch", batch))["mini_batch_ps"] for batch in ("4", "2"))
+    found = json.loads(printed(*keys, "--batch", "4", "--samples", "10", "--epochs", "2"))
     assert found["virtual_time_ps"] == 2 * (2 * whole + last)
 
 
-def test_cycles_of_a_plan(run: Run, network: Callable[..., str], tmp_path: Path) -> None:
+def test_cycles_of_a_plan(printed: Run, network: Callable[..., str], tmp_path: Path) -> None:
     keys = ("plan", "--schedule", "farnn", "--batch", "1", "--json")
-    [layer] = json.loads(run(*keys, network(layers=1), "--cluster", "farnn-9p"))["layers"]
+    [layer] = json.loads(printed(*keys, network(layers=1), "--cluster", "farnn-9p"))["layers"]
     assert (layer["forward"]["cycles"], layer["words_of_a_pe"]) == (4096, 4096)
-    [layer] = json.loads(run(*keys, network(layers=1), "--cluster", "farnn-vs"))["layers"]
+    [layer] = json.loads(printed(*keys, network(layers=1), "--cluster", "farnn-vs"))["layers"]
     assert (layer["forward"]["cycles"], layer["forward"]["unsplit_cycles"]) == (1536, 2048)
     encoder = network(layers=1, cells=2048, steps=10, inputs=640, more=", projection = 640")
-    [layer] = json.loads(run(*keys, encoder, "--cluster", "farnn-9p-8k"))["layers"]
+    [layer] = json.loads(printed(*keys, encoder, "--cluster", "farnn-9p-8k"))["layers"]
     assert (layer["forward"]["cycles"], layer["backward"]["cycles"]) == (7040, 6827)
-    text = run("plan", encoder, "--schedule", "farnn", "--cluster", "farnn-9p-8k", "--batch", "1")
+    text = printed("plan", encoder, "--schedule", "farnn", "--cluster", "farnn-9p-8k", "--batch", "1")
     assert "7,040" in text and "6,827" in text and "memory: fits, 8,534 of 9,216 words" in text
 
 
-def test_what_if(run: Run, network: Callable[..., str]) -> None:
+def test_what_if(printed: Run, network: Callable[..., str]) -> None:
     words = ("simulate", network(steps=100), "--cluster", "farnn-9p", *FARNN, "--what-if", "link.bandwidth_gbps=24")
-    found = json.loads(run(*words, "--json"))
+    found = json.loads(printed(*words, "--json"))
     assert found["what_if"]["run"]["mini_batch_ps"] > 1.5 * found["mini_batch_ps"]
-    assert "if link.bandwidth_gbps = 24: " in run(*words).splitlines()[1]
+    assert "if link.bandwidth_gbps = 24: " in printed(*words).splitlines()[1]
 
 
-def test_padding_makes_sequences_longer(run: Run, network: Callable[..., str]) -> None:
+def test_padding_makes_sequences_longer(printed: Run, network: Callable[..., str]) -> None:
     keys = ("simulate", "--schedule", "farnn", "--cluster", "farnn-9p", "--batch", "2", "--json")
-    once = json.loads(run(*keys, network(layers=2, steps=100)))
-    padded = json.loads(run(*keys, network(layers=2, steps=100), "--padding", "1.3"))
+    once = json.loads(printed(*keys, network(layers=2, steps=100)))
+    padded = json.loads(printed(*keys, network(layers=2, steps=100), "--padding", "1.3"))
     steps = [[task for task in of["tasks"] if task["part"].startswith("R-MVM")] for of in (once, padded)]
     taken = [sum(task["end_ps"] - task["start_ps"] for task in of) - 4 * 2_000_000 for of in steps]
     assert taken[1] == 1.3 * taken[0]
 
 
-def test_time_steps(run: Run) -> None:
+def test_time_steps(printed: Run) -> None:
     keys = ("plan", "lstm-5x1024", "--schedule", "farnn", "--cluster", "farnn-9p", "--batch", "1", "--json")
-    assert json.loads(run(*keys))["layers"][0]["steps"] == 1600
-    assert json.loads(run(*keys, "--time-steps", "100"))["layers"][0]["steps"] == 100
+    assert json.loads(printed(*keys))["layers"][0]["steps"] == 1600
+    assert json.loads(printed(*keys, "--time-steps", "100"))["layers"][0]["steps"] == 100
 
 
 @pytest.mark.parametrize("command", ["simulate", "plan"])
-def test_pictures(run: Run, network: Callable[..., str], command: str, tmp_path: Path) -> None:
+def test_pictures(printed: Run, network: Callable[..., str], command: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     drawn = tmp_path / "pair.svg"
-    run(command, network(steps=100), "--schedule", "farnn", "--cluster", "farnn-9p", "--plot", str(drawn))
+    printed(command, network(steps=100), "--schedule", "farnn", "--cluster", "farnn-9p", "--plot", str(drawn))
     assert drawn.stat().st_size > 10_000
 
 
-def test_a_timeline(run: Run, network: Callable[..., str], tmp_path: Path) -> None:
+def test_a_timeline(printed: Run, network: Callable[..., str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     words = (network(layers=2, steps=400), "--schedule", "farnn", "--cluster", "farnn-9p", "--batch", "1")
     drawn = tmp_path / "pair.svg"
-    answer, parts, _, gpu, to_fpga, fpga, to_gpu, *legend, last = run(
+    answer, parts, _, gpu, to_fpga, fpga, to_gpu, *legend, last = printed(
         "timeline", *words, "--plot", str(drawn)
     ).splitlines()
-    assert [answer, parts.removeprefix("farnn: ")] == run("simulate", *words).splitlines()[:2]
+    assert [answer, parts.removeprefix("farnn: ")] == printed("simulate", *words).splitlines()[:2]
     assert [line[:12].rstrip() for line in (gpu, to_fpga, fpga, to_gpu)] == [resource.value for resource in Resource]
     assert "r" in fpga and "R" in fpga and "i" not in fpga and "w" in to_fpga
     assert any("r R-MVM and activations" in line for line in legend)
@@ -136,21 +124,21 @@ def test_a_timeline(run: Run, network: Callable[..., str], tmp_path: Path) -> No
     assert last == f"drawn in {drawn}" and drawn.stat().st_size > 10_000
 
 
-def test_a_trace(run: Run, network: Callable[..., str], tmp_path: Path) -> None:
+def test_a_trace(printed: Run, network: Callable[..., str], tmp_path: Path) -> None:
     words = (network(layers=2, steps=400), "--schedule", "farnn", "--cluster", "farnn-9p", "--batch", "1")
     trace = tmp_path / "run.json"
-    said = run("simulate", *words, "--trace", str(trace))
+    said = printed("simulate", *words, "--trace", str(trace))
     assert f"trace in {trace}; https://ui.perfetto.dev opens it" in " ".join(said.split())
     assert json.loads(trace.read_text())["traceEvents"]
 
 
 @pytest.mark.parametrize("schedule", ["gpu-standard", "gpu-persistent"])
-def test_a_gpu_alone(run: Run, network: Callable[..., str], schedule: str) -> None:
+def test_a_gpu_alone(printed: Run, network: Callable[..., str], schedule: str) -> None:
     words = ("simulate", network(steps=100), "--schedule", schedule, "--cluster", "p100", "--batch", "1")
-    found = json.loads(run(*words, "--json"))
+    found = json.loads(printed(*words, "--json"))
     assert found["utilisation"] is None and found["limit"] == "GPU"
     assert found["resources"]["GPU"]["busy_ps"] == found["mini_batch_ps"]
-    assert "limit: GPU, busy 100.0 % of the time" in run(*words)
+    assert "limit: GPU, busy 100.0 % of the time" in printed(*words)
 
 
 def test_refusals(refusal: Run, network: Callable[..., str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from pathlib import Path
@@ -9,17 +10,14 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.commands.cli import main
 from emuchain.emulator.pipeline import pipeline_kinds
+
+from .running import status_of
 
 COSTS = ["--forward", "10", "--backward", "20", "--transfer", "5"]
 
 
-def command(*arguments: str) -> int:
-    """Run the command and return its exit status."""
-    with pytest.raises(SystemExit) as ended:
-        main(["pipeline", *arguments])
-    return ended.value.code if isinstance(ended.value.code, int) else 0
+command = functools.partial(status_of, "pipeline")
 
 
 def on(schedule: str, stages: int, micro_batches: int) -> list[str]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
 import pytest
 
-from emuchain.emulator.commands.cli import main
 from emuchain.emulator.schedule import schedules
+
+from .running import status_of
 
 KINDS = [name for name, kind in schedules().items() if kind.aligned and not kind.replicates and kind.offload is None]
 DRAINED = [name for name in KINDS if schedules()[name].drains]
 
 
-def command(*arguments: str) -> int:
-    """Run the command and return its exit status."""
-    with pytest.raises(SystemExit) as ended:
-        main(["schedule", *arguments])
-    return ended.value.code if isinstance(ended.value.code, int) else 0
+command = functools.partial(status_of, "schedule")
 
 
 def order(name: str, *more: str) -> list[str]:

@@ -29,39 +29,24 @@ from emuchain.emulator.run import (
     write_results,
 )
 
+from ..networks import CONV, GROUPED, GRU, LSTM, of_images, of_rows
+
 OneLine = Callable[[Any], str]
 Bits = Callable[[Weights], dict[str, bytes]]
 
-NORMALISED: dict[str, Any] = {
-    "name": "normalised",
-    "input": [3, 32, 32],
-    "layers": [
-        {"type": "conv", "name": "c1", "channels": 12, "kernel": 5, "stride": 2, "pad": 2},
-        {"type": "batch-norm"},
-        {"type": "relu"},
-        {"type": "batch-norm"},
-        {"type": "max-pool", "kernel": 2},
-        {"type": "conv", "name": "c2", "channels": 20, "kernel": 3, "pad": 1, "groups": 2, "bias": False},
-        {"type": "batch-norm"},
-        {"type": "relu"},
-        {"type": "average-pool", "kernel": 4},
-        {"type": "fc", "name": "out", "features": 10},
-        {"type": "softmax"},
-    ],
-}
-RECURRENT: dict[str, Any] = {
-    "name": "recurrent",
-    "input": [3, 32, 32],
-    "layers": [
-        {"type": "sequence"},
-        {"type": "gru", "name": "first", "units": 12, "bidirectional": True},
-        {"type": "lstm", "name": "second", "units": 20, "projection": 8},
-        {"type": "lstm", "name": "third", "units": 10},
-        {"type": "last-step"},
-        {"type": "fc", "name": "out", "features": 10},
-        {"type": "softmax"},
-    ],
-}
+NORMALISED = of_images(
+    "normalised",
+    CONV,
+    {"type": "batch-norm"},
+    {"type": "relu"},
+    {"type": "batch-norm"},
+    {"type": "max-pool", "kernel": 2},
+    GROUPED,
+    {"type": "batch-norm"},
+    {"type": "relu"},
+    {"type": "average-pool", "kernel": 4},
+)
+RECURRENT = of_rows("recurrent", GRU, LSTM, {"type": "lstm", "name": "third", "units": 10})
 NETWORKS = {"normalised": NORMALISED, "recurrent": RECURRENT}
 SETTINGS: dict[str, Any] = {"samples": 36, "test_samples": 7, "batch": 12, "micro_batch": 5, "schedule": "sync"}
 FORMS = ("run.h5", "run.ckpt", "run.safetensors")

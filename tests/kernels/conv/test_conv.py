@@ -1,8 +1,5 @@
 """Convolution: its order of accumulation bit for bit, its independence of any cut, its values against PyTorch."""
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +10,6 @@ from hypothesis import strategies as st
 from numba import njit
 
 from emuchain.kernels import conv
-from emuchain.kernels.form import FORMS, SETTING, chosen_form, host_form
 from emuchain.kernels.llvm import fma
 
 relaxed = settings(deadline=None, max_examples=40)
@@ -303,62 +299,6 @@ def test_maps_may_be_slices_of_wider_ones(case: Case, before: int, after: int) -
     assert same_bits(of.unpack(gradient), twice)
 
 
-_DIGEST = """
-import hashlib
-import numpy as np
-from emuchain.kernels import conv
-from emuchain.kernels.form import FORM
-rng, digest = np.random.default_rng(1), hashlib.sha256()
-for n, ic, oc, size, kernel, stride, pad in (
-    (1, 3, 21, 19, 11, 4, 2), (2, 21, 100, 6, 3, 1, 1), (3, 5, 1, 9, 5, 2, 2), (5, 64, 64, 2, 3, 1, 1),
-    (1, 1, 64, 13, 1, 3, 0), (2, 40, 70, 3, 3, 1, 0), (7, 100, 3, 1, 1, 1, 0), (1, 130, 80, 4, 3, 1, 1),
-):
-    x = rng.standard_normal((n, ic, size, size), np.float32)
-    w = rng.standard_normal((oc, ic, kernel, kernel), np.float32)
-    y = conv.forward(x, w, stride=stride, pad=pad)
-    partial = rng.standard_normal(x.shape, np.float32)
-    for found in (y, conv.error(y, w, x.shape, stride=stride, pad=pad, partial=partial),
-                  conv.gradient(x, y, w.shape, stride=stride, pad=pad)):
-        digest.update(found.tobytes())
-print(FORM.name, digest.hexdigest())
-"""
-
-
-def _digest(form: str) -> tuple[str, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", _DIGEST], env={**os.environ, SETTING: form}, capture_output=True, text=True, check=True
-    )
-    name, digest = done.stdout.split()
-    return name, digest
-
-
-@pytest.mark.slow
-def test_every_form_gives_the_same_bits() -> None:
-    found = dict(_digest(form) for form in FORMS)
-    assert list(found) == list(FORMS)
-    assert len(set(found.values())) == 1
-
-
-@pytest.mark.parametrize(
-    "features, name",
-    [
-        ("+sse2,+avx2,+avx512f", "avx512"),
-        ("+sse2,+avx2,-avx512f", "avx2"),
-        ("+neon,+fp-armv8", "neon"),
-        ("+sse2", "portable"),
-        ("", "portable"),
-    ],
-)
-def test_the_form_follows_from_the_host(features: str, name: str) -> None:
-    assert host_form(features).name == name
-
-
-def test_an_unknown_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SETTING, "avx1024")
-    with pytest.raises(ValueError, match="'avx1024': unknown form; choose from avx512, avx2, neon, portable"):
-        chosen_form()
-
-
 def test_one_rounding_for_each_product() -> None:
     """(1 + 2^-12)^2 = 1 + 2^-11 + 2^-24; less 1 + 2^-11, only a fused multiply-add keeps the last part."""
     x = np.full((1, 1, 1, 1), 1 + 2.0**-12, np.float32)
@@ -370,43 +310,3 @@ def test_one_rounding_for_each_product() -> None:
         conv.gradient(x, x, x.shape, **window, accumulate=partial),
     ):
         assert found.item() == 2.0**-24
-
-
-@pytest.mark.parametrize(
-    "x_shape, w_shape, stride, pad, message",
-    [
-        ((1, 3, 8, 8), (4, 2, 3, 3), 1, 0, "3 channels.*take 2"),
-        ((1, 3, 8), (4, 3, 3, 3), 1, 0, "are needed"),
-        ((1, 3, 2, 8), (4, 3, 3, 3), 1, 0, "does not fit in 2 rows"),
-        ((1, 3, 8, 2), (4, 3, 3, 3), 1, 0, "does not fit in 2 columns"),
-        ((1, 3, 8, 8), (4, 3, 3, 3), 0, 0, "stride must be at least 1"),
-        ((1, 3, 8, 8), (4, 3, 3, 3), 1, 3, "less than the kernel"),
-        ((1, 3, 8, 8), (4, 3, 3, 3), 1, (0, -1), "at least 0"),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused(x_shape: Any, w_shape: Any, stride: Any, pad: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        conv.forward(np.zeros(x_shape, np.float32), np.zeros(w_shape, np.float32), stride=stride, pad=pad)
-
-
-def test_outputs_that_do_not_fit_are_refused() -> None:
-    x, w, dy = (np.zeros(s, np.float32) for s in ((2, 3, 8, 8), (4, 3, 3, 3), (2, 4, 8, 8)))
-    short = dy[:, :, :7].copy()
-    with pytest.raises(ValueError, match="give outputs"):
-        conv.error(short, w, x.shape, stride=1, pad=1)
-    with pytest.raises(ValueError, match="give outputs"):
-        conv.gradient(x, short, w.shape, stride=1, pad=1)
-    with pytest.raises(ValueError, match="partial has shape"):
-        conv.forward(x, w, stride=1, pad=1, partial=short)
-    of = conv.Convolution(3, 4, (8, 8), (3, 3), (1, 1), (1, 1))
-    frame, packed = np.zeros(of.frame_shape(2), np.float32), of.pack(w)
-    with pytest.raises(ValueError, match="channels last"):
-        of.forward(np.zeros((2, 8, 16, 4), np.float32)[:, :, :8], frame, packed, fresh=True)
-    with pytest.raises(ValueError, match="channels last"):
-        of.forward(np.zeros((2, 4, 8, 8), np.float32).transpose(0, 2, 3, 1), frame, packed, fresh=True)
-    with pytest.raises(ValueError, match="contiguous float32"):
-        of.forward(np.zeros((2, 8, 8, 4), np.float32), frame[:, :, ::2], packed, fresh=True)
-    with pytest.raises(TypeError, match="x must be float32"):
-        conv.forward(x.astype(np.float64), w, stride=1, pad=1)
-    with pytest.raises(TypeError, match="w must be float32"):
-        conv.forward(x, w.astype(np.float64), stride=1, pad=1)

@@ -1,0 +1,23 @@
+"""Networks for images of 32x32 in three colours, with layers whose weights go to files and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Table = dict[str, Any]
+
+CONV: Table = {"type": "conv", "name": "c1", "channels": 12, "kernel": 5, "stride": 2, "pad": 2}
+GROUPED: Table = {"type": "conv", "name": "c2", "channels": 20, "kernel": 3, "pad": 1, "groups": 2, "bias": False}
+GRU: Table = {"type": "gru", "name": "first", "units": 12, "bidirectional": True}
+LSTM: Table = {"type": "lstm", "name": "second", "units": 20, "projection": 8}
+
+
+def of_images(name: str, *layers: Table) -> Table:
+    """A network with these layers before its classifier, `out`."""
+    ends = {"type": "fc", "name": "out", "features": 10}, {"type": "softmax"}
+    return {"name": name, "input": [3, 32, 32], "layers": [*layers, *ends]}
+
+
+def of_rows(name: str, *layers: Table) -> Table:
+    """A network with these recurrent layers over the rows of an image."""
+    return of_images(name, {"type": "sequence"}, *layers, {"type": "last-step"})
