@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from emuchain.emulator.network import load_network
 from emuchain.emulator.run import Weights, read_weights
 
 from ..networks import CONV, GROUPED, GRU, LSTM, of_images, of_rows
+from .running import status_of
 
 Bits = Callable[[Weights], dict[str, bytes]]
 
