@@ -106,7 +106,7 @@ def resume(path: pathlib.Path) -> None:
     assert start is not None
     config = start.config.model_copy(update={"out": None, "checkpoint": None, "log": None})
     plan = make_plan(config, 1, network=start.network, cluster=start.cluster)
-    of = plan.config.model_dump_json(exclude={"seed", "resume", *(key for each in VARIANTS for key in each)})
+    of = repr(plan.config.model_dump(exclude={"seed", "resume", *(key for each in VARIANTS for key in each)}))
     data, ranks = _drawn.get(of) or training_data(plan), SingleProcess()
     _drawn.setdefault(of, data)
     train(plan, data, ranks, gather_weights=True, checkpoints=checkpoints_of(plan, data, ranks, start))
