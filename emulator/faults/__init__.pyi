@@ -2,10 +2,11 @@ from .begun import Begun
 from .death import BoardDeath, joined_links, left_alive
 from .delay import Delay, Loss, check_time, slowed_ps
 from .description import FaultsDescription
-from .fault import BoardFault, Faults, FlipFault, FlipTarget, LinkFault, Span, exact
+from .fault import BoardFault, Faults, FlipFault, FlipTarget, LinkFault, exact
 from .flips import Flipper
 from .load import described_faults, load_faults
 from .paced import PacedResource
+from .span import Span
 from .streams import Purpose, stream
 
 __all__ = [

@@ -5,13 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Annotated
 
-from annotated_types import Ge, Le
-
-from ..common import FINITE, NotNegative, format_time_ps
-
-Microseconds = Annotated[float, FINITE, Ge(0), Le(1e12)]
+from ..common import NotNegative, format_time_ps
+from .span import Microseconds, picoseconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,17 +26,17 @@ class BoardDeath:
     @property
     def at_ps(self) -> int:
         """When it dies, in ps."""
-        return round(self.at_us * 1_000_000)
+        return picoseconds(self.at_us)
 
     @property
     def detect_ps(self) -> int:
         """Time in ps from then until the others notice it."""
-        return round(self.detect_us * 1_000_000)
+        return picoseconds(self.detect_us)
 
     @property
     def reload_ps(self) -> int:
         """Time in ps in which the others are configured anew and loaded."""
-        return round(self.reload_us * 1_000_000)
+        return picoseconds(self.reload_us)
 
     def __str__(self) -> str:
         return f"board {self.board} dies at {format_time_ps(self.at_ps)}"

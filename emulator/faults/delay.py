@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common import InputError
-from .fault import Span
+from .span import Span
 from .streams import Purpose, stream
 
 _MOST_PS = 1 << 62
