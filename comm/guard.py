@@ -2,7 +2,7 @@
 
 It is a script of its own, which imports nothing of emuchain, because it starts with every run of several ranks and must
 outlive them. MPICH's launcher learns of a death from the end of the rank's connection to it (`PMI_FD`), and then kills
-all other ranks at once: the guard holds a copy of each connection until it has seen who died first.
+all other ranks at once: the guard holds a copy of each connection until it has seen which rank died first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rank does so that its death is noticed: it makes itself known to the guard of its host (`guard.py`)."""
+"""Registration of a rank with the guard of its host (`guard.py`), so that its death is noticed."""
 
 from __future__ import annotations
 

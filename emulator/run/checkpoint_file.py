@@ -8,7 +8,7 @@
     history/NAME.npy                arrays of finished epochs
 
 Nothing is compressed, and the archive has a checksum of each member, so that damage is found. Arrays are checked
-against what is expected before they are read, and no Python objects are.
+against what is expected before they are read; Python objects are never read.
 """
 
 from __future__ import annotations
