@@ -1,4 +1,4 @@
-"""What a device or a rank waits for from other ranks, for the case that it waits for ever."""
+"""What a device or a rank waits for from other ranks, so that a run without progress can report it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Awaited(NamedTuple):
-    """A message that a device waits for, in words, and the rank from which it comes; None: from every rank."""
+    """A description of a message that a device waits for, and the rank that sends it; None: every rank."""
 
     text: str
     rank: int | None

@@ -1,4 +1,4 @@
-"""A request to end: SIGTERM or SIGUSR1, as batch systems send them before they take a run's machines away.
+"""A request to end: SIGTERM or SIGUSR1, as batch systems send them before they end a job.
 
 A run that can save its state takes note of the first one, and asks at its next mini-batch boundary whether there was
 one; another signal, or a run that cannot, ends at once. SIGUSR2 is an interrupt, like SIGINT.

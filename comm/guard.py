@@ -1,9 +1,9 @@
 """A process beside the ranks of a host: it says which rank has died, ends the others, and removes what MPI left.
 
 It is a script of its own, which imports nothing of emuchain, because it starts before all else of a run and must
-outlive the ranks. These make themselves known one by one, before they join MPI. MPICH's launcher learns of a death from
-the end of the rank's connection to it (`PMI_FD`), of which the guard holds a copy, or as its parent, and then kills all
-others at once: the guard must be awake before, and takes deaths in the order in which they came.
+outlive the ranks, which register one by one, before they join MPI. MPICH's launcher learns of a death from the end of
+the rank's connection to it (`PMI_FD`), of which the guard holds a copy, or as its parent, and then kills all other
+ranks at once: the guard must be awake before that, and takes deaths in the order in which they came.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A host runs its devices: coroutines that wait for messages, in one thread.
 
-A device knows mailboxes only. Whether a message comes from a device on the same host or through MPI is settled when the
+A device only sees mailboxes. Whether a message comes from a device on the same host or through MPI is settled when the
 chain is built. The host resumes devices that have mail; when none has, it polls the transports (`Pump`), and when those
 have nothing either it yields the processor, because ranks may outnumber cores.
 """

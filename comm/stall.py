@@ -1,4 +1,4 @@
-"""The watchdog: finds that a run no longer moves, says who waits for whom, and ends it.
+"""The watchdog: detects that a run makes no progress, reports which rank waits for which, and ends it.
 
 A rank that has had nothing to do for `timeout_s` asks all others. Those that answer say what they wait for; one that
 does not is stopped, or unreachable, or in a long operation. The lowest rank that asks judges.
@@ -15,7 +15,7 @@ from .awaited import Awaited, is_stopped
 from .launchers_stderr import tell
 
 STALL_STATUS = 3
-"""Exit status of a run that no longer moves."""
+"""Exit status of a run without progress."""
 
 _TAG = 4005
 _TIMEOUT_S = 60.0
@@ -23,11 +23,11 @@ _GRACE_S = 3.0
 _LOOK_S = 0.1
 _SEND_S = 0.5  # a rank that is stopped receives nothing
 _PATIENCE = 10
-"""A rank that is not stopped but does not answer may take so many times the timeout: it may compute."""
+"""Number of timeouts to wait for a rank that neither answers nor is stopped, because it may be computing."""
 
 
 class NoProgress(Exception):
-    """The run no longer moves; `str` is a line for the user, which has been printed.
+    """The run makes no progress; `str` is a line for the user, which has been printed.
 
     It was found `here`, or by another rank, which ends the run.
     """
@@ -49,13 +49,13 @@ class Answer(NamedTuple):
 
 
 class Away(NamedTuple):
-    """Whether a rank is busy with what may take any time, such as writing a file."""
+    """Whether a rank is busy for an unknown time, such as writing a file."""
 
     is_away: bool
 
 
 class Verdict(NamedTuple):
-    """The run no longer moves."""
+    """The run makes no progress."""
 
     line: str
 
@@ -73,7 +73,7 @@ class Peers(NamedTuple):
 
 
 class Watchdog:
-    """A rank's watchdog. `comm` is a communicator for it alone; `note` returns what was done last, in words."""
+    """A rank's watchdog. It needs its own communicator, `comm`; `note` describes the last step done."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Watchdog:
         """Take note that this rank has nothing to do; `waits` returns what it waits for.
 
         Raises:
-            NoProgress: the run no longer moves.
+            NoProgress: the run makes no progress.
         """
         now_s = self._clock()
         if self._since_s is None:
@@ -126,7 +126,7 @@ class Watchdog:
         """Answer other ranks.
 
         Raises:
-            NoProgress: another rank has found that the run no longer moves.
+            NoProgress: another rank has found that the run makes no progress.
         """
         now_s = self._clock()
         if now_s < self._looks_from_s:

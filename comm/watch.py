@@ -1,7 +1,7 @@
-"""What a rank does so that its death is noticed: it makes itself known to the guard of its host (`guard.py`).
+"""Registration of a rank with the guard of its host (`guard.py`), so that its death is noticed.
 
-The ranks of a host need no MPI for that: they meet at a socket whose name follows from their launcher. Whoever comes
-first starts the guard there.
+The ranks of a host need no MPI for that: they meet at a socket whose name follows from their launcher. The first one to
+come starts the guard there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What replicas exchange: all values of a device's gradients in one row, in blocks."""
+"""The data that replicas exchange: all values of a device's gradients in one row, in blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas of a chain that train data-parallel: who exchanges gradients with whom (INCEPTIONN, sections II-B and IV).
+"""Replicas of a chain that train data-parallel: which devices exchange gradients (INCEPTIONN, sections II-B and IV).
 
 Every device exchanges with the devices of the same number in the other replicas, on separate links. Replicas may form
 groups (Fig. 1): each group sums by a ring, the groups' leaders exchange by a ring (c) or an aggregator (b), and

@@ -2,7 +2,7 @@
 compare | topology | exchange | explore | plan | validate | data | bench`.
 
 Every error that the user can correct ends here as one line, from rank 0, and exit status 2 on every rank. Rank 0 alone
-reads the arguments (`command_line.py`); the others follow its orders, and import no more than these need.
+reads the arguments (`command_line.py`); the others do the tasks that it sends, and import only what these need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Python's collector of garbage: it waits while a command is imported, which creates objects and no garbage."""
+"""Python's garbage collector: paused while a command is imported, which creates objects but no garbage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--devices` with a range or a list: the sweep over these numbers that `simulate` and `plan` print then."""
+"""`--devices` with a range or a list: `simulate` and `plan` then print a sweep over these numbers."""
 
 from __future__ import annotations
 

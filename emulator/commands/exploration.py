@@ -1,4 +1,4 @@
-"""What an exploration says: an answer, the steps, the stages and the candidates."""
+"""An exploration as text: an answer, the steps, the stages and the candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard output and error that are closed, full, or read no further: what becomes of a command then."""
+"""Closed or full standard output and error, and closed pipes: how a command ends then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command is working on: a line on standard error while it takes long, where a terminal shows it."""
+"""The current phase of a long command, as a line on standard error if that is a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the flags of `emuchain pipeline` say: a schedule's kind, and the shape that it is made for."""
+"""The flags of `emuchain pipeline` as a schedule's kind and the shape that it is made for."""
 
 from __future__ import annotations
 

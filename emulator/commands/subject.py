@@ -1,4 +1,4 @@
-"""What a command's first word names: a network, or the file of a configuration."""
+"""The first argument of a command: a network, or a configuration file."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Files that are there as a whole or not at all, each with one writer at a time.
+"""Files that are written completely or not at all, each by one writer at a time.
 
 A writer fills a file of a unique name beside its target, `.NAME.XXXXXXXX.partial`, and renames it: a reader, a full
-disk and a power cut find the content of before or the new one. From its start to its end it holds a lock on
-`.NAME.lock`, which the kernel drops with the process: a second writer is refused at its own start. So who has the lock
-knows that writers of partial files beside it are gone, and removes what they left; nobody else touches them.
+disk and a power cut leave the old content or the new one. From its start to its end it holds a lock on
+`.NAME.lock`, which the kernel drops with the process: a second writer is refused at its own start. So the
+holder of the lock knows that the writers of partial files beside it have ended, and it alone removes these files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Images and labels as arrays of a file, whatever its format: what they have to be, and the data set that they make."""
+"""Images and labels as arrays of a file, whatever its format: the required form, and the resulting data set."""
 
 from __future__ import annotations
 

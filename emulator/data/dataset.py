@@ -99,9 +99,9 @@ class Dataset:
         )
 
     def normalisation(self) -> "Normalisation":
-        """Return the normalisation that is given, or that of the training images.
+        """Return the given normalisation, or that of the training images.
 
-        Of images that are read from files, no more count than 256 MB of pixels, evenly spaced.
+        For images that are read from files it uses at most 256 MB of pixels, evenly spaced.
         """
         if self.given is not None:
             return self.given

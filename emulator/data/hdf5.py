@@ -1,4 +1,4 @@
-"""Images and labels in an HDF5 file, which is not trusted: no links, no storage elsewhere, no filters of others."""
+"""Images and labels in an HDF5 file, which is not trusted: no links, no storage in other files, no foreign filters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`text`: sentences drawn from a small grammar, which need no download.
 
-Verbs agree with their subject, from which a clause may part them: that takes more memory than the letter before. As for
-`shapes`, all is integer arithmetic on a counter-based hash, so the text is the same on every machine.
+Verbs agree with their subject, even if a clause stands between them: this takes more memory than the letter before. As
+for `shapes`, all is integer arithmetic on a counter-based hash, so the text is the same on every machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which samples are the test, where a data set does not say it."""
+"""The choice of test samples, for data sets that do not define them."""
 
 from __future__ import annotations
 

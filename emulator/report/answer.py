@@ -1,4 +1,4 @@
-"""The first screen of a command: at most eight lines that answer what was asked, before any table."""
+"""The first screen of a command: at most eight lines that answer the question, before any table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies where, as JSON: slices with their tiles, what of them is off chip, and balanced parameters."""
+"""A mapping as JSON: slices with their tiles, their off-chip data, and balanced parameters."""
 
 from __future__ import annotations
 

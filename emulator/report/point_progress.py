@@ -1,4 +1,4 @@
-"""Progress of a sweep on standard error: a bar on a terminal, elsewhere a line now and then."""
+"""Progress of a sweep on standard error: a bar on a terminal, elsewhere an occasional line."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Under an MPI launcher a rank's own standard output is no evidence: MPICH gives every rank a pipe even on a terminal, and
 Open MPI gives every rank a pseudo-terminal even when its own output goes to a file. The evidence is the standard output
 of the launcher, which is an ancestor of the rank's process. Where it cannot be found (not Linux, a launcher on another
-host, srun's ranks), there is taken to be no terminal.
+host, srun's ranks), no terminal is assumed.
 """
 
 import os

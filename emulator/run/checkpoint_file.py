@@ -9,7 +9,7 @@
     history/steps/NAME.npy          their mini-batches
 
 Nothing is compressed, and the archive has a checksum of each member, so that damage is found. Arrays are checked
-against what is expected before they are read, and no Python objects are.
+against what is expected before they are read; Python objects are never read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading of files of unknown origin in a process with limits, where a crash or a hang of a library does no harm."""
+"""Reading untrusted files in a process with limits, where a crash or a hang of a library does no harm."""
 
 from __future__ import annotations
 

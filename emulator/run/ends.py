@@ -1,4 +1,4 @@
-"""The data at the two ends of what trains: images or texts at its start, labels at its end."""
+"""The data at the two ends of a chain or pair: images or texts at its start, labels at its end."""
 
 from __future__ import annotations
 

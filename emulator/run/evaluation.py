@@ -1,4 +1,4 @@
-"""A test of weights that are there: loss and accuracy as after an epoch of training, without any."""
+"""A test of existing weights: loss and accuracy as after an epoch of training, without training."""
 
 from __future__ import annotations
 

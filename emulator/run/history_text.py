@@ -1,6 +1,6 @@
-"""Finished epochs, and what is known of the one that is not, in a checkpoint.
+"""Finished epochs, and the unfinished one so far, in a checkpoint.
 
-The use of devices and links is left out: clocks and counters give it again at the end of the next epoch.
+The use of devices and links is left out: it follows from clocks and counters at the end of the next epoch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What training keeps of whole layers, gathered from the devices that hold parts of them, and dealt out again.
+"""The state of whole layers in training, gathered from the devices that hold parts of them, and distributed again.
 
-A layer's arrays do not depend on how it is cut: any mapping can go on from them. They travel layer by layer, so that
+A layer's arrays do not depend on how it is cut: any mapping can resume from them. They travel layer by layer, so that
 no rank ever holds those of the whole network.
 """
 

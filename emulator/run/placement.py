@@ -21,7 +21,7 @@ class Placement:
         return [device for device in range(self.devices) if self.host(device) == rank]
 
     def described(self, rank: int) -> str:
-        """Return the devices of a rank in words."""
+        """Return the devices of a rank as text."""
         hosted = self.hosted(rank)
         if len(hosted) < 2:
             return f"device {hosted[0]}" if hosted else "no device"

@@ -19,7 +19,7 @@ So a killed run leaves a readable file with all finished epochs. Layout:
                        parameters; -1: of the exchange), value_bytes; and compressed_bytes, one row per mini-batch of
                        the run, one column per message
     resources/         of a pair, or a GPU alone, in place of devices and links: resource, busy_ps, carried_bytes (those
-                       that have really travelled on a link), longest (the task that takes longest in a mini-batch)
+                       that a link actually carried), longest (the task that takes longest in a mini-batch)
     steps/             one row per mini-batch of the run: epoch and step (both from 1), loss, learning_rate,
                        virtual_time_ps (since the start of training)
     weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)

@@ -1,4 +1,4 @@
-"""Logs of mini-batches, written as these end: a CSV file, or a folder for TensorBoard."""
+"""Logs of mini-batches, written during the run: a CSV file, or a folder for TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mini-batches as they end: each replica's share of them, and their history."""
+"""Finished mini-batches: each replica's share of them, and their history."""
 
 from __future__ import annotations
 
