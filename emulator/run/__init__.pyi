@@ -1,5 +1,5 @@
 from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
-from .epochs import EpochResult, Weights
+from .epoch_result import EpochResult, Weights
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
 from .legs import Position
@@ -11,7 +11,8 @@ from .replicas import Exchanged
 from .results import Results, exchange_table, history_table, resource_table, results_of, versions
 from .results_file import read_results, write_results
 from .resume import Resumed, checkpoints_of, resumed
-from .segments import Death, Segment, segments_of
+from .segment import Death, Segment
+from .segments import segments_of
 from .simulate import Simulation, simulate
 from .sizes import GivenSizes, MeanRatio, RecordedSizes, recorded_sizes
 from .steady_state import (

@@ -19,7 +19,8 @@ from ..common import InputError, WholeFile, escaped
 from ..network import Network
 from .checked import checked
 from .checkpoint_file import CheckpointReader, CheckpointWriter
-from .epochs import EpochResult, Trainer, Weights
+from .epoch_result import EpochResult, Weights
+from .epochs import Trainer
 from .history_text import history_from, history_text, so_far_from, so_far_text
 from .layer_states import deal_state, deal_weights, gathered_state
 from .legs import Position

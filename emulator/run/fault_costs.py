@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from ..faults import Faults
 from ..plan import Plan
-from .segments import Death, segments_of
+from .segment import Death
+from .segments import segments_of
 from .simulate import simulate
 from .sizes import GivenSizes
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, MutableSequence, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..device import Tally
+from .epoch_result import EpochResult
 from .replicas import Exchanged
 from .sizes import EpochSizes
 from .steps import StepTable
-
-if TYPE_CHECKING:  # which imports this module
-    from .epochs import EpochResult
 
 _FIRST = 64
 _TALLY = np.dtype(
@@ -58,7 +56,7 @@ class Grown:
         self._count = count
 
 
-class History(MutableSequence["EpochResult"]):
+class History(MutableSequence[EpochResult]):
     """Finished epochs in order. All but the last are without the usage up to their ends (`EpochResult.row`)."""
 
     def __init__(self, epochs: Iterable[EpochResult] = ()) -> None:

@@ -17,7 +17,7 @@ from ...comm.exchange import BINS, Traffic
 from ..device import Tally
 from .checked import checked
 from .checkpoint_file import CheckpointReader, CheckpointWriter
-from .epochs import EpochResult, SoFar
+from .epoch_result import EpochResult, SoFar
 from .history import ROW, STEP, History
 from .replicas import Exchanged
 from .sizes import SentBy

@@ -14,10 +14,10 @@ from ...kernels import CodecError
 from ...kernels.codec import Codec
 from ..faults import Flipper, FlipTarget, Purpose
 from ..plan import Plan
+from .segment import Segment
 
 if TYPE_CHECKING:
     from ..device import SoftErrors
-    from .segments import Segment
 
 
 class HurtNic(Nic):

@@ -25,7 +25,7 @@ from ..pair import Content, PairKey, Resource, pair_streams
 from ..plan import PairPlan
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import EpochResult, SoFar, Weights
+from .epoch_result import EpochResult, SoFar, Weights
 from .history import History
 from .layer_weights import gathered_weights
 from .legs import Leg, Position, legs_of

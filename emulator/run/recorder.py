@@ -12,7 +12,7 @@ from ...comm.exchange import step_sizes
 from ..common import WholeFile
 from ..data import Dataset, ngram_bits
 from ..plan import PairPlan, Plan
-from .epochs import EpochResult, Weights
+from .epoch_result import EpochResult, Weights
 from .history import History
 from .results import Results, results_of, versions
 from .results_file import results_image

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,8 @@ from ..timing import Hurt
 from .chain import Chain, MakeNumerics, Wiring, build_chain
 from .hurt import nic_of
 from .placement import Placement
+from .segment import Segment
 from .sizes import EpochSizes, GivenSizes, SentBy
-
-if TYPE_CHECKING:
-    from .segments import Segment
 
 
 @dataclasses.dataclass(frozen=True)

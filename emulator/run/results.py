@@ -17,7 +17,7 @@ from ..common import format_time_ps, html_table
 from ..data import NgramBits, is_text
 from ..mapping import DataPath
 from ..plan import PairPlan, Plan, data_of
-from .epochs import EpochResult, Weights
+from .epoch_result import EpochResult, Weights
 from .history import History, accuracy, bits_per_step, mean_loss
 from .sizes import size_table
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage

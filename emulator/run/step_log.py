@@ -13,7 +13,7 @@ from ..common import InputError, check_writable
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .epochs import EpochResult
+    from .epoch_result import EpochResult
 
 COLUMNS = ("epoch", "step", "loss", "learning_rate", "virtual_time_ps")
 """Of a CSV log; epochs and steps are counted from 1, as in the results file."""

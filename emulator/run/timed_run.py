@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...comm import Observer, run
 from ...comm.exchange import GradientExchange, TimedMember, step_sizes
 from ..device import Epoch
 from .legs import Leg, replica_leg
 from .replicas import build_replicas
+from .segment import Segment
 from .sizes import GivenSizes
 from .usage import DeviceCounters, Usage, usage_of
-
-if TYPE_CHECKING:
-    from .segments import Segment
 
 
 class TimedRun:

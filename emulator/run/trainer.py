@@ -31,14 +31,14 @@ from ..network import Layer
 from ..plan import Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
-from .epochs import EpochResult, SoFar, Weights
+from .epoch_result import EpochResult, SoFar, Weights
 from .history import History
 from .hurt import soft_errors
 from .layer_states import LayerState, deal_state, gathered_state
 from .layer_weights import gathered_weights
 from .legs import Leg, Position, replica_leg
 from .replicas import Exchanged, build_replicas
-from .segments import Segment
+from .segment import Segment
 from .steps import StepReports, StepTable
 from .usage import DeviceCounters, Usage, usage_of
 
@@ -133,7 +133,7 @@ class Trainer:
         for layer in self.plan.network.layers:
             for replica, (held, taken) in enumerate(zip(self.learnt(), after.learnt(), strict=True)):
                 state = gathered_state(self.ranks, layer, held)
-                kinds = sorted({kind for arrays in state.values() for kind in arrays})  # before an update, values alone
+                kinds = sorted({kind for arrays in state.values() for kind in arrays})  # before an update: values alone
                 deal_state(self.ranks, layer, taken, functools.partial(_of_state, state), kinds, replica)
         after.so_far, after.history, after.started_s = self.so_far, self.history, self.started_s
         return after

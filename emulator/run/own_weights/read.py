@@ -12,7 +12,7 @@ from ...device import array_shapes, named_weights
 from ...inputs import read_description
 from ...network import Network, load_network, onnx_weights
 from ..checkpoint_file import CheckpointReader
-from ..epochs import Weights
+from ..epoch_result import Weights
 from ..results import Results
 from ..results_file import read_results
 from .fitted import fitted
