@@ -36,6 +36,7 @@ _LOOK_S = 0.05
 _FIRST_S = 10.0
 _MOST_NAMED = 4
 _GRACE_S = 5.0
+_STALLED = "ended with status 3"  # `stall.STALL_STATUS`
 _LEFT_BEHIND = re.compile(r" (/dev/shm/(?:mpich_shm_|sm_segment\.|vader_segment\.)\S+)$")
 
 
@@ -207,6 +208,8 @@ class Guard:
 
     def _tell_of(self, place: int) -> None:
         how = _how(self._members[place].pid)  # at once: the launcher may wait for it
+        if how == _STALLED:
+            return  # a rank of another host has said why
         self._look(self._left)
         time.sleep(_SETTLE_S)
         self._wait(0.0)  # for what ranks have said in the meantime

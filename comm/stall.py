@@ -42,10 +42,11 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a rank waits for, and for how long it has had nothing to do, in s."""
+    """What a rank waits for, for how long it has had nothing to do, in s, and which ranks of its host are stopped."""
 
     waits: list[Awaited]
     idle_s: float
+    stopped: frozenset[int] = frozenset()
 
 
 class Away(NamedTuple):
@@ -67,9 +68,9 @@ class Peers(NamedTuple):
     names: Sequence[str]
     pids: dict[int, int]
 
-    def is_stopped(self, rank: int) -> bool:
-        """Return whether a rank is on this host and stopped, as by SIGSTOP or a debugger."""
-        return rank in self.pids and is_stopped(self.pids[rank])
+    def stopped(self) -> frozenset[int]:
+        """Return the ranks of this host that are stopped, as by SIGSTOP or a debugger."""
+        return frozenset(rank for rank, pid in self.pids.items() if is_stopped(pid))
 
 
 class Watchdog:
@@ -144,7 +145,7 @@ class Watchdog:
     def _take(self, rank: int, said: object, now_s: float) -> None:
         if isinstance(said, Question):
             idle_s = 0.0 if self._since_s is None else now_s - self._since_s
-            self._send(rank, Answer(self._waits() if idle_s else [], idle_s))
+            self._send(rank, Answer(self._waits() if idle_s else [], idle_s, self._peers.stopped()))
             if rank < self._peers.rank:  # which judges
                 self._asked_s, self._asks_from_s = None, now_s + self._timeout_s
         elif isinstance(said, Answer):
@@ -158,13 +159,13 @@ class Watchdog:
         others = {*range(len(self._peers.names))} - {self._peers.rank}
         silent = others - self._answers.keys()
         moves = any(answer.idle_s < self._timeout_s / 2 for answer in self._answers.values())
-        computes = any(rank in self._peers.pids and not self._peers.is_stopped(rank) for rank in silent)
-        stopped = {rank for rank in silent if self._peers.is_stopped(rank)}
+        waiting = {self._peers.rank: Answer(self._waits(), idle_s, self._peers.stopped()), **self._answers}
+        stopped = silent & _stopped(waiting)
+        computes = bool(silent & self._peers.pids.keys() - stopped)
         may_compute = computes and idle_s < _PATIENCE * self._timeout_s
         if not stopped and (not self._is_strict or moves or silent & self._away or may_compute):
             self._asked_s, self._asks_from_s = None, now_s + self._timeout_s
             return
-        waiting = {self._peers.rank: Answer(self._waits(), idle_s), **self._answers}
         line = stall_line(self._peers, waiting, stopped or silent, idle_s, self._note())
         tell(line)
         self._send_all(Verdict(line))
@@ -184,14 +185,26 @@ class Watchdog:
 
 def stall_line(peers: Peers, waiting: dict[int, Answer], blamed: set[int], idle_s: float, note: str) -> str:
     """Return the line that says which ranks hold up a run, and who waits for them on what since when."""
-    whose = []
+    stopped, whose = _stopped(waiting), []
     for rank in sorted(blamed):
-        whose.append(f"{peers.names[rank]} {'is stopped' if peers.is_stopped(rank) else 'does not answer'}")
-    rows = []
-    for rank, answer in sorted(waiting.items()):
-        texts = [awaited.text for awaited in answer.waits if not blamed or awaited.rank in {None, *blamed}][:2]
-        since = time.strftime("%H:%M:%S", time.localtime(time.time() - answer.idle_s))
-        rows += [f"since {since} rank {rank} waits for {' and '.join(texts)}"] if texts else []
+        whose.append(f"{peers.names[rank]} {'is stopped' if rank in stopped else 'does not answer'}")
+    rows = _rows(waiting, {None, *blamed}) if blamed else []
+    rows = rows or _rows(waiting, None)  # who waits for those that wait for them
     done = [f"last step done: {note}"] if note else []
     why = ", ".join(whose) or "all ranks wait for one another"
     return f"emuchain: error: no progress for {idle_s:.0f} s: " + "; ".join([why, *rows[:4], *done])
+
+
+def _rows(waiting: dict[int, Answer], on: set[int | None] | None) -> list[str]:
+    """Return who waits for whom since when: on some ranks, or on any."""
+    rows = []
+    for rank, answer in sorted(waiting.items()):
+        texts = [awaited.text for awaited in answer.waits if on is None or awaited.rank in on][:2]
+        since = time.strftime("%H:%M:%S", time.localtime(time.time() - answer.idle_s))
+        rows += [f"since {since} rank {rank} waits for {' and '.join(texts)}"] if texts else []
+    return rows
+
+
+def _stopped(answers: dict[int, Answer]) -> set[int]:
+    """Return the ranks that are stopped, each of which another rank of its host has seen."""
+    return {rank for answer in answers.values() for rank in answer.stopped}

@@ -27,6 +27,10 @@ class StepResult:
     learning_rate: float = float("nan")
     replica: int = 0
 
+    def told(self, steps: int) -> str:
+        """Return what has been done, as text, in an epoch of `steps` mini-batches."""
+        return f"epoch {self.epoch + 1}, step {self.step + 1} of {steps}"
+
 
 def mini_batches(shares: Iterable[StepResult]) -> list[StepResult]:
     """Return whole mini-batches, in order: shares of replicas added up in their order, at the time of the last."""
@@ -137,6 +141,7 @@ class StepReports:
             raise diverged(rules.config.weight_decay, rate, f"the loss is {tally.mean_loss} {where}")
         result = StepResult(rules.epoch, step, tally, virtual_time_ps + self._from_ps, rate, replica)
         self.shares.append(result)
+        self._ranks.note(result.told(rules.epoch_steps))  # on hosts without rank 0, too
         self._ranks.send_to_root(result)
 
 

@@ -80,7 +80,7 @@ def _noting(on_step: OnStep, ranks: Ranks, steps: int) -> OnStep:
     """Return `on_step`, with a note of each mini-batch for the case that a rank dies."""
 
     def noted(result: StepResult) -> None:
-        ranks.note(f"epoch {result.epoch + 1}, step {result.step + 1} of {steps}")
+        ranks.note(result.told(steps))
         on_step(result)
 
     return noted

@@ -56,7 +56,7 @@ class Job:
         """Wait until all ranks are there; return them, fewer where the launcher ends before."""
         found: dict[int, psutil.Process] = {}
         while len(found) < self._ranks and self.process.poll() is None:
-            found = _ranks_below(self.process.pid)
+            found = ranks_below(self.process.pid)
             time.sleep(0.01)
         return found
 
@@ -92,7 +92,8 @@ class Job:
         return wrong + [f"{path} is left" for path in sorted(shared) if Path(path).exists()]
 
 
-def _ranks_below(launcher: int) -> dict[int, psutil.Process]:
+def ranks_below(launcher: int) -> dict[int, psutil.Process]:
+    """Return the ranks of emuchain among the descendants of a process."""
     found = {}
     try:
         below = psutil.Process(launcher).children(recursive=True)

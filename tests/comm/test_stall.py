@@ -42,7 +42,7 @@ def test_stopped_processes_are_found():
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
         assert is_stopped(process.pid)
-        assert Peers(0, ["a", "b"], {1: process.pid}).is_stopped(1)
+        assert Peers(0, ["a", "b"], {1: process.pid}).stopped() == {1}
         process.kill()
     assert not is_stopped(process.pid)
 

@@ -1,0 +1,31 @@
+"""`scripts/two-hosts`: what holds on one host holds on two, which are namespaces here."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def has_namespaces() -> bool:
+    """Whether processes may get namespaces of their own here."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "unshare", "nsenter", "setpriv"))):
+        return False
+    return subprocess.run(["unshare", "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "true"]).returncode == 0
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.skipif(not has_namespaces(), reason="needs root, ip, and namespaces"),
+]
+
+
+@pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
+def test_two_hosts(mpiexec: Any, run_script: Any, tmp_path: Path) -> None:
+    """The bits of one host, and a rank of either host that is killed."""
+    printed = run_script("two-hosts", "--mpi", mpiexec.name, "--check", "bits", "--check", "kill", cwd=tmp_path).stdout
+    assert printed.count("as it should be: ") == 2
+    assert printed.splitlines()[-1] == "0 not as they should be"
