@@ -30,6 +30,9 @@ WIDTHS = (0, 8, 16, 32)
 
 LEAST_EXPONENT, EXPONENT_OF_ONE, MANTISSA_BITS = -127, 127, 23
 
+RUNS, RUN, SAMPLED_FROM = 32, 16, 4096
+"""A sample of values: runs, and the bursts of each; and the bursts above which one is taken."""
+
 burst, readers = Kernels("inceptionn.burst"), Kernels("inceptionn.readers")
 
 
@@ -76,8 +79,10 @@ def _limits(exponent: int, rule: Rule) -> Limits:
     if rule == "bound":
         digits = 0xFF & -int(bound / STEP)  # the bits that 8 bits lack, from the bound on
         return Limits(zero_below, ONE, digits, bound)
-    middle = EXPONENT_OF_ONE - -exponent // 2
-    return Limits(zero_below, middle << MANTISSA_BITS, 0, np.float32(1))
+    middle = -(-exponent // 2)
+    if 2.0**middle < STEP:
+        return Limits(zero_below, middle + EXPONENT_OF_ONE << MANTISSA_BITS, 0, np.float32(1))
+    return Limits(zero_below, ONE, 0x7FFF & -int(2.0**middle / STEP), np.float32(1))
 
 
 def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule = "bound") -> NDArray[np.uint8]:
@@ -93,20 +98,38 @@ def compress(values: NDArray[np.float32], error_bound_exponent: int, rule: Rule 
     limits = Limits.of(error_bound_exponent, rule)
     flat = values_of(values)
     whole, rest = divmod(flat.size, BURST)
-    out = np.empty(LONGEST * (whole + bool(rest)), np.uint8)
-    size = _compress(flat, whole, out, 0, limits)
+    for_last = LONGEST * bool(rest)
+    out = np.empty(_room(flat, whole, limits) + for_last, np.uint8)
+    size, done = _compress(flat, whole, out[: out.size - for_last], limits)
+    if done < whole:
+        out, made = np.empty(size + LONGEST * (whole - done) + for_last, np.uint8), out
+        out[:size] = made[:size]
+        size += _compress(flat[BURST * done :], whole - done, out[size:], limits)[0]
     if rest:
         last = np.zeros(BURST, np.float32)
         last[:rest] = flat[BURST * whole :]
-        size += _compress(last, 1, out, size, limits)
-    out.resize(size, refcheck=False)
-    return out
+        size += _compress(last, 1, out[size:], limits)[0]
+    return out[:size] if 2 * size > out.size else out[:size].copy()
 
 
-def _compress(values: NDArray[np.float32], bursts: int, out: NDArray[np.uint8], at: int, limits: Limits) -> int:
-    place = address_of(out) + at
-    of = limits
-    return int(burst.compress(address_of(values), bursts, place, of.zero_below, of.wide_from, of.digits, of.tolerance))
+def _compress(values: NDArray[np.float32], bursts: int, out: NDArray[np.uint8], limits: Limits) -> tuple[int, int]:
+    """Compress bursts while `out` has room for the longest; return the bytes and the bursts."""
+    done = np.empty(2, np.int64)
+    numbers = limits.zero_below, limits.wide_from, limits.digits, limits.tolerance
+    burst.compress(address_of(values), bursts, address_of(out), out.size, numbers, done)
+    return int(done[0]), int(done[1])
+
+
+def _room(values: NDArray[np.float32], bursts: int, limits: Limits) -> int:
+    """Return the bytes to begin with: for the greatest length, or where that is much, by a sample, with some to spare.
+
+    Memory for the greatest length, most of it given back, would come from the system, with page faults, at each call.
+    """
+    if bursts <= SAMPLED_FROM:
+        return LONGEST * bursts
+    runs = values[: BURST * (bursts // RUNS * RUNS)].reshape(RUNS, -1)[:, : BURST * RUN]
+    size, sampled = _compress(runs.reshape(-1), RUNS * RUN, np.empty(LONGEST * RUNS * RUN, np.uint8), limits)
+    return min(LONGEST * bursts, size * bursts // sampled * 5 // 4 + LONGEST)
 
 
 def decompress(buffer: Buffer, count: int) -> NDArray[np.float32]:

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from emuchain.kernels import CodecError
 from emuchain.kernels.form import FORMS, SETTING
-from emuchain.kernels.inceptionn import Rule, burst, compress, decompress, hardware
+from emuchain.kernels.inceptionn import LONGEST, Limits, Rule, burst, compress, decompress, hardware, shuffles
+from emuchain.kernels.inceptionn.inceptionn import RUN
+from emuchain.kernels.inceptionn.inceptionn import burst as kernels
 
 EXPONENTS = (-127, -126, -30, -20, -16, -15, -14, -10, -8, -7, -6, -1, 0)
 RULES = get_args(Rule)
@@ -42,6 +44,49 @@ def test_hardware_gives_the_same_bytes(exponent: int, rule: Rule) -> None:
         assert wire == buffer.tobytes()
         back, _ = hardware.decompress(wire, count)
         assert back.tobytes() == decompress(buffer, count).tobytes()
+
+
+@pytest.mark.parametrize(("exponent", "rule"), [(-10, "bound"), (-15, "bound"), (-16, "bound"), (-10, "range")])
+def test_any_number_of_values_has_the_bytes_of_its_bursts(exponent: int, rule: Rule) -> None:
+    """Each burst by the hardware, alone: no loop of pairs, or in stages, leaves one out or takes one twice."""
+    x, whole = values(8 * 50), b""
+    for count in range(x.size):
+        begin = count // 8 * 8
+        if begin == count and count:
+            whole += hardware.compress(x[count - 8 : count], exponent, rule)[0]
+        assert (
+            compress(x[:count], exponent, rule).tobytes()
+            == whole + hardware.compress(x[begin:count], exponent, rule)[0]
+        )
+
+
+@pytest.mark.parametrize("exponent", [-10, -20])
+def test_no_room_no_burst(exponent: int) -> None:
+    """The kernel stops where the longest burst might not fit, writes nothing beyond, and goes on from there."""
+    x, of, mark = values(8 * 60), Limits.of(exponent), 0xA5
+    expected, numbers = compress(x, exponent), (of.zero_below, of.wide_from, of.digits, of.tolerance)
+    for room in range(0, LONGEST * 62, 7):
+        out, done = np.full(LONGEST * 64, mark, np.uint8), np.zeros(2, np.int64)
+        kernels.compress(x.ctypes.data, 60, out.ctypes.data, room, numbers, done)
+        size, bursts = done.tolist()
+        assert bursts == 60 or room - LONGEST < size <= room
+        assert (out[:size] == expected[:size]).all() and (out[room:] == mark).all()
+        assert compress(x[8 * bursts :], exponent).tobytes() == expected[size:].tobytes()
+
+
+@pytest.mark.parametrize("rest", [0, 3])
+def test_values_that_a_sample_does_not_show(rest: int) -> None:
+    """Zeros at the beginning of each run, where the sample is taken; and none there, but zeros elsewhere."""
+    count = 8 * 32 * 1000
+    for in_sample, elsewhere in ((0, 2), (2, 0)):
+        x = np.full((32, count // 32), elsewhere, np.float32)
+        x[:, : 8 * RUN] = in_sample
+        x = np.append(x.reshape(-1), np.full(rest, 2, np.float32))
+        buffer = compress(x, -10)
+        assert buffer.nbytes == 2 * -(-x.size // 8) + 4 * np.count_nonzero(x)
+        assert decompress(buffer, x.size).tobytes() == x.tobytes()
+        held = buffer if buffer.base is None else buffer.base
+        assert held.nbytes <= 2 * buffer.nbytes
 
 
 def test_hardware_takes_a_burst_a_cycle() -> None:
@@ -102,8 +147,25 @@ print(digest.hexdigest())
 """
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_gives_the_same_bytes(form: str, tmp_path: "os.PathLike[str]") -> None:
+def without(features: str, prefix: str) -> str:
+    """Features in LLVM's notation, without some."""
+    return ",".join("-" + each[1:] if each[1:].startswith(prefix) else each for each in features.split(","))
+
+
+HOST = binding.get_host_cpu_features().flatten()
+AVX2_ALONE = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": without(HOST, "avx512")}
+
+
+@pytest.mark.parametrize(
+    ("form", "processor"),
+    [
+        *((form, {}) for form in FORMS),
+        pytest.param(
+            "avx2", AVX2_ALONE, marks=pytest.mark.skipif("+avx512f" not in HOST.split(","), reason="is the form avx2")
+        ),
+    ],
+)
+def test_every_form_gives_the_same_bytes(form: str, processor: dict[str, str], tmp_path: "os.PathLike[str]") -> None:
     x, path = values(20_001), os.path.join(tmp_path, "x.npy")
     np.save(path, x)
     digest = hashlib.sha256()
@@ -113,7 +175,8 @@ def test_every_form_gives_the_same_bytes(form: str, tmp_path: "os.PathLike[str]"
             digest.update(buffer.tobytes() + decompress(buffer, x.size).tobytes())
     program = PROGRAM.format(exponents=EXPONENTS, rules=RULES)
     command = [sys.executable, "-c", program, path]
-    done = subprocess.run(command, env={**os.environ, SETTING: form}, capture_output=True, text=True, timeout=300)
+    environment = {**os.environ, **processor, SETTING: form}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == digest.hexdigest()
 
@@ -130,7 +193,7 @@ def test_every_form_gives_the_same_bytes(form: str, tmp_path: "os.PathLike[str]"
     ],
 )
 def test_the_instruction_that_shuffles(form: str, triple: str, features: str, expected: str | None) -> None:
-    assert burst.shuffle_of(form, triple, features) == expected
+    assert shuffles.shuffle_of(form, triple, features) == expected
 
 
 def test_arm_has_one_instruction_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +201,7 @@ def test_arm_has_one_instruction_for_it(monkeypatch: pytest.MonkeyPatch) -> None
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     triple = "aarch64-unknown-linux-gnu"
-    monkeypatch.setattr(burst, "_SHUFFLE", burst.shuffle_of("neon", triple, "+neon"))
+    monkeypatch.setattr(shuffles, "SHUFFLE", shuffles.shuffle_of("neon", triple, "+neon"))
     module = ir.Module()
     module.triple = triple
 
@@ -149,7 +212,11 @@ def test_arm_has_one_instruction_for_it(monkeypatch: pytest.MonkeyPatch) -> None
         function = ir.Function(module, ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * count), name)
         builder = ir.IRBuilder(function.append_basic_block())
         arguments = list(function.args)
-        end = burst.emit_unpack(builder, *arguments) if count == 2 else burst.emit_pack(builder, is_wide, *arguments)
+        if name == "pack":
+            source, out, limit = arguments
+            end = burst.emit_stores(builder, out, *burst.emit_lanes(builder, is_wide, source, limit))
+        else:
+            end = burst.emit_unpack(builder, *arguments)
         builder.ret(end)
     machine = binding.Target.from_triple(triple).create_target_machine(features="+neon", opt=2)
     assert machine.emit_assembly(binding.parse_assembly(str(module))).count("\ttbl\t") == 4
