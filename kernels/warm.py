@@ -1,6 +1,17 @@
-"""Fill the store of compiled kernels once, so that the processes of a run only load machine code."""
+"""Fill the store of compiled kernels once, so that the processes of a run only load machine code.
+
+    python -m emuchain.kernels.warm
+
+compiles all of them, with a process on each core.
+"""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -8,11 +19,42 @@ from . import inceptionn, layers, recurrent
 from .conv import Convolving, convolution
 from .extensions import modules
 from .fifo import serve
-from .jit import Floats
+from .jit import Floats, announced
 
 
-def compile_all() -> None:
-    """Call every kernel once on tiny arrays, as training calls it. This takes about a second if the store is full."""
+def compile_all(number: int = 0, processes: int = 1) -> None:
+    """Call every kernel once on tiny arrays, as training calls it: at first the share of process `number`.
+
+    This takes a tenth of a second if the store is full.
+    """
+    groups = _groups()
+    for group in sorted(range(len(groups)), key=lambda group: group % processes != number):
+        groups[group]()
+
+
+def compile_together(say: Callable[[], None]) -> None:
+    """Do what `compile_all` does; if a kernel has to be compiled, call `say`, and use all cores.
+
+    Each process begins with groups of its own, and then only loads what another has compiled.
+    """
+    others: list[subprocess.Popen[bytes]] = []
+
+    def share() -> None:
+        say()
+        others.extend(_start(number, processes) for number in range(1, processes))
+
+    processes = _cores()
+    with _ended(others), announced(share):
+        compile_all(0, processes)
+
+
+def _groups() -> list[Callable[[], None]]:
+    """Return groups of kernels; those that take longest come first."""
+    long = [recurrent.warm_lstm, _warm_conv, recurrent.warm_slice, recurrent.warm_gru]
+    return [*long, *(layer.warm for layer in modules(layers.__name__)), _warm_links]
+
+
+def _warm_conv() -> None:
     x = np.ones((1, 3, 3, 2), np.float32)
     window = (3, 3), (3, 3), (1, 1)
     padded, whole_map = convolution(2, [2], *window, (1, 1)), convolution(2, [2], *window, (0, 0))
@@ -20,13 +62,6 @@ def compile_all() -> None:
     _convolve(padded, np.ones((1, 3, 3, 4), np.float32)[..., :2])
     _convolve(whole_map, x)  # as in a fully connected layer
     _convolve(convolution(2, [1, 1], *window, (1, 1)), x)
-    for layer in modules(layers.__name__):
-        layer.warm()
-    recurrent.warm()
-    serve(np.zeros((1, 1), np.int64), 1, 0)
-    buffer = inceptionn.compress(np.ones(2, np.float32), -10)
-    inceptionn.decompress(buffer, 2)
-    inceptionn.width_counts(buffer, 2)
 
 
 def _convolve(of: Convolving, x: Floats) -> None:
@@ -41,5 +76,36 @@ def _convolve(of: Convolving, x: Floats) -> None:
     of.pack(of.unpack(packed))
 
 
+def _warm_links() -> None:
+    serve(np.zeros((1, 1), np.int64), 1, 0)
+    buffer = inceptionn.compress(np.ones(2, np.float32), -10)
+    inceptionn.decompress(buffer, 2)
+    inceptionn.width_counts(buffer, 2)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _start(number: int, processes: int) -> subprocess.Popen[bytes]:
+    command = sys.executable, "-m", __spec__.name, str(number), str(processes)
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def _ended(processes: list[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """End the processes at the end of the body, when there is nothing left to compile."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
 if __name__ == "__main__":
-    compile_all()
+    if sys.argv[1:]:
+        compile_all(*map(int, sys.argv[1:]))
+    else:
+        compile_together(lambda: None)

@@ -44,8 +44,6 @@ def _settle() -> None:
 
 def load(say: Callable[[str], None]) -> None:
     """Load all kernels; if they are not compiled yet, compile them and report it through `say`."""
-    from ...kernels.jit import announced
-    from ...kernels.warm import compile_all
+    from ...kernels.warm import compile_together
 
-    with announced(lambda: say("compiling kernels, once for this machine (about 20 s) ...")):
-        compile_all()
+    compile_together(lambda: say("compiling kernels, once for this machine (about 20 s) ..."))

@@ -71,16 +71,11 @@ class Kernel:
         return entry(name, code)
 
     def _compile(self, arguments: tuple[Any, ...]) -> Code:
-        from numba import types
-
         from .block import from_block
+        from .emitter import emit
 
         kinds = kinds_of(arguments)
-        whole = _numba(from_block(self.dispatcher(), kinds))
-        whole.compile((types.int64,))
-        (made,) = whole.overloads.values()
-        image = made.library._get_compiled_object()
-        return Code(made.fndesc.mangled_name, kinds, str(made.signature.return_type), image)
+        return emit(from_block(self.dispatcher(), kinds), kinds)
 
     def dispatcher(self) -> Any:
         """Return the function as a Numba dispatcher, which other kernels may call."""
@@ -88,17 +83,13 @@ class Kernel:
             module = importlib.import_module(f"{ROOM}.{self._module}")
             return getattr(module, self._name).dispatcher()
         if self._dispatcher is None:
+            from .emitter import dispatcher
+
             code, known = self._function.__code__, self._function.__globals__
             called = {name: known[name].dispatcher() for name in code.co_names if isinstance(known.get(name), Kernel)}
             function = types.FunctionType(code, {**known, **called}, self._name)
-            self._dispatcher = _numba(function)
+            self._dispatcher = dispatcher(function)
         return self._dispatcher
-
-
-def _numba(function: Callable[..., Any]) -> Any:
-    from numba import njit
-
-    return njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 def compiled(function: Callable[..., Any]) -> Kernel:

@@ -27,7 +27,7 @@ from .layers import (
 from .lstm import LstmSlice
 from .pages import Block, take_block
 from .tape import Packed, Tape
-from .warm import warm
+from .warm import warm_gru, warm_lstm, warm_slice
 
 __all__ = [
     "Block",
@@ -45,5 +45,7 @@ __all__ = [
     "sigmoid",
     "take_block",
     "tanh",
-    "warm",
+    "warm_gru",
+    "warm_lstm",
+    "warm_slice",
 ]
