@@ -6,6 +6,7 @@ import itertools
 import json
 
 import pytest
+from click import Context
 from click.testing import CliRunner
 
 from emuchain.emulator.bench import curve
@@ -75,5 +76,6 @@ def test_the_curves_commands_are_of_emuchain() -> None:
         given = dict(itertools.pairwise(rest))
         counted = int(given.get("--devices", given.get("--stages", 2))) * int(given.get("--replicas", 1))
         assert counted == boards
-        known = {option for each in commands.commands[name].get_params(None) for option in each.opts}
+        command = commands.commands[name]
+        known = {option for each in command.get_params(Context(command)) for option in each.opts}
         assert {word for word in rest if word.startswith("--")} <= known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from unittest import mock
 
@@ -22,9 +23,14 @@ MODULE = importlib.import_module("emuchain.emulator.timing.free_run")
 
 
 @settings(max_examples=60)
-@given(runs(), st.lists(st.integers(0, 10**9), min_size=6, max_size=6), st.booleans())
-def test_left_out_samples_are_where_they_would_be(run: Run, exchanges_ps: list[int], exchanges: bool) -> None:
-    timing, batch = run.plan.timing, run.plan.batch
+@given(runs(), st.lists(st.integers(0, 10**9), min_size=6, max_size=6), st.booleans(),
+       st.sampled_from([1, 1, 2, 3]))  # fmt: skip
+def test_left_out_samples_are_where_they_would_be(
+    run: Run, exchanges_ps: list[int], exchanges: bool, faster: int
+) -> None:
+    """Also where samples enter faster than the slowest resource takes them, so that they queue."""
+    interval_ps, batch = max(1, run.plan.timing.interval_ps // faster), run.plan.batch
+    timing = dataclasses.replace(run.plan.timing, interval_ps=interval_ps)
     exchange_ps = exchanges_ps[: run.plan.devices] if exchanges else []
     shown = list(free_run(timing, batch, STEPS, exchange_ps))
     with mock.patch.object(MODULE, "_FIRST_SAMPLES", STEPS * batch):
