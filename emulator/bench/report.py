@@ -15,6 +15,7 @@ from .stopwatch import geometric_mean
 if TYPE_CHECKING:
     from . import recurrent
     from .chain import Comparison, Setting, Side
+    from .curve import WholeCommand
     from .kernels import Row, Summary
     from .simulate import Cost
 
@@ -199,6 +200,26 @@ def simulation_sheet(costs: Sequence[Cost]) -> Sheet:
         for cost in costs
     )
     return Sheet("Simulation, mini-batches of 64, fpdeep", columns, cells, 1)
+
+
+CURVE_NOTES = (
+    "Whole commands, with their start and all that they print: seconds of the processor, most memory at a time."
+)
+
+
+def curve_sheet(found: Sequence[WholeCommand]) -> Sheet:
+    """Return a table with a row for each command."""
+    cells = tuple(
+        (
+            each.command,
+            f"{each.boards:,}",
+            f"{each.processor_seconds:.2f} s",
+            f"{each.board_ms:.2f} ms",
+            f"{each.peak_bytes / 1e6:,.0f} MB",
+        )
+        for each in found
+    )
+    return Sheet("Whole commands", ("command", "boards", "processor", "a board", "memory"), cells, 1)
 
 
 CODEC_NOTES = (

@@ -159,13 +159,20 @@ def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> Non
 @_number("--runs", "Timings of each case.", 3, most=_MOST_RUNS)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def simulation(runs: int, as_json: bool, as_markdown: bool) -> None:
+@click.option("--curve", is_flag=True, help="Measure whole commands instead, on up to 10,000 boards, once each.")
+def simulation(runs: int, as_json: bool, as_markdown: bool, curve: bool) -> None:
     """Measure the cost of `emuchain simulate`.
 
     VGG-16 at ImageNet size on 1 to 1,024 devices, with 64 to 4,096 samples, and on smaller images: seconds, and the
     cost of each device and each row. Medians.
+
+    With --curve, seconds and memory of whole commands with what they print: VGG-16 on 64 to 10,000 boards, recurrent
+    layers, and schedules of up to 1,024 stages.
     """
     _check_output(as_json, as_markdown)
+    if curve:
+        _measure_curve(as_json, as_markdown)
+        return
     from ..bench.host import describe_host, host_line
     from ..bench.report import SIMULATION_NOTES, simulation_answer, simulation_sheet
     from ..bench.simulate import measure
@@ -182,6 +189,26 @@ def simulation(runs: int, as_json: bool, as_markdown: bool) -> None:
     _answer([*simulation_answer(costs), host_line(host)])
     _show(simulation_sheet(costs), as_markdown)
     _note(SIMULATION_NOTES)
+
+
+def _measure_curve(as_json: bool, as_markdown: bool) -> None:
+    from ..bench.curve import measure_commands
+    from ..bench.host import describe_host, host_line
+    from ..bench.report import CURVE_NOTES, curve_sheet
+
+    host = describe_host(None)
+    _tell("measuring whole commands …")
+    found = list(measure_commands())
+    if as_json:
+        print(
+            json.dumps(
+                {"host": host, "curve": [{**dataclasses.asdict(row), "board_ms": row.board_ms} for row in found]}
+            )
+        )
+        return
+    _answer([f"{len(found)} commands were measured", host_line(host)])
+    _show(curve_sheet(found), as_markdown)
+    _note(CURVE_NOTES)
 
 
 @bench.command("codec")

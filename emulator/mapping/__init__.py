@@ -12,11 +12,11 @@ from .balancing import (
 )
 from .coarse import coarse, coarse_shares
 from .device_streams import DeviceStreams, with_errors
-from .engines import SliceEngines, allocate, channel_works, engines_in_turn, idle_share, slice_works
+from .engines import SliceEngines, allocate, allocate_all, channel_works, engines_in_turn, idle_share, slice_works
 from .gradient_row import gradient_values, kept_channels
 from .memory import LUT_RAM_BITS, Buffer, SliceMemory, memories, parameter_memory, slice_memory
 from .off_chip import MemoryStream, OffChip, activation_bytes, memory_streams, port_bytes, stored_bytes, update_bytes
-from .partition import partition, partition_with_memory
+from .partition import can_take, partition, partition_with_memory
 from .placement import Chain, Placement, place
 from .row import PieceMemory
 from .sending import steps_before_sending
@@ -28,8 +28,10 @@ from .traffic import (
     DataPath,
     Stream,
     StreamKey,
+    carried_bytes,
     path_row_ps,
     sample_ps,
+    stream_row_ps,
     streams,
     streams_between,
 )
@@ -63,10 +65,13 @@ __all__ = [
     "WeightBanks",
     "activation_bytes",
     "allocate",
+    "allocate_all",
     "balance",
     "balance_evenly",
     "balanced_streams",
     "blocks_of",
+    "can_take",
+    "carried_bytes",
     "channel_bytes",
     "channel_works",
     "coarse",
@@ -95,6 +100,7 @@ __all__ = [
     "slice_works",
     "steps_before_sending",
     "stored_bytes",
+    "stream_row_ps",
     "streams",
     "streams_between",
     "update_bytes",

@@ -53,6 +53,24 @@ def slice_works(part: Slice) -> tuple[Work, ...]:
     return tuple(work.of_channels(part.channels) for work in channel_works(part.layer))
 
 
+def allocate_all(mapping: Mapping, cluster: Cluster) -> tuple[tuple[SliceEngines, ...], ...]:
+    """Allocate the engines of all devices of a chain; those with the same work on the same board have the same.
+
+    Raises:
+        InputError: a board has too few multipliers for one tile of each engine.
+    """
+    known: dict[object, tuple[SliceEngines, ...]] = {}
+    found = []
+    for device, slices in enumerate(mapping.devices):
+        board = cluster.board(device)
+        works = tuple((part.layer.index, part.channels) for part in slices)
+        key = board, works, device in mapping.off_chip_devices
+        if key not in known:
+            known[key] = allocate(mapping, device, board)
+        found.append(known[key])
+    return tuple(found)
+
+
 def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines, ...]:
     """Share the board's multipliers among the engines of a device so that the slowest is as fast as possible.
 
@@ -105,7 +123,7 @@ def idle_share(mapping: Mapping, cluster: Cluster) -> float:
     slowest engine's time for a sample; links are left out (FPDeep, section 6.3.3, Fig. 15).
     """
     boards = [cluster.board(device) for device in range(len(mapping.devices))]
-    engines = [_built(allocate(mapping, device, board)) for device, board in enumerate(boards)]
+    engines = [_built(held) for held in allocate_all(mapping, cluster)]
     slowest_ps = max(engine.sample_ps for held in engines for engine in held)
     idle = []
     for device, (held, board) in enumerate(zip(engines, boards, strict=True)):

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from ..cluster import Board, Link
 from .boundaries import Boundaries, Ends, common, merged
@@ -22,6 +24,8 @@ from .row import Row
 from .slices import imbalance
 
 _SPREAD_STEPS = 6
+
+Thing = TypeVar("Thing", Board, Link)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,27 +37,43 @@ class Servers:
     links: Sequence[Link]
     boundaries: Boundaries
 
+    @functools.cached_property
+    def board_kinds(self) -> tuple[list[Board], list[int]]:
+        """The boards that differ, and of each board the number of its kind."""
+        return _kinds(self.boards)
+
+    @functools.cached_property
+    def link_kinds(self) -> tuple[list[Link], list[int]]:
+        """The links that differ, and of each link the number of its kind."""
+        return _kinds(self.links)
+
+
+def _kinds(things: Sequence[Thing]) -> tuple[list[Thing], list[int]]:
+    numbers = {thing: number for number, thing in enumerate(dict.fromkeys(things))}
+    return list(numbers), [numbers[thing] for thing in things]
+
 
 def reachable(servers: Servers, time_ps: int) -> Iterator[Ends]:
     """Yield for each device the boundaries at which it can end, if no server takes longer than `time_ps`."""
-    row, boards = servers.row, servers.boards
-    fitting = {board: _fitting(row, board, time_ps) for board in set(boards)}
-    carried = {link: servers.boundaries.within(link, time_ps) for link in set(servers.links)}
+    row, (boards, of_board), (links, of_link) = servers.row, servers.board_kinds, servers.link_kinds
+    alone = [row.most_alone(board, time_ps) for board in boards]
+    fitting = [_fitting(row, board, time_ps, most) for board, most in zip(boards, alone, strict=True)]
+    carried = [servers.boundaries.within(link, time_ps) for link in links]
     ends: Ends = [(0, 0)]
-    for board, link in itertools.zip_longest(boards, servers.links):
-        begins = common(ends, fitting[board])
+    for kind, link in itertools.zip_longest(of_board, of_link):
+        begins = common(ends, fitting[kind])
         # From b a device can end at b+1 to furthest(b), and these overlap for neighbouring b.
-        ends = merged((low + 1, row.furthest(high, board, time_ps)) for low, high in begins)
+        ends = merged((low + 1, row.furthest(high, boards[kind], time_ps, alone[kind])) for low, high in begins)
         if link is not None:
             ends = common(ends, carried[link])
         yield ends
 
 
-def _fitting(row: Row, board: Board, time_ps: int) -> Ends:
+def _fitting(row: Row, board: Board, time_ps: int, alone: Sequence[int]) -> Ends:
     """Return the channels that the board can do in time, each taken alone."""
     memory, found = row.memory, []
-    for works, (low, high) in zip(row.works, itertools.pairwise(row.first), strict=True):
-        if board.most_channels(works, 1, board.multipliers, time_ps)[0]:
+    for most, (low, high) in zip(alone, itertools.pairwise(row.first), strict=True):
+        if most:
             # The last channel of a layer has the bias, too.
             pieces = [(low, high - 1), (high - 1, high)] if memory else [(low, high)]
             found += [
@@ -116,13 +136,13 @@ def spread(servers: Servers, time_ps: int) -> list[int] | None:
     """
     row, boards = servers.row, servers.boards
     reached = [[(0, 0)], *reachable(servers, time_ps)]
-    found = _spread(row, boards, time_ps, reached, 0.0)
+    found = _spread(servers, time_ps, reached, 0.0)
     if found is None:
         return None
     low, high = min(shares(row, boards, found)), row.work(row.wall) / sum(board.capacity for board in boards)
     for _ in range(_SPREAD_STEPS):
         middle = (low + high) / 2
-        better = _spread(row, boards, time_ps, reached, middle)
+        better = _spread(servers, time_ps, reached, middle)
         if better is None:
             high = middle
         else:
@@ -131,11 +151,13 @@ def spread(servers: Servers, time_ps: int) -> list[int] | None:
     return found
 
 
-def _spread(row: Row, boards: Sequence[Board], time_ps: int, reached: Sequence[Ends], least: float) -> list[int] | None:
+def _spread(servers: Servers, time_ps: int, reached: Sequence[Ends], least: float) -> list[int] | None:
     """Return the ends of a cut with no share below `least`; None if there is none.
 
     Each device begins as near as possible to the fair part of those before it, by capacity, on either side of the wall.
     """
+    row, boards, (differing, of_board) = servers.row, servers.boards, servers.board_kinds
+    alone = [row.most_alone(board, time_ps) for board in differing]
     lowest = [0]
     for board in boards:
         lowest.append(max(lowest[-1] + 1, row.filled(lowest[-1], least * board.capacity)))
@@ -145,7 +167,7 @@ def _spread(row: Row, boards: Sequence[Board], time_ps: int, reached: Sequence[E
         board, end = boards[device], found[-1]
         if end == row.wall:
             whole = row.work(end), able[device + 1]
-        earliest = row.earliest(end, board, time_ps)
+        earliest = row.earliest(end, board, time_ps, alone[of_board[device]])
         latest = min(end - 1, row.emptied(end, least * board.capacity))
         begins = common(reached[device], [(max(earliest, lowest[device]), latest)])
         if not begins:

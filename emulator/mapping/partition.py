@@ -20,7 +20,7 @@ from ..network import Layer, Network
 from .boundaries import Boundaries
 from .coarse import coarse_shares
 from .engines import channel_works, slice_works
-from .fine import Servers, fastest, shares, spread
+from .fine import Servers, fastest, is_enough, shares, spread
 from .row import PieceMemory, Row
 from .slices import Balance, Mapping, Slice, cut_channels, imbalance
 from .traffic import VALUE_BYTES
@@ -60,12 +60,23 @@ def partition_with_memory(
     return _cut(network, cluster, _boards(network, cluster, devices), len(network.layers), memory, at_least_ps)
 
 
+def can_take(network: Network, cluster: Cluster, devices: int, time_ps: int) -> bool:
+    """Return whether some cut over `devices` boards takes a sample in `time_ps` on each engine and link.
+
+    Memory is left out. False where no cut fits the boards.
+
+    Raises:
+        InputError: zero devices, or more devices than channels.
+    """
+    return is_enough(_servers(network, cluster, _boards(network, cluster, devices), len(network.layers)), time_ps)
+
+
 def _boards(network: Network, cluster: Cluster, devices: int) -> list[Board]:
     channels = sum(map(cut_channels, network.layers))
     if not 1 <= devices <= channels:
         raise InputError(
             f"`devices` = {devices}: must be 1 to {channels}: {network.name} has {channels} channels to cut,"
-            " and each device needs at least one"
+            " and each device needs at least one; more boards train as `replicas` of such a chain"
         )
     return [cluster.board(device) for device in range(devices)]
 
@@ -80,10 +91,8 @@ def _cut(
 ) -> Mapping:
     """Cut the network so that the first `on_chip` layers share no board with the others."""
     layers, devices = network.layers, len(boards)
-    row = Row([cut_channels(layer) for layer in layers], [channel_works(layer) for layer in layers], on_chip, memory)
-    servers = Servers(
-        row, boards, [cluster.link_at(link) for link in range(devices - 1)], Boundaries(layers, cluster.link.share)
-    )
+    servers = _servers(network, cluster, boards, on_chip, memory)
+    row = servers.row
     server_ps = fastest(servers, at_least_ps)
     if server_ps is None:
         raise InputError(_too_small(network, cluster, devices))
@@ -100,6 +109,16 @@ def _cut(
     slowest_ps = max(_slowest_ps(slices, board) for slices, board in zip(held, boards, strict=True))
     balance = Balance(slowest_ps, _perfect_ps(row, able), before, after, server_ps)
     return Mapping(network, held, range(off_chip_from, devices), balance)
+
+
+def _servers(
+    network: Network, cluster: Cluster, boards: Sequence[Board], on_chip: int, memory: PieceMemory | None = None
+) -> Servers:
+    """Return the boards and links between them, and the row that they take, with a wall after `on_chip` layers."""
+    layers = network.layers
+    row = Row([cut_channels(layer) for layer in layers], [channel_works(layer) for layer in layers], on_chip, memory)
+    links = [cluster.link_at(link) for link in range(len(boards) - 1)]
+    return Servers(row, boards, links, Boundaries(layers, cluster.link.share))
 
 
 def _slowest_ps(slices: Sequence[Slice], board: Board) -> int:

@@ -82,8 +82,30 @@ class Row:
         layer = bisect.bisect_right(self._before, target, hi=len(self._macs)) - 1
         return self.first[layer] + int((target - self._before[layer]) / self._macs[layer]) if layer >= 0 else -1
 
-    def furthest(self, begin: int, board: Board, time_ps: int) -> int:
-        """Return the last boundary at which a board that begins at `begin` can end to do a sample in `time_ps`."""
+    def most_alone(self, board: Board, time_ps: int) -> list[int]:
+        """Return how many channels of each layer, and of no other, a board can do in `time_ps`, memory left out."""
+        counts = (end - begin for begin, end in itertools.pairwise(self.first))
+        each = zip(self.works, counts, strict=True)
+        return [board.most_channels(works, count, board.multipliers, time_ps)[0] for works, count in each]
+
+    def furthest(self, begin: int, board: Board, time_ps: int, alone: Sequence[int]) -> int:
+        """Return the last boundary at which a board that begins at `begin` can end to do a sample in `time_ps`.
+
+        `alone` is what `most_alone` returns.
+        """
+        first = self.layer(begin)
+        at = begin + alone[first]
+        if at >= self.first[first + 1]:
+            at = self._furthest(begin, board, time_ps)
+        memory = self.memory
+        if memory is None or at == begin or memory.is_within(begin, at, board, time_ps):
+            return at
+        ends = range(begin + 1, at)
+        fewer = bisect.bisect_left(ends, True, key=lambda end: not memory.is_within(begin, end, board, time_ps))
+        return begin + fewer
+
+    def _furthest(self, begin: int, board: Board, time_ps: int) -> int:
+        """Return the end of a piece that reaches its layer's end, or goes on in further layers; memory left out."""
         limit = self.wall if begin < self.wall else self.end
         at, left = begin, board.multipliers
         for layer in range(self.layer(begin), len(self.works)):
@@ -92,15 +114,25 @@ class Row:
             at, left = at + channels, left - used
             if at < stop or at == limit:
                 break
-        memory = self.memory
-        if memory is None or at == begin or memory.is_within(begin, at, board, time_ps):
-            return at
-        ends = range(begin + 1, at)
-        fewer = bisect.bisect_left(ends, True, key=lambda end: not memory.is_within(begin, end, board, time_ps))
-        return begin + fewer
+        return at
 
-    def earliest(self, end: int, board: Board, time_ps: int) -> int:
-        """Return the first boundary at which a board that ends at `end` can begin to do a sample in `time_ps`."""
+    def earliest(self, end: int, board: Board, time_ps: int, alone: Sequence[int]) -> int:
+        """Return the first boundary at which a board that ends at `end` can begin to do a sample in `time_ps`.
+
+        `alone` is what `most_alone` returns.
+        """
+        last = self.layer(end - 1)
+        at = end - alone[last]
+        if at <= self.first[last]:
+            at = self._earliest(end, board, time_ps)
+        memory = self.memory
+        if memory is None or at == end or memory.is_within(at, end, board, time_ps):
+            return at
+        begins = range(at + 1, end)
+        return at + 1 + bisect.bisect_left(begins, True, key=lambda begin: memory.is_within(begin, end, board, time_ps))
+
+    def _earliest(self, end: int, board: Board, time_ps: int) -> int:
+        """Return the beginning of a piece that reaches its layer's, or begins in layers before; memory left out."""
         limit = self.wall if end > self.wall else 0
         at, left = end, board.multipliers
         for layer in range(self.layer(end - 1), -1, -1):
@@ -109,8 +141,4 @@ class Row:
             at, left = at - channels, left - used
             if at > stop or at == limit:
                 break
-        memory = self.memory
-        if memory is None or at == end or memory.is_within(at, end, board, time_ps):
-            return at
-        begins = range(at + 1, end)
-        return at + 1 + bisect.bisect_left(begins, True, key=lambda begin: memory.is_within(begin, end, board, time_ps))
+        return at

@@ -111,7 +111,7 @@ class Slice:
         """Multiply-accumulates of one sample's EB in this slice; 0 if it has none."""
         return self.layer.eb_macs // cut_channels(self.layer) * self.channels if self.layer.has_eb else 0
 
-    @property
+    @functools.cached_property
     def kept_values(self) -> int:
         """Values of a sample that are kept for the backward pass besides its inputs: the slice's part, rounded up."""
         return -(-self.layer.operation.kept_values(self.layer.input) * self.channels // cut_channels(self.layer))

@@ -50,8 +50,7 @@ class DataPath(enum.IntEnum):
     @property
     def is_forward(self) -> bool:
         """Whether it runs to the right; 1, 2, 5 and 7 serve FP, and 3, 4, 6 and 8 the backward pass."""
-        right = DataPath.ACTIVATIONS, DataPath.PARTIAL_ACTIVATIONS, DataPath.PARAMETERS, DataPath.STATE_ERRORS
-        return self in right
+        return self in _TO_THE_RIGHT
 
     @property
     def is_of_states(self) -> bool:
@@ -62,6 +61,11 @@ class DataPath(enum.IntEnum):
     def is_balanced(self) -> bool:
         """Whether it carries balanced parameters, or their gradients."""
         return self in (DataPath.PARAMETERS, DataPath.PARAMETER_GRADIENTS)
+
+
+_TO_THE_RIGHT = frozenset(
+    {DataPath.ACTIVATIONS, DataPath.PARTIAL_ACTIVATIONS, DataPath.PARAMETERS, DataPath.STATE_ERRORS}
+)
 
 
 class StreamKey(NamedTuple):
@@ -167,7 +171,12 @@ def paths_of_direction(*, balanced: bool) -> int:
 
 def path_row_ps(link: Link, stream: Stream, others: tuple[Stream, ...]) -> int:
     """Return the time in ps of a row on its stream, which has a fixed share of a link that carries `others`."""
-    return row_ps(link, carried_bytes(link, others)[stream.path], stream.rows)
+    return stream_row_ps(link, stream, carried_bytes(link, others))
+
+
+def stream_row_ps(link: Link, stream: Stream, carried: dict[DataPath, int]) -> int:
+    """Return the time in ps of a row on its stream, given the `carried_bytes` of the link's streams."""
+    return row_ps(link, carried[stream.path], stream.rows)
 
 
 def sample_ps(link: Link, all_streams: tuple[Stream, ...]) -> int:

@@ -153,7 +153,7 @@ class Layer:
         """Whether `reads` is needed again after the layer worked on it."""
         return self.reads in self.bypass
 
-    @property
+    @functools.cached_property
     def weight_shape(self) -> tuple[int, int, int, int]:
         """(oc, ic, kh, kw)"""
         return self.operation.weight_shape(self.input, self.output)
@@ -163,7 +163,7 @@ class Layer:
         """Number of weights."""
         return math.prod(self.weight_shape)
 
-    @property
+    @functools.cached_property
     def parameters(self) -> int:
         """Number of weights, biases and parameters of its SFU."""
         learnt = sum(step.operation.parameters(step.output[0]) for step in self.sfu)
@@ -238,7 +238,7 @@ class Network:
         """Multiply-accumulates of one sample's forward propagation."""
         return sum(layer.macs for layer in self.layers)
 
-    @property
+    @functools.cached_property
     def parameters(self) -> int:
         """Number of weights, biases and parameters of normalisations."""
         return sum(layer.parameters for layer in self.layers)

@@ -71,7 +71,9 @@ def settle(
     for _ in range(_MOST_TURNS):
         found = place(Chain.of(mapping, cluster, plain.links, in_flight), plain.interval_ps, balancing=balancing)
         placed = plain
-        if found.blocks or any(map(any, found.off_chip)):
+        if (found.blocks, found.off_chip) == (timing.blocks, timing.off_chip):
+            placed = timing
+        elif found.blocks or any(map(any, found.off_chip)):
             placed = Timing.of(mapping, cluster, found.blocks, found.off_chip)
         if steady is None or placed is not timing:
             timing, steady = placed, steady_of(placed)

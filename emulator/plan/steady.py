@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from ...comm import Times
 from ..schedule import Staleness
 from ..timing import Timing, Trace, free_run
 
@@ -38,30 +40,47 @@ def find_steady(timing: Timing, batch: int, exchange_ps: Sequence[int] = ()) -> 
     """
     steps = 4
     while True:
-        traces = free_run(timing, batch, steps, exchange_ps)
-        last_two = [_staleness(timing, traces, step, batch) for step in (steps - 2, steps - 1)]
-        fill_ps = max(trace.gradient_ps[0] for trace in traces)
-        if last_two[0] == last_two[1] or steps == _MOST_STEPS:
-            return SteadyPipeline(last_two[1], tuple(_in_flight(trace) for trace in traces), fill_ps)
+        found = [_Device.of(trace, steps, batch) for trace in free_run(timing, batch, steps, exchange_ps)]
+        before = _with_stores(timing, [device.before for device in found])
+        last = _with_stores(timing, [device.last for device in found])
+        fill_ps = max(device.fill_ps for device in found)
+        if before == last or steps == _MOST_STEPS:
+            return SteadyPipeline(last, tuple(device.in_flight for device in found), fill_ps)
         steps = min(max(2 * steps, fill_ps // (batch * timing.interval_ps) + 4), _MOST_STEPS)
 
 
-def _staleness(timing: Timing, traces: Sequence[Trace], step: int, batch: int) -> tuple[Staleness, ...]:
+class _Device(NamedTuple):
+    """What a free run shows of a device: its staleness in the last two steps, samples in flight, and the fill time."""
+
+    before: Staleness
+    last: Staleness
+    in_flight: int
+    fill_ps: int
+
+    @classmethod
+    def of(cls, trace: Trace, steps: int, batch: int) -> _Device:
+        """Return it of a trace of `steps` mini-batches."""
+        return cls(*_staleness_of(trace, steps, batch), _in_flight(trace), int(trace.gradient_ps[0]))
+
+
+def _with_stores(timing: Timing, staleness: Sequence[Staleness]) -> tuple[Staleness, ...]:
     """Return the staleness of all devices, each at least that of the devices that store its parameters."""
-    found = [_staleness_of(trace, step, batch) for trace in traces]
+    found = list(staleness)
     for user, store in timing.stores:
         found[user] = found[user].at_least(found[store])
     return tuple(found)
 
 
-def _staleness_of(trace: Trace, step: int, batch: int) -> Staleness:
-    updated_ps = np.array(trace.updated_ps)
+def _staleness_of(trace: Trace, steps: int, batch: int) -> tuple[Staleness, Staleness]:
+    """Return the staleness in the last two of `steps` mini-batches."""
+    step = np.array([[steps - 2], [steps - 1]])
 
-    def behind(starts_ps: list[int]) -> tuple[int, ...]:
-        versions = np.searchsorted(updated_ps, starts_ps[step * batch : (step + 1) * batch], side="right")
-        return tuple((step - np.minimum(step, versions)).tolist())
+    def behind(starts_ps: Times) -> list[list[int]]:
+        versions = np.searchsorted(trace.updated_ps, starts_ps[-2 * batch :], side="right")
+        return np.asarray(step - np.minimum(step, versions.reshape(2, batch))).tolist()
 
-    return Staleness(behind(trace.forward_ps), behind(trace.backward_ps))
+    before, last = zip(behind(trace.forward_ps), behind(trace.backward_ps), strict=True)
+    return Staleness(*map(tuple, before)), Staleness(*map(tuple, last))
 
 
 def _in_flight(trace: Trace) -> int:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import shlex
 from collections.abc import Mapping
 
 from ..cluster import Cluster
-from ..common import InputError
-from ..mapping import cut_channels, partition_with_memory
+from ..mapping import can_take, cut_channels
 from ..pipeline import Transport
 from ..plan import Plan
 from ..run import SteadyState
@@ -51,22 +49,18 @@ def _more_devices(plan: Plan) -> dict[str, object]:
         devices = 2 * plan.data_parallel.replicas
         return {"devices": devices, **({"batch": 2 * batch} if batch % devices else {})}
     more = min(2 * plan.devices, sum(map(cut_channels, plan.network.layers)))
-    if more > plan.devices and _least_ps(plan, more, plan.cluster) < plan.timing.interval_ps:
+    if more > plan.devices and _may_be_faster(plan, more, plan.cluster):
         return {"devices": more}
     links = [plan.cluster.link, *plan.cluster.own_links]
     wider = _with_bandwidth(plan.cluster, 2 * max(link.bandwidth_mbps for link in links))
-    if plan.devices > 1 and _least_ps(plan, plan.devices, wider) < plan.timing.interval_ps:
+    if plan.devices > 1 and _may_be_faster(plan, plan.devices, wider):
         return {"what_if": f"link.bandwidth_gbps={wider.link.bandwidth_gbps:g}"}
     return {"what_if": f"board.clock_mhz={round(2e6 / plan.cluster.boards[0].period_ps)}"}
 
 
-def _least_ps(plan: Plan, devices: int, cluster: Cluster) -> float:
-    """Return the least time in ps of a sample on some boards, whatever their memory; infinite if none is known."""
-    try:
-        balance = partition_with_memory(plan.network, cluster, devices, None).balance
-    except InputError:
-        return math.inf
-    return math.inf if balance is None else balance.server_ps
+def _may_be_faster(plan: Plan, devices: int, cluster: Cluster) -> bool:
+    """Return whether some boards, whatever their memory, take a sample in less time than the plan's."""
+    return can_take(plan.network, cluster, devices, plan.timing.interval_ps - 1)
 
 
 def _with_bandwidth(cluster: Cluster, mbps: int) -> Cluster:

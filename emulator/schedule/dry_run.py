@@ -96,7 +96,7 @@ class _Device:
                 return None
             self._update(action)
         else:
-            stage = self._stage_of(action)
+            stage = self._stages[action.chunk] if action.chunk < len(self._stages) else self._no_stage(action)
             try:
                 is_done, to = stage.step(action)
             except LookupError as error:
@@ -106,15 +106,15 @@ class _Device:
             self._check_version(action, stage)
         self._free(self.current)
         self.current = next(self._actions, None)
+        if not (self.stores or self.users):
+            return () if to is None else (to.device,)
         concerned = [] if to is None else [to.device]
         return concerned + [other.number for other in (*self.stores, *self.users)]
 
-    def _stage_of(self, action: Action) -> Stage:
-        if action.chunk >= len(self._stages):
-            count = len(self._stages)
-            has = "the chain has one stage" if count == 1 else f"there are {count} stages"
-            self._fail(action, f"is of chunk {action.chunk}, but {has} on each device")
-        return self._stages[action.chunk]
+    def _no_stage(self, action: Action) -> NoReturn:
+        count = len(self._stages)
+        has = "the chain has one stage" if count == 1 else f"there are {count} stages"
+        self._fail(action, f"is of chunk {action.chunk}, but {has} on each device")
 
     def _late_stores(self) -> list[int]:
         """Return the devices whose new weights have not arrived yet."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -28,8 +27,7 @@ class Staleness:
 
     def __post_init__(self) -> None:
         for late in (self.forward, self.backward):
-            grows = any(now > before for before, now in itertools.pairwise(late))
-            if grows or late[0] > late[-1] + 1 or late[-1] < 0:
+            if list(late) != sorted(late, reverse=True) or late[0] > late[-1] + 1 or late[-1] < 0:
                 raise ValueError(f"staleness {late} would take weights back to an older version")
 
     def at_least(self, other: Staleness) -> Staleness:

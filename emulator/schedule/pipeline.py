@@ -24,13 +24,13 @@ def pipeline(name: str, staleness: Sequence[Staleness], epoch: EpochShape) -> Sc
     micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
 
     def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
-        chain = _Chain(name, staleness, micro_batches, epoch)
+        chain = _Chain(name, staleness, micro_batches, epoch).actions()
         buffers: dict[int, collections.deque[Action]] = {device: collections.deque() for device in devices}
 
         def program(device: int) -> Iterator[Action]:
             while True:
                 while not buffers[device]:
-                    found = chain.next_action()
+                    found = next(chain, None)
                     if found is None:
                         return
                     number, action = found
@@ -64,54 +64,54 @@ class _Chain:
         for user, store in epoch.stores:
             self._stores[user].append(store)
             self._users[store].append(user)
-        self._is_done = False
         self._now = 0
         # A turn is the number of its round times that of the devices, and the device: turns are taken in order.
         self._turns = list(range(devices))
         self._awake = set(self._turns)
 
-    def next_action(self) -> tuple[int, Action] | None:
-        """Return a device and its next action; None if all is done.
+    def actions(self) -> Iterator[tuple[int, Action]]:
+        """Yield devices and their next actions.
 
         Raises:
             InputError: weights and samples wait for one another.
         """
-        if self._is_done:
-            return None
-        while self._turns or self._runs_further_ahead():
-            turn = heapq.heappop(self._turns)
-            self._awake.remove(turn)
-            self._now, number = divmod(turn, len(self._devices))
-            action = self._action_of(number)
-            if action is not None:
-                kind = action.kind
-                self._wake(1, number)
-                if kind is Kind.FORWARD:
-                    self._wake(0, number + 1)
-                elif kind is Kind.BACKWARD:
-                    self._wake(1, number - 1)
-                else:
-                    for other in (self._stores if kind is Kind.GRADIENT else self._users).get(number, ()):
-                        self._wake(1, other)
-                return number, action
-        stuck = next((number for number, device in enumerate(self._devices) if not device.is_done), None)
-        if stuck is None:
-            self._is_done = True  # each device's program asks once at its end
-            return None
-        raise InputError(
-            f"mini-batches are too short for {len(self._devices)} devices under schedule {self._name}: device {stuck}"
-            f" waits for version {self._devices[stuck].version + 1} of weights that wait for samples behind it; try a"
-            " larger `batch`, or schedule sync"
-        )
-
-    def _action_of(self, number: int) -> Action | None:
-        devices, device = self._devices, self._devices[number]
-        f_here = devices[number - 1].f.samples if number else self._samples
-        b_here = device.f.samples
-        if number + 1 < len(devices):
-            b_here = min(b_here, devices[number + 1].b.samples)
-        may_update = not (self._stores or self._users) or self._may_update(number, device.version)
-        return device.next_action(f_here, b_here, may_update=may_update)
+        devices, turns, awake, count = self._devices, self._turns, self._awake, len(self._devices)
+        balanced = self._stores.keys() | self._users.keys()
+        while turns or self._runs_further_ahead():
+            turn = heapq.heappop(turns)
+            awake.remove(turn)
+            self._now, number = divmod(turn, count)
+            device = devices[number]
+            f_here = devices[number - 1].f.samples if number else self._samples
+            b_here = device.f.samples
+            if number + 1 < count:
+                b_here = min(b_here, devices[number + 1].b.samples)
+            may_update = number not in balanced or self._may_update(number, device.version)
+            action = device.next_action(f_here, b_here, may_update=may_update)
+            if action is None:
+                continue
+            kind, woken = action.kind, [turn + count]
+            if kind is Kind.FORWARD:
+                if number + 1 < count:
+                    woken.append(turn + 1)
+            elif kind is Kind.BACKWARD:
+                if number:
+                    woken.append(turn + count - 1)
+            elif number in balanced:
+                others = (self._stores if kind is Kind.GRADIENT else self._users).get(number, ())
+                woken += [turn + count + other - number for other in others]
+            for each in woken:
+                if each not in awake:
+                    awake.add(each)
+                    heapq.heappush(turns, each)
+            yield number, action
+        stuck = next((number for number, device in enumerate(devices) if not device.is_done), None)
+        if stuck is not None:
+            raise InputError(
+                f"mini-batches are too short for {count} devices under schedule {self._name}: device {stuck} waits for"
+                f" version {devices[stuck].version + 1} of weights that wait for samples behind it; try a larger"
+                " `batch`, or schedule sync"
+            )
 
     def _may_update(self, number: int, version: int) -> bool:
         """Return whether new weights stored elsewhere, and gradients of those stored here, have arrived."""
@@ -127,16 +127,11 @@ class _Chain:
             return False
         for number in waiting:
             self._devices[number].in_flight += 1
-            self._wake(1, number)
-        return True
-
-    def _wake(self, later: int, number: int) -> None:
-        """Give a device a turn in this round or a later one; nothing is done for a number beyond the chain."""
-        if 0 <= number < len(self._devices):
-            turn = (self._now + later) * len(self._devices) + number
+            turn = (self._now + 1) * len(self._devices) + number
             if turn not in self._awake:
                 self._awake.add(turn)
                 heapq.heappush(self._turns, turn)
+        return True
 
 
 class _Progress:

@@ -38,20 +38,19 @@ class Stage:
     def step(self, action: Action) -> tuple[bool, Stage | None]:
         """Do an action if its message is there; return whether it was, and the stage that gets what it makes."""
         kind, index = action.kind, action.index
-        begin, end = self._samples(action)
+        begin, end = action.span or (0, self._micro_batches[index].samples)
         source, to = self._neighbours(kind)
-        if source is not None and not self._take(self.messages[kind], index, begin, end):
-            return False, None
+        if source is not None:
+            try:
+                if not self.messages[kind].take(index, begin, end):
+                    return False, None
+            except LookupError as error:
+                why = f"does not follow the order of its neighbour, whose next message is of {error}"
+                raise LookupError(why) from None
         if to is not None:
             to.messages[kind].send(index, begin, end)
         self._compute(action, begin, end)
         return True, to
-
-    def _take(self, messages: Messages, index: int, begin: int, end: int) -> bool:
-        try:
-            return messages.take(index, begin, end)
-        except LookupError as error:
-            raise LookupError(f"does not follow the order of its neighbour, whose next message is of {error}") from None
 
     def _compute(self, action: Action, begin: int, end: int) -> None:
         """Note the samples of an action, which must follow on those done and have been through the kind before."""

@@ -64,18 +64,10 @@ class _Ahead:
         self._naming = {Kind.FORWARD, Kind.BACKWARD}  # and W, if it names versions
 
     def __iter__(self) -> Iterator[Action]:
-        while self._read or self._reads_on():
-            action = self._read.popleft()
+        while (action := self._read.popleft() if self._read else next(self._program, None)) is not None:
             if action.kind is Kind.GRADIENT and action.version is not None:
                 self._naming.add(action.kind)
             yield action
-
-    def _reads_on(self) -> bool:
-        """Read one more action; return whether there is one."""
-        for action in self._program:
-            self._read.append(action)
-            return True
-        return False
 
     def least_version(self) -> int | None:
         """Return the least version that F, B and W name next; None if there are no more."""

@@ -53,6 +53,11 @@ class DeviceClock:
         """Time in ps at which the newest weights are ready."""
         return self._updated_ps[self._newest]
 
+    @property
+    def updates_ps(self) -> list[int]:
+        """Times in ps that updates take once gradients are there: of each slice, then of each stored block."""
+        return [*(part.update_ps for part in self.slices), *self._stored_update_ps]
+
     def ready_ps(self, version: int) -> int:
         """Return the time in ps at which a version of the weights is ready."""
         return self._updated_ps[version]

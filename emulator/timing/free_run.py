@@ -1,77 +1,122 @@
-"""A free run: mini-batches through a chain of clocks, one after another, without waiting for any weights.
+"""A free run: samples through a chain of clocks, mini-batch after mini-batch, without waiting for any weights.
 
 It shows the steady pipeline: when samples are where, and when updates are ready (FPDeep, section 4.4).
+
+Samples enter at a fixed interval, and clocks only add times and take the latest. So once two samples in a row leave
+every resource one interval apart, all later ones do: only those before are run, two in most chains.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ...comm import Times
+import numpy as np
+
+from ...comm import Served, Times
 from ..mapping import DataPath, StreamKey
 from ..schedule import MicroBatch
 from .device_clock import DeviceClock
 from .timing import Timing
+
+_FIRST_SAMPLES = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
     """When each sample's FP and EB started and its PG ended on a device, and when updates were ready, in ps."""
 
-    forward_ps: list[int] = dataclasses.field(default_factory=list)
-    backward_ps: list[int] = dataclasses.field(default_factory=list)
-    gradient_ps: list[int] = dataclasses.field(default_factory=list)
-    updated_ps: list[int] = dataclasses.field(default_factory=list)
+    forward_ps: Times
+    backward_ps: Times
+    gradient_ps: Times
+    updated_ps: Times
 
 
-def free_run(timing: Timing, batch: int, steps: int, exchange_ps: Sequence[int] = ()) -> list[Trace]:
-    """Run `steps` mini-batches of `batch` samples, each as one micro-batch; return the trace of each device.
+def free_run(timing: Timing, batch: int, steps: int, exchange_ps: Sequence[int] = ()) -> Iterator[Trace]:
+    """Run `steps` mini-batches of `batch` samples; yield the trace of each device.
 
     `exchange_ps` is the time of each device's exchange with other replicas, if there are any; all replicas are ready at
     the same time, and the exchanges of mini-batches follow one another.
     """
     chain = _Chain(timing)
-    traces = [Trace() for _ in chain.clocks]
-    exchanged_ps = [0] * len(chain.clocks)
-    for step in range(steps):
-        chain.step(MicroBatch(step, step, step * batch, (step + 1) * batch), traces)
-        for device, (clock, trace) in enumerate(zip(chain.clocks, traces, strict=True)):
-            stored_ps = chain.gradients_of_stored_ps(device)
-            if exchange_ps:
-                ready_ps = max(clock.gradients_ps(stored_ps), exchanged_ps[device])
-                exchanged_ps[device] = ready_ps + exchange_ps[device]
-            clock.update(stored_ps, exchanged_ps[device])
-            trace.updated_ps.append(clock.updated_ps)
-    return traces
+    chain.run(batch * steps)
+    lasts = np.arange(1, steps + 1) * batch - 1
+    for device, clock in enumerate(chain.clocks):
+        forward, backward, *sources = (chain.times_ps(times, batch * steps) for times in chain.recorded(device))
+        gradient = np.max(sources[: len(clock.slices)], axis=0)
+        ready = np.stack([source[lasts] for source in sources])
+        if exchange_ps:
+            ready = np.maximum(ready, _exchanged_ps(ready.max(axis=0).tolist(), exchange_ps[device]))
+        updated = (ready + np.array(clock.updates_ps)[:, None]).max(axis=0)
+        yield Trace(forward, backward, gradient, updated)
+
+
+def _exchanged_ps(ready_ps: Sequence[int], takes_ps: int) -> list[int]:
+    """Return when exchanges end that take `takes_ps` each, one after another, given when gradients are ready."""
+    ends = [0]
+    for each in ready_ps:
+        ends.append(max(each, ends[-1]) + takes_ps)
+    return ends[1:]
 
 
 class _Chain:
-    """The clocks of all devices, and what has arrived at each."""
+    """The clocks of all devices, what has arrived at each, and what is recorded of the samples that were run."""
 
     def __init__(self, timing: Timing) -> None:
-        self._blocks = timing.blocks
+        self._blocks, self._interval_ps = timing.blocks, timing.interval_ps
         self.clocks: list[DeviceClock] = [timing.clock(device) for device in range(len(timing.mapping.devices))]
         self._arrived: list[dict[StreamKey, Times]] = [{} for _ in self.clocks]
+        self._recorded: list[list[list[Times]]] = [[] for _ in self.clocks]
+        self._repeats = False
+        for clock in self.clocks:
+            clock.observe(self._observe)
 
-    def step(self, micro_batch: MicroBatch, traces: Sequence[Trace]) -> None:
-        """Take a mini-batch forward through all devices, then backward, then into gradients."""
-        whole, devices = micro_batch.whole, list(enumerate(zip(self.clocks, traces, strict=True)))
-        for device, (clock, trace) in devices:
+    def run(self, samples: int) -> None:
+        """Run samples up to number `samples`, or until all further ones only follow at the interval."""
+        done = 0
+        while done < samples and not self._repeats:
+            end = min(max(_FIRST_SAMPLES, 2 * done), samples)
+            self._repeats = end - done > 1
+            self._take(MicroBatch(done, done, done, end))
+            done = end
+
+    def recorded(self, device: int) -> Iterator[Times]:
+        """Yield, of the samples that were run, FP's and EB's starts, each slice's end of PG, and the arrival times of
+        gradients of each block that the device stores, in ps."""
+        for of_samples in zip(*self._recorded[device], strict=True):
+            yield np.concatenate(of_samples)
+
+    def times_ps(self, times: Times, samples: int) -> Times:
+        """Return the times of `samples` samples, given those of the ones that were run."""
+        later = self._interval_ps * np.arange(1, samples + 1 - len(times))
+        return np.concatenate([times, times[-1] + later])
+
+    def _observe(self, served: Served) -> None:
+        """Note a resource whose last two samples do not follow at the interval."""
+        left = served.left_ps
+        if self._repeats and left[-1, -1] - left[-2, -1] != self._interval_ps:
+            self._repeats = False
+
+    def _take(self, micro_batch: MicroBatch) -> None:
+        """Take samples forward through all devices, then backward, then into gradients."""
+        whole, devices = micro_batch.whole, list(enumerate(self.clocks))
+        forward, backward = [], []
+        for device, clock in devices:
             self._deliver(device, clock.forward(whole, self._arrived[device], 0))
-            trace.forward_ps.extend(clock.slices[0].fp_start_ps.tolist())
-        for device, (clock, trace) in reversed(devices):
+            forward.append(clock.slices[0].fp_start_ps)
+        for device, clock in reversed(devices):
             self._deliver(device, clock.backward(whole, self._arrived[device], 0))
-            trace.backward_ps.extend(clock.slices[-1].eb_start_ps.tolist())
-        for device, (clock, trace) in devices:
+            backward.append(clock.slices[-1].eb_start_ps)
+        for device, clock in devices:
             self._deliver(device, clock.gradient(whole))
-            ends = zip(*(part.pg_end_ps.tolist() for part in clock.slices), strict=True)
-            trace.gradient_ps.extend(map(max, ends))
+        for device, (clock, *starts) in enumerate(zip(self.clocks, forward, reversed(backward), strict=True)):
+            ends = [part.pg_end_ps for part in clock.slices]
+            self._recorded[device].append([*starts, *ends, *self._stored_ps(device)])
 
-    def gradients_of_stored_ps(self, device: int) -> list[int]:
-        """Return the time in ps at which the last gradients of each block that a device stores arrived."""
-        keys = (StreamKey(DataPath.PARAMETER_GRADIENTS, number) for number in self.clocks[device].streams.stored)
-        return [int(self._arrived[device][key][-1, -1]) for key in keys]
+    def _stored_ps(self, device: int) -> Iterator[Times]:
+        """Yield when gradients of each block that a device stores arrived, in ps."""
+        for number in self.clocks[device].streams.stored:
+            yield self._arrived[device][StreamKey(DataPath.PARAMETER_GRADIENTS, number)][:, -1]
 
     def _deliver(self, device: int, sent: Mapping[StreamKey, Times]) -> None:
         """Deliver what a device sends; balanced parameters and their gradients are relayed to where they are needed."""

@@ -64,7 +64,7 @@ class SliceClock:
             (tuple(tensor.number for tensor in step.reads), step.makes.number, step.rows)
             for step in part.layer.sfu[len(before_sending) :]
         ]
-        self._update_ps = board.update_ps(len(part.out_channels)) + states_ps
+        self.update_ps = board.update_ps(len(part.out_channels)) + states_ps
 
     def engines(self) -> Iterator[tuple[Phase, FifoResource]]:
         """Yield the slice's engines with their phases."""
@@ -132,4 +132,4 @@ class SliceClock:
 
     def updated_ps(self, not_before_ps: int = 0) -> int:
         """Return the time in ps at which the update of its parameters ends."""
-        return max(self.pg.free_ps, not_before_ps) + self._update_ps
+        return max(self.pg.free_ps, not_before_ps) + self.update_ps

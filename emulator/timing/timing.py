@@ -23,12 +23,14 @@ from ..mapping import (
     SliceEngines,
     Stream,
     StreamKey,
-    allocate,
+    allocate_all,
     balanced_streams,
+    carried_bytes,
     memory_streams,
     path_row_ps,
     sample_ps,
     steps_before_sending,
+    stream_row_ps,
     streams,
     update_bytes,
 )
@@ -81,7 +83,7 @@ class Timing:
             InputError: a board has too few multipliers.
         """
         devices = range(len(mapping.devices))
-        engines = tuple(allocate(mapping, device, cluster.board(device)) for device in devices)
+        engines = allocate_all(mapping, cluster)
         share = cluster.link.share
         links = tuple((*streams(mapping, link, share), *balanced_streams(blocks, link)) for link in devices[:-1])
         found = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
@@ -150,9 +152,18 @@ class Timing:
 
     def path(self, link: int, stream: Stream) -> FifoResource:
         """Return a stream's share of its link, as a resource."""
+        return self._path(link, stream, carried_bytes(self.cluster.link_at(link), self.links[link]))
+
+    def _paths(self, link: int, *, forward: bool) -> dict[StreamKey, FifoResource]:
+        """Return the streams of one direction of a link as resources; none if there is no such link."""
+        sent = self.sent(link, forward=forward)
+        carried = carried_bytes(self.cluster.link_at(link), self.links[link]) if sent else {}
+        return {stream.key: self._path(link, stream, carried) for stream in sent}
+
+    def _path(self, link: int, stream: Stream, carried: dict[DataPath, int]) -> FifoResource:
         sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
         over = self.cluster.link_at(link)
-        row_ps = path_row_ps(over, stream, self.links[link])
+        row_ps = stream_row_ps(over, stream, carried)
         header_ps = row_ps * over.headers(stream.row_bytes) // max(1, over.wire_bytes(stream.row_bytes))
         return FifoResource(f"link {sender} -> {receiver}, {stream.key}", row_ps, over.latency_ps, header_ps)
 
@@ -199,9 +210,7 @@ class Timing:
         board, share = self.cluster.board(device), self.cluster.link.share
         held = zip(self.mapping.devices[device], self.engines[device], self.ports(device), strict=True)
         states_ps = self._states_ps(device)
-        sends: dict[StreamKey, FifoResource] = {}
-        for link, forward in ((device, True), (device - 1, False)):
-            sends |= {stream.key: self.path(link, stream) for stream in self.sent(link, forward=forward)}
+        sends = {**self._paths(device, forward=True), **self._paths(device - 1, forward=False)}
         stored = (block.part for block in self.blocks if block.store_device == device)
         return DeviceClock(
             self.streams(device),

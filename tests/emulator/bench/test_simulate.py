@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
+from click import Context
 from click.testing import CliRunner
 
+from emuchain.emulator.bench import curve
 from emuchain.emulator.bench import simulate as bench
 from emuchain.emulator.bench.report import simulation_sheet
 from emuchain.emulator.commands.command_line import commands
@@ -44,3 +47,35 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     assert [(row["network"], row["devices"], row["samples"]) for row in rows] == list(SMALL)
     assert rows[0]["sample_rows"] < rows[1]["sample_rows"]
     assert all(row["plan_seconds"] > 0 and row["run_seconds"] >= 0 for row in rows)
+
+
+@pytest.mark.parametrize("form", ["--json", "--markdown"])
+def test_the_curve(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    small = ((3, "simulate quick-cifar --devices 3 --samples 8"),)
+    monkeypatch.setattr(curve.measure_commands, "__defaults__", (small,))
+    outcome = CliRunner().invoke(commands, ["bench", "simulate", "--curve", form])
+    assert outcome.exit_code == 0, outcome.output
+    if form == "--markdown":
+        assert outcome.output.count("| simulate quick-cifar") == 1
+        return
+    [row] = json.loads(outcome.output)["curve"]
+    assert (row["boards"], row["command"]) == small[0]
+    assert row["processor_seconds"] > 0
+    assert row["peak_bytes"] > 1 << 20  # bytes, whatever the operating system counts in
+
+
+def test_a_command_that_fails_is_no_measurement() -> None:
+    with pytest.raises(RuntimeError, match="status 2"):
+        list(curve.measure_commands(((0, "simulate quick-cifar --devices 0"),)))
+
+
+def test_the_curves_commands_are_of_emuchain() -> None:
+    """Each command's options exist, and name as many boards as its row says."""
+    for boards, words in curve.CURVE:
+        name, *rest = words.split()
+        given = dict(itertools.pairwise(rest))
+        counted = int(given.get("--devices", given.get("--stages", 2))) * int(given.get("--replicas", 1))
+        assert counted == boards
+        command = commands.commands[name]
+        known = {option for each in command.get_params(Context(command)) for option in each.opts}
+        assert {word for word in rest if word.startswith("--")} <= known

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Board, Engine, Fpga
 from emuchain.emulator.common import InputError
-from emuchain.emulator.mapping import Mapping, allocate, partition
+from emuchain.emulator.mapping import Mapping, allocate, allocate_all, partition
 from emuchain.emulator.network import Network
 
 from .networks import (
@@ -62,6 +62,14 @@ def test_engines(found: Network, dsp: int, data: st.DataObject) -> None:
             assert engine.sample_ps == rows * engine.row_ps
             used += engine.multipliers
         assert used <= dsp
+
+
+@given(networks(), st.lists(st.integers(90, 3000), min_size=1, max_size=3), st.integers(1, 8))
+def test_all_engines_are_those_of_each_device(found: Network, dsps: list[int], devices: int) -> None:
+    chain = cluster(*map(board, dsps))
+    mapping = partition(found, chain, min(devices, sum(channels_to_cut(found))))
+    each = [allocate(mapping, device, chain.board(device)) for device in range(len(mapping.devices))]
+    assert allocate_all(mapping, chain) == tuple(each)
 
 
 @given(networks(), st.integers(90, 3000), st.integers(1, 6))

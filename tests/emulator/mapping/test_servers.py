@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Cluster, Fpga, Link, load_cluster
 from emuchain.emulator.common import InputError
-from emuchain.emulator.mapping import Mapping, Slice, partition_with_memory, sample_ps, streams
+from emuchain.emulator.mapping import Mapping, Slice, can_take, partition_with_memory, sample_ps, streams
 from emuchain.emulator.mapping.boundaries import Boundaries, common, merged
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.timing import Timing
@@ -56,11 +56,14 @@ def test_no_cut_has_a_faster_slowest_server(
     if not times:
         with pytest.raises(InputError, match="one tile of kernel size for each engine"):
             partition_with_memory(found, cluster, devices, None)
+        assert not can_take(found, cluster, devices, 10**18)
         return
     mapping = partition_with_memory(found, cluster, devices, None)
     check_order(found, mapping)
     assert mapping.balance is not None
     assert mapping.balance.server_ps == min(times)
+    assert can_take(found, cluster, devices, min(times))
+    assert not can_take(found, cluster, devices, min(times) - 1)
     assert Timing.of(mapping, cluster).interval_ps == min(times)
 
 

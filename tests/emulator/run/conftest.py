@@ -12,7 +12,18 @@ from emuchain.emulator.mapping import BalancedParameters, channel_bytes
 from emuchain.emulator.plan import Plan, find_steady
 from emuchain.emulator.run import Placement
 from emuchain.emulator.run.chain import Chain, Wiring, build_chain
-from emuchain.emulator.timing import Timing, Trace
+from emuchain.emulator.timing import Timing
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """When each sample's FP and EB started and its PG ended on a device, and when updates were ready, in ps."""
+
+    forward_ps: list[int] = dataclasses.field(default_factory=list)
+    backward_ps: list[int] = dataclasses.field(default_factory=list)
+    gradient_ps: list[int] = dataclasses.field(default_factory=list)
+    updated_ps: list[int] = dataclasses.field(default_factory=list)
+
 
 Prepare = Callable[[Chain], None]
 TraceEpoch = Callable[..., list[Trace]]
