@@ -24,6 +24,7 @@ print("ready", flush=True)
 for line in sys.stdin:
     exec(line)
     print("done", flush=True)
+time.sleep(600)
 """
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -66,7 +67,7 @@ def do(process: subprocess.Popen[str], what: str) -> None:
 
 def said(*processes: subprocess.Popen[str]) -> str:
     """Return what ranks and their guards say until all have ended."""
-    return "".join(process.stderr.read() for process in processes if process.stderr is not None)
+    return "".join(process.communicate(timeout=60)[1] for process in processes)
 
 
 def test_the_first_guard_tells_of_a_death_on_another_host_with_the_last_step(start: Start) -> None:
