@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 _SIGNALS = signal.SIGTERM, signal.SIGUSR1
@@ -24,10 +24,14 @@ class Terminated(BaseException):
 
 
 class EndRequest:
-    """What this process has been asked to do; `noted` is the number of the signal, 0 if there was none."""
+    """What this process has been asked to do; `noted` is the number of the signal, 0 if there was none.
 
-    def __init__(self) -> None:
+    `on_note` is told of it.
+    """
+
+    def __init__(self, on_note: Callable[[int], None] = lambda _: None) -> None:
         self.noted = 0
+        self._on_note = on_note
         self._can_wait = False
 
     def listen(self) -> None:
@@ -49,3 +53,4 @@ class EndRequest:
         if not self._can_wait or self.noted:
             raise Terminated(number)
         self.noted = number
+        self._on_note(number)

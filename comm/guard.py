@@ -4,6 +4,9 @@ It is a script of its own, which imports nothing of emuchain, because it starts 
 outlive the ranks, which register one by one, before they join MPI. MPICH's launcher learns of a death from the end of
 the rank's connection to it (`PMI_FD`), of which the guard holds a copy, or as its parent, and then kills all other
 ranks at once: the guard must be awake before that, and takes deaths in the order in which they came.
+
+Of several hosts' guards that of rank 0 leads: the others report to it over connections that ranks have made
+(`guards.py`), and it alone tells the user, of one death, from which the others follow.
 """
 
 from __future__ import annotations
@@ -18,25 +21,35 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 NOTE_BYTES, PLACE_BYTES = 255, 256
 """The page begins with a byte, which is LEAVING once the guard lets go of the launcher, and a note of what was done
 last; then come the places of the ranks, filled with 0 at first.
 
-In a place are a byte, which is LEAVING once the rank ends as it should, and the rank's name. Texts are in UTF-8.
+In a place are a byte, which is LEAVING once the rank ends as it should, the number of the signal that has asked it to
+end, of which it has taken note, and its name. Texts are in UTF-8.
 """
 MOST_RANKS = 1023
-LEAVING, JOINED = 1, 2
-"""What ranks say, each in a byte: that they end as they should, and that they have joined MPI."""
+LEAVING, JOINED, CONNECTED, ABORTING = 1, 2, 3, 4
+"""What ranks say, each in a byte: that they end as they should; that they have joined MPI; that a connection to the
+guard of another host comes with this byte; that the run is to end as after a death, of which the user knows.
+"""
+
+_ENDS, _TOLD, _ASK, _NONE = "ends", "told", "dead?", "none"
+"""What guards say: that a rank ends as it should; that the user has been told why the run ends; the one that leads,
+whether a rank of the other has died, which answers that none has, or by a report: who died how.
+"""
+_SAID_BYTES = 512
 
 _SETTLE_S = 0.05  # launchers that kill all ranks do so within milliseconds
 _LOOK_S = 0.05
 _FIRST_S = 10.0
 _MOST_NAMED = 4
 _GRACE_S = 5.0
-_STALLED = "ended with status 3"  # `stall.STALL_STATUS`
+_FOLLOWS = re.compile(r" (?:by SIGTERM|with status \d+|after SIGTERM)$")
+"""How ranks end that the launcher or the MPI library ends: for another one's death, if there is one."""
 _LEFT_BEHIND = re.compile(r" (/dev/shm/(?:mpich_shm_|sm_segment\.|vader_segment\.)\S+)$")
 
 
@@ -92,7 +105,11 @@ class Page:
     def name(self, place: int) -> str:
         """Return the name of a rank; nothing before it has one."""
         begin = (1 + place) * PLACE_BYTES
-        return _text(self._memory[begin + 1 : begin + PLACE_BYTES])
+        return _text(self._memory[begin + 2 : begin + PLACE_BYTES])
+
+    def asked(self, place: int) -> int:
+        """Return the number of the signal that has asked a rank to end; 0 if none has."""
+        return self._memory[(1 + place) * PLACE_BYTES + 1]
 
     def leave(self, place: int) -> None:
         """Take note that a rank ends as it should."""
@@ -105,6 +122,67 @@ class Page:
 
 def _text(padded: bytes) -> str:
     return padded.rstrip(b"\0").decode("utf-8", "ignore")
+
+
+class Others:
+    """The guards of other hosts, and what they have said; each is known by its connection's descriptor."""
+
+    def __init__(self) -> None:
+        self.reports: dict[int, str] = {}
+        self.silent: set[int] = set()  # those that have been asked, and have not answered
+        self.told = self.ends = self.has_said_ends = False
+        self._lines: dict[int, socket.socket] = {}
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._lines)
+
+    def __contains__(self, fd: int) -> bool:
+        """Return whether this is one of them."""
+        return fd in self._lines
+
+    def add(self, fd: int) -> None:
+        """Take a connection."""
+        self._lines[fd] = socket.socket(fileno=fd)
+
+    def say(self, said: str, to: int | None = None) -> None:
+        """Say something to all of them, or to one."""
+        for fd, line in self._lines.items():
+            if to in (None, fd):
+                with contextlib.suppress(OSError):
+                    line.send(said.encode()[:_SAID_BYTES].ljust(_SAID_BYTES, b"\0"), socket.MSG_DONTWAIT)
+
+    def end(self) -> None:
+        """Say, once, that ranks end as they should, here or there."""
+        if not self.has_said_ends:
+            self.has_said_ends = self.ends = True
+            self.say(_ENDS)
+
+    def tell(self) -> None:
+        """Say that the user has been told why the run ends, here or there."""
+        self.told = True
+        self.say(_TOLD)
+
+    def ask(self) -> None:
+        """Ask whether a rank of theirs has died; those that have reported one need not answer."""
+        self.silent = {*self._lines} - self.reports.keys()
+        self.say(_ASK)
+
+    def hear(self, fd: int) -> str:
+        """Take and return what one says; nothing if it is gone, as it is once its ranks have ended."""
+        said = ""
+        with contextlib.suppress(OSError):
+            said = _text(self._lines[fd].recv(_SAID_BYTES, socket.MSG_WAITALL))
+        self.silent.discard(fd)
+        if not said:
+            self._lines.pop(fd).close()
+        elif said == _TOLD:
+            self.told = True
+        elif said == _ENDS:
+            self.ends = True
+        elif said not in (_ASK, _NONE):
+            self.reports[fd] = said
+        return said
 
 
 class Guard:
@@ -121,6 +199,16 @@ class Guard:
         self._held: list[int] = []
         self._epoll = select.epoll()  # unlike `poll`, it returns events in the order in which they came
         self._places: dict[int, int] = {}
+        self._others = Others()
+
+    @property
+    def _leads(self) -> bool:
+        return any(member.rank == 0 for member in self._members)
+
+    @property
+    def _ends(self) -> bool:
+        """Whether ranks end as they should, here or on other hosts."""
+        return self._page.ends or self._others.ends
 
     def watch(self) -> None:
         """Watch until all ranks of this host have ended."""
@@ -128,8 +216,8 @@ class Guard:
         self._epoll.register(self._server, select.EPOLLIN)
         dead = self._wait(_FIRST_S)
         while self._left:
-            if dead and not self._page.ends:
-                self._tell_of(dead[0])
+            if self._others.told or ((dead or self._others.reports) and not self._ends):
+                self._judge(dead)
                 self._end_starting()
                 self._let_go()
                 self._end_all()
@@ -146,12 +234,15 @@ class Guard:
         for fd, _ in self._epoll.poll(timeout_s):
             if fd == self._server.fileno():
                 self._accept()
+            elif fd in self._others:
+                self._hear_other(fd)
             elif fd == self._members[self._places[fd]].line.fileno():
                 self._hear(self._places[fd])
             else:
                 dead.append(self._places[fd])
         self._look(self._starting)
         if self._page.ends:
+            self._others.end()
             self._let_go()
         return dead
 
@@ -179,7 +270,7 @@ class Guard:
         self._left[place] = member
         self._starting.add(place)
         self._held += fds[1:]
-        if select.select([member.pid_fd], [], [], 0)[0]:
+        if _any_ended([member]):
             self._dead_before.append(place)
         for fd in (member.pid_fd, line.fileno()):
             self._places[fd] = place
@@ -192,7 +283,10 @@ class Guard:
         line = self._members[place].line
         said = b""
         with contextlib.suppress(OSError):
-            said = line.recv(16)
+            said, fds, *_ = socket.recv_fds(line, 16, 1)
+            for fd in fds:
+                self._others.add(fd)
+                self._epoll.register(fd, select.EPOLLIN)
         if not said:
             self._epoll.unregister(line)
         if JOINED in said:
@@ -200,24 +294,58 @@ class Guard:
             self._starting.discard(place)
         if LEAVING in said:
             self._page.leave(place)
+        if ABORTING in said:
+            self._others.tell()
+
+    def _hear_other(self, fd: int) -> None:
+        """Take what the guard of another host says, and answer."""
+        said = self._others.hear(fd)
+        if said == _ENDS and self._leads:
+            self._others.end()
+        if said == _TOLD and self._leads:
+            self._others.tell()
+        if said == _ASK and not _any_ended(self._left.values()):  # otherwise a report is on its way
+            self._others.say(_NONE)
 
     def _look(self, places: Iterable[int]) -> None:
         """Find the files that ranks have in shared memory."""
         for place in places:
             self._files |= shared_by(self._members[place].pid)
 
-    def _tell_of(self, place: int) -> None:
+    def _judge(self, dead: Sequence[int]) -> None:
+        """Tell the user which rank has died first, or have the guard that leads do so."""
+        seen, others = self._seen(dead[0]) if dead else "", self._others
+        if self._ends or others.told:
+            return
+        others.ask() if self._leads else others.say(seen)
+        until_s = time.monotonic() + _GRACE_S
+        while not self._is_settled and (left_s := until_s - time.monotonic()) > 0:
+            self._forget(self._wait(left_s))
+        if self._ends or others.told:
+            return
+        deaths = [death for death in (seen, *others.reports.values()) if death]
+        line = next((death for death in deaths if not _FOLLOWS.search(death)), deaths[0])
+        done = f"; last step done: {self._page.note}" if self._page.note else ""
+        with contextlib.suppress(OSError):
+            os.write(self._told_fd, f"emuchain: error: {line}{done}\n".encode())
+        others.tell()
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether the guards of other hosts have said what was asked, or that what has happened is known."""
+        others = self._others
+        return self._ends or others.told or not others or (self._leads and not others.silent)
+
+    def _seen(self, place: int) -> str:
+        """Return who has died, and how; nothing if ranks end as they should."""
         how = _how(self._members[place].pid)  # at once: the launcher may wait for it
-        if how == _STALLED:
-            return  # a rank of another host has said why
         self._look(self._left)
         time.sleep(_SETTLE_S)
         self._wait(0.0)  # for what ranks have said in the meantime
-        if self._page.ends:
-            return
-        done = f"; last step done: {self._page.note}" if self._page.note else ""
-        with contextlib.suppress(OSError):
-            os.write(self._told_fd, f"emuchain: error: {self._whom(place, how)}{done}\n".encode())
+        if self._ends:
+            return ""
+        asked = self._page.asked(place)
+        return self._whom(place, f"{how} after {signal.Signals(asked).name}" if asked else how)
 
     def _whom(self, place: int, how: str) -> str:
         """Return who has died first, and how."""
@@ -287,6 +415,13 @@ def shared_by(pid: int) -> set[Shared]:
                     stat = os.stat(name[1], follow_symlinks=False)
                     found.add(Shared(name[1], stat.st_dev, stat.st_ino))
     return found
+
+
+def _any_ended(members: Iterable[Member]) -> bool:
+    ended = select.poll()
+    for member in members:
+        ended.register(member.pid_fd, select.POLLIN)
+    return bool(ended.poll(0))
 
 
 def _how(pid: int) -> str:

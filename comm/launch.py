@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .ranks import MpiRanks, Ranks
@@ -13,6 +14,7 @@ if TYPE_CHECKING:  # most commands have no ranks to watch
 
 _LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+_ABORT_DELAY = "OMPI_MCA_opal_abort_delay"
 _NOT_OF_ONE_KIND = (
     "mpiexec and mpi4py's MPI library are not of one kind; use the mpiexec in this environment's bin folder"
 )
@@ -62,9 +64,20 @@ def join(watch: Watch | None = None) -> Ranks:
 
 def _world() -> Any:
     """Return a clone of the world's communicator; importing MPI initialises it."""
+    os.environ.update(library_settings(os.environ))
     from mpi4py import MPI
 
     return MPI.COMM_WORLD.Clone()
+
+
+def library_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what to set for the MPI library.
+
+    On several hosts Open MPI's ends a rank at once when it loses the connection to one that has died. Two seconds later
+    guards and launcher know of that one, and the rank is no first death of its own.
+    """
+    here, in_all = (environment.get(f"OMPI_COMM_WORLD_{size}") for size in ("LOCAL_SIZE", "SIZE"))
+    return {} if here == in_all else {_ABORT_DELAY: environment.get(_ABORT_DELAY, "2")}
 
 
 def _check_kind() -> None:

@@ -72,11 +72,12 @@ class MpiRanks:
         self.size: int = comm.Get_size()
         self.on_object: Callable[[Any], None] = lambda _: None
         self.running = False
-        self.end_request = EndRequest()
+        self.end_request = EndRequest(self._asked)
         self._side = comm.Clone()
         self.exchange_comm = comm.Clone()
         self._pending: list[Any] = []
-        hosts, pids = zip(*comm.allgather((socket.gethostname(), os.getpid())), strict=True)
+        own = socket.gethostname(), os.getpid(), "" if watch is None else watch.guard
+        hosts, pids, guards = zip(*comm.allgather(own), strict=True)
         self._on_this_host = [rank for rank, host in enumerate(hosts) if host == hosts[self.rank]]
         self._names = [f"rank {rank} on {host}" for rank, host in enumerate(hosts)]
         self._pids = {rank: pids[rank] for rank in self._on_this_host}
@@ -84,6 +85,10 @@ class MpiRanks:
         self.watchdog: Watchdog | None = None
         if watch is not None:
             watch.join(self._names[self.rank])
+            if guards[0] and len({*guards} - {""}) > 1:
+                from .guards import connect_guards
+
+                connect_guards(comm, guards, watch)
 
     def watch(self) -> None:
         """Have the guard of this host watch this rank from now on, if it does not yet; and all ranks one another."""
@@ -115,6 +120,10 @@ class MpiRanks:
             return
         with watchdog.strictly(timeout_s):
             yield
+
+    def _asked(self, number: int) -> None:
+        if self._watch is not None:
+            self._watch.asked(number)
 
     def _noted(self) -> str:
         return "" if self._watch is None else self._watch.noted
@@ -279,9 +288,9 @@ class MpiRanks:
     def abort(self, status: int, *, first: bool) -> NoReturn:
         """End without MPI's help, where a rank is stopped: one is to be the `first`, and the launcher ends the others.
 
-        Its status is the run's. MPI adds nothing to what has been said.
+        Its status is the run's. MPI adds nothing to what has been said. Guards end what the launcher leaves.
         """
-        self._end_as_it_should()
+        self._end_as_it_should(aborts=True)
         if not first:
             time.sleep(_GUARD_TIMEOUT_S)
         with open(os.devnull, "w") as nowhere:
@@ -293,9 +302,9 @@ class MpiRanks:
         """Return the ranks of this host that are stopped, as by SIGSTOP; they neither answer nor leave."""
         return {rank for rank, pid in self._pids.items() if is_stopped(pid)}
 
-    def _end_as_it_should(self) -> None:
+    def _end_as_it_should(self, *, aborts: bool = False) -> None:
         if self._watch is not None:
-            self._watch.leave()
+            self._watch.leave(aborts=aborts)
 
     def free(self) -> None:
         """Free all communicators; call on all ranks, after the last message."""

@@ -17,7 +17,7 @@ import sys
 import time
 
 from . import guard
-from .guard import JOINED, LEAVING, MOST_RANKS, NOTE_BYTES, PLACE_BYTES, Expected, peer_of
+from .guard import ABORTING, CONNECTED, JOINED, LEAVING, MOST_RANKS, NOTE_BYTES, PLACE_BYTES, Expected, peer_of
 from .launchers_stderr import launchers_stderr
 
 _TIMEOUT_S = 10.0
@@ -29,10 +29,13 @@ _SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("PMI_SIZE", "OMPI_C
 
 
 class Watch:
-    """This rank's line to the guard of its host, and its place in their page; without a line it does nothing."""
+    """This rank's line to the guard of its host, and its place in their page; without a line it does nothing.
 
-    def __init__(self, line: socket.socket | None = None) -> None:
-        self._line = line
+    `guard` is what no other guard of the run is called; nothing if there is none.
+    """
+
+    def __init__(self, line: socket.socket | None = None, guard: str = "") -> None:
+        self._line, self.guard = line, guard
         self._page: mmap.mmap | None = None
         self._place, self._leaves = 0, False
         if line is not None:
@@ -46,6 +49,18 @@ class Watch:
     def note(self, text: str) -> None:
         """Leave word of what the run has done last, for the case that a rank dies."""
         self._write(1, NOTE_BYTES, text)
+
+    def asked(self, number: int) -> None:
+        """Leave word that a signal has asked this rank to end, and that it has only taken note."""
+        page = self._shared()
+        if page is not None:
+            page[(1 + self._place) * PLACE_BYTES + 1] = number
+
+    def connect(self, line: socket.socket) -> None:
+        """Give the guard a connection to that of another host."""
+        if self._line is not None:
+            with contextlib.suppress(OSError):
+                socket.send_fds(self._line, [bytes([CONNECTED])], [line.fileno()])
 
     @property
     def ends(self) -> bool:
@@ -62,12 +77,13 @@ class Watch:
     def name(self, text: str) -> None:
         """Set what this rank is called."""
         if self._shared() is not None:
-            self._write((1 + self._place) * PLACE_BYTES + 1, PLACE_BYTES - 1, text)
+            self._write((1 + self._place) * PLACE_BYTES + 2, PLACE_BYTES - 2, text)
 
-    def leave(self) -> None:
+    def leave(self, *, aborts: bool = False) -> None:
         """Tell the guard that this rank is about to end, and that this is as it should be.
 
-        The guard then lets go of the launcher, so that this learns of each rank's end at once.
+        The guard then lets go of the launcher, so that this learns of each rank's end at once. If this rank `aborts`
+        the run, guards end all ranks that the launcher leaves, such as those that are stopped.
         """
         if self._leaves:
             return
@@ -76,6 +92,8 @@ class Watch:
         if page is not None:
             page[(1 + self._place) * PLACE_BYTES] = LEAVING
         self._say(LEAVING)
+        if aborts:
+            self._say(ABORTING)
         until_s = time.monotonic() + _LET_GO_S
         while page is not None and page[0] != LEAVING and time.monotonic() < until_s:
             time.sleep(_NAP_S)
@@ -113,7 +131,8 @@ def introduce(rank: int) -> Watch:
     line = socket.socket(socket.AF_UNIX)
     try:
         line.settimeout(_TIMEOUT_S)
-        server = _meet(line, f"\0emuchain-{os.geteuid()}-{_launcher()}")
+        launcher = _launcher()
+        server = _meet(line, f"\0emuchain-{os.geteuid()}-{launcher}")
         own = os.pidfd_open(os.getpid())
         socket.send_fds(
             line, [f"{rank} {os.getpid()}".encode()], [own, *(fd for each in _launcher_fd() for fd in (each, 2))]
@@ -125,7 +144,7 @@ def introduce(rank: int) -> Watch:
     except (OSError, ValueError):
         line.close()
         return Watch()
-    return Watch(line)
+    return Watch(line, f"{socket.gethostname()} {launcher}")
 
 
 def _meet(line: socket.socket, place: str) -> socket.socket | None:

@@ -44,6 +44,15 @@ def test_a_launcher_may_interrupt_by_another_signal(listening):
     assert listening.end_request.noted == 0
 
 
+def test_who_wants_to_know_is_told_of_a_signal_that_is_noted(listening):
+    told = []
+    request = EndRequest(told.append)
+    request.listen()  # in place of the fixture's, which puts handlers back
+    with request.noting():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert told == [signal.SIGTERM]
+
+
 def test_nothing_is_noted_at_first():
     assert EndRequest().noted == 0
 
