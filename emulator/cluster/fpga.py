@@ -9,6 +9,7 @@ is rounded to a multiple of K×K".
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -66,12 +67,12 @@ class Fpga(Board):
     pe_array: PeArray | None = None
     activation_cycles: int = ACTIVATION_CYCLES
 
-    @property
+    @functools.cached_property
     def dsp_multipliers(self) -> int:
         """Number of multipliers that engines may take from DSPs, at least one; one DSP is one multiplier."""
         return max(1, math.floor(self.dsp * self.dsp_share + 1e-9))
 
-    @property
+    @functools.cached_property
     def multipliers(self) -> int:
         """Number of multipliers that engines may take, of DSPs and of LUTs."""
         return self.dsp_multipliers + self.lut_multipliers
@@ -110,7 +111,10 @@ class Fpga(Board):
         limits = [(work.convolutions, cycles // work.rows, work.tile) for work in works]
 
         def used(channels: int) -> int:
-            return sum(-(-channels * convolutions // limit) * tile for convolutions, limit, tile in limits)
+            total = 0
+            for convolutions, limit, tile in limits:  # takes half as long as a sum of what a generator yields
+                total -= -channels * convolutions // limit * tile
+            return total
 
         if used(available) <= left:
             return available, used(available)

@@ -110,7 +110,7 @@ def _flag(key: str) -> click.Option:
     if isinstance(extra, dict) and "choices" in extra:
         kind: Any = click.Choice(typing.cast(list[str], extra["choices"]))
     else:
-        kind = _flag_type(typing.get_type_hints(Config, include_extras=False)[key])
+        kind = _flag_type(_hints()[key])
     default = "" if field.default in (None, ()) else f"  [default: {field.default}]"
     return click.Option(
         [f"--{key.replace('_', '-')}", key],
@@ -121,6 +121,14 @@ def _flag(key: str) -> click.Option:
         help=f"{(field.description or '').replace('`', '')}{default}",
         callback=_numbers if key == "learning_rate_steps" else _listed if kind is list else None,
     )
+
+
+@functools.cache
+def _hints() -> dict[str, Any]:
+    """Return the type of each key; working them out takes as long as a small plan."""
+    from ..config import Config
+
+    return typing.get_type_hints(Config, include_extras=False)
 
 
 def _flag_type(hint: Any) -> Any:

@@ -64,11 +64,19 @@ def _load_hdf5(path: Path, reading: Reading) -> Dataset:
 _FILES: dict[str, _Loader] = {".npz": _load_npz, ".h5": _load_hdf5, ".hdf5": _load_hdf5}
 
 
-def load_data(where: str, steps: int = STEPS, *, lines: bool = False, reading: Reading | None = None) -> Dataset:
+def load_data(
+    where: str,
+    steps: int = STEPS,
+    *,
+    lines: bool = False,
+    reading: Reading | None = None,
+    enough: tuple[int | None, int | None] = (None, None),
+) -> Dataset:
     """Return the data set `shapes` or `text`, or that in the directory or file `where` (`./shapes` is a directory).
 
     A file is a text, whose name ends in .txt, or has images: .npz, .h5, .hdf5. Samples of texts, `text` too, are
-    windows of `steps` characters, or `lines`. `reading` says how images are read.
+    windows of `steps` characters, or `lines`. `reading` says how images are read. `enough` says how many training and
+    test samples will be used, None for all: no more are drawn, but files are read whole.
 
     Raises InputError when there is no such directory, when it holds no known layout, and when a file in it is missing,
     cut off or otherwise damaged.
@@ -79,12 +87,16 @@ def load_data(where: str, steps: int = STEPS, *, lines: bool = False, reading: R
         return text.load_text(where, steps, lines=lines)
     reading.check()
     if where == "shapes":
-        return _prepared(shapes.draw(), reading)
+        return _prepared(shapes.draw(*map(_at_most, (shapes.N_TRAIN, shapes.N_TEST), enough)), reading)
     found, layout = _find(where)
     if isinstance(layout, _Layout):
         return _prepared(layout.load(found), reading)
     with _about(where):
         return _prepared(layout(found, reading), reading)
+
+
+def _at_most(available: int, wanted: int | None) -> int:
+    return available if wanted is None else min(available, wanted)
 
 
 def describe_data(

@@ -75,7 +75,8 @@ def training_data(plan: Planned) -> Dataset:
     config, where = plan.config, data_of(plan)
     with _about_data(where):
         lines = config.text_samples == "lines"
-        data = load_data(where, plan.network.input[1], lines=lines, reading=Reading.of(config))
+        enough = config.samples, config.test_samples
+        data = load_data(where, plan.network.input[1], lines=lines, reading=Reading.of(config), enough=enough)
     check_data(plan, data)
     if data.symbols and plan.network.result_steps == 1:
         data = data.last_labels()

@@ -1,5 +1,6 @@
 """Finding a data set by name or directory."""
 
+import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError
@@ -49,3 +50,14 @@ def test_a_folder_in_place_of_a_file(tmp_path):
     (tmp_path / "data_batch_1.bin").mkdir()
     with pytest.raises(InputError, match=r"data_batch_1.bin: cannot be read \(is a folder; give a file\)"):
         load_data(str(tmp_path))
+
+
+def test_no_more_is_drawn_than_enough():
+    all_ = load_data("shapes")
+    for enough, counts in (((7, 3), (7, 3)), ((None, 1), (10_000, 1)), ((20_000, None), (10_000, 2_000))):
+        data = load_data("shapes", enough=enough)
+        assert (data.n_train, data.n_test) == counts
+        assert np.array_equal(data.train_images, all_.train_images[: counts[0]])
+        assert np.array_equal(data.train_labels, all_.train_labels[: counts[0]])
+        assert np.array_equal(data.test_images, all_.test_images[: counts[1]])
+        assert np.array_equal(data.test_labels, all_.test_labels[: counts[1]])
