@@ -275,12 +275,13 @@ def train(
             on_epoch(result, weights)
 
         try:
-            run_training(
-                *(planned, held, ranks, recorder.step, record),
-                gather_weights=True,
-                observer=_both(observer, spans),
-                checkpoints=checkpoints,
-            )
+            with recorder:
+                run_training(
+                    *(planned, held, ranks, recorder.step, record),
+                    gather_weights=True,
+                    observer=_both(observer, spans),
+                    checkpoints=checkpoints,
+                )
             gathered = ranks.gather(spans)
             if traced is not None and not isinstance(planned, PairPlan) and ranks.rank == 0:
                 traced.write(planned, held.n_train, gathered)

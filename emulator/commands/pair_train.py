@@ -61,7 +61,8 @@ def train_pair(
             tell(f"emuchain: warning: {warning}")
         progress.note(_announcement(plan, data, ranks.size))
         progress.start(data.n_train * config.epochs, config.epochs)
-        train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights, checkpoints=checkpoints)
+        with shown.recorder:
+            train(plan, data, ranks, shown.step, shown.epoch, gather_weights=gather_weights, checkpoints=checkpoints)
     if checkpoints.ended_at is not None:
         print_answer(shown.stopped(checkpoints.ended_at))
         return checkpoints.ended_at.status

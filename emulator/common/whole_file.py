@@ -184,12 +184,12 @@ class WholeFile:
 
     def _create(self, partial: pathlib.Path) -> BinaryIO:
         """Create a file with the mode and the owner of the one that it will replace."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             old = os.stat(self._target)
         except FileNotFoundError:
-            return open(os.open(partial, flags, 0o666), "wb")
-        file = open(os.open(partial, flags, 0o600), "wb")  # noqa: SIM115 - the caller closes it
+            return open(os.open(partial, flags, 0o666), "w+b")
+        file = open(os.open(partial, flags, 0o600), "w+b")  # noqa: SIM115 - the caller closes it
         with contextlib.suppress(OSError):
             os.fchown(file.fileno(), old.st_uid, old.st_gid)
         os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode) & 0o777)

@@ -2,13 +2,14 @@ from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
 from .epoch_result import EpochResult, Weights
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
+from .growing import exchange_table, history_table
 from .legs import Position
 from .own_weights import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
 from .pair_simulation import PairSimulation
 from .placement import Placement
 from .recorder import Recorder
 from .replicas import Exchanged
-from .results import Results, exchange_table, history_table, resource_table, results_of, versions
+from .results import Results, resource_table, results_of, versions
 from .results_file import read_results, write_results
 from .resume import Resumed, checkpoints_of, resumed
 from .segment import Death, Segment

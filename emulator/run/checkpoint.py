@@ -21,9 +21,10 @@ from .checked import checked
 from .checkpoint_file import CheckpointReader, CheckpointWriter
 from .epoch_result import EpochResult, Weights
 from .epochs import Trainer
-from .history_text import history_from, history_text, so_far_from, so_far_text
+from .history_text import history_from, so_far_from, so_far_text, write_history
 from .layer_states import deal_state, deal_weights, gathered_state
 from .legs import Position
+from .pace import Pace
 from .steps import StepResult
 
 
@@ -33,7 +34,8 @@ class Keeping:
 
     With `same_machine`, clocks and counters go on, too. Otherwise those of a run on other devices begin anew, and
     virtual time goes on from the checkpoint's. Where `replicas_differ`, as where bits flip, each has parameters of its
-    own. With `given_weights`, a run begins with those of a file.
+    own. With `given_weights`, a run begins with those of a file. From the end of `epochs` on, each checkpoint is
+    written; before, as `Pace` says.
     """
 
     resumes: bool
@@ -41,6 +43,7 @@ class Keeping:
     same_machine: bool = True
     replicas_differ: bool = False
     given_weights: bool = False
+    epochs: int = 0
 
 
 OnBegin = Callable[[Sequence[EpochResult], Sequence[StepResult], Position], None]
@@ -81,7 +84,7 @@ class RunCheckpoints:
 
     def __init__(self, network: Network, ranks: Ranks, keeping: Keeping, leader: Leader | None = None) -> None:
         self._network, self._ranks, self.keeping, self._leader = network, ranks, keeping, leader
-        self._kinds = () if leader is None else leader.kinds
+        self._kinds, self._pace = () if leader is None else leader.kinds, Pace()
         self.ended_at: Ended | None = None
 
     @property
@@ -113,7 +116,8 @@ class RunCheckpoints:
         if reader is not None and self._leader is not None:
             with reader.reading():
                 trainer.started_s = time.perf_counter() - float(reader.text["host_time_s"])
-                trainer.history[:] = history_from(reader)
+                trainer.history[:] = []
+                trainer.history.extend(history_from(reader))
                 trainer.so_far = so_far_from(reader)
                 _check_steps(trainer, at.step)
             reader.close()
@@ -121,10 +125,19 @@ class RunCheckpoints:
         return trainer, at
 
     def reach(self, trainer: Trainer, position: Position) -> bool:
-        """Write a checkpoint, if there is a file for it; return whether the run ends here."""
+        """Write a checkpoint, if there is a file for it, and it is due; return whether the run ends here."""
         if not self.keeping.saves:
             return False
-        with self._ranks.away(), contextlib.ExitStack() as stack:
+        number = self._ranks.end_wanted()
+        if number:
+            self.ended_at = Ended(position, signal.Signals(number))
+        shared = self._ranks.share((self._pace.due(trainer.history.nbytes), trainer.now_ps(position)))
+        if number or position.epoch >= self.keeping.epochs or shared[0][0]:
+            self._write(trainer, position, max(now_ps for _, now_ps in shared))
+        return bool(number)
+
+    def _write(self, trainer: Trainer, position: Position, now_ps: int) -> None:
+        with self._ranks.away(), self._pace.writing(), contextlib.ExitStack() as stack:
             writer = None
             if self._leader is not None and self._leader.target is not None:
                 writer = CheckpointWriter(stack.enter_context(self._leader.target.building()))
@@ -137,18 +150,15 @@ class RunCheckpoints:
             clocks: dict[str, Any] = {}
             for of_rank in self._ranks.gather(trainer.clocks()):
                 clocks |= of_rank
-            now_ps = max(self._ranks.share(trainer.now_ps(position)))
             if writer is not None and self._leader is not None:
-                text = history_text(writer, trainer.history) | so_far_text(writer, trainer.so_far)
+                rows, text = write_history(writer, trainer.history)
+                text |= so_far_text(writer, trainer.so_far)
                 host_time_s = time.perf_counter() - trainer.started_s
                 writer.finish(
                     {**self._leader.settings, "position": position, "virtual_time_ps": now_ps, "began": trainer.began}
-                    | {"host_time_s": host_time_s, "clocks": clocks, **text}
+                    | {"host_time_s": host_time_s, "clocks": clocks, **text},
+                    rows,
                 )
-        number = self._ranks.end_wanted()
-        if number:
-            self.ended_at = Ended(position, signal.Signals(number))
-        return bool(number)
 
     def _check(self, wrong: str) -> None:
         """Raise InputError on all ranks if there is something wrong on any."""

@@ -21,7 +21,7 @@ import os
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -58,15 +58,28 @@ class CheckpointWriter:
         with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
 
+    def pieces(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], pieces: Iterable[NDArray[Any]]) -> None:
+        """Add an array whose rows come in pieces."""
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array_header_1_0(member, header)
+            for piece in pieces:
+                member.write(np.ascontiguousarray(piece, dtype).data)
+
     def layer(self, layer: Layer, state: LayerState, replica: int = 0) -> None:
         """Add a layer's arrays, or what a replica has of its own."""
         for name, kinds in state.items():
             for kind, array in kinds.items():
                 self.array(_place(layer, replica, name, kind), array)
 
-    def finish(self, text: Mapping[str, Any]) -> None:
-        """Add the JSON text, and end the archive."""
-        self._archive.writestr(_TEXT, json.dumps({"format": FORMAT, **text}, default=_plain))
+    def finish(self, text: Mapping[str, Any], history: Iterable[Sequence[Any]]) -> None:
+        """Add the JSON text, with the rows of its last key `history` in pieces, and end the archive."""
+        begin = json.dumps({"format": FORMAT, **text}, default=_plain).removesuffix("}")
+        with self._archive.open(_TEXT, "w", force_zip64=True) as member, io.TextIOWrapper(member, "ascii") as file:
+            file.write(f'{begin}, "history": [')
+            for number, rows in enumerate(history):
+                file.write(", " * (number > 0) + json.dumps(rows, default=_plain)[1:-1])
+            file.write("]}")
         self._archive.close()
 
 
@@ -129,8 +142,9 @@ class CheckpointReader:
         return self.array(_place(layer, replica, name, kind), np.float32, shape)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and forget its text."""
         self._archive.close()
+        self.text = {}
 
     def __enter__(self) -> CheckpointReader:
         return self

@@ -44,11 +44,11 @@ class EpochResult:
 
     def row(self) -> EpochResult:
         """Return the epoch without the usage up to its end, which that of the next one replaces."""
-        exchanged = self.exchanged if self.exchanged.traffic.value_bytes else _NOTHING
+        exchanged = self.exchanged if self.exchanged.traffic.value_bytes else NOTHING
         return dataclasses.replace(self, usage=_UNUSED, resources=(), exchanged=exchanged)
 
 
-_NOTHING, _UNUSED = Exchanged(), Usage(0, (), ())
+NOTHING, _UNUSED = Exchanged(), Usage(0, (), ())
 
 
 @dataclasses.dataclass

@@ -97,7 +97,7 @@ def train_epochs(
     *,
     gather_weights: bool,
     checkpoints: Checkpoints | None = None,
-) -> list[EpochResult]:
+) -> History:
     """Train on all ranks together; return the history, on rank 0, with the usage up to the last epoch.
 
     Raises:
@@ -133,4 +133,4 @@ def train_epochs(
             checkpoints.close()
     ranks.running = False
     trainer.close()
-    return [*trainer.history]
+    return trainer.history

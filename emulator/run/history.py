@@ -1,22 +1,25 @@
-"""The history of a run: finished epochs in arrays that grow by doubling, so that a long run keeps little of each."""
+"""The history of a run: finished epochs in spools, so that memory does not grow with them."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Iterable, MutableSequence, Sequence
+import pickle
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ..device import Tally
-from .epoch_result import EpochResult
+from .epoch_result import NOTHING, EpochResult
 from .replicas import Exchanged
 from .sizes import EpochSizes
+from .spool import Spool
 from .steps import StepTable
 
-_FIRST = 64
+_PIECE_EPOCHS, _PIECE_STEPS, _PIECE_BYTES = 4096, 16384, 1 << 18
 _TALLY = np.dtype(
     [("samples", np.int64), ("loss", np.float64), ("correct", np.int64), ("steps", np.int64), ("step_loss", np.float64)]
 )
@@ -31,39 +34,31 @@ STEP = np.dtype([("loss", np.float64), ("learning_rate", np.float64), ("virtual_
 _NO_SIZES: EpochSizes = {}
 
 
-class Grown:
-    """An array at whose end values are added, in a time that does not grow with it."""
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """Some epochs in memory: a `ROW` each, a `STEP` for each of their mini-batches, what they exchanged, and sizes."""
 
-    def __init__(self, dtype: DTypeLike) -> None:
-        self._room = np.empty(_FIRST, dtype)
-        self._count = 0
+    rows: NDArray[Any]
+    steps: NDArray[Any]
+    exchanged: Sequence[Exchanged]
+    sizes: Sequence[EpochSizes]
 
     @property
-    def values(self) -> NDArray[Any]:
-        """What has been added; a view."""
-        return self._room[: self._count]
-
-    def add(self, values: NDArray[Any]) -> None:
-        """Add values at the end."""
-        end = self._count + len(values)
-        if end > len(self._room):
-            self._room = np.concatenate([self.values, np.empty(max(end, 2 * self._count) - self._count, values.dtype)])
-        self._room[self._count : end] = values
-        self._count = end
-
-    def cut(self, count: int) -> None:
-        """Keep the first `count` values."""
-        self._count = count
+    def counts(self) -> NDArray[np.int64]:
+        """Mini-batches of each epoch."""
+        before = self.rows["steps_end"][-1:] - len(self.steps)
+        return np.diff(self.rows["steps_end"], prepend=before)
 
 
 class History(MutableSequence[EpochResult]):
     """Finished epochs in order. All but the last are without the usage up to their ends (`EpochResult.row`)."""
 
     def __init__(self, epochs: Iterable[EpochResult] = ()) -> None:
-        self._rows, self._steps = Grown(ROW), Grown(STEP)
-        self.exchanged: list[Exchanged] = []
-        self.sizes: list[EpochSizes] = []
+        self.rows, self.steps = Spool(ROW), Spool(STEP)
+        self._others, self._others_end = Spool(np.uint8), Spool(np.int64)  # pickles, and where that of an epoch ends
         self._last: EpochResult | None = None
+        self.statistics: dict[str, None] | None = None
+        """Names of what codecs count, if anything was exchanged."""
         self.extend(epochs)
 
     @classmethod
@@ -72,18 +67,43 @@ class History(MutableSequence[EpochResult]):
         return epochs if isinstance(epochs, History) else cls(epochs)
 
     @property
-    def rows(self) -> NDArray[Any]:
-        """A `ROW` for each epoch; a view."""
-        return self._rows.values
-
-    @property
-    def steps(self) -> NDArray[Any]:
-        """A `STEP` for each mini-batch of all epochs; a view."""
-        return self._steps.values
+    def nbytes(self) -> int:
+        """Size of all that is kept of epochs."""
+        return self.rows.nbytes + self.steps.nbytes + self._others.nbytes
 
     def __len__(self) -> int:
         """Return the number of epochs."""
         return len(self.rows)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield all epochs in order, some at a time."""
+        first = 0
+        while first < len(self):
+            of_steps = self.rows.read(first, first + _PIECE_EPOCHS)["steps_end"] - self._steps_before(first)
+            of_others = self._others_end.read(first, first + _PIECE_EPOCHS) - self._others_before(first)
+            fits = (of_steps <= _PIECE_STEPS) & (of_others <= _PIECE_BYTES)
+            last = first + max(1, int(fits.sum()))
+            yield self._piece(first, last)
+            first = last
+
+    def _piece(self, first: int, last: int) -> Piece:
+        rows, others = self.rows.read(first, last), self._others_of(first, last)
+        steps = self.steps.read(self._steps_before(first), int(rows["steps_end"][-1]))
+        return Piece(rows, steps, [exchanged for exchanged, _ in others], [sizes for _, sizes in others])
+
+    def _steps_before(self, place: int) -> int:
+        return int(self.rows.read(place - 1, place)["steps_end"][0]) if place else 0
+
+    def _others_before(self, place: int) -> int:
+        return int(self._others_end.read(place - 1, place)[0]) if place else 0
+
+    def _others_of(self, first: int, last: int) -> list[tuple[Exchanged, EpochSizes]]:
+        begin, ends = self._others_before(first), self._others_end.read(first, last).tolist()
+        if begin == ends[-1]:
+            return [(NOTHING, _NO_SIZES)] * (last - first)
+        content = self._others.read(begin, ends[-1])
+        bounds = itertools.pairwise(end - begin for end in [begin, *ends])
+        return [pickle.loads(content[a:b].data) if b > a else (NOTHING, _NO_SIZES) for a, b in bounds]
 
     @overload
     def __getitem__(self, place: int) -> EpochResult: ...
@@ -98,8 +118,8 @@ class History(MutableSequence[EpochResult]):
         assert self._last is not None
         if place == len(self) - 1:
             return self._last
-        row = self.rows[place]
-        of_epoch = self.steps[self.rows["steps_end"][place - 1] if place else 0 : row["steps_end"]]
+        piece = self._piece(place, place + 1)
+        row = piece.rows[0]
         return dataclasses.replace(
             self._last.row(),
             epoch=int(row["epoch"]),
@@ -108,9 +128,9 @@ class History(MutableSequence[EpochResult]):
             test=Tally(*row["test"].item()),
             virtual_time_ps=int(row["virtual_time_ps"]),
             host_time_s=float(row["host_time_s"]),
-            exchanged=self.exchanged[place],
-            sizes=self.sizes[place],
-            steps=StepTable(**{name: of_epoch[name] for name in STEP.fields or ()}),
+            exchanged=piece.exchanged[0],
+            sizes=piece.sizes[0],
+            steps=StepTable(**{name: piece.steps[name] for name in STEP.names or ()}),
         )
 
     @overload
@@ -128,28 +148,40 @@ class History(MutableSequence[EpochResult]):
         places = range(len(self))[place if isinstance(place, slice) else slice(place, None)]
         if len(places) == 0:
             return
+        first = places[0]
         if places[-1] != len(self) - 1 or places.step != 1:
             raise ValueError("only the last epochs of a history change")
-        self._last = self._epoch(places[0] - 1) if places[0] else None
-        self._rows.cut(places[0])
-        self._steps.cut(int(self.rows["steps_end"][-1]) if len(self) else 0)
-        del self.exchanged[places[0] :], self.sizes[places[0] :]
+        self._last = self._epoch(first - 1) if first else None
+        self.steps.cut(self._steps_before(first))
+        self._others.cut(self._others_before(first))
+        self.rows.cut(first)
+        self._others_end.cut(first)
+        self.statistics = None
+        for piece in self.pieces():
+            self._note(piece.exchanged)
 
     def insert(self, place: int, epoch: EpochResult) -> None:
         """Add an epoch, at the end."""
         if place < len(self):
             raise ValueError("epochs are added at the end of a history")
-        of = epoch.steps
+        of, exchanged = epoch.steps, epoch.row().exchanged
         steps = np.empty(len(of), STEP)
-        for name in STEP.fields or ():
+        for name in STEP.names or ():
             steps[name] = getattr(of, name)
-        self._steps.add(steps)
+        self.steps.add(steps)
+        if exchanged.traffic.value_bytes or epoch.sizes:
+            self._others.add(np.frombuffer(pickle.dumps((exchanged, epoch.sizes), pickle.HIGHEST_PROTOCOL), np.uint8))
+        self._others_end.add(np.array([len(self._others)]))
         tallies = dataclasses.astuple(epoch.train), dataclasses.astuple(epoch.test)
         times = epoch.virtual_time_ps, epoch.host_time_s
-        self._rows.add(np.array([(epoch.epoch, epoch.learning_rate, *tallies, *times, len(self.steps))], ROW))
-        self.exchanged.append(epoch.row().exchanged)
-        self.sizes.append(epoch.sizes or _NO_SIZES)
+        self.rows.add(np.array([(epoch.epoch, epoch.learning_rate, *tallies, *times, len(self.steps))], ROW))
+        self._note([exchanged])
         self._last = epoch
+
+    def _note(self, exchanged: Iterable[Exchanged]) -> None:
+        for each in exchanged:
+            if each.traffic.value_bytes:
+                self.statistics = {**(self.statistics or {}), **dict.fromkeys(each.traffic.statistics)}
 
     def __eq__(self, other: object) -> bool:
         """Return whether the epochs are the same."""

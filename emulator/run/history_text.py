@@ -6,6 +6,7 @@ The use of devices and links is left out: it follows from clocks and counters at
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from .epoch_result import EpochResult, SoFar
 from .history import ROW, STEP, History
 from .replicas import Exchanged
 from .sizes import SentBy
+from .spool import Spool
 from .steps import StepResult, StepTable
 from .usage import ResourceUse, Usage
 
@@ -32,50 +34,68 @@ _MOST = 1 << 62
 _USE = dataclasses.astuple(ResourceUse("", 0, 0, ""))
 
 
-def history_text(writer: CheckpointWriter, epochs: Sequence[EpochResult]) -> dict[str, Any]:
-    """Return the JSON keys of finished epochs, after adding their arrays to a checkpoint.
+def write_history(
+    writer: CheckpointWriter, epochs: Sequence[EpochResult]
+) -> tuple[Iterator[list[dict[str, Any]]], dict[str, Any]]:
+    """Add the arrays of finished epochs to a checkpoint; return its JSON key `history` in pieces, and other keys.
 
     What every epoch has is in arrays, so that a checkpoint takes little longer after thousands of them.
     """
     history = History.of(epochs)
-    for name, column in _columns(history.rows, "history"):
-        writer.array(name, column)
-    for name, column in _columns(history.steps, "history/steps"):
-        writer.array(name, column)
-    rows: list[dict[str, Any]] = [{}] * len(history)
-    sources: list[SentBy] = []
-    if any(each.traffic.value_bytes for each in history.exchanged):
-        writer.array("history/histogram", np.stack([each.histogram for each in history.exchanged]))
-        rows = [{"traffic": dataclasses.asdict(each.traffic), "spent_ps": each.spent_ps} for each in history.exchanged]
-    if history:
-        sources = [*history.sizes[0]]
-        for number, source in enumerate(sources):
-            writer.array(f"history/sizes/{number}", np.stack([sizes[source] for sizes in history.sizes]))
+    _write_columns(writer, history.rows, "history")
+    _write_columns(writer, history.steps, "history/steps")
+    count = len(history)
+    if history.statistics is not None:
+        histograms = ([each.histogram for each in piece.exchanged] for piece in history.pieces())
+        writer.pieces("history/histogram", np.dtype(np.int64), (count, 2, BINS), map(np.stack, histograms))
+    sizes = next(history.pieces()).sizes[0] if history else {}
+    for number, (source, first) in enumerate(sizes.items()):
+        of_epochs = ([each[source] for each in piece.sizes] for piece in history.pieces())
+        writer.pieces(f"history/sizes/{number}", first.dtype, (count, *first.shape), map(np.stack, of_epochs))
     resources = [dataclasses.astuple(use) for use in history[-1].resources] if history else []
-    return {"history": rows, "history_sources": sources, "resources": resources}
+    return _rows(history), {"history_sources": [*sizes], "resources": resources}
 
 
-def _columns(rows: NDArray[Any], place: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the columns of a structured array, each with its name in a checkpoint."""
-    for name in rows.dtype.names or ():
-        if rows[name].dtype.names:
-            yield from _columns(rows[name], f"{place}/{name}")
+def _rows(history: History) -> Iterator[list[dict[str, Any]]]:
+    for piece in history.pieces():
+        if history.statistics is None:
+            yield [{}] * len(piece.rows)
         else:
-            yield f"{place}/{name}", rows[name]
+            yield [{"traffic": dataclasses.asdict(of.traffic), "spent_ps": of.spent_ps} for of in piece.exchanged]
 
 
-def history_from(reader: CheckpointReader) -> list[EpochResult]:
-    """Return the finished epochs of a checkpoint.
+def _write_columns(writer: CheckpointWriter, records: Spool, place: str) -> None:
+    for name, key in _columns(records.dtype, place):
+        dtype = _field(np.empty(0, records.dtype), key).dtype
+        writer.pieces(name, dtype, (len(records),), (_field(piece, key) for piece in records.pieces()))
+
+
+def _field(values: NDArray[Any], key: Sequence[str]) -> NDArray[Any]:
+    return functools.reduce(lambda values, name: values[name], key, values)
+
+
+def _columns(dtype: np.dtype[Any], place: str, *key: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the columns of a structured array: its name in a checkpoint, and the fields that lead to it."""
+    for name in dtype.names or ():
+        if dtype[name].names:
+            yield from _columns(dtype[name], f"{place}/{name}", *key, name)
+        else:
+            yield f"{place}/{name}", (*key, name)
+
+
+def history_from(reader: CheckpointReader) -> Iterator[EpochResult]:
+    """Yield the finished epochs of a checkpoint.
 
     Raises:
         InputError: they are damaged.
     """
     kept, sources = checked([], reader.text["history"], "history"), _sources(reader.text["history_sources"])
     if not kept:
-        return []
+        return
     count = len(kept)
     rows = np.zeros(count, ROW)
-    for name, column in _columns(rows, "history"):
+    for name, key in _columns(ROW, "history"):
+        column = _field(rows, key)
         column[:] = reader.array(name, column.dtype.type, (count,))
         if name.endswith(_WHOLE) and not 0 <= column.min() <= column.max() <= _MOST:
             raise ValueError(f"{name} is out of range")
@@ -94,8 +114,8 @@ def history_from(reader: CheckpointReader) -> list[EpochResult]:
         ]
     sizes = [reader.array(f"history/sizes/{number}", np.int64, (count, None, 2)) for number in range(len(sources))]
     uses = [ResourceUse(*checked(_USE, use, "resources")) for use in checked([], reader.text["resources"], "resources")]
-    return [
-        EpochResult(
+    for place, row in enumerate(rows):
+        yield EpochResult(
             int(row["epoch"]),
             float(row["learning_rate"]),
             Tally(*row["train"].item()),
@@ -108,8 +128,6 @@ def history_from(reader: CheckpointReader) -> list[EpochResult]:
             tuple(uses) if place == count - 1 else (),
             StepTable(**{name: column[ends[place] - counts[place] : ends[place]] for name, column in steps.items()}),
         )
-        for place, row in enumerate(rows)
-    ]
 
 
 def so_far_text(writer: CheckpointWriter, so_far: SoFar) -> dict[str, Any]:

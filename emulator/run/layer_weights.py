@@ -35,4 +35,4 @@ def _place(
         layer["weight"][:, part.begin : part.end] = weight
     else:
         layer["weight"][part.begin : part.end] = weight
-    layer.update(others)
+    layer.update({name: array.copy() for name, array in others.items()})  # these go on being trained

@@ -1,27 +1,32 @@
-"""The history of a run on rank 0, its log, and its results file, which is rewritten after each epoch."""
+"""The history of a run on rank 0, its log, and its results file, which is rewritten as epochs end."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ...comm.exchange import step_sizes
-from ..common import WholeFile
+from ..common import InputError, WholeFile
 from ..data import Dataset, ngram_bits
 from ..plan import PairPlan, Plan
 from .epoch_result import EpochResult, Weights
+from .growing import growing_of
 from .history import History
-from .results import Results, results_of, versions
-from .results_file import results_image
+from .pace import Pace
+from .results import Results, fixed_results, results_of, versions
+from .results_file import fill_results
 from .step_log import StepLog
 from .steps import StepResult, StepShares, diverged
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class Recorder:
-    """Keeps the results of epochs, and the usage up to the last one.
+    """Keeps the results of epochs, and the usage up to the last one. As a context manager it writes them at the end.
 
     `mpi` is the MPI library's version, `out` the results file, if one is wanted.
 
@@ -41,11 +46,13 @@ class Recorder:
         self.ngrams = ngram_bits(data) if data.symbols and plan.network.result_steps > 1 else None
         self._plan, self._samples, self._mpi, self._out = plan, data.n_train, mpi, out
         self._log, self._sizes = log or StepLog(), step_sizes(data.n_train, plan.config.batch)
-        self._shares = StepShares(self._sizes)
+        self._shares, self._pace = StepShares(self._sizes), Pace()
+        self._unwritten: Weights | None = None
 
     def begin(self, history: Sequence[EpochResult], steps: Sequence[StepResult]) -> None:
         """Take what a run has done that goes on: finished epochs, and mini-batches of the one that is not."""
-        self.history[:] = history
+        self.history[:] = []
+        self.history.extend(history)
         for result in history:
             self._log_epoch(result)
         for step in steps:
@@ -58,7 +65,9 @@ class Recorder:
             self._log_step(whole.epoch, whole.step, loss, rate, whole.virtual_time_ps)
 
     def record(self, result: EpochResult, weights: Weights) -> None:
-        """Add an epoch, or replace one that is there, log its last mini-batches, and write the results file.
+        """Add an epoch, or replace the last one, log its last mini-batches, and write the results file if it is due.
+
+        It is due after the last epoch, and before as `Pace` says.
 
         Raises:
             InputError: a file cannot be written, or the last update made weights whose test is not finite, where no
@@ -69,13 +78,35 @@ class Recorder:
         if result.test.samples and not math.isfinite(loss) and not flips:
             what = f"the test loss is {loss} after epoch {result.epoch + 1}"
             raise diverged(config.weight_decay, result.learning_rate, what)
-        before = int(np.searchsorted(self.history.rows["epoch"], result.epoch))
-        again = before < len(self.history)
-        self.history[before:] = [result]
-        if not again:
+        if self.history and self.history[-1].epoch == result.epoch:
+            self.history[-1] = result
+        else:
+            self.history.append(result)
             self._log_epoch(result)
-        if self._out is not None:
-            self._out.write(results_image(self.results(weights)))
+        self._unwritten = weights
+        if result.epoch + 1 >= config.epochs or self._pace.due(self.history.nbytes):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the results file, unless it has all epochs.
+
+        Raises:
+            InputError: it cannot be written; it holds what it held before.
+        """
+        weights, self._unwritten = self._unwritten, None
+        if self._out is None or weights is None:
+            return
+        of = self._plan, self._samples, self.history
+        with self._pace.writing(), self._out.building() as file:
+            fill_results(file, fixed_results(*of, weights, self._versions), growing_of(*of, self.ngrams))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Write what is not written yet, whatever has ended the run."""
+        with contextlib.nullcontext() if kind is None else contextlib.suppress(InputError):
+            self.flush()
 
     def _log_epoch(self, result: EpochResult) -> None:
         """Log an epoch, and those of its mini-batches that are not logged yet."""

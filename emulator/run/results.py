@@ -11,21 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ...comm.exchange import step_sizes
-from ...kernels.inceptionn import WIDTHS
 from ..common import format_time_ps, html_table
 from ..data import NgramBits, is_text
 from ..mapping import DataPath
 from ..plan import PairPlan, Plan, data_of
 from .epoch_result import EpochResult, Weights
-from .history import History, accuracy, bits_per_step, mean_loss
-from .sizes import size_table
+from .growing import GROWING, Table, epoch_steps, growing_of, history_rows
+from .history import ROW, History
+from .sizes import message_columns
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
 _MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb", "off_chip")
-
-Table = dict[str, np.ndarray]
-"""Columns by name."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -140,6 +136,21 @@ def results_of(
 
     `ngrams` are the bits a character of the simplest models, beside which those of a text's network stand.
     """
+    growing = growing_of(plan, samples, history := History.of(history), ngrams).joined()
+    found = fixed_results(plan, samples, history, weights, versions, ngrams)
+    tables = {group: getattr(found, group) | growing.get(group, {}) for group in GROWING}
+    return dataclasses.replace(found, **tables)
+
+
+def fixed_results(
+    plan: Plan | PairPlan,
+    samples: int,
+    history: History,
+    weights: Weights,
+    versions: Mapping[str, str],
+    ngrams: NgramBits | None = None,
+) -> Results:
+    """Return `results_of` without what grows with the history."""
     config = {
         **plan.config.model_dump(),
         "devices": plan.config.devices or (plan.nodes if plan.config.schedule.replicates else plan.devices),
@@ -154,13 +165,12 @@ def results_of(
     }
     if isinstance(plan, Plan) and plan.config.faults is not None:
         descriptions["faults.json"] = plan.faults.text
-    history = History.of(history)
     usage = history[-1].usage if history else None
-    tables = history_table(history, ngrams), device_table(usage), link_table(usage)
-    messages = size_table(history.sizes, len(step_sizes(samples, plan.config.batch)))
-    exchange = exchange_table(history, plan.nodes)
-    more = messages, resource_table(history[-1].resources if history else ()), step_table(history)
-    return Results(config, descriptions, dict(versions), *tables, weights, exchange, *more)
+    columns = {} if history else history_rows(np.empty(0, ROW), ngrams)
+    messages = message_columns(history[0].sizes, epoch_steps(plan, samples)) if history else {}
+    resources = resource_table(history[-1].resources if history else ())
+    tables = columns, device_table(usage), link_table(usage), weights
+    return Results(config, descriptions, dict(versions), *tables, messages=messages, resources=resources)
 
 
 def versions(mpi: str) -> dict[str, str]:
@@ -182,61 +192,6 @@ def versions(mpi: str) -> dict[str, str]:
         "processor": platform.machine(),
         "command": " ".join(sys.argv),
     }
-
-
-def history_table(history: Sequence[EpochResult], ngrams: NgramBits | None = None) -> Table:
-    """Return the history's columns; of a text's network bits a character, too, with those of the simplest models."""
-    rows = History.of(history).rows
-    table = {
-        "epoch": rows["epoch"] + 1,
-        "learning_rate": rows["learning_rate"].copy(),
-        "train_loss": mean_loss(rows["train"]),
-        "train_accuracy": accuracy(rows["train"]),
-        "test_loss": mean_loss(rows["test"]),
-        "test_accuracy": accuracy(rows["test"]),
-        "virtual_time_ps": rows["virtual_time_ps"].copy(),
-        "host_time_s": rows["host_time_s"].copy(),
-    }
-    if ngrams is not None:
-        table["test_bits"] = bits_per_step(rows["test"])
-        table["unigram_bits"] = np.full(len(rows), ngrams.unigram)
-        table["bigram_bits"] = np.full(len(rows), ngrams.bigram)
-    return table
-
-
-def step_table(history: Sequence[EpochResult]) -> Table:
-    """Return the columns of all mini-batches; {} before the first epoch."""
-    if not history:
-        return {}
-    rows, steps = History.of(history).rows, History.of(history).steps
-    counts = np.diff(rows["steps_end"], prepend=0)
-    begins = np.repeat(rows["steps_end"] - counts, counts)
-    return {
-        "epoch": np.repeat(rows["epoch"] + 1, counts),
-        "step": np.arange(1, len(steps) + 1) - begins,
-        **{name: steps[name].copy() for name in ("loss", "learning_rate", "virtual_time_ps")},
-    }
-
-
-def exchange_table(history: Sequence[EpochResult], nodes: int) -> Table:
-    """Return the exchange's columns, for `nodes` devices; {} where nothing was exchanged.
-
-    Besides INCEPTIONN's widths, there is a column for each other statistic of the codec.
-    """
-    rows = History.of(history).exchanged
-    if not any(row.traffic.value_bytes for row in rows):
-        return {}
-    table = {
-        "epoch": History.of(history).rows["epoch"] + 1,
-        "value_bytes": np.array([row.traffic.value_bytes for row in rows], np.int64),
-        "compressed_bytes": np.array([row.traffic.compressed_bytes for row in rows], np.int64),
-    }
-    names = dict.fromkeys([f"width_{bits}" for bits in WIDTHS])
-    for name in names | {name: None for row in rows for name in row.traffic.statistics}:
-        table[name] = np.array([row.traffic.statistics.get(name, 0) for row in rows], np.int64)
-    table["device_ps"] = np.array([row.spent_ps // nodes for row in rows], np.int64)
-    table["histogram"] = np.array([row.histogram for row in rows], np.int64)
-    return table
 
 
 def device_table(usage: Usage | None) -> Table:

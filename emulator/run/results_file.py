@@ -1,4 +1,4 @@
-"""The results file: a run's results in HDF5, written as a whole after each epoch.
+"""The results file: a run's results in HDF5, written as a whole after each epoch (less often where it is long: `Pace`).
 
 So a killed run leaves a readable file with all finished epochs. Layout:
 
@@ -29,15 +29,20 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..common import InputError, open_file, write_whole
+from ..common import InputError, WholeFile, open_file
 from .confined import confined
+from .growing import Growing
+from .lossy_file import LossyFile
 from .results import Results
 from .results_form import FORMAT, TABLES, read_arrays, results_from
 
+_NOTHING_GROWS = Growing({}, ())
+_CHUNK_BYTES = 1 << 16
 _MOST_PACKED, _SECONDS, _BYTES_PER_SECOND = 16, 10, 20_000_000
 """The most bytes of content for each byte of a file, and the time that reading may take."""
 
@@ -48,14 +53,27 @@ def write_results(path: pathlib.Path, results: Results) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    write_whole(path, results_image(results))
+    with WholeFile(path) as whole, whole.building() as file:
+        fill_results(file, results)
 
 
-def results_image(results: Results) -> bytes:
-    """Return the content of a results file, put together in memory: HDF5 crashes where a disk is full."""
+def fill_results(into: BinaryIO, results: Results, growing: Growing = _NOTHING_GROWS) -> None:
+    """Fill a file with results, and with columns of theirs that come in pieces.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    told = LossyFile(into)
+    try:
+        _fill(told, results, growing)
+    finally:
+        told.check()  # whatever HDF5 says then
+
+
+def _fill(told: LossyFile, results: Results, growing: Growing) -> None:
     import h5py
 
-    with h5py.File("results", "w", driver="core", backing_store=False) as file:
+    with h5py.File(told, "w") as file:
         file.attrs["format"] = FORMAT
         _attributes(file.create_group("config"), results.config)
         _attributes(file.create_group("versions"), results.versions)
@@ -67,15 +85,35 @@ def results_image(results: Results) -> bytes:
             for name, column in table.items():
                 # Strings have a fixed length: HDF5 may hang on a damaged heap of variable-length ones.
                 values = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
-                packing = {"compression": "gzip", "shuffle": True} if values.ndim > 1 else {}
-                file.create_dataset(f"{group}/{name}", data=values, **packing)
+                _data_set(file, f"{group}/{name}", values, len(values))[:] = values
+        _grow(file, growing, told)
         file.create_group("weights")
         for layer, arrays in results.weights.items():
             for name, array in arrays.items():
                 file[f"weights/{layer}/{name}"] = array
-        file.flush()
-        image: bytes = file.id.get_file_image()
-        return image
+
+
+def _grow(file: Any, growing: Growing, told: LossyFile) -> None:
+    """Add columns piece by piece."""
+    done: dict[str, tuple[Any, int]] = {}
+    for piece in growing.pieces:
+        for group, table in piece.items():
+            for name, values in table.items():
+                path = f"{group}/{name}"
+                data, first = done.get(path) or (_data_set(file, path, values, growing.rows[group]), 0)
+                data[first : first + len(values)] = values
+                done[path] = data, first + len(values)
+        told.check()
+
+
+def _data_set(file: Any, path: str, values: NDArray[Any], rows: int) -> Any:
+    """Return a new data set of so many rows like those of `values`."""
+    shape = (rows, *values.shape[1:])
+    if values.ndim == 1:
+        return file.create_dataset(path, shape, values.dtype)
+    size = max(1, _CHUNK_BYTES // max(1, values[:1].nbytes))
+    chunks = (max(1, min(rows, size)), *values.shape[1:])
+    return file.create_dataset(path, shape, values.dtype, chunks=chunks, compression="gzip", shuffle=True)
 
 
 def read_results(path: pathlib.Path) -> Results:

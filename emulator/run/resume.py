@@ -140,7 +140,7 @@ def checkpoints_of(
     same = start is None or start.check(plan, data)
     differ = isinstance(plan, Plan) and bool(plan.faults.flips)
     init = config.init if start is None else None
-    keeping = Keeping(start is not None, config.checkpoint is not None, same, differ, init is not None)
+    keeping = Keeping(start is not None, config.checkpoint is not None, same, differ, init is not None, config.epochs)
     if ranks.rank > 0:
         return RunCheckpoints(plan.network, ranks, keeping)
     weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}")

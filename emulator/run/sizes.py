@@ -79,26 +79,31 @@ class MeanRatio:
         return itertools.repeat(1 / self.ratio)
 
 
-def size_table(history: Sequence[EpochSizes], steps: int) -> dict[str, np.ndarray]:
-    """Return the columns of a run's messages; {} where none passed a codec.
+def message_columns(first: EpochSizes, steps: int) -> dict[str, np.ndarray]:
+    """Return `replica`, `device`, `block` and `value_bytes` of a mini-batch's messages; {} where none passed a codec.
 
-    Each epoch has `steps` mini-batches, which are alike in all but the compressed bytes: `replica`, `device`, `block`
-    and `value_bytes` (message); `compressed_bytes` (mini-batch of the run, message).
+    All mini-batches are alike in these; the first epoch has `steps` of them.
     """
-    if not history or not history[0]:
+    if not first:
         return {}
-    sources = sorted(history[0])
-    by_step = [np.concatenate([epoch[of].reshape(steps, -1, 2) for of in sources], axis=1) for epoch in history]
-    count = [len(history[0][of]) // steps for of in sources]
+    count = [len(first[of]) // steps for of in sorted(first)]
     return {
-        **{name: np.repeat([getattr(of, name) for of in sources], count) for name in SentBy._fields},
-        "value_bytes": by_step[0][0, :, 0],
-        "compressed_bytes": np.concatenate(by_step)[:, :, 1].astype(np.uint32),
+        **{name: np.repeat([getattr(of, name) for of in sorted(first)], count) for name in SentBy._fields},
+        "value_bytes": _by_step(first, steps)[0, :, 0],
     }
 
 
+def compressed_bytes(epochs: Sequence[EpochSizes], steps: int) -> NDArray[np.uint32]:
+    """Return the compressed bytes (mini-batch, message) of epochs of `steps` mini-batches each."""
+    return np.concatenate([_by_step(epoch, steps)[:, :, 1].astype(np.uint32) for epoch in epochs])
+
+
+def _by_step(epoch: EpochSizes, steps: int) -> NDArray[np.int64]:
+    return np.concatenate([epoch[of].reshape(steps, -1, 2) for of in sorted(epoch)], axis=1)
+
+
 def recorded_sizes(table: Mapping[str, np.ndarray], epochs: int) -> list[RecordedSizes]:
-    """Return the sizes of each of a run's epochs from the columns of `size_table`."""
+    """Return the sizes of each of a run's epochs from the columns of `messages/`."""
     sources = np.array([table[name] for name in SentBy._fields]).T
     places = {SentBy(*of): np.flatnonzero((sources == of).all(axis=1)) for of in np.unique(sources, axis=0).tolist()}
     after = table["compressed_bytes"].astype(np.int64)

@@ -30,7 +30,7 @@ def train(
     gather_weights: bool,
     observer: Observer | None = None,
     checkpoints: Checkpoints | None = None,
-) -> list[EpochResult]:
+) -> Sequence[EpochResult]:
     """Train on all ranks together; return the history, on rank 0.
 
     Args:
