@@ -150,19 +150,17 @@ class Timing:
         [stream] = (stream for stream in carried if stream.key == StreamKey(path, number))
         return path_row_ps(over, stream, carried) + over.latency_ps
 
-    def path(self, link: int, stream: Stream) -> FifoResource:
-        """Return a stream's share of its link, as a resource."""
-        return self._path(link, stream, carried_bytes(self.cluster.link_at(link), self.links[link]))
-
     def _paths(self, link: int, *, forward: bool) -> dict[StreamKey, FifoResource]:
         """Return the streams of one direction of a link as resources; none if there is no such link."""
         sent = self.sent(link, forward=forward)
         carried = carried_bytes(self.cluster.link_at(link), self.links[link]) if sent else {}
-        return {stream.key: self._path(link, stream, carried) for stream in sent}
+        return {stream.key: self.path(link, stream, carried) for stream in sent}
 
-    def _path(self, link: int, stream: Stream, carried: dict[DataPath, int]) -> FifoResource:
+    def path(self, link: int, stream: Stream, carried: dict[DataPath, int] | None = None) -> FifoResource:
+        """Return a stream's share of its link, as a resource; `carried` are the link's `carried_bytes`, if known."""
         sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
         over = self.cluster.link_at(link)
+        carried = carried_bytes(over, self.links[link]) if carried is None else carried
         row_ps = stream_row_ps(over, stream, carried)
         header_ps = row_ps * over.headers(stream.row_bytes) // max(1, over.wire_bytes(stream.row_bytes))
         return FifoResource(f"link {sender} -> {receiver}, {stream.key}", row_ps, over.latency_ps, header_ps)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import emuchain
 from emuchain.comm import FifoResource
 from emuchain.emulator.common import InputError
-from emuchain.emulator.mapping import BalancedParameters, Stream
+from emuchain.emulator.mapping import BalancedParameters, DataPath, Stream
 from emuchain.emulator.network.operations.pool import MaxPool
 from emuchain.emulator.plan import Plan, find_steady
 from emuchain.emulator.report import simulation_as_json
@@ -190,8 +190,8 @@ def test_a_forgotten_latency_is_noticed(path: int, monkeypatch: pytest.MonkeyPat
 
     right = Timing.path
 
-    def forgetful(timing: Timing, link: int, stream: Stream) -> FifoResource:
-        fifo = right(timing, link, stream)
+    def forgetful(timing: Timing, link: int, stream: Stream, carried: dict[DataPath, int]) -> FifoResource:
+        fifo = right(timing, link, stream, carried)
         if stream.path.value == path:
             fifo.latency_ps = 0
         return fifo
