@@ -27,7 +27,7 @@ from .tile import run_tiles
 
 WIDTH, MOST_VECTORS = FORM.width, FORM.vectors
 _PIXELS = np.array(FORM.pixels)
-_STEPS = 144  # of k at a time, in FP and EB: their panel stays near for all pixels of a block
+_STEPS = 128  # of k at a time, in FP and EB: their panel stays near for all pixels of a block
 _FEW = 24  # pixels that use a panel too seldom for that:
 _FEW_STEPS = 576  # their sums stay in registers for longer
 _BLOCK = 384  # pixels at a time: their sums stay in the second-level cache for all steps
