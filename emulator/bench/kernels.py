@@ -20,7 +20,7 @@ from .peer import PeerLayer
 from .shapes import LISTS, PHASES, Shape
 from .stopwatch import Pace, geometric_mean, interleaved, median_ratio
 
-_PEAK_ROUNDS = 20_000
+_PEAK_ROUNDS = 200_000  # a millisecond, beside which the call costs nothing
 _ROUNDING = 1e-4  # of the largest value: far above any effect of the order of sums, far below any mistake
 
 

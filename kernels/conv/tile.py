@@ -72,7 +72,7 @@ def _function(module: ir.Module, vectors: int, pixels: int) -> ir.Function:
 
 def _write(function: ir.Function, vectors: int, pixels: int) -> None:
     c, c_pixel, c_step, a, a_pixel, a_k, b, steps, tiles, lanes, fresh, a_ahead, b_next, b_end = function.args
-    width, kind = FORM.width, vector(FORM.width)
+    width, kind, row_bytes = FORM.width, vector(FORM.width), FLOAT_BYTES * vectors * FORM.width
     names = ("entry", "tile", "load", "load_whole", "load_some", "start", "step", "store", "store_whole", "store_some")
     block = {name: function.append_basic_block(name) for name in (*names, "next", "done")}
     builder = ir.IRBuilder(block["entry"])
@@ -126,11 +126,12 @@ def _write(function: ir.Function, vectors: int, pixels: int) -> None:
     for p, source in enumerate(sources):
         value = broadcast(builder, builder.load(builder.gep(source, [offset]), align=FLOAT_BYTES), width)
         products += [emit_fma(builder, value, weight, sums[p * vectors + v]) for v, weight in enumerate(weights)]
-    prefetch(builder, line)
+    # A row of one line needs no address more, which counts in a form with few instructions a step.
+    prefetch(builder, builder.add(row, builder.sub(line_start, b)) if row_bytes == LINE_BYTES else line)
     prefetch(builder, builder.add(further, builder.mul(offset, index(FLOAT_BYTES))))
     fence(builder)
     next_k = builder.add(place_k, index(INDEX_BYTES))
-    next_row = builder.add(row, index(vectors * width * FLOAT_BYTES))
+    next_row = builder.add(row, index(row_bytes))
     for phi, begin, following in zip(
         [place_k, row, line, *sums],
         [a_k, b, line_start, *starts],
