@@ -111,13 +111,15 @@ def recurrent_sheet(kind: str, rows: Sequence[recurrent.Row]) -> Sheet:
 
 def summary_sheet(summaries: Sequence[Summary]) -> Sheet:
     """Return a table with a row for each list and phase."""
-    columns = ("list", "phase", "layers", "ratio, geometric mean", "ratio, least", "with a bar", "least of peak")
+    means = "ratio, geometric mean", "at the peak", "ratio, least"
+    columns = ("list", "phase", "layers", *means, "with a bar", "least of peak")
     cells = tuple(
         (
             row.list,
             row.phase,
             str(row.layers),
             _ratio(row.ratio_geometric_mean),
+            _ratio(row.peak_ratio_geometric_mean),
             _ratio(row.ratio_minimum),
             str(row.bar_layers),
             "-" if row.bar_share_minimum is None else percent(row.bar_share_minimum),
@@ -130,7 +132,8 @@ def summary_sheet(summaries: Sequence[Summary]) -> Sheet:
 KERNEL_NOTES = (
     f"Peak: multiply-adds in registers, measured beside each phase. Bar: {BAR_SHARE:.0%} of the peak, for layers of 64"
     " channels or more and 64 output pixels or more in the micro-batch. Ratio: PyTorch's time over ours, one thread"
-    " each. A network's first layer has no EB, here as in training."
+    " each; at the peak: what it would be if ours took no longer than its multiply-adds. A network's first layer has no"
+    " EB, here as in training."
 )
 RECURRENT_NOTES = (
     "A training step: forward, and backward with all gradients, from plain weights. GFLOP/s count its products alone."

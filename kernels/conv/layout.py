@@ -16,6 +16,8 @@ from ..llvm import clear, copy
 from .microkernel import WIDTH, padded_lanes, vectors_of
 from .transpose import SIDE, transpose_block
 
+_AT_ONCE = 32768  # floats: where planes are that small, writing all of them twice beats many short pieces of zeros
+
 
 @compiled
 def _transpose(source: Any, source_step: Any, rows: Any, columns: Any, out: Any, out_step: Any) -> None:
@@ -54,12 +56,16 @@ def frame(
             continue
         for channel in range(0, channels, SIDE):  # some planes at a time, each from start to end
             some = min(SIDE, channels - channel)
-            for number in range(channel, channel + some):
-                plane = begin + FLOAT_BYTES * (first + way * number) * area
-                clear(plane, top)
-                for row in range(h - 1):
-                    clear(plane + FLOAT_BYTES * (top + row * wp + w), gap)
-                clear(plane + FLOAT_BYTES * (top + (h - 1) * wp + w), bottom)
+            if some * area <= _AT_ONCE:
+                lowest = channel + some - 1 if flipped else channel
+                clear(begin + FLOAT_BYTES * (first + way * lowest) * area, some * area)
+            else:
+                for number in range(channel, channel + some):
+                    plane = begin + FLOAT_BYTES * (first + way * number) * area
+                    clear(plane, top)
+                    for row in range(h - 1):
+                        clear(plane + FLOAT_BYTES * (top + row * wp + w), gap)
+                    clear(plane + FLOAT_BYTES * (top + (h - 1) * wp + w), bottom)
             for row in range(h):
                 pixel = (h - 1 - row) * w + w - 1 if flipped else row * w
                 to = begin + FLOAT_BYTES * ((first + way * channel) * area + top + row * wp)

@@ -21,12 +21,15 @@ import numpy as np
 
 from ..form import FORM
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import INDEX_BYTES, LINE_BYTES, clear, copy
+from ..llvm import INDEX_BYTES, LINE_BYTES, read_index
+from .rows import copy_rows
 from .tile import run_tiles
 
 WIDTH, MOST_VECTORS = FORM.width, FORM.vectors
 _PIXELS = np.array(FORM.pixels)
-_STEPS = 72  # of k at a time, in FP and EB: their panel stays in the first-level cache for all pixels of a block
+_STEPS = 128  # of k at a time, in FP and EB: their panel stays near for all pixels of a block
+_FEW = 24  # pixels that use a panel too seldom for that:
+_FEW_STEPS = 576  # their sums stay in registers for longer
 _BLOCK = 384  # pixels at a time: their sums stay in the second-level cache for all steps
 _ROW_STEPS = 384  # of k at a time, in PG: the panel is read in order, and the sums, the gradients, are slow to reach
 
@@ -60,29 +63,43 @@ def _run(
     a_pixel: Any,
     a_k: Any,
     b: Any,
-    b_step: Any,
     steps: Any,
     pixels: Any,
     lanes: Any,
     fresh: Any,
-    ahead: Any,
-    ahead_end: Any,
+    a_ahead: Any,
+    b_next: Any,
+    b_end: Any,
 ) -> None:
-    """Run the pixels in tiles: as many as possible of the largest, and the rest so that none is very small."""
+    """Run the pixels in as few tiles as possible, first the larger ones, then those of a pixel less."""
     most = _PIXELS[vectors - 1]
-    done = 0
-    while done < pixels:
-        left = pixels - done
-        if left >= 2 * most:
-            size, tiles = most, left // most - 1
-        elif left > most:
-            size, tiles = (most if 2 * (left - most) >= most else (left + 1) // 2), 1
-        else:
-            size, tiles = left, 1
-        c_q, a_q = c_pixel + INDEX_BYTES * done, a_pixel + INDEX_BYTES * done
-        run_tiles(vectors, size, c, c_q, c_step, a, a_q, a_k, b, b_step, steps, tiles, lanes, fresh, ahead, ahead_end)
-        ahead += LINE_BYTES * steps * tiles
-        done += size * tiles
+    tiles = (pixels + most - 1) // most
+    size = pixels // tiles
+    larger = pixels - size * tiles
+    for some, count in ((size + 1, larger), (size, tiles - larger)):
+        if count:
+            run_tiles(
+                vectors,
+                some,
+                c,
+                c_pixel,
+                c_step,
+                a,
+                a_pixel,
+                a_k,
+                b,
+                steps,
+                count,
+                lanes,
+                fresh,
+                a_ahead,
+                b_next,
+                b_end,
+            )
+            done = INDEX_BYTES * some * count
+            c_pixel += done
+            a_pixel += done
+            b_next += LINE_BYTES * steps * count
 
 
 @compiled
@@ -100,9 +117,12 @@ def contract(
     fresh: Any,
 ) -> None:
     """Run the contraction of FP and EB, to c[c_pixel[q] * c_step + l], with b packed in panels of padded lanes."""
-    for first in range(0, pixels, _BLOCK):
-        count = min(_BLOCK, pixels - first)
+    first = 0
+    while first < pixels:
+        count = even_share(pixels - first, _BLOCK)
         c_q, a_q = c_pixel + INDEX_BYTES * first, a_pixel + INDEX_BYTES * first
+        first += count
+        further = FLOAT_BYTES * (read_index(a_pixel, first) - read_index(a_q, 0)) if first < pixels else 0
         panel, lane = b, 0
         while lane < lanes:
             vectors = vectors_of(lanes - lane)
@@ -111,13 +131,15 @@ def contract(
             target = c + FLOAT_BYTES * lane
             k = 0
             while k < depth:
-                steps, begin = even_share(depth - k, _STEPS), 1 if fresh and k == 0 else 0
+                steps = even_share(depth - k, _FEW_STEPS if count <= _FEW else _STEPS)
+                begin = 1 if fresh and k == 0 else 0
                 part = panel + FLOAT_BYTES * k * row
                 a_ks = a_k + INDEX_BYTES * k
                 after = part + FLOAT_BYTES * steps * row
-                end = after + FLOAT_BYTES * _STEPS * row
-                _run(vectors, target, c_q, c_step, a, a_q, a_ks, part, row, steps, count, width, begin, after, end)
+                end = after if count <= _PIXELS[vectors - 1] else after + FLOAT_BYTES * steps * row
+                _run(vectors, target, c_q, c_step, a, a_q, a_ks, part, steps, count, width, begin, further, after, end)
                 k += steps
+            further = 0  # once, with the first block of lanes
             panel += FLOAT_BYTES * depth * row
             lane += row
 
@@ -146,11 +168,12 @@ def contract_rows(
         width = min(row, lanes - lane)
         for k in range(0, depth, _ROW_STEPS):
             steps, begin = min(_ROW_STEPS, depth - k), 1 if fresh and k == 0 else 0
-            for step in range(steps):
-                place = panel + FLOAT_BYTES * step * row
-                copy(place, b + FLOAT_BYTES * ((k + step) * b_step + lane), width)
-                if width < row:
-                    clear(place + FLOAT_BYTES * width, row - width)
+            a_ks, a_further, b_further = a_k + INDEX_BYTES * k, 0, 0
+            if k + steps < depth:
+                b_further = FLOAT_BYTES * steps * b_step
+                if lane == 0:
+                    a_further = FLOAT_BYTES * (read_index(a_ks, steps) - read_index(a_ks, 0))
+            copy_rows(vectors, panel, b + FLOAT_BYTES * (k * b_step + lane), b_step, steps, width, b_further)
             _run(
                 vectors,
                 target,
@@ -158,13 +181,13 @@ def contract_rows(
                 row,
                 a,
                 a_pixel,
-                a_k + INDEX_BYTES * k,
+                a_ks,
                 panel,
-                row,
                 steps,
                 pixels,
                 row,
                 begin,
+                a_further,
                 panel,
                 panel,
             )

@@ -1,11 +1,12 @@
 """The register tile: the innermost loop of every convolution, as LLVM IR.
 
-    c[c_pixel[q] * c_step + l] += sum over k of a[a_pixel[q] + a_k[k]] * b[k * b_step + l]
+    c[c_pixel[q] * c_step + l] += sum over k of a[a_pixel[q] + a_k[k]] * b[k][l]
 
 A tile is some pixels q by some vectors of lanes l, and all its sums stay in registers while k runs. Each step loads the
-vectors of b, and for each pixel one number of a, copied to all lanes. Only IR guarantees what stays in registers. The
-form (`form.py`) limits the pixels and vectors of a tile. There is code for every number of pixels up to the limit, so
-that the last ones cost no more than their share.
+vectors of b, a panel, and for each pixel one number of a, copied to all lanes. Only IR guarantees what stays in
+registers; a fence after each step, that the next one's loads do not take their place. The form (`form.py`) limits the
+pixels and vectors of a tile. There is code for every number of pixels up to the limit, so that the last ones cost no
+more than their share.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -22,11 +23,13 @@ from ..jit import FLOAT_BYTES
 from ..llvm import (
     FLOAT,
     INDEX,
+    INDEX_BYTES,
     LINE_BYTES,
     address,
     broadcast,
     emit_fma,
     entry_of,
+    fence,
     first_lanes,
     index,
     masked_load,
@@ -44,13 +47,13 @@ _ARGUMENTS = (
     "a_pixel",
     "a_k",
     "b",
-    "b_step",
     "steps",
     "tiles",
     "lanes",
     "fresh",
-    "ahead",
-    "ahead_end",
+    "a_ahead",
+    "b_next",
+    "b_end",
 )
 
 
@@ -68,22 +71,26 @@ def _function(module: ir.Module, vectors: int, pixels: int) -> ir.Function:
 
 
 def _write(function: ir.Function, vectors: int, pixels: int) -> None:
-    c, c_pixel, c_step, a, a_pixel, a_k, b, b_step, steps, tiles, lanes, fresh, ahead, ahead_end = function.args
-    width, kind = FORM.width, vector(FORM.width)
+    c, c_pixel, c_step, a, a_pixel, a_k, b, steps, tiles, lanes, fresh, a_ahead, b_next, b_end = function.args
+    width, kind, row_bytes = FORM.width, vector(FORM.width), FLOAT_BYTES * vectors * FORM.width
     names = ("entry", "tile", "load", "load_whole", "load_some", "start", "step", "store", "store_whole", "store_some")
     block = {name: function.append_basic_block(name) for name in (*names, "next", "done")}
     builder = ir.IRBuilder(block["entry"])
     some = builder.icmp_signed("<", lanes, index(vectors * width))
     mask = first_lanes(builder, builder.sub(lanes, index((vectors - 1) * width)), width)
+    a_k_end = builder.add(a_k, builder.mul(steps, index(INDEX_BYTES)))
     builder.branch(block["tile"])
 
     builder.position_at_end(block["tile"])
-    tile, tile_ahead = builder.phi(INDEX), builder.phi(INDEX)
+    tile, b_lines = builder.phi(INDEX), builder.phi(INDEX)
     first = builder.mul(tile, index(pixels))
     numbers = [builder.add(first, index(p)) for p in range(pixels)]
     rows = [builder.mul(entry_of(builder, c_pixel, q), c_step) for q in numbers]
     places = [address(builder, c, builder.add(row, index(v * width)), kind) for row in rows for v in range(vectors)]
     sources = [address(builder, a, entry_of(builder, a_pixel, q), FLOAT) for q in numbers]
+    further = builder.add(builder.ptrtoint(sources[0], INDEX), a_ahead)
+    # Beyond the end, lines are fetched that are in the cache already: that costs nothing.
+    line_start = builder.select(builder.icmp_unsigned("<", b_lines, b_end), b_lines, b)
     builder.cbranch(builder.icmp_signed("!=", fresh, index(0)), block["start"], block["load"])
 
     builder.position_at_end(block["load"])
@@ -111,28 +118,29 @@ def _write(function: ir.Function, vectors: int, pixels: int) -> None:
     builder.branch(block["step"])
 
     builder.position_at_end(block["step"])
-    step, row, wanted = builder.phi(INDEX), builder.phi(INDEX), builder.phi(INDEX)
+    place_k, row, line = builder.phi(INDEX), builder.phi(INDEX), builder.phi(INDEX)
     sums = [builder.phi(kind) for _ in starts]
-    offset = entry_of(builder, a_k, step)
+    offset = builder.load(builder.inttoptr(place_k, INDEX.as_pointer()), align=INDEX_BYTES)
     weights = [builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES) for v in range(vectors)]
     products = []
     for p, source in enumerate(sources):
         value = broadcast(builder, builder.load(builder.gep(source, [offset]), align=FLOAT_BYTES), width)
         products += [emit_fma(builder, value, weight, sums[p * vectors + v]) for v, weight in enumerate(weights)]
-    # Beyond the end, prefetch a line that is in the cache already: that costs nothing.
-    prefetch(builder, builder.select(builder.icmp_unsigned("<", wanted, ahead_end), wanted, row))
-    next_wanted = builder.add(wanted, index(LINE_BYTES))
-    next_step = builder.add(step, index(1))
-    next_row = builder.add(row, builder.mul(b_step, index(FLOAT_BYTES)))
-    builder.cbranch(builder.icmp_signed("<", next_step, steps), block["step"], block["store"])
+    # A row of one line needs no address more, which counts in a form with few instructions a step.
+    prefetch(builder, builder.add(row, builder.sub(line_start, b)) if row_bytes == LINE_BYTES else line)
+    prefetch(builder, builder.add(further, builder.mul(offset, index(FLOAT_BYTES))))
+    fence(builder)
+    next_k = builder.add(place_k, index(INDEX_BYTES))
+    next_row = builder.add(row, index(row_bytes))
     for phi, begin, following in zip(
-        [step, row, wanted, *sums],
-        [index(0), b, tile_ahead, *starts],
-        [next_step, next_row, next_wanted, *products],
+        [place_k, row, line, *sums],
+        [a_k, b, line_start, *starts],
+        [next_k, next_row, builder.add(line, index(LINE_BYTES)), *products],
         strict=True,
     ):
         phi.add_incoming(begin, block["start"])
         phi.add_incoming(following, block["step"])
+    builder.cbranch(builder.icmp_unsigned("<", next_k, a_k_end), block["step"], block["store"])
 
     builder.position_at_end(block["store"])
     builder.cbranch(some, block["store_some"], block["store_whole"])
@@ -152,8 +160,8 @@ def _write(function: ir.Function, vectors: int, pixels: int) -> None:
     next_tile = builder.add(tile, index(1))
     tile.add_incoming(index(0), block["entry"])
     tile.add_incoming(next_tile, block["next"])
-    tile_ahead.add_incoming(ahead, block["entry"])
-    tile_ahead.add_incoming(next_wanted, block["next"])
+    b_lines.add_incoming(b_next, block["entry"])
+    b_lines.add_incoming(builder.add(b_lines, builder.mul(steps, index(LINE_BYTES))), block["next"])
     builder.cbranch(builder.icmp_signed("<", next_tile, tiles), block["tile"], block["done"])
     builder.position_at_end(block["done"])
     builder.ret_void()
@@ -171,18 +179,18 @@ def run_tiles(
     a_pixel: Any,
     a_k: Any,
     b: Any,
-    b_step: Any,
     steps: Any,
     tiles: Any,
     lanes: Any,
     fresh: Any,
-    ahead: Any,
-    ahead_end: Any,
+    a_ahead: Any,
+    b_next: Any,
+    b_end: Any,
 ) -> Any:
     """Run tiles of `pixels` pixels by `vectors` vectors, whose first `lanes` lanes belong to c.
 
     There is at least one tile, one step, and a lane in the last vector. Where `fresh` is not 0, sums start from +0.
-    Each step also prefetches a cache line, from `ahead` to `ahead_end`.
+    Each step also prefetches a cache line from `b_next` to `b_end`, and the one `a_ahead` bytes after a number of a.
     """
 
     def generate(builder: ir.IRBuilder, vectors: ir.Value, pixels: ir.Value, *values: ir.Value) -> None:

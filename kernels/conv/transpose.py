@@ -80,14 +80,21 @@ def transpose_block(
 
     def generate(builder: ir.IRBuilder, *values: ir.Value) -> None:
         source, source_step, rows, columns, out, out_step = values
-        is_whole = builder.icmp_signed("==", builder.add(rows, columns), index(2 * SIDE))
-        with builder.if_else(is_whole) as (whole, part):
-            with whole:
-                taken = [builder.load(place, align=FLOAT_BYTES) for place in _lines(builder, source, source_step)]
-                for row, place in zip(_transposed(builder, taken), _lines(builder, out, out_step), strict=True):
-                    builder.store(row, place, align=FLOAT_BYTES)
-                    further = builder.add(builder.ptrtoint(place, INDEX), index(2 * LINE_BYTES))
-                    prefetch(builder, further, to_write=True)
+        full = index(SIDE)
+        with builder.if_else(builder.icmp_signed("==", columns, full)) as (wide, part):
+            with wide, builder.if_else(builder.icmp_signed("==", rows, full)) as (whole, few):
+                with whole:
+                    taken = [builder.load(place, align=FLOAT_BYTES) for place in _lines(builder, source, source_step)]
+                    for row, place in zip(_transposed(builder, taken), _lines(builder, out, out_step), strict=True):
+                        builder.store(row, place, align=FLOAT_BYTES)
+                        further = builder.add(builder.ptrtoint(place, INDEX), index(2 * LINE_BYTES))
+                        prefetch(builder, further, to_write=True)
+                with few:  # as in the rows of small maps: masks take longer than all the rest
+                    lines = _some_lines(builder, source, source_step, rows, full)
+                    taken = [builder.load(place, align=FLOAT_BYTES) for place, _ in lines]
+                    mask = bits_to_mask(builder, lane_bits(builder, rows), SIDE)
+                    for row, place in zip(_transposed(builder, taken), _lines(builder, out, out_step), strict=True):
+                        masked_store(builder, row, place, mask, SIDE)
             with part:
                 taken = [
                     masked_load(builder, place, mask, SIDE)

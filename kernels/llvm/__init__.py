@@ -10,6 +10,7 @@ from .emit import (
     bits_to_mask,
     broadcast,
     entry_of,
+    fence,
     first_lanes,
     index,
     lane_bits,
@@ -21,7 +22,7 @@ from .emit import (
     vector,
 )
 from .fma import emit_fma, fma
-from .memory import clear, copy
+from .memory import clear, copy, read_index
 from .peak import FLOP_OF_ROUND, multiply_add
 from .reading import read
 
@@ -39,6 +40,7 @@ __all__ = [
     "copy",
     "emit_fma",
     "entry_of",
+    "fence",
     "first_lanes",
     "fma",
     "index",
@@ -49,6 +51,7 @@ __all__ = [
     "numbers_only",
     "prefetch",
     "read",
+    "read_index",
     "shuffle",
     "vector",
 ]

@@ -99,3 +99,12 @@ def prefetch(builder: ir.IRBuilder, place: ir.Value, *, to_write: bool = False) 
     kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
     builder.call(function, [builder.inttoptr(place, byte), *(ir.Constant(INT, value) for value in hints)])
+
+
+def fence(builder: ir.IRBuilder) -> None:
+    """Keep the compiler from moving loads and stores past here, and from unrolling the loop around this.
+
+    It emits no instruction. Loads that the compiler moves ahead of their step need registers that a tile does not have.
+    """
+    call = builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
+    call.attributes.add("convergent")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..jit import FLOAT_BYTES, compiled
-from .emit import FLOAT, address, index, numbers_only
+from .emit import FLOAT, address, entry_of, index, numbers_only
 
 _FEW = 32  # up to this count, zeros are stored one by one
 
@@ -23,6 +24,16 @@ def copy(context: Any, out: Any, source: Any, count: Any) -> Any:
         cgutils.raw_memcpy(builder, to, come, count, FLOAT_BYTES)
 
     return numbers_only(3, generate)
+
+
+@intrinsic
+def read_index(context: Any, table: Any, place: Any) -> Any:
+    """Return the 64-bit integer table[place]; `table` is an address."""
+
+    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, values: list[ir.Value]) -> ir.Value:
+        return entry_of(builder, *values)
+
+    return types.int64(types.int64, types.int64), generate
 
 
 @intrinsic

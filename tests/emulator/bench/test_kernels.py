@@ -24,13 +24,15 @@ def test_a_row_and_the_summary_of_rows() -> None:
         pytest.approx(50 / 3),
     )
     assert (row.peak_share, row.ratio, row.rounds) == (pytest.approx(0.5), pytest.approx(3), 3)
+    assert row.peak_ratio == pytest.approx(6)
     without_torch = kernels.row_of("some", shape, "FP", peak_s, ours_s)
     assert (without_torch.torch_seconds, without_torch.torch_gflops, without_torch.ratio) == (None, None, None)
 
-    small = dataclasses.replace(row, has_bar=False, peak_share=0.1, ratio=12.0)
+    small = dataclasses.replace(row, has_bar=False, peak_share=0.1, ratio=12.0, peak_ratio=24.0)
     (summary,) = kernels.summarise([row, small])
     assert (summary.layers, summary.bar_layers) == (2, 1)
     assert summary.ratio_geometric_mean == pytest.approx(6)
+    assert summary.peak_ratio_geometric_mean == pytest.approx(12)
     assert summary.ratio_minimum == pytest.approx(3)
     assert summary.bar_share_minimum == pytest.approx(0.5)
     (summary,) = kernels.summarise([without_torch])
