@@ -48,17 +48,24 @@ def _run(command: Sequence[str]) -> tuple[int, int]:
 
     The signal is passed on as the one that lets ranks end as they should; a second SIGINT as it is.
     """
-    signalled = 0
+    signalled, early = 0, list[int]()
+    process: subprocess.Popen[bytes] | None = None
 
     def pass_on(number: int, _: FrameType | None) -> None:
         nonlocal signalled
         again, signalled = signalled == signal.SIGINT, number
-        process.send_signal(number if again else passed_on(number))
+        sent = number if again else passed_on(number)
+        if process is None:
+            early.append(sent)
+        else:
+            process.send_signal(sent)
 
-    # In a session of its own, so that a terminal's Ctrl-C reaches it once, by way of this process.
-    process = subprocess.Popen(command, env=launch_environment(os.environ), start_new_session=True)
     before = {number: signal.signal(number, pass_on) for number in _SIGNALS}
     try:
+        # In a session of its own, so that a terminal's Ctrl-C reaches it once, by way of this process.
+        process = subprocess.Popen(command, env=launch_environment(os.environ), start_new_session=True)
+        for sent in early:
+            process.send_signal(sent)
         status = process.wait()
     finally:
         for number, handler in before.items():

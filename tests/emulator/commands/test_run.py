@@ -94,6 +94,33 @@ def test_signals_are_passed_on_and_end_the_run(python: Path, number: str, passed
     assert said == ""
 
 
+EARLY = """
+import os, signal, subprocess, sys
+start = subprocess.Popen
+
+def signalled(*words, **how):
+    process = start(*words, **how)
+    while not os.path.exists("ready"):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    return process
+
+subprocess.Popen = signalled
+"""
+
+
+def test_a_signal_while_ranks_start_is_passed_on(python: Path) -> None:
+    """It came before the new process was known."""
+    folder = python.parent.parent
+    (folder / "ends").write_text("trap 'touch caught; exit 1' USR1; touch ready; while :; do sleep 0.05; done\n")
+    main = folder / "main.py"
+    main.write_text(EARLY + main.read_text())
+    command = [sys.executable, main, python, "run", "-n", "2", "--", "train"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert (folder / "caught").exists()
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
