@@ -169,20 +169,22 @@ class Others:
         self.say(_ASK)
 
     def hear(self, fd: int) -> str:
-        """Take and return what one says; nothing if it is gone, as it is once its ranks have ended."""
+        """Take and return what one says; nothing if it is gone, as it is once its ranks have ended: then `drop` it."""
         said = ""
         with contextlib.suppress(OSError):
             said = _text(self._lines[fd].recv(_SAID_BYTES, socket.MSG_WAITALL))
         self.silent.discard(fd)
-        if not said:
-            self._lines.pop(fd).close()
-        elif said == _TOLD:
+        if said == _TOLD:
             self.told = True
         elif said == _ENDS:
             self.ends = True
-        elif said not in (_ASK, _NONE):
+        elif said not in ("", _ASK, _NONE):
             self.reports[fd] = said
         return said
+
+    def drop(self, fd: int) -> None:
+        """Close a connection."""
+        self._lines.pop(fd).close()
 
 
 class Guard:
@@ -300,6 +302,9 @@ class Guard:
     def _hear_other(self, fd: int) -> None:
         """Take what the guard of another host says, and answer."""
         said = self._others.hear(fd)
+        if not said:
+            self._epoll.unregister(fd)  # closing does not: the rank that made the connection may still hold it
+            self._others.drop(fd)
         if said == _ENDS and self._leads:
             self._others.end()
         if said == _TOLD and self._leads:

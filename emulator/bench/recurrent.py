@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .recurrent_shapes import Layer
 from .stopwatch import Pace, geometric_mean, interleaved, median_ratio
 
-_PEAK_ROUNDS = 20_000
+_PEAK_ROUNDS = 200_000
 _READ_BYTES = 1 << 26  # at a time, so that one call takes some hundred microseconds
 _LEAST_READ = 1 << 10  # floats
 _ROUNDING = 1e-4  # of the largest value: far above any effect of the order of sums, far below any mistake
