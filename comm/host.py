@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # most runs have no other ranks
     from .stall import Watchdog
 
 _SPINS_BEFORE_SLEEP = 10
-_SHORTEST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 1e-3
+_SHORTEST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 4e-3
 
 
 class Mailbox:
@@ -154,4 +154,4 @@ def _yield_processor(idle_turns: int) -> None:
     if doublings < 0:
         os.sched_yield()
     else:
-        time.sleep(min(_SHORTEST_SLEEP_S * 2 ** min(doublings, 10), _LONGEST_SLEEP_S))
+        time.sleep(min(_SHORTEST_SLEEP_S * 2 ** min(doublings, 12), _LONGEST_SLEEP_S))
