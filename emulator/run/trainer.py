@@ -31,16 +31,24 @@ from ..network import Layer
 from ..plan import Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
-from .epoch_result import EpochResult, SoFar, Weights
-from .history import History
 from .hurt import soft_errors
 from .layer_states import LayerState, deal_state, gathered_state
 from .layer_weights import gathered_weights
 from .legs import Leg, Position, replica_leg
-from .replicas import Exchanged, build_replicas
+from .record import (
+    DeviceCounters,
+    EpochResult,
+    Exchanged,
+    History,
+    SoFar,
+    StepReports,
+    StepTable,
+    Usage,
+    Weights,
+    usage_of,
+)
+from .replicas import build_replicas
 from .segment import Segment
-from .steps import StepReports, StepTable
-from .usage import DeviceCounters, Usage, usage_of
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
 _EVALUATION_ROUND = 4  # micro-batches for each rank
