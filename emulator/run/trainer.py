@@ -64,7 +64,7 @@ class _MakeNumerics:
     def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
         slices = [numerics_of(part, start, seed, arena) for part in streams.slices]
-        stored = {number: Bpram(blocks[number], start, seed) for number in streams.stored}
+        stored = {number: Bpram(blocks[number], start, seed, arena) for number in streams.stored}
         errors = soft_errors(self.segment, self.replica, streams.device)
         if errors is None:
             return DeviceNumerics(streams, slices, blocks, stored)
