@@ -1,120 +1,20 @@
 // Drives the Verilated arithmetic with corner cases and `RANDOM` drawn ones, and compares with this host's, bit by bit.
 // Ends with status 1 after printing the first mismatches.
 //
-//     arithmetic fma RANDOM
+//     Varithmetic fma|div|compare RANDOM
+#include <cinttypes>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "Varithmetic.h"
+#include "numbers.h"
 #include "verilated.h"
 
 namespace {
-
-constexpr uint32_t QUIET_NAN = 0x7fc00000;
-
-uint32_t bits_of(float x) {
-    uint32_t bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-float number_of(uint32_t bits) {
-    float x;
-    std::memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-uint32_t canonical(float x) { return std::isnan(x) ? QUIET_NAN : bits_of(x); }
-
-// SplitMix64.
-class Draw {
-   public:
-    uint64_t operator()() {
-        uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        return z ^ (z >> 31);
-    }
-    uint32_t below(uint32_t n) { return static_cast<uint32_t>(((*this)() >> 32) * n >> 32); }
-
-   private:
-    uint64_t state_ = 19;
-};
-
-// Zeros, subnormal numbers, neighbours of powers of two and of the largest number, infinities, NaNs; of both signs.
-std::vector<uint32_t> corners() {
-    const uint32_t magnitudes[] = {
-        0x00000000, 0x00000001, 0x00000002, 0x00000003, 0x00400000, 0x007ffffe, 0x007fffff,  // zero, subnormal
-        0x00800000, 0x00800001, 0x00800002, 0x00ffffff, 0x01000000, 0x01000001,              // smallest normal
-        0x0c000000, 0x0c7fffff, 0x1a800001, 0x1fffffff, 0x20000000, 0x20000001,  // their products are about the smallest
-        0x33000000, 0x33800000, 0x33800001, 0x34000000,                          // half a place of 1 and its neighbours
-        0x3effffff, 0x3f000000, 0x3f000001, 0x3f7ffffe, 0x3f7fffff, 0x3f800000, 0x3f800001, 0x3f800002, 0x3f800003,
-        0x3fc00000, 0x3fffffff, 0x40000000, 0x40400000, 0x4b000000, 0x4b7fffff, 0x4b800000, 0x4b800001,  // 1, 2, 3, 2^23
-        0x5f000000, 0x5f7fffff, 0x5f800001, 0x72800000, 0x7e7fffff, 0x7e800000, 0x7effffff, 0x7f000000,  // large
-        0x7f7ffffe, 0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff,                // largest, infinity, NaN
-    };
-    std::vector<uint32_t> both;
-    for (uint32_t magnitude : magnitudes) {
-        both.push_back(magnitude);
-        both.push_back(magnitude | 0x80000000);
-    }
-    return both;
-}
-
-struct Triple {
-    uint32_t a, b, c;
-};
-
-// A number with that biased exponent, held to what there is; long runs of equal bits are as frequent as any others.
-uint32_t with_exponent(Draw &draw, int exponent) {
-    uint64_t drawn = draw();
-    uint32_t fraction = drawn & 0x7fffff;
-    switch (drawn >> 60) {
-        case 0: fraction = 0; break;
-        case 1: fraction = 0x7fffff; break;
-        case 2: fraction = 1u << draw.below(23); break;
-        case 3: fraction = 0x7fffff ^ (1u << draw.below(23)); break;
-        case 4: fraction &= 0x7fffffu << draw.below(23); break;
-        default: break;
-    }
-    exponent = exponent < 0 ? 0 : exponent > 254 ? 254 : exponent;
-    return static_cast<uint32_t>(drawn >> 32 & 0x80000000) | static_cast<uint32_t>(exponent) << 23 | fraction;
-}
-
-// Half of them any bits, half such that c is near the product, cancels it, is half a place off, or all is subnormal.
-Triple drawn_triple(Draw &draw) {
-    switch (draw.below(8)) {
-        case 0:
-        case 1:
-        case 2:
-        case 3: {
-            uint64_t two = draw();
-            return {static_cast<uint32_t>(two), static_cast<uint32_t>(two >> 32), static_cast<uint32_t>(draw())};
-        }
-        case 4:
-        case 5: {  // exponents near each other, over the addend's whole way
-            int a = static_cast<int>(draw.below(255)), b = static_cast<int>(draw.below(255));
-            return {with_exponent(draw, a), with_exponent(draw, b),
-                    with_exponent(draw, a + b - 127 + static_cast<int>(draw.below(120)) - 60)};
-        }
-        case 6: {  // c is minus the product as fp32 has it, or a few places beside it
-            int a = static_cast<int>(draw.below(255)), b = 40 + static_cast<int>(draw.below(175));
-            uint32_t x = with_exponent(draw, a), y = with_exponent(draw, b);
-            uint32_t near = bits_of(-number_of(x) * number_of(y)) + draw.below(5) - 2;
-            return {x, y, near};
-        }
-        default: {  // products about the smallest numbers, addends too
-            int a = static_cast<int>(draw.below(255));
-            int b = 127 - a + static_cast<int>(draw.below(60)) - 40;
-            return {with_exponent(draw, a), with_exponent(draw, b), with_exponent(draw, static_cast<int>(draw.below(24)))};
-        }
-    }
-}
 
 // All latencies at once; what went in returns from each as many clocks later.
 class MultiplyAdd {
@@ -181,20 +81,87 @@ uint64_t try_fma(Varithmetic &model, uint64_t random) {
         fma.try_one(drawn);
     }
     fma.flush();
-    std::printf("fma: %zu corner cases, %llu random, of which %llu subnormal results and %llu cancellations: %llu mismatches\n",
-                values.size() * values.size() * values.size(), static_cast<unsigned long long>(random),
-                static_cast<unsigned long long>(subnormal), static_cast<unsigned long long>(cancelled),
-                static_cast<unsigned long long>(fma.mismatches()));
+    std::printf("fma: %zu corner cases, %" PRIu64 " random, of which %" PRIu64 " subnormal results and %" PRIu64
+                " cancellations: %" PRIu64 " mismatches\n",
+                values.size() * values.size() * values.size(), random, subnormal, cancelled, fma.mismatches());
     return fma.mismatches();
+}
+
+// One division after another. Each takes 27 clocks.
+uint64_t try_div(Varithmetic &model, uint64_t random) {
+    uint64_t mismatches = 0;
+    auto clock = [&] {
+        model.clk = 0;
+        model.eval();
+        model.clk = 1;
+        model.eval();
+    };
+    auto try_one = [&](uint32_t a, uint32_t b) {
+        model.start = 1;
+        model.dividend = a;
+        model.divisor = b;
+        clock();
+        model.start = 0;
+        model.dividend = model.divisor = 0x3fc00000;  // must not matter any more
+        int clocks = 1;
+        for (; !model.done && clocks < 100; ++clocks) clock();
+        uint32_t expected = canonical(number_of(a) / number_of(b));
+        if ((model.quotient != expected || clocks != 27) && ++mismatches <= 10)
+            std::printf("%08x / %08x is %08x, not %08x, in 27 clocks, not %d\n", a, b, expected, model.quotient, clocks);
+    };
+    model.reset = 1;
+    clock();
+    model.reset = 0;
+    const std::vector<uint32_t> values = corners();
+    for (uint32_t a : values)
+        for (uint32_t b : values) try_one(a, b);
+    Draw draw;
+    uint64_t subnormal = 0;
+    for (uint64_t i = 0; i < random; ++i) {
+        auto [a, b] = drawn_pair(draw);
+        subnormal += std::fpclassify(number_of(a) / number_of(b)) == FP_SUBNORMAL;
+        try_one(a, b);
+    }
+    std::printf("div: %zu corner cases, %" PRIu64 " random, of which %" PRIu64 " subnormal results: %" PRIu64 " mismatches\n",
+                values.size() * values.size(), random, subnormal, mismatches);
+    return mismatches;
+}
+
+// The expressions of kernels/layers/pool.py and relu.py.
+uint64_t try_compare(Varithmetic &model, uint64_t random) {
+    uint64_t mismatches = 0;
+    auto try_one = [&](uint32_t a, uint32_t b) {
+        model.left = a;
+        model.right = b;
+        model.eval();
+        bool greater = number_of(a) > number_of(b);
+        uint32_t relu = number_of(a) <= 0 ? 0 : a;
+        if ((model.greater != greater || model.relu != relu) && ++mismatches <= 10)
+            std::printf("%08x > %08x is %d, not %d; rectified %08x, not %08x\n", a, b, greater, model.greater, relu, model.relu);
+    };
+    const std::vector<uint32_t> values = corners();
+    for (uint32_t a : values)
+        for (uint32_t b : values) try_one(a, b);
+    Draw draw;
+    for (uint64_t i = 0; i < random; ++i) {
+        auto [a, b] = drawn_pair(draw);
+        try_one(a, b);
+        try_one(a, a + draw.below(3) - 1);  // neighbours, and itself
+    }
+    std::printf("compare: %zu corner cases, %" PRIu64 " random: %" PRIu64 " mismatches\n", values.size() * values.size(),
+                2 * random, mismatches);
+    return mismatches;
 }
 
 }  // namespace
 
 int main(int argc, char **argv) {
-    if (argc != 3 || std::strcmp(argv[1], "fma") != 0) {
-        std::fprintf(stderr, "usage: arithmetic fma RANDOM\n");
+    const std::map<std::string, uint64_t (*)(Varithmetic &, uint64_t)> trials = {
+        {"fma", try_fma}, {"div", try_div}, {"compare", try_compare}};
+    if (argc != 3 || trials.count(argv[1]) == 0) {
+        std::fprintf(stderr, "usage: arithmetic fma|div|compare RANDOM\n");
         return 2;
     }
     Varithmetic model;
-    return try_fma(model, std::strtoull(argv[2], nullptr, 10)) == 0 ? 0 : 1;
+    return trials.at(argv[1])(model, std::strtoull(argv[2], nullptr, 10)) == 0 ? 0 : 1;
 }
