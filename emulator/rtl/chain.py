@@ -41,7 +41,9 @@ class MiniBatch:
 class RtlChain:
     """Devices at time zero, which have their parameters."""
 
-    def __init__(self, plan: Plan, designs: Sequence[DeviceDesign], models: Sequence[DeviceModel], batch: MiniBatch) -> None:
+    def __init__(
+        self, plan: Plan, designs: Sequence[DeviceDesign], models: Sequence[DeviceModel], batch: MiniBatch
+    ) -> None:
         self._models, self._batch = models, batch
         self._links: list[Mapping[StreamKey, FifoResource]] = [
             plan.timing.clock(design.number).links for design in designs
@@ -90,7 +92,10 @@ class RtlChain:
         while True:
             # All that arrives up to this time is known: the neighbours' next cycles are still to come.
             known_ps = min(
-                ((self._models[of].cycle + 1) * self._models[of].design.period_ps + hop_ps - 1 for of, hop_ps in self._waits[number]),
+                (
+                    (self._models[of].cycle + 1) * self._models[of].design.period_ps + hop_ps - 1
+                    for of, hop_ps in self._waits[number]
+                ),
                 default=most_ps,
             )
             until = min(known_ps, most_ps) // period_ps

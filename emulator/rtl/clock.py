@@ -12,7 +12,7 @@ It differs from `timing/slice_clock.py` in what a board has and the model leaves
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ..network.operations.pool import MaxPool
 from ..plan import Plan
 from ..schedule import MicroBatch
 from ..timing import DeviceClock, SliceClock
-from .design import DeviceDesign, EngineDesign, SliceDesign
+from .design import DeviceDesign, EngineDesign, Room, SliceDesign
 
 ACCEPT = 1
 """Cycles from a row's arrival to its place in Act-RAM, or in another memory of rows."""
@@ -52,7 +52,21 @@ class RtlSliceClock(SliceClock):
         self._sum = None if bias is None else self._engine(f"bias gradient of {name}", bias.sums)
         self._spreads = [self._resource(f"{step.makes.name} of {name}", 1) for step in of.steps]
         self._eb_end_ps = self._bias_end_ps = 0
+        self._x_ps = self._dy_ps = self._errors_done_ps = np.zeros(0, np.int64)
+        self._waiting = 1
         self.update_ps = 0
+
+    @property
+    def room(self) -> Room:
+        """How much its memories hold in the mini-batch that was run."""
+        held = _most_waiting(self._x_ps, self.pg_end_ps + self._period_ps)
+        freed = np.maximum(self.pg_end_ps, self._errors_done_ps) if self.eb else self.pg_end_ps
+        errors = _most_waiting(self._dy_ps, freed + self._period_ps)
+        return Room(max(held, errors), self._waiting)
+
+    def _waits(self, came: Times, taken: Times) -> None:
+        """Note rows that wait in a FIFO, from when they came until they are taken."""
+        self._waiting = max(self._waiting, _most_waiting(came.ravel(), taken.ravel()))
 
     def _resource(self, name: str, cycles: int, latency: int = 0) -> FifoResource:
         return FifoResource(name, cycles * self._period_ps, latency * self._period_ps)
@@ -70,10 +84,20 @@ class RtlSliceClock(SliceClock):
         if icp and partial is not None:
             ready = np.maximum(ready, self._accepted(partial))
         done = self.fp.serve(ready)
-        self.fp_start_ps = done[:, 0] - self.fp.row_ps - self.fp.latency_ps
-        if icp or partial is None:
+        started = done - self.fp.row_ps - self.fp.latency_ps
+        self.fp_start_ps, self._x_ps = started[:, 0], x[:, 0]
+        if partial is None:
             return done
-        return self._joins[0].serve(np.maximum(done, partial))
+        if icp:
+            self._waits(partial, started)
+            return done
+        return self._joined(self._joins[0], done, partial)
+
+    def _joined(self, join: FifoResource, own: Times, other: Times) -> Times:
+        joined = join.serve(np.maximum(own, other))
+        self._waits(own, joined)
+        self._waits(other, joined)
+        return joined
 
     def output_errors(self, errors: Times) -> Times:
         """Return when rows of output errors are there: no pooling comes before a link."""
@@ -83,7 +107,8 @@ class RtlSliceClock(SliceClock):
         """Add the times of the SFU's results."""
         at = times[self.outputs]
         if self._add is not None:
-            at = self._add.serve(self._accepted(at))
+            came, at = at, self._add.serve(self._accepted(at))
+            self._waits(came, at - self._add.latency_ps - self._period_ps)
             times[self.outputs] = at
         for step in self._of.steps:
             if isinstance(step.operation, MaxPool):
@@ -98,11 +123,14 @@ class RtlSliceClock(SliceClock):
         for step, spread in zip(reversed(steps), reversed(self._spreads), strict=True):
             if isinstance(step.operation, MaxPool):
                 assert step.rows is not None
-                at = spread.serve(self._accepted(at)[:, step.rows.backward])
+                came, at = at, spread.serve(self._accepted(at)[:, step.rows.backward])
+                last = np.searchsorted(step.rows.backward, np.arange(came.shape[1]), side="right") - 1
+                self._waits(came, at[:, last] - self._period_ps)
         times[self.outputs] = at
 
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
         """Return when rows of input errors are on their bus, given when `dy` and `partial` are."""
+        self._dy_ps = dy[:, 0]
         ready = self._accepted(dy)[:, self._rows.eb]
         if self.eb is None:
             self.eb_start_ps = ready[:, 0]
@@ -111,12 +139,19 @@ class RtlSliceClock(SliceClock):
         if not icp and partial is not None:
             ready = np.maximum(ready, self._accepted(partial[:, -1:] if flat else partial))
         done = self.eb.serve(ready)
-        self.eb_start_ps = done[:, 0] - self.eb.row_ps - self.eb.latency_ps
+        started = done - self.eb.row_ps - self.eb.latency_ps
+        self.eb_start_ps, self._errors_done_ps = started[:, 0], done[:, -1]
         self._eb_end_ps = int(done[-1, -1])
-        rows = self._unflatten.serve(done[:, self._rows.eb_leaves]) if flat else done
-        if not icp or partial is None:
+        rows = done
+        if flat:
+            rows = self._unflatten.serve(done[:, self._rows.eb_leaves])
+            self._waits(done, rows[:, -1:])
+        if partial is None:
             return rows
-        return self._joins[1].serve(np.maximum(rows, partial))
+        if not icp:
+            self._waits(partial[:, -1:] if flat else partial, started)
+            return rows
+        return self._joined(self._joins[1], rows, partial)
 
     def kept_errors(self, dy: Times) -> Times:
         """Return when rows of errors are there for PG."""
@@ -126,7 +161,9 @@ class RtlSliceClock(SliceClock):
         """Serve each row of errors on PG, and on the sums of the bias's gradient."""
         self.pg_end_ps = self.pg.serve(self._accepted(dy))[:, -1]
         if self._sum is not None:
-            self._bias_end_ps = int(self._sum.serve(self._accepted(dy))[-1, -1])
+            summed = self._sum.serve(self._accepted(dy))
+            self._waits(dy, summed - self._sum.latency_ps - self._sum.row_ps)
+            self._bias_end_ps = int(summed[-1, -1])
 
     def updated_ps(self, not_before_ps: int = 0) -> int:
         """Return when the parameters are updated: of weights and of the bias."""
@@ -136,13 +173,18 @@ class RtlSliceClock(SliceClock):
         return int(started_ps) + cycles * self._period_ps
 
 
+def _most_waiting(came: Times, taken: Times) -> int:
+    """Return how many are there at once, of those that came and were taken at these times, in order."""
+    return int((np.arange(1, len(came) + 1) - np.searchsorted(taken, came, side="left")).max())
+
+
 class RtlDeviceClock(DeviceClock):
     """The clock of a device's RTL, on the links of the plan."""
 
     def __init__(self, plan: Plan, device: DeviceDesign) -> None:
         planned = plan.timing.clock(device.number)
-        slices = [RtlSliceClock(device, of) for of in device.slices]
-        super().__init__(planned.streams, slices, planned.links, plan.timing.interval_ps, ())
+        self.parts = [RtlSliceClock(device, of) for of in device.slices]
+        super().__init__(planned.streams, self.parts, planned.links, plan.timing.interval_ps, ())
         self._period_ps = device.period_ps
         self._ports: dict[StreamKey | None, FifoResource] = {}
 
@@ -165,7 +207,7 @@ def clocks_of(plan: Plan, designs: tuple[DeviceDesign, ...]) -> list[RtlDeviceCl
     return [RtlDeviceClock(plan, device) for device in designs]
 
 
-def run_mini_batch(clocks: list[DeviceClock] | list[RtlDeviceClock], samples: int) -> int:
+def run_mini_batch(clocks: Sequence[DeviceClock], samples: int) -> int:
     """Run a mini-batch of `sync` through a chain's clocks; return when all devices have new weights, in ps."""
     whole = MicroBatch(0, 0, 0, samples).whole
     arrived: list[dict[StreamKey, Times]] = [{} for _ in clocks]

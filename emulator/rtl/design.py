@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
 
 from ..common import InputError
 from ..mapping import Cut, Slice, SliceEngines, steps_before_sending
@@ -65,6 +64,14 @@ class EngineDesign:
         every = interleaved_every(sums, tiles, depth)
         tail = 2 + -(-tiles // sums) * depth - (every - 1)
         return cls(tiles, every, -(-convolutions // tiles), tail)
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """How much a slice's memories hold: samples in flight, and rows that wait for others."""
+
+    samples: int
+    rows: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +165,7 @@ class DeviceDesign:
         return f"device{self.number}"
 
 
-def designs(plan: Plan, latency: int = 0) -> tuple[DeviceDesign, ...]:
+def designs_of(plan: Plan, latency: int = 0) -> tuple[DeviceDesign, ...]:
     """Return the RTL of a plan's devices, with multiply-adds of `latency` cycles.
 
     Raises:
@@ -190,11 +197,17 @@ def slice_design(part: Slice, engines: SliceEngines, latency: int, period_ps: in
     layer, view = part.layer, part.layer.engine_view
     inputs, outputs = len(part.in_channels) * view.values, len(part.out_channels)
     chain = view.tile * latency
-    fp = EngineDesign.of(inputs * outputs * view.out_columns, outputs * view.out_columns, engines.fp.multipliers // view.tile, chain)
+    fp = EngineDesign.of(
+        inputs * outputs * view.out_columns, outputs * view.out_columns, engines.fp.multipliers // view.tile, chain
+    )
     eb = None
     if engines.eb is not None:
-        eb = EngineDesign.of(inputs * outputs * view.in_columns, inputs * view.in_columns, engines.eb.multipliers // view.tile, chain)
-    pg = EngineDesign.of(inputs * outputs * view.out_columns, inputs * outputs, engines.pg.multipliers // view.tile, latency)
+        eb = EngineDesign.of(
+            inputs * outputs * view.in_columns, inputs * view.in_columns, engines.eb.multipliers // view.tile, chain
+        )
+    pg = EngineDesign.of(
+        inputs * outputs * view.out_columns, inputs * outputs, engines.pg.multipliers // view.tile, latency
+    )
     for planned, built in ((engines.fp, fp), (engines.eb, eb), (engines.pg, pg)):
         if planned is not None and built is not None and planned.row_ps != built.groups * period_ps:
             raise InputError(
@@ -273,6 +286,3 @@ def identifier(name: str) -> str:
     """Return a name of a layer as an identifier of SystemVerilog."""
     plain = re.sub(r"\W", "_", name)
     return plain if plain[:1].isalpha() else f"layer_{plain}"
-
-
-Parameters = Mapping[str, int]

@@ -119,7 +119,10 @@ def _functions(path: pathlib.Path) -> ctypes.CDLL:
     library.device_new.argtypes = [ctypes.c_void_p]
     library.device_start.argtypes = [_POINTER, _INT, ctypes.c_char_p, _INT]
     library.device_write.argtypes = [_POINTER, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]
-    library.device_read.argtypes, library.device_read.restype = [_POINTER, ctypes.c_uint32, ctypes.c_uint32], ctypes.c_uint32
+    library.device_read.argtypes, library.device_read.restype = (
+        [_POINTER, ctypes.c_uint32, ctypes.c_uint32],
+        ctypes.c_uint32,
+    )
     library.device_put.argtypes = [_POINTER, _INT, ctypes.c_void_p]
     library.device_get.argtypes = [_POINTER, _INT, ctypes.c_void_p]
     library.device_run.argtypes, library.device_run.restype = [_POINTER, _INT], _INT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..mapping import DataPath, StreamKey
+from ..network import Tensor
 from .design import DeviceDesign
 
 IMAGES, OUTPUTS, ERRORS = "images", "outputs", "errors"
@@ -30,7 +31,14 @@ def inputs_of(device: DeviceDesign) -> tuple[Port, ...]:
     """Return the streams that a device takes in: from the left, then from the right."""
     first, last = device.slices[0], device.slices[-1]
     x, y = first.layer.reads, last.layer.makes
-    found = [_port(IMAGES if device.is_start else "path1_in", first.arriving, x, None if device.is_start else DataPath.ACTIVATIONS)]
+    found = [
+        _port(
+            IMAGES if device.is_start else "path1_in",
+            first.arriving,
+            x,
+            None if device.is_start else DataPath.ACTIVATIONS,
+        )
+    ]
     if not first.part.is_first:
         channels = first.before or first.sent
         found.append(_port("path2_in", channels, first.layer.makes, DataPath.PARTIAL_ACTIVATIONS))
@@ -64,7 +72,7 @@ def outputs_of(device: DeviceDesign) -> tuple[Port, ...]:
     return tuple(found)
 
 
-def _port(name: str, channels: int, tensor, path: DataPath | None) -> Port:
+def _port(name: str, channels: int, tensor: Tensor, path: DataPath | None) -> Port:
     return Port(name, channels, tensor.shape[2], None if path is None else StreamKey(path, tensor.number))
 
 

@@ -10,20 +10,11 @@ from collections.abc import Iterable, Mapping
 
 from ..network import SfuStep
 from ..network.operations.pool import MaxPool
-from .design import BiasDesign, DeviceDesign, SliceDesign, identifier
+from .design import BiasDesign, DeviceDesign, Room, SliceDesign, identifier
 from .ports import Port, engines_of, inputs_of, outputs_of, units_of
-
 
 SETTINGS = "share", "rate", "momentum", "decay"
 """Numbers of the update, which a device takes in reset."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Room:
-    """How much a slice's memories hold: samples in flight, and rows that wait for others."""
-
-    samples: int
-    rows: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +60,19 @@ class _Top:
         units, bits = len(self._units), len(engines_of(self._device))
         self._body += [
             "    // ---- The mini-batch.\n",
-            instance("mini_batch", "schedule", {"UNITS": units}, {**_same("clk", "reset", "batch"), "settings": "{share, rate, momentum, decay}", **_same("updated"), "samples": "of_samples", **{name: f"of_{name}" for name in SETTINGS}, **_same("limit", "done")}),
+            instance(
+                "mini_batch",
+                "schedule",
+                {"UNITS": units},
+                {
+                    **_same("clk", "reset", "batch"),
+                    "settings": "{share, rate, momentum, decay}",
+                    **_same("updated"),
+                    "samples": "of_samples",
+                    **{name: f"of_{name}" for name in SETTINGS},
+                    **_same("limit", "done"),
+                },
+            ),
             "    assign overrun = |overruns;",
             f"    assign host_read = {'reads[host_unit*32+:32]' if units > 1 else 'reads'};",
         ]
@@ -92,9 +95,15 @@ class _Top:
             *(f"    input  logic [31:0] {name}" for name in ("batch", *SETTINGS)),
         ]
         for port in inputs_of(self._device):
-            ports += [f"    input  logic {port.name}_valid", f"    input  logic [{port.words * 32 - 1}:0] {port.name}_row"]
+            ports += [
+                f"    input  logic {port.name}_valid",
+                f"    input  logic [{port.words * 32 - 1}:0] {port.name}_row",
+            ]
         for port in outputs_of(self._device):
-            ports += [f"    output logic {port.name}_valid", f"    output logic [{port.words * 32 - 1}:0] {port.name}_row"]
+            ports += [
+                f"    output logic {port.name}_valid",
+                f"    output logic [{port.words * 32 - 1}:0] {port.name}_row",
+            ]
         ports += [
             "    input  logic host_write",
             f"    input  logic [{unit_bits - 1}:0] host_unit",
@@ -212,7 +221,7 @@ class _Top:
             made = self._bus(f"{name}_biased", y.words)
             ports = {
                 **_same("clk", "reset", "limit"),
-            "batch": "of_samples",
+                "batch": "of_samples",
                 **_both("in", y),
                 **_both("out", made),
                 **_both("error", dy),
@@ -275,8 +284,11 @@ def slice_parameters(of: SliceDesign, room: Room) -> Mapping[str, int]:
         "COLUMNS_IN": layer.input[2],
         "ROWS": layer.output[1],
         "COLUMNS": layer.output[2],
-        **{f"{what}_{which}": size for what, pair in (("KERNEL", kernel), ("STRIDE", stride), ("PAD", pad))
-           for which, size in zip(("ROWS", "COLUMNS"), pair, strict=True)},
+        **{
+            f"{what}_{which}": size
+            for what, pair in (("KERNEL", kernel), ("STRIDE", stride), ("PAD", pad))
+            for which, size in zip(("ROWS", "COLUMNS"), pair, strict=True)
+        },
         "FP_TILES": of.fp.tiles,
         "FP_EVERY": of.fp.every,
         "EB_TILES": eb.tiles if eb else 1,
@@ -320,7 +332,11 @@ def step_parameters(step: SfuStep, room: Room) -> Mapping[str, int]:
         "COLUMNS_IN": columns_in,
         "ROWS": rows,
         "COLUMNS": columns,
-        **{f"{what}_{which}": size for what, pair in pairs for which, size in zip(("ROWS", "COLUMNS"), pair, strict=True)},
+        **{
+            f"{what}_{which}": size
+            for what, pair in pairs
+            for which, size in zip(("ROWS", "COLUMNS"), pair, strict=True)
+        },
         "DEPTH": rows * room.samples,
         "ERRORS": room.rows,
     }
@@ -329,7 +345,9 @@ def step_parameters(step: SfuStep, room: Room) -> Mapping[str, int]:
 def instance(module: str, name: str, parameters: Mapping[str, int], ports: Mapping[str, str]) -> str:
     """Return an instance of a module."""
     given = ",\n".join(f"        .{key}({value})" for key, value in parameters.items())
-    wired = ",\n".join(f"        .{key}" if key == value else f"        .{key}({value})" for key, value in ports.items())
+    wired = ",\n".join(
+        f"        .{key}" if key == value else f"        .{key}({value})" for key, value in ports.items()
+    )
     return f"    {module} #(\n{given}\n    ) {name} (\n{wired}\n    );"
 
 

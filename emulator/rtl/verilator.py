@@ -143,7 +143,14 @@ def runtime(tools: Tools) -> pathlib.Path:
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
-        flags = [*_COMMON, "-O2", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1"]
+        flags = [
+            *_COMMON,
+            "-O2",
+            f"-I{tools.include}",
+            f"-I{tools.include / 'vltstd'}",
+            "-DVM_TRACE=1",
+            "-DVM_TRACE_VCD=1",
+        ]
         jobs = [[*flags, "-c", str(tools.include / name), "-o", f"{scratch}/{name}.o"] for name in _RUNTIME]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(functools.partial(_compile, compiler), jobs))
