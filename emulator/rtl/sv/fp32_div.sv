@@ -22,8 +22,8 @@ module fp32_div (
 
     assign a_raw = {a[30:23] != 8'd0, a[22:0]};
     assign b_raw = {b[30:23] != 8'd0, b[22:0]};
-    leading_zeros_76 count_a (.x({a_raw, {52{1'b1}}}), .zeros(a_zeros));
-    leading_zeros_76 count_b (.x({b_raw, {52{1'b1}}}), .zeros(b_zeros));
+    assign a_zeros = fp32::leading_zeros({a_raw, {52{1'b1}}});
+    assign b_zeros = fp32::leading_zeros({b_raw, {52{1'b1}}});
     assign a_significand = a_raw << a_zeros;
     assign b_significand = b_raw << b_zeros;
     assign a_exponent = (a[30:23] == 8'd0 ? 10'd1 : {2'b0, a[30:23]}) - {3'd0, a_zeros};

@@ -46,9 +46,18 @@ def build(verilator: str) -> Build:
     """Builds `arithmetic` of the modules in a folder, in a second folder; what is there already is not built again."""
 
     def make(sources: Path, folder: Path) -> Path:
-        arguments = ["--cc", "--exe", "--build", "-j", "2", "-O3", "--quiet", "-CFLAGS", "-O1 -ffp-contract=off"]
-        arguments += ["-y", str(sources), "--Mdir", str(folder)]
-        benches = [str(HERE / "arithmetic.sv"), str(HERE / "arithmetic.cpp")]
+        arguments = ["--cc", "--exe", "--build", "-j", "2", "-O3", "--quiet", "--top-module", "arithmetic"]
+        arguments += [
+            "--prefix",
+            "Varithmetic",
+            "-CFLAGS",
+            "-O1 -ffp-contract=off",
+            "-y",
+            str(sources),
+            "--Mdir",
+            str(folder),
+        ]
+        benches = [str(sources / "fp32.sv"), str(HERE / "arithmetic.sv"), str(HERE / "arithmetic.cpp")]
         done = subprocess.run([verilator, *arguments, *benches], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr or done.stdout
         return folder / "Varithmetic"
