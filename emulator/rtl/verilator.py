@@ -112,7 +112,7 @@ def build(
     if done.returncode:
         raise InputError(f"Verilator does not take {top}: {_short(done.stderr)}")
     (folder / "ports.inc").write_text(ports, encoding="utf-8")
-    parts = {"fast": "-O0", "slow": "-O0"}
+    parts = {"fast": "-O1", "slow": "-O0"}
     made = [path for path in sorted(folder.glob(f"{prefix}*.cpp"))]
     for name in parts:
         of = [path for path in made if path.stem.endswith("__Slow") == (name == "slow")]

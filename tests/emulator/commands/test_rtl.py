@@ -1,11 +1,14 @@
 """`emuchain rtl`: its files, its answer, and what it says where something is missing."""
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
 
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.common import InputError
+from emuchain.emulator.rtl import find_tools
 
 NETWORK = """
 name = "two"
@@ -35,6 +38,17 @@ def emuchain(*arguments: str) -> int:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     return ended.value.code if isinstance(ended.value.code, int) else 0
+
+
+@pytest.fixture
+def verilator() -> None:
+    """Skip a test where there is no Verilator, or fail it if that is required."""
+    try:
+        find_tools()
+    except InputError as error:
+        if os.environ.get("EMUCHAIN_REQUIRE_VERILATOR") == "1":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_without_cuts_rows_are_later_by_a_constant() -> None:
     clocks = clocks_of(of, designs_of(of))
     modelled = [of.timing.clock(0)]
     ends = [run_mini_batch(chain, of.config.batch) for chain in (clocks, modelled)]
-    assert 0 < ends[0] - ends[1]
+    assert ends[0] > ends[1]
     later = clocks[0].slices[0].fp_start_ps - modelled[0].slices[0].fp_start_ps
     assert np.unique(later).size == 1
 
@@ -80,7 +80,7 @@ def test_layers_without_rtl(layers: list[dict[str, object]], said: str) -> None:
 
 def test_maps_that_bypass_a_layer() -> None:
     layers = [conv(3, pad=1, name="a"), RELU, conv(3, pad=1, name="b"), {"type": "add", "from": ["a", "b"]}, fc(3)]
-    with pytest.raises(emuchain.InputError, match="has no RTL"):
+    with pytest.raises(emuchain.InputError, match="maps that bypass a layer have no RTL"):
         Rtl.of(plan(network([3, 8, 8], *layers), cluster(200), 1))
 
 

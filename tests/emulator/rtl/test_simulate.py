@@ -34,7 +34,8 @@ def test_two_layers_on_two_devices(tmp_path: Path) -> None:
     assert not any(result.wrong.values())
     for engine in result.engines:
         assert np.array_equal(engine.done, engine.expected), engine.name
-        assert engine.later[0] == engine.later[1], engine.name  # a constant
+    first = result.engines[0].later  # nothing holds up FP of the first layer: its pipeline is a constant
+    assert first[0] == first[1]
     assert result.updated_ps == result.expected_ps
     assert result.is_right
 
@@ -116,11 +117,7 @@ MUTATIONS = {
 def test_mutations_are_seen(tmp_path: Path, name: str) -> None:
     mutation, seen = MUTATIONS[name]
     of = plan(TWO_LAYERS, cluster(40), 2)
-    try:
-        result = simulated(of, tmp_path, mutation=mutation)
-    except AssertionError as error:  # lint sees what is not used any more
-        assert "UNUSED" in str(error)
-        return
+    result = simulated(of, tmp_path, mutation=mutation)
     assert not result.is_right
     if seen == "bits":
         assert any(result.wrong.values())
