@@ -12,7 +12,6 @@ from ..inputs import validate
 from ..plan import make_plan
 from ..report import Line, print_answer, table
 from ..rtl import (
-    Reference,
     Rtl,
     RtlResult,
     Tools,
@@ -24,6 +23,7 @@ from ..rtl import (
     sources,
     waves_file,
 )
+from ..studies.rtl import trained_mini_batch
 from .phases import phases
 
 _BATCH = 2
@@ -62,7 +62,7 @@ def _simulated(rtl: Rtl, tops: list[pathlib.Path], tools: Tools, waves: str | No
     with tempfile.TemporaryDirectory(prefix="emuchain-rtl-") as folder:
         libraries = build_models(rtl, tops, tools, pathlib.Path(folder), waves=waves is not None)
         show("training a mini-batch on them")
-        return simulate_rtl(rtl, libraries, Reference.of(rtl.plan, drawn_images(rtl.plan)), waves)
+        return simulate_rtl(rtl, libraries, trained_mini_batch(rtl.plan, drawn_images(rtl.plan)), waves)
 
 
 def _written(rtl: Rtl, out: str) -> list[Line]:

@@ -22,6 +22,11 @@ RESET_CYCLES = 1024
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 
+def update_numbers(samples: int, rate: float, momentum: float, decay: float) -> list[int]:
+    """Return the size of a mini-batch, and the bits of the numbers of its update, in single precision."""
+    return [samples, *np.array((1 / samples, rate, momentum, decay), np.float32).view(np.uint32).tolist()]
+
+
 class DeviceModel:
     """A device in simulation, in cycle `cycle`; edge n leads from cycle n - 1 to n. It begins in reset, in which its
     parameters are written.
@@ -58,6 +63,10 @@ class DeviceModel:
         """End the reset; write waves to a file, if the model was built for that."""
         named = None if waves is None else waves.encode()
         self._library.device_start(self._device, RESET_CYCLES, named, self.design.period_ps)
+
+    def settle(self, numbers: Sequence[int]) -> None:
+        """Set the numbers of the update to come; the mini-batch's size stays that of the reset."""
+        self._library.device_settle(self._device, (ctypes.c_uint32 * len(numbers))(*numbers))
 
     def put(self, path: int, cycle: int, row: Row) -> None:
         """Let a row arrive on a path in a cycle to come, or in the next one in which the path is free."""
@@ -117,6 +126,7 @@ def _functions(path: pathlib.Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     library.device_new.restype = _POINTER
     library.device_new.argtypes = [ctypes.c_void_p]
+    library.device_settle.argtypes = [_POINTER, ctypes.c_void_p]
     library.device_start.argtypes = [_POINTER, _INT, ctypes.c_char_p, _INT]
     library.device_write.argtypes = [_POINTER, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]
     library.device_read.argtypes, library.device_read.restype = (

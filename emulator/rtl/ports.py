@@ -14,11 +14,15 @@ IMAGES, OUTPUTS, ERRORS = "images", "outputs", "errors"
 
 @dataclasses.dataclass(frozen=True)
 class Port:
-    """A stream of rows in or out: `channels` of `columns`, 32 bits each; `key` is None where the host is beyond."""
+    """A stream of rows in or out: `channels` of `columns`, 32 bits each, in `rows` a sample.
+
+    `key` is None where the host is beyond.
+    """
 
     name: str
     channels: int
     columns: int
+    rows: int
     key: StreamKey | None
 
     @property
@@ -73,7 +77,9 @@ def outputs_of(device: DeviceDesign) -> tuple[Port, ...]:
 
 
 def _port(name: str, channels: int, tensor: Tensor, path: DataPath | None) -> Port:
-    return Port(name, channels, tensor.shape[2], None if path is None else StreamKey(path, tensor.number))
+    return Port(
+        name, channels, tensor.shape[2], tensor.shape[1], None if path is None else StreamKey(path, tensor.number)
+    )
 
 
 def engines_of(device: DeviceDesign) -> tuple[tuple[str, int], ...]:

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Served, Times
-from ..plan import Plan
 from ..timing import DeviceClock
 from .chain import RtlChain
 from .clock import clocks_of, run_mini_batch
 from .design import EngineDesign
 from .generate import Rtl, ports_text
-from .model import DeviceModel
+from .model import DeviceModel, update_numbers
 from .reference import Reference, Weights
 from .verilator import Tools, build, sources
 
@@ -101,7 +100,8 @@ def simulate_rtl(
     Raises:
         RuntimeError: a device has no room for a row, or the chain is stuck.
     """
-    plan, numbers = rtl.plan, _numbers(rtl.plan)
+    plan, config = rtl.plan, rtl.plan.config
+    numbers = update_numbers(config.batch, config.learning_rate, config.momentum, config.weight_decay)
     models = [DeviceModel(library, design, numbers) for library, design in zip(libraries, rtl.devices, strict=True)]
     try:
         for model in models:
@@ -129,13 +129,6 @@ def waves_file(waves: str, device: int) -> pathlib.Path:
     """Return the file of a device's waves: run.vcd is run-device0.vcd of device 0."""
     path = pathlib.Path(waves)
     return path.with_name(f"{path.stem}-device{device}{path.suffix or '.vcd'}")
-
-
-def _numbers(plan: Plan) -> list[int]:
-    """Return the mini-batch's size, and the bits of the update's numbers."""
-    config, samples = plan.config, plan.config.batch
-    update = (1 / samples, config.learning_rate, config.momentum, config.weight_decay)
-    return [samples, *np.array(update, np.float32).view(np.uint32).tolist()]
 
 
 def _own(model: DeviceModel, weights: Weights) -> dict[tuple[int, str], NDArray[np.float32]]:

@@ -67,15 +67,21 @@ struct Device {
 
 extern "C" {
 
-// A device in reset.
-Device* device_new(const uint32_t* numbers) {
-    auto* device = new Device;
+// The mini-batch's size, which counts in reset, and the numbers of the update.
+void device_settle(Device* device, const uint32_t* numbers) {
     auto& top = device->top;
     top.batch = numbers[0];
     top.share = numbers[1];
     top.rate = numbers[2];
     top.momentum = numbers[3];
     top.decay = numbers[4];
+}
+
+// A device in reset.
+Device* device_new(const uint32_t* numbers) {
+    auto* device = new Device;
+    auto& top = device->top;
+    device_settle(device, numbers);
     top.reset = 1;
     return device;
 }

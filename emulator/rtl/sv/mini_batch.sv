@@ -21,7 +21,10 @@ module mini_batch #(
 
     assign done = (ended | updated) == '1 && !reset;
 
-    always_ff @(posedge clk) if (reset) {samples, share, rate, momentum, decay} <= {batch, settings};
+    always_ff @(posedge clk) begin
+        {share, rate, momentum, decay} <= settings;
+        if (reset) samples <= batch;
+    end
 
     always_ff @(posedge clk)
         if (reset) begin

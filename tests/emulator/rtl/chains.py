@@ -9,7 +9,6 @@ from typing import Any
 import emuchain
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.rtl import (
-    Reference,
     Rtl,
     RtlResult,
     build_models,
@@ -19,6 +18,7 @@ from emuchain.emulator.rtl import (
     simulate_rtl,
     sources,
 )
+from emuchain.emulator.studies.rtl import trained_mini_batch
 
 RELU, SOFTMAX = {"type": "relu"}, {"type": "softmax"}
 
@@ -91,6 +91,6 @@ def simulated(of: Plan, folder: Path, latency: int = 0, mutation: Mutation | Non
     for top in tops if mutation is None else ():
         assert lint(tools, top, [top.parent / module.name for module in sources()]) == ""
     libraries = build_models(rtl, tops, tools, folder / "models")
-    result = simulate_rtl(rtl, libraries, Reference.of(of, drawn_images(of)))
+    result = simulate_rtl(rtl, libraries, trained_mini_batch(of, drawn_images(of)))
     shutil.rmtree(folder / "models")
     return result
