@@ -17,7 +17,7 @@ ORDER = [
     *("emulator.faults", "emulator.cluster", "emulator.network", "emulator.data"),
     *("emulator.mapping", "emulator.schedule", "emulator.pipeline", "emulator.timing", "emulator.pair"),
     *("emulator.profile", "emulator.explore"),
-    *("emulator.config", "emulator.plan", "emulator.device", "emulator.run"),
+    *("emulator.config", "emulator.plan", "emulator.device", "emulator.rtl", "emulator.run"),
     *("emulator.timeline", "emulator.report", "emulator.page", "emulator.studies", "emulator.bench"),
     *("emulator", "emulator.commands"),
 ]

@@ -356,6 +356,36 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags:
 
 
 @commands.command()
+@click.argument("network")
+@click.option("--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]")
+@click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Number of FPGAs.  [default: 1]")
+@click.option("--out", required=True, metavar="DIR", help="The folder for the SystemVerilog files.")
+@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Samples of a mini-batch.  [default: 2]")
+@click.option("--learning-rate", type=float, metavar="X", help="Of the update.  [default: 0.01]")
+@click.option("--seed", type=int, metavar="N", help="Of weights, and of the images of a simulation.  [default: 0]")
+@click.option(
+    "--fma-latency",
+    type=click.IntRange(0, 16),
+    default=0,
+    metavar="N",
+    help="Cycles of a multiply-add; 0 has the time model's rows.  [default: 0]",
+)
+@click.option("--simulate", is_flag=True, help="Train a mini-batch with Verilator, and compare bits and cycles.")
+@click.option("--waves", metavar="FILE.vcd", help="Write the waves of the simulation, a file for each device.")
+def rtl(out: str, fma_latency: int, simulate: bool, waves: str | None, **flags: Any) -> int:
+    """Write SystemVerilog for each device of NETWORK's plan, and simulate it against the emulator.
+
+    NETWORK comes with emuchain, or is a TOML or ONNX file. Its layers may be conv, fc, relu, max-pool and softmax. The
+    schedule is sync. A simulation needs Verilator and a C++ compiler; it fails where one bit or cycle is wrong.
+    """
+    given = {key: value for key, value in flags.items() if value is not None}
+    with starting():
+        from .rtl import write_rtl
+
+    return write_rtl(given, out, fma_latency, simulate, waves)
+
+
+@commands.command()
 @click.argument("name", required=False)
 @click.option("--toml", "as_toml", is_flag=True, help="Print its TOML description.")
 @click.option("--out", metavar="FILE.toml", help="Write its TOML description.")

@@ -12,7 +12,7 @@ import pydantic
 from pydantic_core import core_schema
 
 from ...kernels.codec import Codec, codecs, parse_codec
-from ..common import InputError, Positive, did_you_mean
+from ..common import InputError, NotNegative, Positive, did_you_mean
 from ..inputs import Model, read_toml, validate
 from ..schedule import ScheduleKind, schedules
 from .settings import Settings
@@ -80,7 +80,7 @@ Sizes = Annotated[tuple[Positive, ...], _Listed()]
 
 RUN_ONLY_KEYS = (
     *("test_samples", "mean", "std", "augment", "init"),
-    *("throttle", "stall_timeout", "out", "checkpoint", "resume", "log", "progress"),
+    *("rtl_device", "throttle", "stall_timeout", "out", "checkpoint", "resume", "log", "progress"),
 )
 """Keys that matter only for training."""
 
@@ -243,6 +243,9 @@ class Config(Model):
     learning_rate_factor: Factor = pydantic.Field(0.1, description="see `learning_rate_steps`")
     label_smoothing: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
         0.0, description="share of each training label that is spread evenly over all classes"
+    )
+    rtl_device: NotNegative | None = pydantic.Field(
+        None, description="a device of the chain that Verilator simulates as RTL, under sync (docs/rtl.md)"
     )
     throttle: Literal["none", "wall"] = pydantic.Field(
         "none", description="wall: enforce the links' bandwidth and latency in real time"

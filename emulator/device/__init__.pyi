@@ -10,7 +10,7 @@ from .offloaded_slice import OffloadedSlice
 from .pair_fpga import PairFpga
 from .pair_gpu import evaluate_on_gpu, train_on_gpu
 from .pair_ports import PairPorts
-from .ports import Outlet, Ports
+from .ports import Maps, Outlet, Ports
 from .recurrent_weights import joined_weights, named_weights
 from .rules import Adam, Nesterov, Rule, Rules, Sgd
 from .slice_numerics import Learnt, SliceNumerics, State
@@ -26,6 +26,7 @@ __all__ = [
     "HurtNumerics",
     "ImageSource",
     "Learnt",
+    "Maps",
     "Nesterov",
     "OffloadedSlice",
     "OnStep",

@@ -65,6 +65,10 @@ class _MakeNumerics:
         start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
         slices = [numerics_of(part, start, seed, arena) for part in streams.slices]
         stored = {number: Bpram(blocks[number], start, seed, arena) for number in streams.stored}
+        if self.segment.plan.config.rtl_device == streams.device:
+            from ..rtl import rtl_numerics  # which few runs need
+
+            return rtl_numerics(self.segment.plan, streams, slices)
         errors = soft_errors(self.segment, self.replica, streams.device)
         if errors is None:
             return DeviceNumerics(streams, slices, blocks, stored)
@@ -90,6 +94,10 @@ class Trainer:
         self._segment, self._data, self._samples = segment, data, data.n_train
         self._step_sizes, self._from_ps = step_sizes(data.n_train, config.batch), segment.start_ps
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
+        if config.rtl_device is not None:
+            from ..rtl import check_device
+
+            check_device(plan)
         check_samples(config, plan.data_parallel.replicas, data.n_train)
         comms = ranks.comm, ranks.exchange_comm
         self.replicas = build_replicas(

@@ -71,6 +71,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "learning_rate_steps": ("10,20", "[10, 20]", (10, 20)),
     "learning_rate_factor": ("0.5", "0.5", 0.5),
     "label_smoothing": ("0.1", "0.1", 0.1),
+    "rtl_device": ("2", "2", 2),
     "throttle": ("wall", '"wall"', "wall"),
     "stall_timeout": ("0", "0", 0.0),
     "out": ("run.h5", '"run.h5"', "run.h5"),

@@ -1,0 +1,137 @@
+"""`emuchain rtl`: SystemVerilog of each device of a plan, and its simulation against the emulator."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+import time
+from typing import Any
+
+from ..common import InputError, format_time_ps, plural
+from ..config import Config
+from ..inputs import validate
+from ..plan import make_plan
+from ..report import Line, print_answer, table
+from ..rtl import (
+    Rtl,
+    RtlResult,
+    Tools,
+    build_models,
+    drawn_images,
+    find_tools,
+    needs_compiler,
+    simulate_rtl,
+    sources,
+    waves_file,
+)
+from ..studies import trained_mini_batch
+from .phases import phases
+
+_BATCH = 2
+
+
+def write_rtl(flags: dict[str, Any], out: str, latency: int, simulate: bool, waves: str | None) -> int:
+    """Write the RTL of a plan into the folder `out`; simulate it where asked. Return the exit status.
+
+    Raises:
+        InputError: the network has no RTL or does not fit, or a tool is missing.
+    """
+    if waves is not None and not simulate:
+        raise InputError(f"--waves {waves}: waves are those of a simulation; add --simulate")
+    batch = flags.get("batch", _BATCH)
+    settings = {**flags, "schedule": "sync", "batch": batch, "samples": batch, "micro_batch": batch}
+    tools = None
+    if simulate:
+        tools = find_tools()
+        needs_compiler(tools)
+    with phases("working out the plan and its RTL") as show:
+        rtl = Rtl.of(make_plan(validate(Config, settings, "command line"), 1), latency)
+        tops = rtl.write(pathlib.Path(out))
+        if tools is not None:
+            result, built_s = _simulated(rtl, tops, tools, waves, show)
+    answer = _written(rtl, out)
+    if tools is None:
+        print_answer(answer)
+        return 0
+    print_answer([*answer, *_answer(rtl, result, built_s, waves)])
+    _print_rows(result)
+    return 0 if result.is_right else 1
+
+
+def _simulated(
+    rtl: Rtl, tops: list[pathlib.Path], tools: Tools, waves: str | None, show: Any
+) -> tuple[RtlResult, float]:
+    show(f"building {plural(len(tops), 'model')} with Verilator")
+    with tempfile.TemporaryDirectory(prefix="emuchain-rtl-") as folder:
+        begun = time.perf_counter()
+        libraries = build_models(rtl, tops, tools, pathlib.Path(folder), waves=waves is not None)
+        built_s = time.perf_counter() - begun
+        show("training a mini-batch on them")
+        return simulate_rtl(rtl, libraries, trained_mini_batch(rtl.plan, drawn_images(rtl.plan)), waves), built_s
+
+
+def _written(rtl: Rtl, out: str) -> list[Line]:
+    plan = rtl.plan
+    what = f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name}"
+    slowed = [
+        f"{of.part} {phase} x{engine.every}"
+        for device in rtl.devices
+        for of in device.slices
+        for phase, engine in (("FP", of.fp), ("EB", of.eb), ("PG", of.pg))
+        if engine is not None and engine.every > 1
+    ]
+    lines = [Line(f"{what}: {plural(len(rtl.devices), 'device')} and {len(sources())} modules in {out}")]
+    if slowed:
+        lines.append(Line(f"slower, since too few sums hide the latency: {', '.join(slowed)}"))
+    return lines
+
+
+def _answer(rtl: Rtl, result: RtlResult, built_s: float, waves: str | None) -> list[Line]:
+    wrong = {name: count for name, count in result.wrong.items() if count}
+    late = [engine for engine in result.engines if not engine.is_right]
+    rows = sum(len(engine.done) for engine in result.engines)
+    samples = plural(rtl.plan.config.batch, "sample")
+    if wrong:
+        listed = ", ".join(f"{count:,} of {name}" for name, count in wrong.items())
+        bits = f"weights: after a mini-batch of {samples} NOT those of training: {listed}"
+    else:
+        bits = f"weights: after a mini-batch of {samples} all {result.values:,} have the bits of `emuchain train`"
+    if late:
+        first = late[0]
+        cycles = f"rows: NOT in their cycles: {', '.join(engine.name for engine in late)}; {_first_wrong(first)}"
+    else:
+        cycles = f"rows: all {rows:,} in the cycle of the time model with the RTL's pipeline"
+    modelled = format_time_ps(result.modelled_ps)
+    updated = f"updated after {format_time_ps(result.updated_ps)}; in the time model after {modelled}"
+    speed = f"built in {built_s:.0f} s; simulated {result.cycles:,} cycles of devices in {result.seconds:.1f} s"
+    lines = [Line(bits), Line(cycles), Line(updated), Line(speed)]
+    if waves is not None:
+        lines.append(Line("waves: " + ", ".join(str(waves_file(waves, device.number)) for device in rtl.devices)))
+    return lines
+
+
+def _first_wrong(engine: Any) -> str:
+    for row, (done, expected) in enumerate(zip(engine.done, engine.expected, strict=False)):
+        if done != expected:
+            return f"row {row} of {engine.name} in cycle {done}, not {expected}"
+    return f"{len(engine.done)} rows of {engine.name}, not {len(engine.expected)}"
+
+
+def _print_rows(result: RtlResult) -> None:
+    rows = [
+        [
+            engine.name,
+            str(len(engine.done)),
+            str(engine.design.tiles),
+            f"{engine.design.row_cycles:,}",
+            str(engine.design.tail),
+            _range(*engine.later),
+        ]
+        for engine in result.engines
+    ]
+    columns = ["engine", "rows", "tiles", "cycles a row", "pipeline", "later than the model, cycles"]
+    table("Rows", columns, rows, names=("engine",))
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"

@@ -1,0 +1,41 @@
+from .chain import MiniBatch, RtlChain
+from .check import KINDS
+from .clock import RtlDeviceClock, clocks_of, run_mini_batch
+from .design import DeviceDesign, EngineDesign, SliceDesign, designs_of
+from .generate import Rtl
+from .model import DeviceModel
+from .numerics import RtlNumerics, check_device, rtl_numerics
+from .reference import Reference, drawn_images
+from .simulate import EngineRows, RtlResult, build_models, simulate_rtl, waves_file
+from .verilator import SOURCES, Tools, find_tools, lint, needs_compiler, sources
+
+__all__ = [
+    "KINDS",
+    "SOURCES",
+    "DeviceDesign",
+    "DeviceModel",
+    "EngineDesign",
+    "EngineRows",
+    "MiniBatch",
+    "Reference",
+    "Rtl",
+    "RtlChain",
+    "RtlDeviceClock",
+    "RtlNumerics",
+    "RtlResult",
+    "SliceDesign",
+    "Tools",
+    "build_models",
+    "check_device",
+    "clocks_of",
+    "designs_of",
+    "drawn_images",
+    "find_tools",
+    "lint",
+    "needs_compiler",
+    "rtl_numerics",
+    "run_mini_batch",
+    "simulate_rtl",
+    "sources",
+    "waves_file",
+]

@@ -1,0 +1,228 @@
+"""The time model with the pipeline of the RTL: when each row is done, to the cycle.
+
+It differs from `timing/slice_clock.py` in what a board has and the model leaves out:
+
+- A row arrives with a clock edge, and each port takes one row a cycle.
+- Engines have a pipeline: a row that occupies FP from cycle a to b is done some constant cycles after b.
+- The SFU, joins of two streams and maps that are made at once take cycles.
+- FP under ICP starts a row when the partial sums from the slice before are there, and EB under OCP likewise: each sum
+  takes its products one by one, starting from those (docs/numerics.md). The model adds them to a row that is done.
+- An update starts when EB, too, has done the mini-batch, since EB reads the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...comm import FifoResource, Times
+from ..mapping import Cut, StreamKey
+from ..network.operations.pool import MaxPool
+from ..plan import Plan
+from ..schedule import MicroBatch
+from ..timing import DeviceClock, SliceClock
+from .design import DeviceDesign, EngineDesign, Room, SliceDesign
+
+ACCEPT = 1
+"""Cycles from a row's arrival to its place in Act-RAM, or in another memory of rows."""
+
+UPDATE_TAIL = 2
+"""Cycles of an update beside those of its groups and of five multiply-adds."""
+
+
+class RtlSliceClock(SliceClock):
+    """The clock of a slice's modules and of its SFU."""
+
+    def __init__(self, device: DeviceDesign, of: SliceDesign) -> None:
+        self._of, self._period_ps = of, device.period_ps
+        name = f"{of.part} on device {device.number}"
+        self.ports = {}
+        self.fp = self._engine(f"FP of {name}", of.fp)
+        self.eb = None if of.eb is None else self._engine(f"EB of {name}", of.eb)
+        self.pg = self._engine(f"PG of {name}", of.pg)
+        self.fp_start_ps = self.eb_start_ps = self.pg_end_ps = np.zeros(0, np.int64)
+        self.outputs = of.layer.makes.number
+        self._rows = of.layer.rows
+        self._joins = self._resource(f"path 2 of {name}", 1), self._resource(f"path 4 of {name}", 1)
+        self._unflatten = self._resource(f"map of {name}", 1)
+        self._loss_ps = device.period_ps if device.is_end and of is device.slices[-1] else 0
+        bias = of.bias
+        self._add = None if bias is None else self._resource(f"bias of {name}", bias.add_cycles, of.latency)
+        self._sum = None if bias is None else self._engine(f"bias gradient of {name}", bias.sums)
+        self._spreads = [self._resource(f"{step.makes.name} of {name}", 1) for step in of.steps]
+        self._eb_end_ps = self._bias_end_ps = 0
+        self._x_ps = self._dy_ps = self._errors_done_ps = np.zeros(0, np.int64)
+        self._waiting = 1
+        self.update_ps = 0
+
+    @property
+    def room(self) -> Room:
+        """How much its memories hold in the mini-batch that was run."""
+        held = _most_waiting(self._x_ps, self.pg_end_ps + self._period_ps)
+        freed = np.maximum(self.pg_end_ps, self._errors_done_ps) if self.eb else self.pg_end_ps
+        errors = _most_waiting(self._dy_ps, freed + self._period_ps)
+        return Room(max(held, errors), self._waiting)
+
+    def _waits(self, came: Times, taken: Times) -> None:
+        """Note rows that wait in a FIFO, from when they came until they are taken."""
+        self._waiting = max(self._waiting, _most_waiting(came.ravel(), taken.ravel()))
+
+    def _resource(self, name: str, cycles: int, latency: int = 0) -> FifoResource:
+        return FifoResource(name, cycles * self._period_ps, latency * self._period_ps)
+
+    def _engine(self, name: str, of: EngineDesign) -> FifoResource:
+        return self._resource(name, of.row_cycles, of.tail)
+
+    def _accepted(self, times: Times) -> Times:
+        return times + ACCEPT * self._period_ps
+
+    def forward(self, x: Times, partial: Times | None, not_before_ps: Times | int) -> Times:
+        """Return when rows of outputs are on their bus, given when input rows `x` and `partial` rows are."""
+        ready = self._accepted(x)[:, self._rows.fp]
+        icp = self._of.part.cut is Cut.ICP
+        if icp and partial is not None:
+            ready = np.maximum(ready, self._accepted(partial))
+        done = self.fp.serve(ready)
+        started = done - self.fp.row_ps - self.fp.latency_ps
+        self.fp_start_ps, self._x_ps = started[:, 0], x[:, 0]
+        if partial is None:
+            return done
+        if icp:
+            self._waits(partial, started)
+            return done
+        return self._joined(self._joins[0], done, partial)
+
+    def _joined(self, join: FifoResource, own: Times, other: Times) -> Times:
+        joined = join.serve(np.maximum(own, other))
+        self._waits(own, joined)
+        self._waits(other, joined)
+        return joined
+
+    def output_errors(self, errors: Times) -> Times:
+        """Return when rows of output errors are there: no pooling comes before a link."""
+        return errors
+
+    def activate(self, times: dict[int, Times]) -> None:
+        """Add the times of the SFU's results."""
+        at = times[self.outputs]
+        if self._add is not None:
+            came, at = at, self._add.serve(self._accepted(at))
+            self._waits(came, at - self._add.latency_ps - self._period_ps)
+            times[self.outputs] = at
+        for step in self._of.steps:
+            if isinstance(step.operation, MaxPool):
+                assert step.rows is not None
+                at = at[:, step.rows.forward] + self._period_ps
+            times[step.makes.number] = at
+
+    def deactivate(self, times: dict[int, Times]) -> None:
+        """Replace the error times of the SFU's results by those of its inputs."""
+        steps = self._of.steps
+        at = times.pop(steps[-1].makes.number if steps else self.outputs) + self._loss_ps
+        for step, spread in zip(reversed(steps), reversed(self._spreads), strict=True):
+            if isinstance(step.operation, MaxPool):
+                assert step.rows is not None
+                came, at = at, spread.serve(self._accepted(at)[:, step.rows.backward])
+                last = np.searchsorted(step.rows.backward, np.arange(came.shape[1]), side="right") - 1
+                self._waits(came, at[:, last] - self._period_ps)
+        times[self.outputs] = at
+
+    def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
+        """Return when rows of input errors are on their bus, given when `dy` and `partial` are."""
+        self._dy_ps = dy[:, 0]
+        ready = self._accepted(dy)[:, self._rows.eb]
+        if self.eb is None:
+            self.eb_start_ps = ready[:, 0]
+            return ready
+        icp, flat = self._of.is_icp, self._of.is_flat
+        if not icp and partial is not None:
+            ready = np.maximum(ready, self._accepted(partial[:, -1:] if flat else partial))
+        done = self.eb.serve(ready)
+        started = done - self.eb.row_ps - self.eb.latency_ps
+        self.eb_start_ps, self._errors_done_ps = started[:, 0], done[:, -1]
+        self._eb_end_ps = int(done[-1, -1])
+        rows = done
+        if flat:
+            rows = self._unflatten.serve(done[:, self._rows.eb_leaves])
+            self._waits(done, rows[:, -1:])
+        if partial is None:
+            return rows
+        if not icp:
+            self._waits(partial[:, -1:] if flat else partial, started)
+            return rows
+        return self._joined(self._joins[1], rows, partial)
+
+    def kept_errors(self, dy: Times) -> Times:
+        """Return when rows of errors are there for PG."""
+        return dy
+
+    def gradient(self, dy: Times) -> None:
+        """Serve each row of errors on PG, and on the sums of the bias's gradient."""
+        self.pg_end_ps = self.pg.serve(self._accepted(dy))[:, -1]
+        if self._sum is not None:
+            summed = self._sum.serve(self._accepted(dy))
+            self._waits(dy, summed - self._sum.latency_ps - self._sum.row_ps)
+            self._bias_end_ps = int(summed[-1, -1])
+
+    def updated_ps(self, not_before_ps: int = 0) -> int:
+        """Return when the parameters are updated: of weights and of the bias."""
+        started_ps = self._accepted(np.array(max(int(self.pg_end_ps[-1]), self._eb_end_ps, self._bias_end_ps)))
+        bias = 0 if self._of.bias is None else self._of.bias.update_cycles
+        cycles = max(self._of.update_cycles, bias) + UPDATE_TAIL + 5 * self._of.latency
+        return int(started_ps) + cycles * self._period_ps
+
+
+def _most_waiting(came: Times, taken: Times) -> int:
+    """Return how many are there at once, of those that came and were taken at these times, in order."""
+    return int((np.arange(1, len(came) + 1) - np.searchsorted(taken, came, side="left")).max())
+
+
+class RtlDeviceClock(DeviceClock):
+    """The clock of a device's RTL, on the links of the plan."""
+
+    def __init__(self, plan: Plan, device: DeviceDesign) -> None:
+        planned = plan.timing.clock(device.number)
+        self.parts = [RtlSliceClock(device, of) for of in device.slices]
+        super().__init__(planned.streams, self.parts, planned.links, plan.timing.interval_ps, ())
+        self._period_ps = device.period_ps
+        self._ports: dict[StreamKey | None, FifoResource] = {}
+
+    def arrive(self, key: StreamKey | None, times: Times) -> Times:
+        """Return when rows of a stream are taken in: with a clock edge, at most one a cycle."""
+        period_ps = self._period_ps
+        port = self._ports.get(key)
+        if port is None:
+            port = self._ports[key] = FifoResource(f"port of {key}", period_ps)
+            port.free_ps = -period_ps
+        edges = -(-times // period_ps) * period_ps
+        return port.serve(edges - period_ps)
+
+    def _enter(self, samples: int, rows: int, not_before_ps: int) -> Times:
+        return self.arrive(None, super()._enter(samples, rows, not_before_ps))
+
+
+def clocks_of(plan: Plan, designs: tuple[DeviceDesign, ...]) -> list[RtlDeviceClock]:
+    """Return the clocks of the RTL's devices, at time zero."""
+    return [RtlDeviceClock(plan, device) for device in designs]
+
+
+def run_mini_batch(clocks: Sequence[DeviceClock], samples: int) -> int:
+    """Run a mini-batch of `sync` through a chain's clocks; return when all devices have new weights, in ps."""
+    whole = MicroBatch(0, 0, 0, samples).whole
+    arrived: list[dict[StreamKey, Times]] = [{} for _ in clocks]
+
+    def deliver(device: int, sent: Mapping[StreamKey, Times]) -> None:
+        for key, times in sent.items():
+            to = device + (1 if key.path.is_forward else -1)
+            clock = clocks[to]
+            arrived[to][key] = clock.arrive(key, times) if isinstance(clock, RtlDeviceClock) else times
+
+    for device, clock in enumerate(clocks):
+        deliver(device, clock.forward(whole, arrived[device], 0))
+    for device in reversed(range(len(clocks))):
+        deliver(device, clocks[device].backward(whole, arrived[device], 0))
+    for clock in clocks:
+        clock.gradient(whole)
+        clock.update()
+    return max(clock.updated_ps for clock in clocks)

@@ -1,0 +1,232 @@
+"""The RTL of a device, as parameters of the modules in `sv/`: what of a plan is built, and how (FPDeep, section 5).
+
+Every layer's slice is a module `slice`; the SFU behind a layer's last slice is a module for the bias and one for each
+of its steps. Tiles are those of the plan's engines. `EVERY` is 1 where the interleaving of sums hides the latency of
+the multiply-adds, as `sv/engine.sv` says; elsewhere groups of convolutions are that many cycles apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+from ..common import InputError
+from ..mapping import Cut, Slice, SliceEngines
+from ..network import Layer, SfuStep
+from ..network.operations.fc import Fc
+from ..plan import Plan
+from .check import check
+
+UPDATE_LANES = 8
+"""Parameters of a slice that enter its update in a cycle, at most; each takes seven multiply-adds."""
+
+ADD_CYCLES = 16
+"""Cycles in which the SFU adds the bias to a row, at most."""
+
+
+def interleaved_every(sums: int, tiles: int, depth: int) -> int:
+    """Return the cycles between groups of convolutions so that a sum is there when its next product comes.
+
+    `depth` is the latency of a tile; the tiles work on `sums` sums in turn, chained where there are more tiles.
+    """
+    if tiles <= sums:
+        return -(-(depth + 1) // (sums // tiles))
+    return -(-tiles // sums) * depth + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineDesign:
+    """FP, EB or PG: tiles, cycles between groups, and cycles from a row's last group to its results (`tail`)."""
+
+    tiles: int
+    every: int
+    groups: int
+    tail: int
+
+    @property
+    def row_cycles(self) -> int:
+        """Cycles of a row."""
+        return self.every * self.groups
+
+    @classmethod
+    def of(cls, convolutions: int, sums: int, tiles: int, depth: int) -> EngineDesign:
+        """Return the engine whose rows have `convolutions` on `sums` sums, on tiles with a latency of `depth`.
+
+        A row starts in one cycle, fills the line buffers in the next, and its operands in the one after; the results of
+        the last group of a chain of tiles are there a `depth` for each of them, and a cycle, later.
+        """
+        every = interleaved_every(sums, tiles, depth)
+        tail = 2 + -(-tiles // sums) * depth - (every - 1)
+        return cls(tiles, every, -(-convolutions // tiles), tail)
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """How much a slice's memories hold: samples in flight, and rows that wait for others."""
+
+    samples: int
+    rows: int
+
+
+@dataclasses.dataclass(frozen=True)
+class BiasDesign:
+    """The bias of a layer: lanes that add it and that sum its gradient."""
+
+    add_lanes: int
+    add_cycles: int
+    sums: EngineDesign
+    lanes: int
+    update_cycles: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SliceDesign:
+    """A slice's modules."""
+
+    part: Slice
+    fp: EngineDesign
+    eb: EngineDesign | None
+    pg: EngineDesign
+    lanes: int
+    update_cycles: int
+    latency: int
+    bias: BiasDesign | None
+
+    @property
+    def layer(self) -> Layer:
+        """Its layer."""
+        return self.part.layer
+
+    @property
+    def name(self) -> str:
+        """The layer's name as one of SystemVerilog."""
+        return identifier(self.layer.name)
+
+    @property
+    def is_icp(self) -> bool:
+        """Whether it is cut by input channels."""
+        return self.part.cut is Cut.ICP
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it is of a fully connected layer, a convolution over a map of one row and column."""
+        return isinstance(self.layer.operation, Fc)
+
+    @property
+    def arriving(self) -> int:
+        """Channels of the activations that arrive: its own, and under ICP those of the slices to come."""
+        return self.layer.input[0] - (self.part.begin if self.is_icp else 0)
+
+    @property
+    def before(self) -> int:
+        """Output channels of the slices before it, which come on path 2 under OCP."""
+        return 0 if self.is_icp else self.part.out_channels.start
+
+    @property
+    def passed(self) -> int:
+        """Channels on path 1 to the next slice."""
+        return self.arriving - len(self.part.in_channels) if self.is_icp else self.arriving
+
+    @property
+    def sent(self) -> int:
+        """Channels of its outputs: partial sums, or the outputs so far."""
+        return self.before + len(self.part.out_channels)
+
+    @property
+    def steps(self) -> tuple[SfuStep, ...]:
+        """The steps of the SFU behind it."""
+        return self.layer.sfu if self.part.is_last else ()
+
+    @property
+    def words(self) -> int:
+        """Weights."""
+        return len(self.part.out_channels) * len(self.part.in_channels) * math.prod(self.layer.kernel)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceDesign:
+    """A device's slices, in the order of the layers."""
+
+    number: int
+    slices: tuple[SliceDesign, ...]
+    period_ps: int
+    is_start: bool
+    is_end: bool
+
+    @property
+    def module(self) -> str:
+        """The name of its top module."""
+        return f"device{self.number}"
+
+
+def designs_of(plan: Plan, latency: int = 0) -> tuple[DeviceDesign, ...]:
+    """Return the RTL of a plan's devices, with multiply-adds of `latency` cycles.
+
+    Raises:
+        InputError: something in the plan has no RTL.
+    """
+    check(plan)
+    last = plan.devices - 1
+    return tuple(
+        DeviceDesign(
+            device,
+            tuple(
+                slice_design(part, engines, latency, plan.cluster.board(device).period_ps)
+                for part, engines in zip(slices, plan.timing.engines[device], strict=True)
+            ),
+            plan.cluster.board(device).period_ps,
+            device == 0,
+            device == last,
+        )
+        for device, slices in enumerate(plan.mapping.devices)
+    )
+
+
+def slice_design(part: Slice, engines: SliceEngines, latency: int, period_ps: int) -> SliceDesign:
+    """Return a slice's modules, on the plan's engines.
+
+    Raises:
+        InputError: the engines are not of tiles that take convolutions in turn.
+    """
+    layer, view = part.layer, part.layer.engine_view
+    inputs, outputs = len(part.in_channels) * view.values, len(part.out_channels)
+    chain = view.tile * latency
+    fp = EngineDesign.of(
+        inputs * outputs * view.out_columns, outputs * view.out_columns, engines.fp.multipliers // view.tile, chain
+    )
+    eb = None
+    if engines.eb is not None:
+        eb = EngineDesign.of(
+            inputs * outputs * view.in_columns, inputs * view.in_columns, engines.eb.multipliers // view.tile, chain
+        )
+    pg = EngineDesign.of(
+        inputs * outputs * view.out_columns, inputs * outputs, engines.pg.multipliers // view.tile, latency
+    )
+    for planned, built in ((engines.fp, fp), (engines.eb, eb), (engines.pg, pg)):
+        if planned is not None and built is not None and planned.row_ps != built.groups * period_ps:
+            raise InputError(
+                f"{part}: RTL has tiles that take the convolutions of a row in turn; set `convolution_engines` ="
+                ' "tiles" in the cluster\'s file'
+            )
+    words = inputs * outputs * view.tile
+    lanes = min(UPDATE_LANES, words // outputs)
+    bias = bias_design(layer, fp.row_cycles, pg.row_cycles, latency) if part.is_last and layer.bias else None
+    return SliceDesign(part, fp, eb, pg, lanes, -(-words // lanes), latency, bias)
+
+
+def bias_design(layer: Layer, fp_cycles: int, pg_cycles: int, latency: int) -> BiasDesign:
+    """Return the lanes with which the bias of a layer keeps the pace of FP and PG."""
+    channels, _, columns = layer.output
+    values = channels * columns
+    add_lanes = -(-values // min(fp_cycles, ADD_CYCLES, values))
+    sum_lanes = min(channels, -(-values // min(pg_cycles, values)))
+    lanes = min(UPDATE_LANES, channels)
+    sums = EngineDesign.of(values, channels, sum_lanes, latency)
+    return BiasDesign(add_lanes, -(-values // add_lanes), sums, lanes, -(-channels // lanes))
+
+
+def identifier(name: str) -> str:
+    """Return a name of a layer as an identifier of SystemVerilog."""
+    plain = re.sub(r"\W", "_", name)
+    return plain if plain[:1].isalpha() else f"layer_{plain}"

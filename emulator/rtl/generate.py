@@ -1,0 +1,66 @@
+"""The RTL of a plan as files: the hand-written modules, and a top module for each device."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shutil
+
+from ..common import InputError
+from ..plan import Plan
+from .clock import clocks_of, run_mini_batch
+from .design import DeviceDesign, Room, designs_of
+from .ports import inputs_of, outputs_of
+from .top import top_module
+from .verilator import sources
+
+
+@dataclasses.dataclass(frozen=True)
+class Rtl:
+    """The RTL of a plan: its devices, the room of each slice, and when all have updated after a mini-batch, in ps."""
+
+    plan: Plan
+    devices: tuple[DeviceDesign, ...]
+    rooms: tuple[tuple[Room, ...], ...]
+    updated_ps: int
+
+    @classmethod
+    def of(cls, plan: Plan, latency: int = 0) -> Rtl:
+        """Return the RTL of a plan, with multiply-adds of `latency` cycles; memories hold what a mini-batch needs.
+
+        Raises:
+            InputError: something in the plan has no RTL; the message says what has.
+        """
+        devices = designs_of(plan, latency)
+        clocks = clocks_of(plan, devices)
+        updated_ps = run_mini_batch(clocks, plan.config.batch)
+        rooms = tuple(tuple(part.room for part in clock.parts) for clock in clocks)
+        return cls(plan, devices, rooms, updated_ps)
+
+    def top(self, device: int) -> str:
+        """Return the text of a device's top module."""
+        title = f"{self.plan.network.name} on {self.plan.devices} x {self.plan.cluster.boards[0].name}"
+        return top_module(self.devices[device], self.rooms[device], title)
+
+    def write(self, folder: pathlib.Path) -> list[pathlib.Path]:
+        """Write all modules into a folder; return the files of the tops, by device.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for module in sources():
+                shutil.copyfile(module, folder / module.name)
+            tops = [folder / f"{device.module}.sv" for device in self.devices]
+            for device, top in enumerate(tops):
+                top.write_text(self.top(device), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"`out` = {str(folder)!r}: {error.strerror}; give a folder that can be written") from None
+        return tops
+
+
+def ports_text(design: DeviceDesign) -> str:
+    """Return `ports.inc` of a device, for `cpp/device.cpp`."""
+    ins = "".join(f"IN({port.name}, {port.words})\n" for port in inputs_of(design))
+    return ins + "".join(f"OUT({port.name}, {port.words})\n" for port in outputs_of(design))

@@ -1,0 +1,186 @@
+"""The numerics of a device that is RTL, in a chain whose other devices are emulated: `train --rtl-device N`.
+
+It takes maps and sends maps as any device does; between, a Verilated model computes them. Its virtual time is that of
+the device's clock, as on all other devices, so the run has the bits and the times of one without RTL. After an update
+the weights are read from the model, for the test, which is emulated, and for the results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.codec import Codec
+from ..common import InputError
+from ..device import DeviceNumerics, Maps, Rule, Sgd, SliceNumerics
+from ..mapping import DeviceStreams
+from ..plan import Plan
+from ..schedule import SampleSpan
+from .design import Room, designs_of
+from .generate import ports_text
+from .model import DeviceModel, update_numbers
+from .ports import ERRORS, IMAGES, OUTPUTS, Port
+from .top import top_module
+from .verilator import build, find_tools, needs_compiler, sources
+
+Data = NDArray[np.float32]
+
+_PATIENCE = 1 << 22
+"""Cycles without a row after which a model counts as stuck."""
+
+_BACKWARD = ("path3_out", "path4_out")
+
+
+def check_device(plan: Plan) -> None:
+    """Check that the device that `rtl_device` names can be RTL, and that there are the tools to simulate it.
+
+    Raises:
+        InputError: there is no such device, something in the plan has no RTL, or a tool is missing.
+    """
+    config, device = plan.config, plan.config.rtl_device
+    if device is None:
+        return
+    if device >= plan.devices:
+        last = plan.devices - 1
+        raise InputError(f"`rtl_device` = {device}: there are {plan.devices} devices; should be 0 to {last}")
+    for key in ("checkpoint", "resume", "checkpoint_every"):
+        if getattr(config, key) is not None:
+            raise InputError(f"`{key}`: the velocities of device {device} are in its RTL; leave out `{key}`")
+    if plan.data_parallel.replicas > 1 or plan.faults:
+        raise InputError(f"`rtl_device` = {device}: RTL is of one chain without faults; leave out replicas and faults")
+    if config.samples is None or config.samples % config.batch:
+        given = "all" if config.samples is None else config.samples
+        raise InputError(
+            f"`rtl_device` = {device}: RTL has mini-batches of one size; `samples` = {given} should be a multiple of"
+            f" `batch`, {config.batch}"
+        )
+    designs_of(plan)
+    needs_compiler(find_tools())
+
+
+def rtl_numerics(plan: Plan, streams: DeviceStreams, slices: Sequence[SliceNumerics]) -> RtlNumerics:
+    """Build the model of a device of a plan; return its numerics.
+
+    Raises:
+        InputError: it cannot be built.
+    """
+    design, batch = designs_of(plan)[streams.device], plan.config.batch
+    rooms = [Room(batch, batch * max(of.layer.input[1], of.layer.output[1])) for of in design.slices]
+    with tempfile.TemporaryDirectory(prefix="emuchain-rtl-") as folder:
+        top = pathlib.Path(folder) / f"{design.module}.sv"
+        top.write_text(top_module(design, rooms, plan.network.name), encoding="utf-8")
+        models = pathlib.Path(folder) / "model"
+        library = build(find_tools(), top, sources(), ports_text(design), models, waves=False)
+        config = plan.config
+        numbers = update_numbers(batch, config.learning_rate, config.momentum, config.weight_decay)
+        return RtlNumerics(streams, slices, DeviceModel(library, design, numbers))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Done(Rule):
+    """An update that is done elsewhere."""
+
+    states: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def rounding(self) -> Codec | None:
+        """None."""
+        return None
+
+    def update(self, value: Data, gradient: Data, states: Mapping[str, Data], samples: int) -> None:
+        """Leave all as it is."""
+
+
+class RtlNumerics(DeviceNumerics):
+    """A device's numerics on a model; its slices hold the weights between updates, and compute in evaluation."""
+
+    def __init__(self, streams: DeviceStreams, slices: Sequence[SliceNumerics], model: DeviceModel) -> None:
+        super().__init__(streams, slices, (), {})
+        self._model, self._design = model, model.design
+        self._runs = False
+
+    async def forward(self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]) -> Maps:
+        """See `DeviceNumerics`."""
+        self._start()
+        for path, port in enumerate(self._model.inputs):
+            if port.name == IMAGES:
+                assert self.source is not None
+                self._put(path, self.source.images(span))
+            elif port.key is not None and port.key.path.is_forward:
+                self._put(path, arrived[port.key])
+        made = self._take(span, [port for port in self._model.outputs if port.name not in _BACKWARD])
+        if OUTPUTS in made and self.head is not None:
+            self.head.forward(span, made[OUTPUTS])
+        return self._by_key(made)
+
+    async def backward(self, span: SampleSpan, arrived: Maps, version: int) -> Maps:
+        """See `DeviceNumerics`."""
+        for path, port in enumerate(self._model.inputs):
+            if port.name == ERRORS:
+                assert self.head is not None
+                self._put(path, self.head.backward(span))
+            elif port.key is not None and not port.key.path.is_forward:
+                self._put(path, arrived[port.key])
+        return self._by_key(self._take(span, [port for port in self._model.outputs if port.name in _BACKWARD]))
+
+    def gradient(self, whole: SampleSpan) -> None:
+        """See `DeviceNumerics`: PG goes on by itself."""
+
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
+        """See `DeviceNumerics`: wait for the model's update, and read its weights."""
+        assert isinstance(rule, Sgd)
+        model = self._model
+        model.settle(update_numbers(samples, rule.learning_rate, rule.momentum, rule.weight_decay))
+        end = model.cycle + _PATIENCE
+        while not model.done:
+            if model.run(end) or model.cycle >= end:
+                raise RuntimeError(f"device {self._design.number}: its RTL does not update")
+        for place, of in enumerate(self.slices):
+            of.update(samples, _Done(), keeps=keeps)
+            of.put_weights(model.read(place, "weight", of.weights().shape))
+            if of.sfu is not None and of.sfu.bias is not None:
+                bias = of.sfu.bias.newest
+                bias[...] = model.read(place, "bias", bias.shape)
+        self._newest += 1
+
+    def _start(self) -> None:
+        """Write the weights, which may be those of a file, and end the reset."""
+        if self._runs:
+            return
+        for place, of in enumerate(self.slices):
+            self._model.write(place, "weight", of.weights())
+            if of.sfu is not None and of.sfu.bias is not None:
+                self._model.write(place, "bias", of.sfu.bias.newest)
+        self._model.start()
+        self._runs = True
+
+    def _put(self, path: int, maps: Data) -> None:
+        for row in maps.reshape(-1, maps.shape[2] * maps.shape[3]):
+            self._model.put(path, self._model.cycle + 1, row)
+
+    def _take(self, span: SampleSpan, ports: Sequence[Port]) -> dict[str, Data]:
+        """Run until all rows of a span have left on these paths; return their maps."""
+        model = self._model
+        rows: dict[str, list[Data]] = {port.name: [] for port in ports}
+        due = {port.name: span.samples * port.rows for port in ports}
+        end = model.cycle + _PATIENCE
+        while any(len(rows[name]) < due[name] for name in due):
+            left = model.run(end)
+            if not left and model.cycle >= end:
+                raise RuntimeError(f"device {self._design.number}: its RTL sends no rows")
+            for path, row in left.items():
+                rows[model.outputs[path].name].append(row)
+                end = model.cycle + _PATIENCE
+        return {
+            port.name: np.stack(rows[port.name]).reshape(span.samples, port.rows, port.columns, port.channels)
+            for port in ports
+        }
+
+    def _by_key(self, made: Mapping[str, Data]) -> Maps:
+        return {port.key: made[port.name] for port in self._model.outputs if port.key is not None and port.name in made}

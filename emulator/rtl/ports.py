@@ -1,0 +1,97 @@
+"""The data paths of a device at its two sides, as ports of its top module (FPDeep, section 5.1)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..mapping import DataPath, StreamKey
+from ..network import Tensor
+from .design import DeviceDesign
+
+IMAGES, OUTPUTS, ERRORS = "images", "outputs", "errors"
+"""Ports to the host: what enters the chain, its outputs, and their errors."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    """A stream of rows in or out: `channels` of `columns`, 32 bits each, in `rows` a sample.
+
+    `key` is None where the host is beyond.
+    """
+
+    name: str
+    channels: int
+    columns: int
+    rows: int
+    key: StreamKey | None
+
+    @property
+    def words(self) -> int:
+        """Values of a row."""
+        return self.channels * self.columns
+
+
+def inputs_of(device: DeviceDesign) -> tuple[Port, ...]:
+    """Return the streams that a device takes in: from the left, then from the right."""
+    first, last = device.slices[0], device.slices[-1]
+    x, y = first.layer.reads, last.layer.makes
+    found = [
+        _port(
+            IMAGES if device.is_start else "path1_in",
+            first.arriving,
+            x,
+            None if device.is_start else DataPath.ACTIVATIONS,
+        )
+    ]
+    if not first.part.is_first:
+        channels = first.before or first.sent
+        found.append(_port("path2_in", channels, first.layer.makes, DataPath.PARTIAL_ACTIVATIONS))
+    if not last.part.is_last:
+        found.append(_port("path3_in", last.sent, y, DataPath.OUTPUT_ERRORS))
+        if last.eb is not None:
+            found.append(_port("path4_in", last.passed, last.layer.reads, DataPath.INPUT_ERRORS))
+        return tuple(found)
+    result = last.layer.hands_on[0]
+    key = None if device.is_end else DataPath.INPUT_ERRORS
+    found.append(_port(ERRORS if device.is_end else "path4_in", result.shape[0], result, key))
+    return tuple(found)
+
+
+def outputs_of(device: DeviceDesign) -> tuple[Port, ...]:
+    """Return the streams that a device sends: to the right, then to the left."""
+    first, last = device.slices[0], device.slices[-1]
+    found = []
+    if last.part.is_last:
+        result = last.layer.hands_on[0]
+        key = None if device.is_end else DataPath.ACTIVATIONS
+        found.append(_port(OUTPUTS if device.is_end else "path1_out", result.shape[0], result, key))
+    else:
+        found.append(_port("path1_out", last.passed, last.layer.reads, DataPath.ACTIVATIONS))
+        found.append(_port("path2_out", last.sent, last.layer.makes, DataPath.PARTIAL_ACTIVATIONS))
+    if not first.part.is_first:
+        channels = first.before or first.sent
+        found.append(_port("path3_out", channels, first.layer.makes, DataPath.OUTPUT_ERRORS))
+    if first.eb is not None:
+        found.append(_port("path4_out", first.arriving, first.layer.reads, DataPath.INPUT_ERRORS))
+    return tuple(found)
+
+
+def _port(name: str, channels: int, tensor: Tensor, path: DataPath | None) -> Port:
+    return Port(
+        name, channels, tensor.shape[2], tensor.shape[1], None if path is None else StreamKey(path, tensor.number)
+    )
+
+
+def engines_of(device: DeviceDesign) -> tuple[tuple[str, int], ...]:
+    """Return (phase, place of the slice) of each bit of a device's `rows_done`."""
+    return tuple((phase, place) for place in range(len(device.slices)) for phase in ("FP", "EB", "PG"))
+
+
+def units_of(device: DeviceDesign) -> tuple[tuple[int, str], ...]:
+    """Return (place of the slice, "weight" or "bias") of each unit that the host reads and writes."""
+    return tuple(
+        (place, name)
+        for place, of in enumerate(device.slices)
+        for name in ("weight", "bias")
+        if name == "weight" or of.bias is not None
+    )

