@@ -1,7 +1,7 @@
 from .awaited import Awaited
 from .end_request import EndRequest, Terminated
 from .fifo import FifoResource, Observer, Served, Times
-from .host import Mailbox, Pump, StalledError, run
+from .host import Mailbox, Pump, StalledError, others_first, run
 from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
 from .launch import LaunchError, join, launcher_rank
 from .launcher import launch_command, launch_environment, passed_on
@@ -58,6 +58,7 @@ __all__ = [
     "launch_command",
     "launch_environment",
     "launcher_rank",
+    "others_first",
     "packet_header",
     "passed_on",
     "payload_of",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # most runs have no other ranks
     from .stall import Watchdog
 
 _SPINS_BEFORE_SLEEP = 10
-_SHORTEST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 1e-3
+_SHORTEST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 4e-3
 
 
 class Mailbox:
@@ -58,6 +58,12 @@ def _wait_for(mailbox: Mailbox) -> Generator[Mailbox, None, None]:
     yield mailbox
 
 
+@types.coroutine
+def others_first() -> Generator[None, None, None]:
+    """Let all devices of this host that have mail go before, as what comes now is needed later than their messages."""
+    yield None
+
+
 class Pump(Protocol):
     """Moves messages when it is polled: MPI requests, delayed deliveries, the side channel."""
 
@@ -86,6 +92,7 @@ def run(
     runnable = collections.deque(devices)
     unfinished = len(runnable)
     with_mail: list[Coroutine[Any, Any, None]] = []
+    at_leisure: collections.deque[Coroutine[Any, Any, None]] = collections.deque()
     waiting: dict[Coroutine[Any, Any, None], Mailbox] = {}
     idle_turns = 0
 
@@ -96,8 +103,13 @@ def run(
         while runnable:
             device = runnable.popleft()
             try:
-                mailbox = waiting[device] = device.send(None)
-                mailbox.notify(functools.partial(with_mail.append, device))
+                mailbox = device.send(None)
+                if mailbox is None:
+                    waiting.pop(device, None)
+                    at_leisure.append(device)
+                else:
+                    waiting[device] = mailbox
+                    mailbox.notify(functools.partial(with_mail.append, device))
             except StopIteration:
                 waiting.pop(device, None)
                 unfinished -= 1
@@ -110,6 +122,9 @@ def run(
             idle_turns = 0
             if watchdog is not None:
                 watchdog.busy()
+        elif at_leisure:
+            runnable.append(at_leisure.popleft())
+            idle_turns = 0
         elif unfinished and not pumps:
             raise StalledError(f"{unfinished} devices wait for messages that no device will send")
         elif not moved:
@@ -139,4 +154,4 @@ def _yield_processor(idle_turns: int) -> None:
     if doublings < 0:
         os.sched_yield()
     else:
-        time.sleep(min(_SHORTEST_SLEEP_S * 2 ** min(doublings, 10), _LONGEST_SLEEP_S))
+        time.sleep(min(_SHORTEST_SLEEP_S * 2 ** min(doublings, 12), _LONGEST_SLEEP_S))

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector
-
+from .pages import Slabs
 
 _Held = tuple[NDArray[np.uint8], int]  # memory, and its address, which is slow to look up
 
@@ -37,6 +36,7 @@ class Arena:
 
     def __init__(self) -> None:
         self._shelves: dict[int, list[_Held]] = collections.defaultdict(list)
+        self._slabs = Slabs()
         self._kinds: dict[tuple[tuple[int, ...], Any], tuple[int, str]] = {}
 
     def take(self, shape: tuple[int, ...], dtype: Any = np.float32) -> NDArray[Any]:
@@ -46,7 +46,7 @@ class Arena:
             self._kinds[shape, dtype] = max(1, math.prod(shape)) * kind.itemsize, kind.str
         size, name = self._kinds[shape, dtype]
         shelf = self._shelves[size]
-        held = shelf.pop() if shelf else _hold(aligned(size))
+        held = shelf.pop() if shelf else _hold(self._slabs.take(size))
         return np.asarray(
             _Lease(held, shelf, {"version": 3, "typestr": name, "shape": shape, "data": (held[1], False)})
         )
@@ -54,10 +54,3 @@ class Arena:
 
 def _hold(memory: NDArray[np.uint8]) -> _Held:
     return memory, memory.ctypes.data
-
-
-def aligned(size: int) -> NDArray[np.uint8]:
-    """Return `size` new bytes that start on a cache line."""
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size]

@@ -2,8 +2,9 @@
 
 Ours is `mpiexec -n RANKS emuchain train ...`, as users run it; PyTorch's is `torch_training`, with a thread for each
 core. They take turns, PyTorch first: at least five mini-batches and five seconds, after one mini-batch that does not
-count. A ratio compares two adjacent turns. Each side's first turn, which includes its start, is not counted. Memory is
-measured in that first turn and in one more at the end, outside all timing.
+count. A ratio compares two adjacent turns. A third program takes turns with them, `chain_peak`: the same multiply-adds
+and nothing else, which bounds all training on these cores. Each side's first turn, which includes its start, is not
+counted. Memory is measured in that first turn and in one more at the end, outside all timing.
 """
 
 from __future__ import annotations
@@ -54,11 +55,13 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Both sides; ratios are ours to PyTorch's. None without PyTorch."""
+    """Both sides and the peak; ratios are ours to PyTorch's, and the peak's. None without PyTorch."""
 
     ours: Side
+    peak: Side
     torch: Side | None
     ratio: float | None
+    peak_ratio: float | None
     memory_ratio: float | None
 
 
@@ -116,6 +119,12 @@ def torch_command(setting: Setting) -> list[str]:
     return [sys.executable, *program, setting.network, str(setting.batch), str(setting.threads)]
 
 
+def peak_command(setting: Setting) -> list[str]:
+    """Return the command that runs the multiply-adds alone."""
+    program = ["-m", "emuchain.emulator.bench.chain_peak"]
+    return [sys.executable, *program, setting.network, str(setting.batch), str(setting.threads)]
+
+
 def compare(setting: Setting, with_torch: bool) -> Comparison:
     """Run both sides in turns of TURN_S seconds or slightly more.
 
@@ -124,11 +133,12 @@ def compare(setting: Setting, with_torch: bool) -> Comparison:
     """
     _check_network(setting.network)
     ours = _Entry("the chain", ours_command(setting), threads=1)
+    peak = _Entry("the peak", peak_command(setting), threads=1)
     torch = _Entry("PyTorch", torch_command(setting), setting.threads)
     with _ended_in_order():
         subprocess.run([sys.executable, "-m", "emuchain.kernels.warm"], check=True)  # so that no turn compiles
-        sides = _take_turns([torch, ours] if with_torch else [ours], setting.runs)
-    return compared(sides[-1], sides[0] if with_torch else None)
+        sides = _take_turns([torch, ours, peak] if with_torch else [ours, peak], setting.runs)
+    return compared(sides[-2], sides[-1], sides[0] if with_torch else None)
 
 
 def _check_network(name: str) -> None:
@@ -159,12 +169,14 @@ def side(turns: tuple[Turn, ...], peak_bytes: int) -> Side:
     return Side(statistics.median(turn.rate for turn in turns), turns, peak_bytes)
 
 
-def compared(ours: Side, torch: Side | None) -> Comparison:
-    """Compare ours with PyTorch's, if it was measured."""
+def compared(ours: Side, peak: Side, torch: Side | None) -> Comparison:
+    """Compare ours and the peak with PyTorch's, if it was measured."""
     if torch is None:
-        return Comparison(ours, None, None, None)
-    ratio = median_ratio([turn.rate for turn in ours.turns], [turn.rate for turn in torch.turns])
-    return Comparison(ours, torch, ratio, ours.peak_bytes / torch.peak_bytes)
+        return Comparison(ours, peak, None, None, None, None)
+    ratio, peak_ratio = (
+        median_ratio([turn.rate for turn in side.turns], [turn.rate for turn in torch.turns]) for side in (ours, peak)
+    )
+    return Comparison(ours, peak, torch, ratio, peak_ratio, ours.peak_bytes / torch.peak_bytes)
 
 
 def _environment(threads: int) -> dict[str, str]:

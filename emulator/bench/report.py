@@ -144,7 +144,8 @@ NO_TORCH = "PyTorch was not measured: it is not installed (`pip install torch==2
 CHAIN_NOTES = (
     "The sides train in turns; each is stopped while the other trains. samples/s: the median over the turns; its ratio:"
     " the median of ours to PyTorch's, turn by turn (more is better). Memory: the most at once of the sum of PSS over"
-    " all processes; its ratio: ours to PyTorch's (less is better)."
+    " all processes; its ratio: ours to PyTorch's (less is better). At the peak: the multiply-adds of training alone,"
+    " on all cores at once; no program has more samples/s."
 )
 
 
@@ -155,6 +156,8 @@ def chain_answer(setting: Setting, comparison: Comparison) -> list[str]:
     lines.append(f"memory: {format_bytes(ours.peak_bytes)}")
     if torch is not None:
         lines.append(f"{_ratio(comparison.ratio)} times as fast as PyTorch with {torch.samples_per_s:,.1f} samples/s")
+        at_most = f"{comparison.peak.samples_per_s:,.1f} samples/s, {_ratio(comparison.peak_ratio)} times as fast"
+        lines.append(f"at the cores' multiply-add peak: {at_most}")
         lines.append(f"{_ratio(comparison.memory_ratio)} times its memory of {format_bytes(torch.peak_bytes)}")
     return lines
 
@@ -165,7 +168,10 @@ def chain_sheet(setting: Setting, comparison: Comparison) -> Sheet:
     rows = [_side_row(how, comparison.ours)]
     if comparison.torch is not None:
         rows.append(_side_row(f"PyTorch, {setting.threads} thread{'s' * (setting.threads != 1)}", comparison.torch))
+    rows.append((*_side_row("multiply-adds alone, at the peak", comparison.peak)[:-1], ""))
+    if comparison.torch is not None:
         rows.append(("ratio", "", _ratio(comparison.ratio), "", _ratio(comparison.memory_ratio)))
+        rows.append(("ratio at the peak", "", _ratio(comparison.peak_ratio), "", ""))
     title = f"{setting.network}, mini-batches of {setting.batch}, micro-batches of {setting.micro_batch}, fpdeep"
     return Sheet(title, ("side", "turns", "samples/s", "least to most", "memory"), tuple(rows), 1)
 

@@ -7,11 +7,13 @@ Layers, data set, loss and optimiser are the chain's; modules are PyTorch's own,
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
+import operator
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,19 +24,65 @@ LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.001, 0.9, 0.0005
 
 
 def model(network: Network) -> Any:
-    """Return the network as a torch.nn.Sequential with He's initial weights; the softmax is part of the loss."""
-    nn = importlib.import_module("torch").nn
-    modules = [module for layer in network.layers for module in _modules(nn, layer)]
-    for module in modules:
+    """Return the network as a module with He's initial weights; the softmax is part of the loss."""
+    torch = importlib.import_module("torch")
+    nn = torch.nn
+    steps = [step for layer in network.layers for step in _steps(nn, layer)]
+    straight = all(after.reads == (before.makes,) for before, after in itertools.pairwise(steps))
+    made = nn.Sequential(*(step.module for step in steps)) if straight else _graph(nn, steps)
+    with torch.no_grad():
+        made(torch.zeros(2, *network.input))  # makes what is made at the first use
+    for module in made.modules():
         if isinstance(module, (nn.Conv2d, nn.Linear)):
             nn.init.kaiming_normal_(module.weight)
-    return nn.Sequential(*modules)
+    return made
 
 
-def _modules(nn: Any, layer: Layer) -> Iterator[Any]:
-    yield from layer.operation.torch(nn, layer.input)
+class _Step(NamedTuple):
+    """A module, and the numbers of the tensors that it reads and makes; a join has its function instead."""
+
+    module: Any
+    reads: tuple[int, ...]
+    makes: int
+
+
+def _steps(nn: Any, layer: Layer) -> Iterator[_Step]:
+    modules = layer.operation.torch(nn, layer.input)
+    yield _Step(modules[0] if len(modules) == 1 else nn.Sequential(*modules), (layer.reads.number,), layer.makes.number)
     for step in layer.sfu:
-        yield step.operation.torch(nn)
+        reads = tuple(tensor.number for tensor in step.reads)
+        yield _Step(_JOINS.get(step.operation.type) or step.operation.torch(nn), reads, step.makes.number)
+
+
+def _added(*maps: Any) -> Any:
+    return functools.reduce(operator.add, maps)
+
+
+def _joined(*maps: Any) -> Any:
+    return importlib.import_module("torch").cat(maps, dim=1)
+
+
+_JOINS = {"add": _added, "concat": _joined}
+
+
+def _graph(nn: Any, steps: Sequence[_Step]) -> Any:
+    """Return the module of a network with shortcuts or branches."""
+    last_use = {number: place for place, step in enumerate(steps) for number in step.reads}
+
+    class Graph(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps = nn.ModuleList(step.module for step in steps if step.module not in _JOINS.values())
+
+        def forward(self, images: Any) -> Any:
+            known = {0: images}
+            for place, step in enumerate(steps):
+                made = step.module(*(known[number] for number in step.reads))
+                known = {number: maps for number, maps in known.items() if last_use[number] > place}
+                known[step.makes] = made
+            return made
+
+    return Graph()
 
 
 def train(name: str, batch: int, threads: int, steps: int | None = None) -> None:

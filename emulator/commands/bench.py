@@ -135,7 +135,7 @@ def recurrent(
 @_number("--devices", "Emulated FPGAs.", 8)
 @_number("--ranks", "Ranks that emulate them.  [default: one for each core]", most=_MOST_RANKS)
 @_number("--batch", "Samples of a mini-batch.", 128, most=10_000)
-@_number("--micro-batch", "Samples computed in one block.", 8, most=10_000)
+@_number("--micro-batch", "Samples computed in one block.", 16, most=10_000)
 @_number("--runs", "Timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
 @_number("--threads", "PyTorch's threads.  [default: one for each core]", most=_MOST_RANKS)
 @_output

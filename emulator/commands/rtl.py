@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
+import time
 from typing import Any
 
 from ..common import InputError, format_time_ps, plural
@@ -47,22 +48,26 @@ def write_rtl(flags: dict[str, Any], out: str, latency: int, simulate: bool, wav
         rtl = Rtl.of(make_plan(validate(Config, settings, "command line"), 1), latency)
         tops = rtl.write(pathlib.Path(out))
         if tools is not None:
-            result = _simulated(rtl, tops, tools, waves, show)
+            result, built_s = _simulated(rtl, tops, tools, waves, show)
     answer = _written(rtl, out)
     if tools is None:
         print_answer(answer)
         return 0
-    print_answer([*answer, *_answer(rtl, result, waves)])
+    print_answer([*answer, *_answer(rtl, result, built_s, waves)])
     _print_rows(result)
     return 0 if result.is_right else 1
 
 
-def _simulated(rtl: Rtl, tops: list[pathlib.Path], tools: Tools, waves: str | None, show: Any) -> RtlResult:
+def _simulated(
+    rtl: Rtl, tops: list[pathlib.Path], tools: Tools, waves: str | None, show: Any
+) -> tuple[RtlResult, float]:
     show(f"building {plural(len(tops), 'model')} with Verilator")
     with tempfile.TemporaryDirectory(prefix="emuchain-rtl-") as folder:
+        begun = time.perf_counter()
         libraries = build_models(rtl, tops, tools, pathlib.Path(folder), waves=waves is not None)
+        built_s = time.perf_counter() - begun
         show("training a mini-batch on them")
-        return simulate_rtl(rtl, libraries, trained_mini_batch(rtl.plan, drawn_images(rtl.plan)), waves)
+        return simulate_rtl(rtl, libraries, trained_mini_batch(rtl.plan, drawn_images(rtl.plan)), waves), built_s
 
 
 def _written(rtl: Rtl, out: str) -> list[Line]:
@@ -81,7 +86,7 @@ def _written(rtl: Rtl, out: str) -> list[Line]:
     return lines
 
 
-def _answer(rtl: Rtl, result: RtlResult, waves: str | None) -> list[Line]:
+def _answer(rtl: Rtl, result: RtlResult, built_s: float, waves: str | None) -> list[Line]:
     wrong = {name: count for name, count in result.wrong.items() if count}
     late = [engine for engine in result.engines if not engine.is_right]
     rows = sum(len(engine.done) for engine in result.engines)
@@ -98,7 +103,7 @@ def _answer(rtl: Rtl, result: RtlResult, waves: str | None) -> list[Line]:
         cycles = f"rows: all {rows:,} in the cycle of the time model with the RTL's pipeline"
     modelled = format_time_ps(result.modelled_ps)
     updated = f"updated after {format_time_ps(result.updated_ps)}; in the time model after {modelled}"
-    speed = f"simulated {result.cycles:,} cycles of devices in {result.seconds:.1f} s"
+    speed = f"built in {built_s:.0f} s; simulated {result.cycles:,} cycles of devices in {result.seconds:.1f} s"
     lines = [Line(bits), Line(cycles), Line(updated), Line(speed)]
     if waves is not None:
         lines.append(Line("waves: " + ", ".join(str(waves_file(waves, device.number)) for device in rtl.devices)))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import WholeFile, an, format_time_ps, plural
+from ..common import InputError, WholeFile, an, format_time_ps, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming, load_config
 from ..data import Dataset
 from ..plan import Plan, describe_devices, long_work, make_plan, training_data
@@ -79,6 +79,10 @@ def run_training(
         start = resumed(config)
         config = config if start is None else start.config
         if config.schedule.offload is not None:
+            if config.rtl_device is not None:
+                raise InputError(
+                    f"`rtl_device` = {config.rtl_device}: a chain's device can be RTL; leave it out on a pair"
+                )
             return train_pair(ranks, config, start, flags, trace)
     traced = TraceRequest.of(**trace)
     with contextlib.ExitStack() as files:
@@ -104,6 +108,10 @@ def _train_chain(
         plan = make_plan(config, ranks.size, network=network, cluster=cluster)
         out = None if config.out is None else files.enter_context(WholeFile(config.out))
         data = training_data(plan)
+        if config.rtl_device is not None:
+            from ..rtl import check_device
+
+            check_device(plan)
         log = files.enter_context(open_log(config.log))
     recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Observer, Served, Times
+from ...comm import Observer, Served, Times, others_first
 from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey
@@ -159,6 +159,7 @@ class Device:
     async def _gradient(self, whole: SampleSpan, epoch: Epoch) -> None:
         numerics = self.numerics
         if numerics is not None:
+            await others_first()  # FP and EB of neighbours hold up others, PG holds up the update alone
 
             async def compute() -> None:
                 numerics.gradient(whole)

@@ -1,6 +1,7 @@
 from .chain import MiniBatch, RtlChain
+from .check import KINDS
 from .clock import RtlDeviceClock, clocks_of, run_mini_batch
-from .design import KINDS, DeviceDesign, EngineDesign, SliceDesign, designs_of
+from .design import DeviceDesign, EngineDesign, SliceDesign, designs_of
 from .generate import Rtl
 from .model import DeviceModel
 from .numerics import RtlNumerics, check_device, rtl_numerics

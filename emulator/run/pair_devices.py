@@ -69,7 +69,7 @@ class PairDevices:
 
 def build_pair(plan: PairPlan, ranks: Ranks, most_samples: int) -> PairDevices:
     """Make this rank's devices and connect them."""
-    found, placement = PairDevices(), Placement(plan.devices, ranks.size)
+    found, placement = PairDevices(), Placement.of([1] * plan.devices, ranks.size)
     here = placement.hosted(ranks.rank)
     slices = plan.mapping.devices[0]
     ports = _connected(plan, placement, ranks, most_samples, found)

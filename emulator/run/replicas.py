@@ -33,7 +33,7 @@ from ..plan import Plan
 from ..timing import Hurt
 from .chain import Chain, MakeNumerics, Wiring, build_chain
 from .hurt import nic_of
-from .placement import Placement
+from .placement import Placement, work_of
 from .segment import Segment
 from .sizes import EpochSizes, GivenSizes, SentBy
 
@@ -143,7 +143,7 @@ def build_replicas(
     `by_message`, exchanges are timed as a whole, all messages of the size that the codec expects.
     """
     plan, of = segment.plan, segment.plan.data_parallel
-    placement = Placement(plan.devices * of.replicas, ranks)
+    placement = Placement.of(work_of(plan) * of.replicas, ranks)
     throttled = make is not None and plan.config.throttle == "wall"
     replicas = Replicas([])
     for replica in range(of.replicas):

@@ -13,7 +13,7 @@ from .epoch_result import EpochResult
 from .epochs import Checkpoints, OnEpoch, OnStep, train_epochs
 from .epochs import Trainer as AnyTrainer
 from .pair import PairTrainer
-from .placement import Placement
+from .placement import Placement, work_of
 from .segment import Segment
 from .segments import segments_of
 from .steps import StepResult
@@ -73,7 +73,9 @@ def _shared_segments(plan: Plan, samples: int, ranks: Ranks) -> Sequence[Segment
 
 def _placement(plan: Plan | PairPlan, ranks: int) -> Placement:
     """Return where all devices are, of all replicas."""
-    return Placement(plan.devices * (1 if isinstance(plan, PairPlan) else plan.data_parallel.replicas), ranks)
+    if isinstance(plan, PairPlan):
+        return Placement.of([1] * plan.devices, ranks)
+    return Placement.of(work_of(plan) * plan.data_parallel.replicas, ranks)
 
 
 def _noting(on_step: OnStep, ranks: Ranks, steps: int) -> OnStep:

@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arena import aligned
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
+from ..pages import aligned
 from ..window import output_size
 from .geometry import Geometry, Phase, padded_lanes, phases_of
 

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from ..arena import aligned
 from ..jit import FLOAT_BYTES, Floats, Kernels, in_place, of_float32, source, target
+from ..pages import aligned
 from ..window import output_size
 
 kernels = Kernels("conv.depthwise_kernel")

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arena import aligned
 from ..jit import FLOAT_BYTES, Floats
+from ..pages import aligned
 from .convolution import Convolution
 from .convolving import Convolving
 from .depthwise import Depthwise

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arena import aligned
 from ..jit import FLOAT_BYTES, Floats, of_float32
+from ..pages import aligned
 from ..window import Pair, output_size, pair
 from .convolution import Convolution
 

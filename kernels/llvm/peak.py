@@ -13,9 +13,9 @@ import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from ..arena import aligned
 from ..form import FORM
 from ..jit import FLOAT_BYTES, compiled
+from ..pages import aligned
 from .emit import INDEX, address, broadcast, index, numbers_only, vector
 from .fma import emit_fma
 

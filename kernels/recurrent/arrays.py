@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arena import ALIGNMENT
 from ..jit import FLOAT_BYTES, Floats, address_of, of_float32
+from ..pages import ALIGNMENT
 
 Lengths = NDArray[np.integer[Any]]
 Rows = NDArray[np.int64]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import Mailbox, Message, StalledError, run
+from emuchain.comm import Mailbox, Message, StalledError, others_first, run
 
 
 def message(index: int) -> Message:
@@ -109,6 +109,44 @@ def test_ping_pong() -> None:
 
     run([first(), second()])
     assert log == ["there 0", "back 0", "there 1", "back 1", "there 2", "back 2"]
+
+
+@given(st.integers(0, 5), st.integers(0, 5))
+def test_others_go_first(messages: int, waits: int) -> None:
+    """A device that lets others go first goes on when all who have mail have used it; where none has, at once."""
+    mailbox, seen = Mailbox(), list[str]()
+
+    async def patient() -> None:
+        for _ in range(waits):
+            await others_first()
+        seen.append("patient")
+
+    async def sender() -> None:
+        for index in range(messages):
+            mailbox.put(message(index))
+            seen.append(f"sent {index}")
+        mailbox.put(message(messages))
+
+    async def reader() -> None:
+        for _ in range(messages + 1):
+            await mailbox.get()
+        seen.append("reader")
+
+    run([patient(), reader(), sender()])
+    sent = [f"sent {index}" for index in range(messages)]
+    assert seen == (["patient", *sent, "reader"] if waits == 0 else [*sent, "reader", "patient"])
+
+
+def test_a_message_from_elsewhere_goes_first() -> None:
+    """What a pump brings at its first poll is read before a device at leisure goes on."""
+    mailbox, seen = Mailbox(), list[int]()
+
+    async def patient() -> None:
+        await others_first()
+        seen.append(-1)
+
+    run([patient(), read(mailbox, 1, seen)], [LatePump(mailbox, 7, 2)])
+    assert seen == [7, -1]
 
 
 @pytest.mark.parametrize("devices", [1, 3])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Gt, Le
 
@@ -39,6 +39,10 @@ class BatchNorm(SfuOperation):
     def parameters(self, channels: int) -> int:
         """See `SfuOperation`; each channel has a scale and a shift."""
         return 2 * channels
+
+    def torch(self, nn: Any) -> Any:
+        """See `SfuOperation`; it knows its channels after its first use, and normalises by each mini-batch."""
+        return nn.LazyBatchNorm2d(self.epsilon, self.momentum)
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:

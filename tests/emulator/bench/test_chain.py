@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emuchain.emulator.bench import chain, host, peer, report, torch_training, turns
+from emuchain.emulator.bench import chain, chain_peak, host, peer, report, torch_training, turns
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
 
@@ -26,9 +26,10 @@ def test_sides_are_compared_turn_by_turn() -> None:
     fast = chain.side((turns.Turn(10, 1.0), turns.Turn(30, 10.0), turns.Turn(40, 4.0)), 300)
     slow = chain.side((turns.Turn(5, 1.0), turns.Turn(10, 10.0), turns.Turn(20, 4.0)), 400)
     assert fast.samples_per_s == 10
-    compared = chain.compared(fast, slow)
-    assert (compared.ratio, compared.memory_ratio) == (2.0, 0.75)
-    assert chain.compared(fast, None) == chain.Comparison(fast, None, None, None)
+    peak = chain.side((turns.Turn(30, 1.0), turns.Turn(30, 10.0), turns.Turn(80, 4.0)), 200)
+    compared = chain.compared(fast, peak, slow)
+    assert (compared.ratio, compared.peak_ratio, compared.memory_ratio) == (2.0, 4.0, 0.75)
+    assert chain.compared(fast, peak, None) == chain.Comparison(fast, peak, None, None, None, None)
 
 
 def test_the_chain_runs_as_users_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,17 +49,26 @@ def test_no_mpiexec_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert chain.find_mpiexec() == str(tmp_path / "mpiexec")
 
 
+def test_the_peak_does_the_multiply_adds_of_training(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of quick-cifar's five layers all but the first have EB."""
+    network = load_network("quick-cifar")
+    macs = [layer.macs for layer in network.layers]
+    assert chain_peak.flop_of_sample(network) == 2 * (3 * sum(macs) - macs[0])
+    chain_peak.work("quick-cifar", batch=4, processes=2, steps=2)
+    assert re.findall(r"^(\d+)/10000 samples", capfd.readouterr().out, re.MULTILINE) == ["4", "8"]
+
+
 @NEEDS_TORCH
-@pytest.mark.parametrize("name", ["vgg16-cifar", "alexnet-cifar", "quick-cifar"])
+@pytest.mark.parametrize("name", ["vgg16-cifar", "alexnet-cifar", "quick-cifar", "resnet18-cifar", "inception-cifar"])
 def test_pytorch_trains_the_same_network(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     network = load_network(name)
     model = torch_training.model(network)
     assert sum(parameter.numel() for parameter in model.parameters()) == network.parameters
-    expected = [step.operation.type for layer in network.layers for step in layer.sfu]
+    expected = sorted(step.operation.type for layer in network.layers for step in layer.sfu)
     names = {"ReLU": "relu", "MaxPool2d": "max-pool", "AvgPool2d": "average-pool", "Dropout": "dropout"}
-    names["LocalResponseNorm"] = "lrn"
-    found = [names[type(module).__name__] for module in model if type(module).__name__ in names]
-    assert found == expected
+    names |= {"LocalResponseNorm": "lrn", "BatchNorm2d": "batch-norm"}
+    found = [names[type(module).__name__] for module in model.modules() if type(module).__name__ in names]
+    assert sorted(found) == [kind for kind in expected if kind not in ("add", "concat")]
     torch_training.train(name, batch=4, threads=1, steps=2)
     assert re.findall(r"^(\d+)/10000 samples", capfd.readouterr().out, re.MULTILINE) == ["4", "8"]
 
@@ -74,12 +84,13 @@ def test_the_page_names_every_key_of_the_chain() -> None:
 def test_tables_for_people_and_pages() -> None:
     ours = chain.side((turns.Turn(10, 1.0), turns.Turn(30, 2.0)), 3 * 2**20)
     torch = chain.side((turns.Turn(5, 1.0), turns.Turn(15, 2.0)), 2**20)
-    sheet = report.chain_sheet(SETTING, chain.compared(ours, torch))
+    peak = chain.side((turns.Turn(20, 1.0), turns.Turn(60, 2.0)), 2**20)
+    sheet = report.chain_sheet(SETTING, chain.compared(ours, peak, torch))
     assert sheet.rows[0] == ("emuchain, 4 devices in 1 rank", "2", "12.5", "10.0 to 15.0", "3.00 MiB")
-    assert sheet.rows[-1] == ("ratio", "", "2.00", "", "3.00")
+    assert sheet.rows[-2:] == (("ratio", "", "2.00", "", "3.00"), ("ratio at the peak", "", "4.00", "", ""))
     lines = sheet.markdown().splitlines()
     assert lines[2:4] == ["| side | turns | samples/s | least to most | memory |", "| --- | --: | --: | --: | --: |"]
-    assert len(report.chain_sheet(SETTING, chain.compared(ours, None)).rows) == 1
+    assert len(report.chain_sheet(SETTING, chain.compared(ours, peak, None)).rows) == 2
 
 
 @pytest.mark.slow
@@ -90,12 +101,13 @@ def test_chain_from_end_to_end(capfd: pytest.CaptureFixture[str], monkeypatch: p
     monkeypatch.setattr(chain, "TURN_S", 0.5)
     run_chain(dataclasses.replace(SETTING, ranks=2), with_torch, as_json=True, as_markdown=False)
     found = json.loads(capfd.readouterr().out)
-    for side in ("ours", "torch") if with_torch else ("ours",):
+    for side in ("ours", "peak", "torch") if with_torch else ("ours", "peak"):
         (turn,) = found[side]["turns"]
         assert turn["samples"] % SETTING.batch == 0
         assert turn["samples"] >= turns.LEAST_COUNTED * SETTING.batch
     assert found["ours"]["peak_bytes"] > 2**20
-    assert (found["ratio"] is not None) is (found["memory_ratio"] is not None) is with_torch
+    for ratio in ("ratio", "peak_ratio", "memory_ratio"):
+        assert (found[ratio] is not None) is with_torch
 
 
 def command_line(process: psutil.Process) -> str:

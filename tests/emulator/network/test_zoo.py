@@ -52,6 +52,15 @@ KNOWN = {
         128 * 4 * 4 * 128 + 128 * 10,
         896 + 18_496 + 73_856 + 262_272 + 1_290,
     ),
+    "resnet18-cifar": (
+        32**2 * 9 * 64 * (3 + 4 * 64)
+        + sum(
+            size**2 * channels * (channels // 2 + 9 * (channels // 2 + 3 * channels))
+            for size, channels in ((16, 128), (8, 256), (4, 512))
+        ),
+        512 * 10,
+        11_173_962,  # of the widely used implementation for CIFAR-10
+    ),
     "resnet8-cifar": (
         32**2 * 16 * (3 + 16 + 16) * 9 + 16**2 * 32 * (16 + (16 + 32) * 9) + 8**2 * 64 * (32 + (32 + 64) * 9),
         64 * 10,

@@ -68,7 +68,7 @@ def trace_epoch() -> TraceEpoch:
     def trace(
         plan: Plan, samples: int, micro_batch: int | None = None, prepare: Prepare = lambda _: None
     ) -> list[Trace]:
-        wiring = Wiring(Placement(plan.devices, 1), 0, None, throttled=False, most_samples=samples)
+        wiring = Wiring(Placement.of([1] * plan.devices, 1), 0, None, throttled=False, most_samples=samples)
         chain = build_chain(plan.timing, wiring, None)
         prepare(chain)
         traces = [_traced(device) for device in chain.devices]

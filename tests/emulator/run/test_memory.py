@@ -15,7 +15,7 @@ from emuchain.emulator.device.conv_slice import ConvSlice
 from emuchain.emulator.plan import Plan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import SampleSpan
-from emuchain.kernels import arena
+from emuchain.kernels.pages import Slabs
 
 DEVICES = 4
 
@@ -76,11 +76,11 @@ def test_an_epoch_like_the_one_before_takes_no_memory(
     monkeypatch: pytest.MonkeyPatch, plan_of: Any, small_cifar: Path, schedule: str
 ) -> None:
     """All maps and messages come from the arena, and in the second epoch it has them all."""
-    aligned, taken, peaks = arena.aligned, [0], []
+    take, taken, peaks = Slabs.take, [0], []
 
-    def counting(size: int) -> NDArray[np.uint8]:
+    def counting(self: Slabs, size: int) -> NDArray[np.uint8]:
         taken[-1] += size
-        return aligned(size)
+        return take(self, size)
 
     def after_epoch(*_: object) -> None:
         if tracemalloc.is_tracing():
@@ -93,7 +93,7 @@ def test_an_epoch_like_the_one_before_takes_no_memory(
     keys = {"network": "quick-cifar", "devices": DEVICES, "batch": 32, "micro_batch": 16, "schedule": schedule}
     plan = plan_of(**keys, epochs=2, data=str(small_cifar), samples=320, test_samples=40)
     data = training_data(plan)
-    monkeypatch.setattr(arena, "aligned", counting)
+    monkeypatch.setattr(Slabs, "take", counting)
     train(plan, data, SingleProcess(), on_epoch=after_epoch, gather_weights=False)
     maps_bytes = 4 * 32 * 32 * 32 * 16  # the first layer's outputs
     assert taken[0] > maps_bytes
