@@ -69,7 +69,7 @@ def device_resources(yosys: str, rtl: Rtl, device: int, top: pathlib.Path, scrat
     modules = sorted(sources(), key=lambda module: module.stem != "fp32")
     cells = synthesise(yosys, top.stem, [*modules, top], {}, scratch)
     parts = {part: resources_of(of) for part, of in cells_by_part(cells, f"\\{top.stem}").items()}
-    return DeviceResources(device, parts, *planned_resources(rtl.plan.layout.devices[device]))
+    return DeviceResources(device, parts, *planned_resources(rtl.plan.layout().devices[device]))
 
 
 def planned_resources(layout: DeviceLayout) -> tuple[Resources, Resources]:

@@ -30,9 +30,15 @@ def find_yosys() -> str:
 
 
 def synthesise(
-    yosys: str, top: str, sources: Sequence[pathlib.Path], parameters: Mapping[str, int], scratch: pathlib.Path
+    yosys: str,
+    top: str,
+    sources: Sequence[pathlib.Path],
+    parameters: Mapping[str, int],
+    scratch: pathlib.Path,
+    *,
+    flat: bool = False,
 ) -> dict[str, dict[str, int]]:
-    """Synthesise a module and those below it, each by itself; return the cells of each by `modules_of`.
+    """Synthesise a module and those below it, each by itself or, `flat`, as one; return what each has by `modules_of`.
 
     The sources stay in the folder `scratch` as Yosys reads them; packages come first.
 
@@ -46,7 +52,7 @@ def synthesise(
     commands = [
         "read_verilog -sv " + " ".join(f'"{copy.name}"' for copy in copies),
         *(f"chparam -set {name} {value} {top}" for name, value in parameters.items()),
-        f"synth_xilinx -family xc7 -noiopad -noclkbuf -top {top}",
+        f"synth_xilinx -family xc7 -noiopad -noclkbuf{' -flatten' if flat else ''} -top {top}",
         f"tee -q -o {stat.name} stat -json -top {top}",
     ]
     done = subprocess.run(
