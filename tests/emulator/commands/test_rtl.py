@@ -166,7 +166,7 @@ def test_it_says_what_devices_take(
     assert [line[:5] for line in tiles] == [["100", "50,000", "350", "0", "38"], ["100", "50,000", "350", "0", "39"]]
     assert [line[2:6] for line in lines if line[1:2] == ["memories"]] == [["0", "0", "8", "12"]] * 2
     times = [line for line in lines if line[1:2] == ["all,"]]
-    assert [line[4] for line in times] == ["x2.6", "x2.6"]  # 100 of 38, and of 39
+    assert [line[5] for line in times] == ["x2.6", "x2.6"]  # 100 of 38, and of 39
 
 
 def test_a_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
