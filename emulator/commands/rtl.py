@@ -28,7 +28,7 @@ from ..rtl import (
     sources,
     waves_file,
 )
-from ..studies.rtl import trained_mini_batch
+from ..studies import trained_mini_batch
 from .phases import phases
 
 _BATCH = 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
+import os
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +20,7 @@ from .design import EngineDesign
 from .generate import Rtl, ports_text
 from .model import DeviceModel, update_numbers
 from .reference import Reference, Weights
-from .verilator import Tools, build, sources
+from .verilator import Tools, build, runtime, sources
 
 _PATIENCE = 2
 """How many times as long as expected a simulation may run, in cycles, before it counts as stuck."""
@@ -80,10 +82,13 @@ def build_models(
         InputError: there is no compiler, or the RTL cannot be built.
     """
     modules = [top.parent / module.name for top in tops[:1] for module in sources()]
-    return [
-        build(tools, top, modules, ports_text(design), folder / design.module, waves=waves)
-        for design, top in zip(rtl.devices, tops, strict=True)
-    ]
+    runtime(tools)  # once, ahead of all
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = [
+            pool.submit(build, tools, top, modules, ports_text(design), folder / design.module, waves=waves)
+            for design, top in zip(rtl.devices, tops, strict=True)
+        ]
+        return [one.result() for one in built]
 
 
 def simulate_rtl(

@@ -2,6 +2,7 @@ from .exchange import ExchangeTimes, exchange_times, groups_of
 from .exchange_picture import draw_exchanges
 from .retime import retime
 from .retiming import Retiming, label_of
+from .rtl import trained_mini_batch
 from .section import section
 from .topology import Ports, Topology, chain_topology, direct_topology
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
@@ -23,4 +24,5 @@ __all__ = [
     "parse_what_if",
     "retime",
     "section",
+    "trained_mini_batch",
 ]

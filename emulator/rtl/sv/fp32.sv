@@ -152,4 +152,11 @@ package fp32;
         else rounded = {is_negative, magnitude[30:0]};
     endfunction
 
+    // ---- All stages at once: a * b + c.
+
+    function automatic logic [31:0] fused(input logic [31:0] a, input logic [31:0] b, input logic [31:0] c);
+        /* verilator no_inline_task */
+        fused = rounded(normalised(added(multiplied(a, b, c))));
+    endfunction
+
 endpackage

@@ -24,27 +24,32 @@ module fp32_fma #(
     output logic [31:0] y
 );
 
-    localparam int AFTER_ROUND     = LATENCY < 4 ? (LATENCY > 0 ? 1 : 0) : LATENCY - 3;
-    localparam int AFTER_PRODUCT   = LATENCY > 1 ? 1 : 0;
-    localparam int AFTER_SUM       = LATENCY > 2 ? 1 : 0;
-    localparam int AFTER_NORMALISE = LATENCY > 3 ? 1 : 0;
+    if (LATENCY == 0) begin : g_at_once
+        wire unused = clk;
+        assign y = fp32::fused(a, b, c);
+    end else begin : g_stages
+        localparam int AFTER_ROUND     = LATENCY < 4 ? 1 : LATENCY - 3;
+        localparam int AFTER_PRODUCT   = LATENCY > 1 ? 1 : 0;
+        localparam int AFTER_SUM       = LATENCY > 2 ? 1 : 0;
+        localparam int AFTER_NORMALISE = LATENCY > 3 ? 1 : 0;
 
-    logic [fp32::MULTIPLIED-1:0] multiplied_now, multiplied_held;
-    logic [fp32::ADDED-1:0] added_now, added_held;
-    logic [fp32::NORMALISED-1:0] normalised_now, normalised_held;
-    logic [31:0] result;
+        logic [fp32::MULTIPLIED-1:0] multiplied_now, multiplied_held;
+        logic [fp32::ADDED-1:0] added_now, added_held;
+        logic [fp32::NORMALISED-1:0] normalised_now, normalised_held;
+        logic [31:0] result;
 
-    assign multiplied_now = fp32::multiplied(a, b, c);
-    registers #(.WIDTH(fp32::MULTIPLIED), .STAGES(AFTER_PRODUCT)) after_product (
-        .clk, .d(multiplied_now), .q(multiplied_held)
-    );
-    assign added_now = fp32::added(multiplied_held);
-    registers #(.WIDTH(fp32::ADDED), .STAGES(AFTER_SUM)) after_sum (.clk, .d(added_now), .q(added_held));
-    assign normalised_now = fp32::normalised(added_held);
-    registers #(.WIDTH(fp32::NORMALISED), .STAGES(AFTER_NORMALISE)) after_normalise (
-        .clk, .d(normalised_now), .q(normalised_held)
-    );
-    assign result = fp32::rounded(normalised_held);
-    registers #(.WIDTH(32), .STAGES(AFTER_ROUND)) after_round (.clk, .d(result), .q(y));
+        assign multiplied_now = fp32::multiplied(a, b, c);
+        registers #(.WIDTH(fp32::MULTIPLIED), .STAGES(AFTER_PRODUCT)) after_product (
+            .clk, .d(multiplied_now), .q(multiplied_held)
+        );
+        assign added_now = fp32::added(multiplied_held);
+        registers #(.WIDTH(fp32::ADDED), .STAGES(AFTER_SUM)) after_sum (.clk, .d(added_now), .q(added_held));
+        assign normalised_now = fp32::normalised(added_held);
+        registers #(.WIDTH(fp32::NORMALISED), .STAGES(AFTER_NORMALISE)) after_normalise (
+            .clk, .d(normalised_now), .q(normalised_held)
+        );
+        assign result = fp32::rounded(normalised_held);
+        registers #(.WIDTH(32), .STAGES(AFTER_ROUND)) after_round (.clk, .d(result), .q(y));
+    end
 
 endmodule

@@ -37,6 +37,7 @@ module max_pool #(
 
     // Whether a is above b: as whole numbers, with all but the sign turned over where that is set. Zeros are equal.
     function automatic logic is_above(input logic [31:0] a, input logic [31:0] b);
+        /* verilator no_inline_task */
         logic [31:0] of_a, of_b;
         of_a = a[31] ? ~a : {1'b1, a[30:0]};
         of_b = b[31] ? ~b : {1'b1, b[30:0]};

@@ -16,9 +16,9 @@ module unflatten #(
 
     localparam int BITS  = ROWS > 1 ? $clog2(ROWS) : 1;
     localparam int WIDTH = COLUMNS * CHANNELS * 32;
-    localparam int AT    = $clog2(ROWS * WIDTH);
 
-    logic [ROWS*WIDTH-1:0] flat, whole;
+    logic [ROWS*WIDTH-1:0] flat;
+    logic [WIDTH-1:0] rows[ROWS];
     logic [BITS-1:0] row;
     logic last;
 
@@ -26,7 +26,7 @@ module unflatten #(
         .clk, .reset, .in_valid, .in_row, .valid(out_valid), .row(flat), .take(out_valid && last), .overrun
     );
     assign last = row == BITS'(ROWS - 1);
-    assign out_row = whole[AT'(int'(row)*WIDTH)+:WIDTH];
+    assign out_row = rows[row];
 
     always_ff @(posedge clk)
         if (reset) row <= '0;
@@ -35,7 +35,7 @@ module unflatten #(
     for (genvar r = 0; r < ROWS; r++) begin : g_rows
         for (genvar x = 0; x < COLUMNS; x++) begin : g_columns
             for (genvar c = 0; c < CHANNELS; c++) begin : g_channels
-                assign whole[r*WIDTH+(x*CHANNELS+c)*32+:32] = flat[((c*ROWS+r)*COLUMNS+x)*32+:32];
+                assign rows[r][(x*CHANNELS+c)*32+:32] = flat[((c*ROWS+r)*COLUMNS+x)*32+:32];
             end
         end
     end

@@ -1,13 +1,11 @@
-// Drives the Verilated arithmetic with corner cases and `RANDOM` drawn ones, and compares with this host's, bit by bit.
+// Drives the Verilated arithmetic with corner cases and RANDOM drawn ones, and compares with this host's, bit by bit.
 // Ends with status 1 after printing the first mismatches.
 //
-//     Varithmetic fma|div|compare RANDOM
+//     Varithmetic RANDOM
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "Varithmetic.h"
@@ -87,81 +85,13 @@ uint64_t try_fma(Varithmetic &model, uint64_t random) {
     return fma.mismatches();
 }
 
-// One division after another. Each takes 27 clocks.
-uint64_t try_div(Varithmetic &model, uint64_t random) {
-    uint64_t mismatches = 0;
-    auto clock = [&] {
-        model.clk = 0;
-        model.eval();
-        model.clk = 1;
-        model.eval();
-    };
-    auto try_one = [&](uint32_t a, uint32_t b) {
-        model.start = 1;
-        model.dividend = a;
-        model.divisor = b;
-        clock();
-        model.start = 0;
-        model.dividend = model.divisor = 0x3fc00000;  // must not matter any more
-        int clocks = 1;
-        for (; !model.done && clocks < 100; ++clocks) clock();
-        uint32_t expected = canonical(number_of(a) / number_of(b));
-        if ((model.quotient != expected || clocks != 27) && ++mismatches <= 10)
-            std::printf("%08x / %08x is %08x, not %08x, in 27 clocks, not %d\n", a, b, expected, model.quotient, clocks);
-    };
-    model.reset = 1;
-    clock();
-    model.reset = 0;
-    const std::vector<uint32_t> values = corners();
-    for (uint32_t a : values)
-        for (uint32_t b : values) try_one(a, b);
-    Draw draw;
-    uint64_t subnormal = 0;
-    for (uint64_t i = 0; i < random; ++i) {
-        auto [a, b] = drawn_pair(draw);
-        subnormal += std::fpclassify(number_of(a) / number_of(b)) == FP_SUBNORMAL;
-        try_one(a, b);
-    }
-    std::printf("div: %zu corner cases, %" PRIu64 " random, of which %" PRIu64 " subnormal results: %" PRIu64 " mismatches\n",
-                values.size() * values.size(), random, subnormal, mismatches);
-    return mismatches;
-}
-
-// The expressions of kernels/layers/pool.py and relu.py.
-uint64_t try_compare(Varithmetic &model, uint64_t random) {
-    uint64_t mismatches = 0;
-    auto try_one = [&](uint32_t a, uint32_t b) {
-        model.left = a;
-        model.right = b;
-        model.eval();
-        bool greater = number_of(a) > number_of(b);
-        uint32_t relu = number_of(a) <= 0 ? 0 : a;
-        if ((model.greater != greater || model.relu != relu) && ++mismatches <= 10)
-            std::printf("%08x > %08x is %d, not %d; rectified %08x, not %08x\n", a, b, greater, model.greater, relu, model.relu);
-    };
-    const std::vector<uint32_t> values = corners();
-    for (uint32_t a : values)
-        for (uint32_t b : values) try_one(a, b);
-    Draw draw;
-    for (uint64_t i = 0; i < random; ++i) {
-        auto [a, b] = drawn_pair(draw);
-        try_one(a, b);
-        try_one(a, a + draw.below(3) - 1);  // neighbours, and itself
-    }
-    std::printf("compare: %zu corner cases, %" PRIu64 " random: %" PRIu64 " mismatches\n", values.size() * values.size(),
-                2 * random, mismatches);
-    return mismatches;
-}
-
 }  // namespace
 
 int main(int argc, char **argv) {
-    const std::map<std::string, uint64_t (*)(Varithmetic &, uint64_t)> trials = {
-        {"fma", try_fma}, {"div", try_div}, {"compare", try_compare}};
-    if (argc != 3 || trials.count(argv[1]) == 0) {
-        std::fprintf(stderr, "usage: arithmetic fma|div|compare RANDOM\n");
+    if (argc != 2) {
+        std::fprintf(stderr, "usage: arithmetic RANDOM\n");
         return 2;
     }
     Varithmetic model;
-    return trials.at(argv[1])(model, std::strtoull(argv[2], nullptr, 10)) == 0 ? 0 : 1;
+    return try_fma(model, std::strtoull(argv[1], nullptr, 10)) == 0 ? 0 : 1;
 }

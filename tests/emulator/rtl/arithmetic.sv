@@ -1,7 +1,6 @@
-// The arithmetic under test: multiply-adds of several latencies side by side, a divider, comparisons.
+// The arithmetic under test: multiply-adds of several latencies side by side.
 module arithmetic (
     input  logic        clk,
-    input  logic        reset,
     input  logic [31:0] a,
     input  logic [31:0] b,
     input  logic [31:0] c,
@@ -10,16 +9,7 @@ module arithmetic (
     output logic [31:0] fma_2,
     output logic [31:0] fma_3,
     output logic [31:0] fma_4,
-    output logic [31:0] fma_6,
-    input  logic        start,
-    input  logic [31:0] dividend,
-    input  logic [31:0] divisor,
-    output logic        done,
-    output logic [31:0] quotient,
-    input  logic [31:0] left,
-    input  logic [31:0] right,
-    output logic        greater,
-    output logic [31:0] relu
+    output logic [31:0] fma_6
 );
 
     fp32_fma #(.LATENCY(0)) of_0 (.clk, .a, .b, .c, .y(fma_0));
@@ -28,8 +18,5 @@ module arithmetic (
     fp32_fma #(.LATENCY(3)) of_3 (.clk, .a, .b, .c, .y(fma_3));
     fp32_fma #(.LATENCY(4)) of_4 (.clk, .a, .b, .c, .y(fma_4));
     fp32_fma #(.LATENCY(6)) of_6 (.clk, .a, .b, .c, .y(fma_6));
-    fp32_div divide (.clk, .reset, .start, .a(dividend), .b(divisor), .done, .y(quotient));
-    fp32_greater compare (.a(left), .b(right), .y(greater));
-    fp32_relu rectify (.x(left), .y(relu));
 
 endmodule

@@ -106,18 +106,3 @@ inline Triple drawn_triple(Draw &draw) {
         }
     }
 }
-
-struct Pair {
-    uint32_t a, b;
-};
-
-// Half of them any bits, half with quotients about the smallest, or about 1.
-inline Pair drawn_pair(Draw &draw) {
-    if (draw.below(2) == 0) {
-        uint64_t two = draw();
-        return {static_cast<uint32_t>(two), static_cast<uint32_t>(two >> 32)};
-    }
-    int b = static_cast<int>(draw.below(255)), near = static_cast<int>(draw.below(40)) - 20;
-    int a = draw.below(2) == 0 ? b - 127 + near : b + near;
-    return {with_exponent(draw, a), with_exponent(draw, b)};
-}

@@ -7,12 +7,11 @@ import pytest
 
 from emuchain.emulator.mapping import Cut
 from emuchain.emulator.plan import Plan
+from emuchain.emulator.rtl import RtlResult
 
-from .chains import QUICK, RELU, TWO_LAYERS, Mutation, cluster, conv, fc, network, plan, pool, simulated
+from .chains import QUICK, RELU, TWO_LAYERS, Mutation, cluster, conv, fc, network, plan, simulated
 
 pytestmark = pytest.mark.usefixtures("verilator")
-
-DRAWN = 20
 
 
 def cuts_of(of: Plan) -> set[Cut]:
@@ -20,35 +19,40 @@ def cuts_of(of: Plan) -> set[Cut]:
     return {part.cut for slices in of.mapping.devices for part in slices if not part.is_last}
 
 
-def is_icp_cut_within(of: Plan) -> bool:
-    """Whether a layer that is cut by input channels is on two devices."""
-    return Cut.ICP in cuts_of(of)
-
-
-@pytest.mark.slow
-def test_two_layers_on_two_devices(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def two_layers(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> RtlResult:
+    """The simulation of a network whose second layer two devices share, cut by its input channels."""
     of = plan(TWO_LAYERS, cluster(40), 2)
-    assert is_icp_cut_within(of)
-    result = simulated(of, tmp_path)
-    assert result.values == 16 * 3 + 16 + 4 * 16 * 4 + 4 + 3 * 36 + 3
-    assert not any(result.wrong.values())
-    for engine in result.engines:
+    assert Cut.ICP in cuts_of(of)
+    return simulated(of, tmp_path_factory.mktemp("two"))
+
+
+def test_two_layers_on_two_devices(two_layers: RtlResult) -> None:
+    assert two_layers.values == 16 * 3 + 16 + 4 * 16 * 4 + 4 + 3 * 36 + 3
+    assert not any(two_layers.wrong.values())
+    for engine in two_layers.engines:
         assert np.array_equal(engine.done, engine.expected), engine.name
-    first = result.engines[0].later  # nothing holds up FP of the first layer: its pipeline is a constant
+    first = two_layers.engines[0].later  # nothing holds up FP of the first layer: its pipeline is a constant
     assert first[0] == first[1]
-    assert result.updated_ps == result.expected_ps
-    assert result.is_right
+    assert two_layers.updated_ps == two_layers.expected_ps
+    assert two_layers.is_right
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dsp", "devices", "cuts"),
-    [("lenet-mnist", 400, 3, {Cut.ICP, Cut.OCP}), ("quick-cifar", 150, 4, {Cut.ICP, Cut.OCP})],
+    [("lenet-mnist", 200, 3, {Cut.ICP, Cut.OCP}), ("quick-cifar", 90, 4, {Cut.ICP, Cut.OCP})],
 )
 def test_named_networks(tmp_path: Path, name: str, dsp: int, devices: int, cuts: set[Cut]) -> None:
+    """With both cuts, pooling and fc; fast enough for the tests that run at each change."""
     of = plan(QUICK if name == "quick-cifar" else name, cluster(dsp), devices)
     assert cuts_of(of) == cuts
     assert simulated(of, tmp_path).is_right
+
+
+def test_strides_and_padding(tmp_path: Path) -> None:
+    """A stride of 2 in rows and columns, and one of rows alone; on two devices."""
+    layers = [conv(4, 3, stride=2, pad=1), RELU, conv(3, [2, 1], stride=[2, 1]), RELU, fc(3)]
+    assert simulated(plan(network([2, 7, 5], *layers), cluster(45), 2), tmp_path).is_right
 
 
 @pytest.mark.slow
@@ -57,38 +61,6 @@ def test_multiply_adds_with_latency(tmp_path: Path, latency: int) -> None:
     result = simulated(plan(TWO_LAYERS, cluster(40), 2), tmp_path, latency)
     assert any(engine.design.every > 1 for engine in result.engines)  # too few sums to hide it
     assert result.is_right
-
-
-def drawn_chain(seed: int) -> tuple[Plan, int]:
-    """A small chain, and the latency of its multiply-adds."""
-    stream = np.random.default_rng(seed)
-
-    def one_of(*values: int) -> int:
-        return int(stream.choice(values))
-
-    rows, columns = (int(size) for size in stream.integers(5, 9, 2))
-    kernel = (one_of(1, 2, 3), one_of(1, 2, 3))
-    first = conv(one_of(3, 5, 16), kernel, pad=[min(one_of(0, 1), kernel[0] - 1), min(one_of(0, 1), kernel[1] - 1)])
-    second = conv(one_of(2, 5), one_of(1, 2, 3), stride=one_of(1, 2), pad=0, bias=bool(one_of(0, 1)))
-    layers = [first, RELU]
-    if one_of(0, 1):
-        layers.append(pool(2, **({"pad": 1} if one_of(0, 1) else {})))
-    smallest = min(rows - kernel[0] + 1, columns - kernel[1] + 1) // (2 if len(layers) > 2 else 1)
-    if smallest >= second["kernel"]:
-        layers += [second, *([RELU] if one_of(0, 1) else [])]
-    layers.append(fc(one_of(2, 4)))
-    if one_of(0, 1):
-        layers += [RELU, fc(3)]
-    of = network([one_of(1, 3), rows, columns], *layers)
-    boards = cluster(one_of(50, 70, 110), one_of(1, 8, 40), one_of(0, 30, 200), one_of(100, 150, 200))
-    return plan(of, boards, one_of(1, 2, 2, 3), batch=one_of(1, 2, 3), seed=seed), one_of(0, 0, 0, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(DRAWN))
-def test_drawn_chains(tmp_path: Path, seed: int) -> None:
-    of, latency = drawn_chain(seed)
-    assert simulated(of, tmp_path, latency).is_right
 
 
 MUTATIONS = {
@@ -114,10 +86,10 @@ MUTATIONS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_mutations_are_seen(tmp_path: Path, name: str) -> None:
+def test_mutations_are_seen(two_layers: RtlResult, tmp_path: Path, name: str) -> None:
     mutation, seen = MUTATIONS[name]
-    of = plan(TWO_LAYERS, cluster(40), 2)
-    result = simulated(of, tmp_path, mutation=mutation)
+    assert two_layers.is_right  # without it
+    result = simulated(plan(TWO_LAYERS, cluster(40), 2), tmp_path, mutation=mutation)
     assert not result.is_right
     if seen == "bits":
         assert any(result.wrong.values())
