@@ -9,7 +9,8 @@ from .launchers_stderr import tell
 from .message import Format, Message, join_messages, split
 from .mpi import Receiver, Sender
 from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_header, payload_of
-from .pool import WorkerLost, in_parallel, usable_cores
+from .pool import WorkerLost, in_parallel
+from .processors import usable_cores
 from .ranks import Dismissed, MpiRanks, RankFailed, Ranks, Stopped
 from .single_process import SingleProcess
 from .stall import STALL_STATUS, NoProgress

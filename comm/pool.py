@@ -28,11 +28,6 @@ class WorkerLost(Exception):
     """A worker process has died; `str` is a line for the user."""
 
 
-def usable_cores() -> int:
-    """Return the number of cores that this process may run on."""
-    return len(os.sched_getaffinity(0))
-
-
 def in_parallel(
     ranks: Ranks, jobs: int, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> Iterator[tuple[int, Result]]:

@@ -14,12 +14,13 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .awaited import ALL_RANKS, is_stopped
 from .end_request import EndRequest
 from .launchers_stderr import tell
+from .processors import be_nicer, niceness, usable_cores
 from .single_process import SingleProcess
 
 if TYPE_CHECKING:  # most runs have no ranks to watch
@@ -83,6 +84,7 @@ class MpiRanks:
         self._pids = {rank: pids[rank] for rank in self._on_this_host}
         self._watch = watch
         self.watchdog: Watchdog | None = None
+        self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
         if watch is not None:
             watch.join(self._names[self.rank])
             if guards[0] and len({*guards} - {""}) > 1:
@@ -106,6 +108,11 @@ class MpiRanks:
         self._names[:] = [f"{name} ({hosted(rank)})" for rank, name in enumerate(self._names)]
         if self._watch is not None:
             self._watch.name(self._names[self.rank])
+
+    def share_processors(self, work: Sequence[int]) -> None:
+        """Where ranks outnumber this host's processors, take a part that is as this rank's `work`, given by rank."""
+        if len(self._on_this_host) > usable_cores():
+            be_nicer(niceness(work[self.rank], max(work[rank] for rank in self._on_this_host)), self._niceness)
 
     @contextlib.contextmanager
     def watch_progress(self, timeout_s: float) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from .end_request import EndRequest
@@ -29,6 +29,9 @@ class SingleProcess:
 
     def name(self, hosted: Callable[[int], str]) -> None:
         """Do nothing: there are no other ranks to tell from this one."""
+
+    def share_processors(self, work: Sequence[int]) -> None:
+        """Do nothing: there are no other ranks."""
 
     def watch_progress(self, timeout_s: float) -> contextlib.AbstractContextManager[None]:
         """Do nothing: this rank does not wait for others."""

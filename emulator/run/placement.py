@@ -55,10 +55,14 @@ class Placement:
 
     def most(self, work: Sequence[int]) -> int:
         """Return the work of the busiest rank."""
-        sums = [0] * (max(self.hosts) + 1)
+        return max(self.by_rank(work, max(self.hosts) + 1))
+
+    def by_rank(self, work: Sequence[int], ranks: int) -> list[int]:
+        """Return the work of each of so many ranks."""
+        sums = [0] * ranks
         for host, own in zip(self.hosts, work, strict=True):
             sums[host] += own
-        return max(sums)
+        return sums
 
     def host(self, device: int) -> int:
         """Return the rank of a device."""

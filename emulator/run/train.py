@@ -46,7 +46,10 @@ def train(
     Raises:
         InputError: the loss is no longer finite.
     """
-    ranks.name(_placement(plan, ranks.size).described)
+    work = _work(plan)
+    placement = Placement.of(work, ranks.size)
+    ranks.name(placement.described)
+    ranks.share_processors(placement.by_rank(work, ranks.size))
     ranks.on_object = _noting(on_step, ranks, len(step_sizes(data.n_train, plan.config.batch)))
     trainer: AnyTrainer
     if isinstance(plan, PairPlan):
@@ -70,11 +73,9 @@ def _shared_segments(plan: Plan, samples: int, ranks: Ranks) -> Sequence[Segment
     return found
 
 
-def _placement(plan: Plan | PairPlan, ranks: int) -> Placement:
-    """Return where all devices are, of all replicas."""
-    if isinstance(plan, PairPlan):
-        return Placement.of([1] * plan.devices, ranks)
-    return Placement.of(work_of(plan) * plan.data_parallel.replicas, ranks)
+def _work(plan: Plan | PairPlan) -> list[int]:
+    """Return the work of all devices, of all replicas."""
+    return [1] * plan.devices if isinstance(plan, PairPlan) else work_of(plan) * plan.data_parallel.replicas
 
 
 def _noting(on_step: OnStep, ranks: Ranks, steps: int) -> OnStep:
