@@ -372,7 +372,8 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags:
 )
 @click.option("--simulate", is_flag=True, help="Train a mini-batch with Verilator, and compare bits and cycles.")
 @click.option("--waves", metavar="FILE.vcd", help="Write the waves of the simulation, a file for each device.")
-def rtl(out: str, fma_latency: int, simulate: bool, waves: str | None, **flags: Any) -> int:
+@click.option("--synthesise", is_flag=True, help="Count what Yosys makes of it, beside the plan. Takes minutes.")
+def rtl(out: str, fma_latency: int, simulate: bool, waves: str | None, synthesise: bool, **flags: Any) -> int:
     """Write SystemVerilog for each device of NETWORK's plan, and simulate it against the emulator.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Its layers may be conv, fc, relu, max-pool and softmax. The
@@ -382,7 +383,7 @@ def rtl(out: str, fma_latency: int, simulate: bool, waves: str | None, **flags: 
     with starting():
         from .rtl import write_rtl
 
-    return write_rtl(given, out, fma_latency, simulate, waves)
+    return write_rtl(given, out, fma_latency, simulate, waves, synthesise)
 
 
 @commands.command()

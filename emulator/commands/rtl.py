@@ -7,18 +7,22 @@ import tempfile
 import time
 from typing import Any
 
+from ..cluster import Resources
 from ..common import InputError, format_time_ps, plural
 from ..config import Config
 from ..inputs import validate
 from ..plan import make_plan
 from ..report import Line, print_answer, table
 from ..rtl import (
+    DeviceResources,
     Rtl,
     RtlResult,
     Tools,
     build_models,
+    device_resources,
     drawn_images,
     find_tools,
+    find_yosys,
     needs_compiler,
     simulate_rtl,
     sources,
@@ -30,8 +34,10 @@ from .phases import phases
 _BATCH = 2
 
 
-def write_rtl(flags: dict[str, Any], out: str, latency: int, simulate: bool, waves: str | None) -> int:
-    """Write the RTL of a plan into the folder `out`; simulate it where asked. Return the exit status.
+def write_rtl(
+    flags: dict[str, Any], out: str, latency: int, simulate: bool, waves: str | None, synthesise: bool = False
+) -> int:
+    """Write the RTL of a plan into the folder `out`; simulate and synthesise it where asked. Return the exit status.
 
     Raises:
         InputError: the network has no RTL or does not fit, or a tool is missing.
@@ -44,18 +50,31 @@ def write_rtl(flags: dict[str, Any], out: str, latency: int, simulate: bool, wav
     if simulate:
         tools = find_tools()
         needs_compiler(tools)
+    yosys = find_yosys() if synthesise else None
     with phases("working out the plan and its RTL") as show:
         rtl = Rtl.of(make_plan(validate(Config, settings, "command line"), 1), latency)
         tops = rtl.write(pathlib.Path(out))
         if tools is not None:
             result, built_s = _simulated(rtl, tops, tools, waves, show)
-    answer = _written(rtl, out)
+        taken = [] if yosys is None else _synthesised(rtl, tops, yosys, show)
+    answer = [*_written(rtl, out), *map(_taken, taken)]
     if tools is None:
         print_answer(answer)
-        return 0
-    print_answer([*answer, *_answer(rtl, result, built_s, waves)])
-    _print_rows(result)
-    return 0 if result.is_right else 1
+    else:
+        print_answer([*answer, *_answer(rtl, result, built_s, waves)])
+        _print_rows(result)
+    if taken:
+        _print_resources(taken)
+    return 0 if tools is None or result.is_right else 1
+
+
+def _synthesised(rtl: Rtl, tops: list[pathlib.Path], yosys: str, show: Any) -> list[DeviceResources]:
+    taken = []
+    for device, top in enumerate(tops):
+        show(f"synthesising device {device} of {len(tops)} with Yosys")
+        with tempfile.TemporaryDirectory(prefix="emuchain-rtl-") as folder:
+            taken.append(device_resources(yosys, rtl, device, top, pathlib.Path(folder)))
+    return taken
 
 
 def _simulated(
@@ -132,6 +151,36 @@ def _print_rows(result: RtlResult) -> None:
     ]
     columns = ["engine", "rows", "tiles", "cycles a row", "pipeline", "later than the model, cycles"]
     table("Rows", columns, rows, names=("engine",))
+
+
+def _taken(of: DeviceResources) -> Line:
+    counts = zip(("DSPs", "LUTs", "FFs", "banks of block RAM"), _counts(of.built), _counts(of.planned), strict=True)
+    said = ", ".join(f"{built:,} {name} where the plan has {planned:,}" for name, built, planned in counts)
+    return Line(f"device {of.device} takes {said}")
+
+
+def _counts(of: Resources) -> tuple[int, int, int, int]:
+    return of.dsp, of.lut, of.ff, of.bram_banks
+
+
+def _print_resources(taken: list[DeviceResources]) -> None:
+    rows = []
+    for of in taken:
+        planned = {"tiles": of.engines, "memories": of.buffers}
+        for part, built in sorted(of.parts.items(), key=lambda each: -each[1].lut):
+            rows.append([str(of.device), part, *_cells(built, planned.get(part))])
+        rows.append([str(of.device), "all", *_cells(of.built, of.planned)])
+        pairs = zip(_counts(of.built), _counts(of.planned), strict=True)
+        times = [f"x{built / planned:.1f}" if planned else "-" for built, planned in pairs]
+        rows.append([str(of.device), "all, times the plan", *times, *["-"] * 4])
+    kinds = ["DSP", "LUT", "FF", "BRAM"]
+    table("Resources", ["device", "part", *kinds, *(f"plan {kind}" for kind in kinds)], rows, names=("part",))
+
+
+def _cells(built: Resources, planned: Resources | None) -> list[str]:
+    return [f"{count:,}" for count in _counts(built)] + (
+        [f"{count:,}" for count in _counts(planned)] if planned else ["-"] * 4
+    )
 
 
 def _range(least: int, most: int) -> str:

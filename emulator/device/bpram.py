@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels import Arena
 from ..mapping import BalancedParameters
 from .lpram import Parameter
 from .rules import Rule
@@ -21,9 +22,11 @@ Data = NDArray[np.float32]
 class Bpram:
     """One block of balanced parameters on the device that stores it; values are sent as maps (1, 1, 1, values)."""
 
-    def __init__(self, block: BalancedParameters, start: Literal["he", "xavier"], seed: int) -> None:
+    def __init__(self, block: BalancedParameters, start: Literal["he", "xavier"], seed: int, arena: Arena) -> None:
         self.part = part = block.part
-        self._parameter = Parameter(initial_weights(block.layer, start, seed, part.weight_inputs, part.out_channels))
+        self._parameter = Parameter(
+            initial_weights(block.layer, start, seed, part.weight_inputs, part.out_channels), arena
+        )
 
     def update(self, gradient: Data, samples: int, rule: Rule) -> Data:
         """Update from the sum of gradients over `samples` samples; return the new weights, (1, 1, 1, values)."""

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import Arena, aligned
+from ...kernels import Arena
 from ...kernels.conv import convolution
 from ..mapping import Cut, Slice, inputs_before
 from ..schedule import SampleSpan
@@ -33,13 +33,13 @@ class ConvSlice(SliceNumerics):
         inputs, outputs = part.in_channels, part.outputs_by_group
         self._convolution = convolution(len(inputs), outputs, layer.input[1:], *layer.window)
         weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
-        self._weight = Parameter(self._convolution.pack(weights))
+        self._weight = Parameter(self._convolution.pack(weights), arena)
         # Inputs that are needed again arrive whole; otherwise each slice passes on what those after it need.
         self._begin = inputs.start if layer.reads_again else 0
         self._passed = inputs_before(layer, part.end) - inputs.start
         self._turned: Versions | None = None  # weights in the order in which EB reads them
         if layer.needs_errors:
-            self._turned = Versions(aligned(4 * self._convolution.turned_size).view(np.float32))
+            self._turned = Versions(arena.take((self._convolution.turned_size,)), arena)
         self._turn()
         self._act_ram, self._output_errors = ActRam(arena), ActRam(arena)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels import Arena
 from .rules import Rule
 from .versions import Arrays, Versions, copied, zeros_like
 
@@ -14,14 +15,15 @@ Data = NDArray[np.float32]
 
 
 class Parameter:
-    """An array of parameters by version, and the sum of its gradients since the last update (LGB).
+    """An array of parameters by version, and the sum of its gradients since the last update (LGB); all from an arena.
 
     `states` are the arrays that the update rule keeps, by name, of the value's shape; {} before the first update.
     """
 
-    def __init__(self, value: Data) -> None:
-        self.versions = Versions(value)
-        self.gradient = zeros_like(value)
+    def __init__(self, value: Data, arena: Arena) -> None:
+        self._arena = arena
+        self.versions = Versions(value, arena)
+        self.gradient = zeros_like(value, arena)
         self.states: dict[str, Data] = {}
         self._is_summed = False
 
@@ -44,7 +46,7 @@ class Parameter:
             self.gradient[...] = 0
         value = self.versions.advance(keeps=keeps)
         if not self.states:
-            self.states = {name: zeros_like(value) for name in rule.states}
+            self.states = {name: zeros_like(value, self._arena) for name in rule.states}
         rule.update(value, self.gradient, self.states, samples)
         if rule.rounding is not None:
             flat = value.reshape(-1)
@@ -66,4 +68,4 @@ class Parameter:
     def restore(self, state: Arrays) -> None:
         """Restore what `state` returned."""
         self.versions.restore(state)
-        self.states = {name: copied(array) for name, array in state.items() if name != "value"}
+        self.states = {name: copied(array, self._arena) for name, array in state.items() if name != "value"}

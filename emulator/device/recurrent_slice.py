@@ -36,7 +36,7 @@ class RecurrentSlice(SliceNumerics):
         super().__init__(part, seed, arena)
         kernel = kernel_of(part)
         self._kernel = kernel
-        self._directions = [DirectionWeights.of(kernel, arrays) for arrays in first_weights(part, seed)]
+        self._directions = [DirectionWeights.of(kernel, arrays, arena) for arrays in first_weights(part, seed)]
         self._gather: Gather | None = None
         self._inputs, self._lengths = ActRam(arena), ActRam(arena)
         self._deltas: list[Data] = []

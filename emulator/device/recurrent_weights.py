@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels import Arena
 from ...kernels.recurrent import GruSlice, LstmSlice, Packed
 from ..mapping import Slice
 from ..network import Layer, Recurrent
@@ -146,9 +147,9 @@ class DirectionWeights:
     newest: int = 0
 
     @classmethod
-    def of(cls, kernel: LstmSlice | GruSlice, arrays: Arrays) -> DirectionWeights:
-        """Return the weights with these first values."""
-        found = cls(kernel, {name: Parameter(value) for name, value in arrays.items()})
+    def of(cls, kernel: LstmSlice | GruSlice, arrays: Arrays, arena: Arena) -> DirectionWeights:
+        """Return the weights with these first values, in memory from an arena."""
+        found = cls(kernel, {name: Parameter(value, arena) for name, value in arrays.items()})
         found.pack()
         return found
 

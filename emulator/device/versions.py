@@ -1,6 +1,7 @@
 """An array for each version of a device's weights; older versions are kept while actions still need them.
 
-The schedule determines which ones (`schedule/versions.py`); usually there is one, which updates overwrite.
+The schedule determines which ones (`schedule/versions.py`); usually there is one, which updates overwrite. All are from
+an arena, so that a new version takes the memory of one that is gone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import aligned
+from ...kernels import Arena
 
 Data = NDArray[np.float32]
 Arrays = Mapping[str, Data]
@@ -18,10 +19,11 @@ Arrays = Mapping[str, Data]
 
 
 class Versions:
-    """The versions of one array; `first` is version 0."""
+    """The versions of one array in memory from an arena; version 0 is a copy of `first`."""
 
-    def __init__(self, first: Data) -> None:
-        self._held = {0: first}
+    def __init__(self, first: Data, arena: Arena) -> None:
+        self._arena = arena
+        self._held = {0: copied(first, arena)}
         self._newest = 0
 
     def __len__(self) -> int:
@@ -39,7 +41,7 @@ class Versions:
     def advance(self, *, keeps: bool) -> Data:
         """Begin the next version and return its array: the newest one's, or a copy of it if `keeps`."""
         before = self.newest
-        following = copied(before) if keeps else before
+        following = copied(before, self._arena) if keeps else before
         if not keeps:
             del self._held[self._newest]
         self._newest += 1
@@ -64,15 +66,15 @@ class Versions:
         self.newest[...] = state["value"]
 
 
-def copied(array: Data) -> Data:
-    """Return a copy that starts on a cache line."""
-    copy = zeros_like(array)
+def copied(array: Data, arena: Arena) -> Data:
+    """Return a copy in memory from an arena."""
+    copy: Data = arena.take(array.shape)
     copy[...] = array
     return copy
 
 
-def zeros_like(array: Data) -> Data:
-    """Return zeros of the same shape that start on a cache line."""
-    zeros = aligned(array.nbytes).view(np.float32).reshape(array.shape)
+def zeros_like(array: Data, arena: Arena) -> Data:
+    """Return zeros of the same shape in memory from an arena."""
+    zeros: Data = arena.take(array.shape)
     zeros[...] = 0
     return zeros

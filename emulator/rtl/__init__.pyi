@@ -6,14 +6,17 @@ from .generate import Rtl
 from .model import DeviceModel
 from .numerics import RtlNumerics, check_device, rtl_numerics
 from .reference import Reference, drawn_images
+from .resources import DeviceResources, device_resources
 from .simulate import EngineRows, RtlResult, build_models, simulate_rtl, waves_file
 from .verilator import SOURCES, Tools, find_tools, lint, needs_compiler, sources
+from .yosys import find_yosys
 
 __all__ = [
     "KINDS",
     "SOURCES",
     "DeviceDesign",
     "DeviceModel",
+    "DeviceResources",
     "EngineDesign",
     "EngineRows",
     "MiniBatch",
@@ -29,8 +32,10 @@ __all__ = [
     "check_device",
     "clocks_of",
     "designs_of",
+    "device_resources",
     "drawn_images",
     "find_tools",
+    "find_yosys",
     "lint",
     "needs_compiler",
     "rtl_numerics",

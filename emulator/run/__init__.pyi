@@ -1,21 +1,43 @@
-from .checkpoint import Ended, Keeping, Leader, RunCheckpoints
-from .epoch_result import EpochResult, Weights
+from .checkpoint import Ended, Keeping, Leader, Resumed, RunCheckpoints, checkpoints_of, resumed
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
-from .growing import exchange_table, history_table
 from .legs import Position
 from .own_weights import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
-from .pair_simulation import PairSimulation
+from .pair import PairSimulation
 from .placement import Placement
-from .recorder import Recorder
-from .replicas import Exchanged
-from .results import Results, resource_table, results_of, versions
-from .results_file import read_results, write_results
-from .resume import Resumed, checkpoints_of, resumed
+from .record import (
+    PHASES,
+    DeviceUsage,
+    EpochResult,
+    Exchanged,
+    GivenSizes,
+    LinkUsage,
+    MeanRatio,
+    MemoryUsage,
+    RecordedSizes,
+    ResourceUse,
+    StepLog,
+    StepResult,
+    StepTable,
+    Usage,
+    Weights,
+    open_log,
+    recorded_sizes,
+)
+from .results import (
+    Recorder,
+    Results,
+    exchange_table,
+    history_table,
+    read_results,
+    resource_table,
+    results_of,
+    versions,
+    write_results,
+)
 from .segment import Death, Segment
 from .segments import segments_of
 from .simulate import Simulation, simulate
-from .sizes import GivenSizes, MeanRatio, RecordedSizes, recorded_sizes
 from .steady_state import (
     DeviceUse,
     EngineUse,
@@ -26,11 +48,8 @@ from .steady_state import (
     steady_period_ps,
     steady_state,
 )
-from .step_log import StepLog, open_log
-from .steps import StepResult, StepTable
 from .train import train
 from .trainer import Trainer
-from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
 __all__ = [
     "PHASES",

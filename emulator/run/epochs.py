@@ -8,11 +8,8 @@ from typing import Any, Protocol
 
 from ...comm import Ranks
 from ..device import Learnt
-from .epoch_result import EpochResult, SoFar, Weights
-from .history import History
 from .legs import Leg, Position
-from .steps import StepResult
-from .usage import Usage
+from .record import EpochResult, History, SoFar, StepResult, Usage, Weights
 
 OnStep = Callable[[StepResult], None]
 OnEpoch = Callable[[EpochResult, Weights], None]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from ..faults import Faults
 from ..plan import Plan
+from .record import GivenSizes
 from .segment import Death
 from .segments import segments_of
 from .simulate import simulate
-from .sizes import GivenSizes
 
 
 @dataclasses.dataclass(frozen=True)

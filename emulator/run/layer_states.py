@@ -16,7 +16,7 @@ from ...comm import Ranks
 from ..device import Bpram, Learnt, State, joined_weights
 from ..mapping import Cut, Slice
 from ..network import Layer, Network
-from .epoch_result import Weights
+from .record import Weights
 
 LayerState = dict[str, dict[str, NDArray[np.float32]]]
 """A layer's arrays by name, and for each the value and what updates remember of it, such as the velocity."""

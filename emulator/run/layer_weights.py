@@ -11,7 +11,7 @@ from ...comm import Ranks
 from ..device import SliceNumerics, named_weights
 from ..mapping import Cut, Slice
 from ..network import Network
-from .epoch_result import Weights
+from .record import Weights
 
 
 def gathered_weights(ranks: Ranks, network: Network, slices: Iterable[SliceNumerics]) -> Weights:

@@ -6,12 +6,8 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...comm import Awaited, Gate, Mailbox, Observer, Pump, Receiver, Sender
 from ...comm.exchange import (
-    BINS,
     Aggregator,
     Channel,
     ExchangePhase,
@@ -22,7 +18,6 @@ from ...comm.exchange import (
     Outlet,
     TimedExchange,
     TimedMember,
-    Traffic,
     aggregator,
     exchange_steps,
     histogram,
@@ -34,24 +29,8 @@ from ..timing import Hurt
 from .chain import Chain, MakeNumerics, Wiring, build_chain
 from .hurt import nic_of
 from .placement import Placement, work_of
+from .record import EpochSizes, Exchanged, GivenSizes, SentBy
 from .segment import Segment
-from .sizes import EpochSizes, GivenSizes, SentBy
-
-
-@dataclasses.dataclass(frozen=True)
-class Exchanged:
-    """Totals of exchanges: traffic, the time that devices spent on them, and the distribution of gradients."""
-
-    traffic: Traffic = dataclasses.field(default_factory=Traffic)
-    spent_ps: int = 0
-    histogram: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros((2, BINS), np.int64))
-
-    def __add__(self, other: Exchanged) -> Exchanged:
-        return Exchanged(self.traffic + other.traffic, self.spent_ps + other.spent_ps, self.histogram + other.histogram)
-
-    def since(self, before: Exchanged) -> Exchanged:
-        """Return the difference from an earlier total; the histogram remains that of the last gradients."""
-        return Exchanged(self.traffic - before.traffic, self.spent_ps - before.spent_ps, self.histogram)
 
 
 @dataclasses.dataclass

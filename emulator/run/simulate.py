@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from ...comm import Observer
 from ..common import format_time_ps, html_table
 from ..plan import Plan, describe_devices
+from .record import GivenSizes, Usage
 from .segment import Segment
 from .segments import segments_of
-from .sizes import GivenSizes
 from .timed_run import TimedRun
-from .usage import Usage
 
 
 @dataclasses.dataclass(frozen=True)

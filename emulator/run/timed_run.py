@@ -6,10 +6,9 @@ from ...comm import Observer, run
 from ...comm.exchange import GradientExchange, TimedMember, step_sizes
 from ..device import Epoch
 from .legs import Leg, replica_leg
+from .record import DeviceCounters, GivenSizes, Usage, usage_of
 from .replicas import build_replicas
 from .segment import Segment
-from .sizes import GivenSizes
-from .usage import DeviceCounters, Usage, usage_of
 
 
 class TimedRun:

@@ -9,14 +9,13 @@ from ...comm import Observer, Ranks
 from ...comm.exchange import step_sizes
 from ..data import Dataset
 from ..plan import PairPlan, Plan
-from .epoch_result import EpochResult
 from .epochs import Checkpoints, OnEpoch, OnStep, train_epochs
 from .epochs import Trainer as AnyTrainer
 from .pair import PairTrainer
 from .placement import Placement, work_of
+from .record import EpochResult, StepResult
 from .segment import Segment
 from .segments import segments_of
-from .steps import StepResult
 from .trainer import Trainer
 
 

@@ -31,16 +31,24 @@ from ..network import Layer
 from ..plan import Plan, check_samples
 from ..schedule import cut_samples
 from .ends import Ends
-from .epoch_result import EpochResult, SoFar, Weights
-from .history import History
 from .hurt import soft_errors
 from .layer_states import LayerState, deal_state, gathered_state
 from .layer_weights import gathered_weights
 from .legs import Leg, Position, replica_leg
-from .replicas import Exchanged, build_replicas
+from .record import (
+    DeviceCounters,
+    EpochResult,
+    Exchanged,
+    History,
+    SoFar,
+    StepReports,
+    StepTable,
+    Usage,
+    Weights,
+    usage_of,
+)
+from .replicas import build_replicas
 from .segment import Segment
-from .steps import StepReports, StepTable
-from .usage import DeviceCounters, Usage, usage_of
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
 _EVALUATION_ROUND = 4  # micro-batches for each rank
@@ -56,7 +64,7 @@ class _MakeNumerics:
     def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
         start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
         slices = [numerics_of(part, start, seed, arena) for part in streams.slices]
-        stored = {number: Bpram(blocks[number], start, seed) for number in streams.stored}
+        stored = {number: Bpram(blocks[number], start, seed, arena) for number in streams.stored}
         if self.segment.plan.config.rtl_device == streams.device:
             from ..rtl import rtl_numerics  # which few runs need
 

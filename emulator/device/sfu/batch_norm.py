@@ -34,9 +34,10 @@ class BatchNormUnit(Unit):
         super().__init__(step, site)
         assert isinstance(step.operation, BatchNorm)
         self._of, channels = step.operation, step.output[0]
-        self._scale = Parameter(np.ones(channels, np.float32))
-        self._shift = Parameter(np.zeros(channels, np.float32))
-        self._mean, self._variance = Versions(np.zeros(channels, np.float32)), Versions(np.ones(channels, np.float32))
+        self._scale = Parameter(np.ones(channels, np.float32), site.arena)
+        self._shift = Parameter(np.zeros(channels, np.float32), site.arena)
+        self._mean = Versions(np.zeros(channels, np.float32), site.arena)
+        self._variance = Versions(np.ones(channels, np.float32), site.arena)
         self._sums: dict[int, NDArray[np.float64]] = {}
         self._seen: dict[int, int] = {}
         self._kept = ActRam(site.arena)

@@ -51,7 +51,7 @@ class _RectifiedUnit(ReluUnit):
 
     def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
         [x] = xs
-        return x, (x,)
+        return x, self._marks(x)
 
 
 class _RectifiedMaxPoolUnit(MaxPoolUnit):

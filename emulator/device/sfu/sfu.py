@@ -39,7 +39,7 @@ class Sfu:
     def __init__(self, layer: Layer, seed: int, arena: Arena) -> None:
         self._arena = arena
         self._makes = layer.makes.number
-        self.bias = Parameter(np.zeros(layer.channels, np.float32)) if layer.bias else None
+        self.bias = Parameter(np.zeros(layer.channels, np.float32), arena) if layer.bias else None
         site, shared, steps = Site(layer.index, seed, arena), _shared(layer), layer.sfu
         self._places: list[_Place] = []
         fusion = fuse(steps, self._makes, shared, site)

@@ -33,11 +33,14 @@ module unflatten #(
         else if (out_valid) row <= last ? '0 : row + 1'b1;
 
     for (genvar r = 0; r < ROWS; r++) begin : g_rows
+        logic [WIDTH-1:0] of_row;
+
         for (genvar x = 0; x < COLUMNS; x++) begin : g_columns
             for (genvar c = 0; c < CHANNELS; c++) begin : g_channels
-                assign rows[r][(x*CHANNELS+c)*32+:32] = flat[((c*ROWS+r)*COLUMNS+x)*32+:32];
+                assign of_row[(x*CHANNELS+c)*32+:32] = flat[((c*ROWS+r)*COLUMNS+x)*32+:32];
             end
         end
+        assign rows[r] = of_row;
     end
 
 endmodule

@@ -9,7 +9,7 @@ import numpy as np
 from ...common import InputError, escaped
 from ...device import array_shapes
 from ...network import Layer, Network
-from ..epoch_result import Weights
+from ..record import Weights
 
 
 def fitted(found: Weights, network: Network, blame: str) -> Weights:

@@ -11,10 +11,9 @@ from ...config import settings_config
 from ...device import array_shapes, named_weights
 from ...inputs import read_description
 from ...network import Network, load_network, onnx_weights
-from ..checkpoint_file import CheckpointReader
-from ..epoch_result import Weights
-from ..results import Results
-from ..results_file import read_results
+from ..checkpoint import CheckpointReader
+from ..record import Weights
+from ..results import Results, read_results
 from .fitted import fitted
 from .safetensors_file import read_safetensors
 

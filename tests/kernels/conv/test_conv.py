@@ -70,13 +70,16 @@ def reference_forward(y, x, w, stride, pad):
                         for u in range(w.shape[2]):
                             for v in range(w.shape[3]):
                                 row, column = r * stride[0] + u - pad[0], c * stride[1] + v - pad[1]
-                                if 0 <= row < x.shape[2] and 0 <= column < x.shape[3]:
-                                    y[s, o, r, c] = fma(x[s, i, row, column], w[o, i, u, v], y[s, o, r, c])
+                                inside = 0 <= row < x.shape[2] and 0 <= column < x.shape[3]
+                                value = x[s, i, row, column] if inside else np.float32(0)
+                                y[s, o, r, c] = fma(value, w[o, i, u, v], y[s, o, r, c])
 
 
 @njit(cache=True)
 def reference_error(dx, dy, w, stride, pad):
+    """Where the kernel covers the whole map, as in a fully connected layer, EB has no frame."""
     n, ic, h, width = dx.shape
+    framed = not (pad == (0, 0) and w.shape[2:] == (h, width))
     for s in range(n):
         for i in range(ic):
             for row in range(h):
@@ -86,8 +89,10 @@ def reference_error(dx, dy, w, stride, pad):
                             for v in range(w.shape[3]):
                                 r, down = divmod(row + pad[0] - u, stride[0])
                                 c, across = divmod(column + pad[1] - v, stride[1])
-                                if down == across == 0 and 0 <= r < dy.shape[2] and 0 <= c < dy.shape[3]:
-                                    dx[s, i, row, column] = fma(dy[s, o, r, c], w[o, i, u, v], dx[s, i, row, column])
+                                inside = 0 <= r < dy.shape[2] and 0 <= c < dy.shape[3]
+                                if down == across == 0 and (inside or framed):
+                                    value = dy[s, o, r, c] if inside else np.float32(0)
+                                    dx[s, i, row, column] = fma(value, w[o, i, u, v], dx[s, i, row, column])
 
 
 @njit(cache=True)
@@ -101,8 +106,9 @@ def reference_gradient(dw, x, dy, stride, pad):
                         for r in range(dy.shape[2]):
                             for c in range(dy.shape[3]):
                                 row, column = r * stride[0] + u - pad[0], c * stride[1] + v - pad[1]
-                                if 0 <= row < x.shape[2] and 0 <= column < x.shape[3]:
-                                    dw[o, i, u, v] = fma(x[s, i, row, column], dy[s, o, r, c], dw[o, i, u, v])
+                                inside = 0 <= row < x.shape[2] and 0 <= column < x.shape[3]
+                                value = x[s, i, row, column] if inside else np.float32(0)
+                                dw[o, i, u, v] = fma(value, dy[s, o, r, c], dw[o, i, u, v])
 
 
 connected = Case(3, (130, 70), (7, 5), (7, 5), (1, 1), (0, 0))
@@ -110,6 +116,8 @@ corner = Case(2, (3, 65), (1, 1), (11, 11), (4, 4), (10, 10))
 sparse = Case(2, (17, 33), (9, 9), (1, 1), (3, 4), (0, 0))
 deep = Case(2, (67, 129), (5, 5), (3, 3), (1, 1), (1, 1))
 broad = Case(3, (3, 5), (40, 30), (3, 3), (1, 1), (1, 1))
+negative_zero = Case(2, (100, 38), (6, 7), (6, 9), (1, 1), (0, 1), 165150)
+"""A gradient's start is -0 by chance, and all its products are of padding."""
 
 
 @relaxed
@@ -119,6 +127,7 @@ broad = Case(3, (3, 5), (40, 30), (3, 3), (1, 1), (1, 1))
 @example(sparse)
 @example(deep)
 @example(broad)
+@example(negative_zero)
 def test_every_value_takes_its_products_in_the_stated_order(case: Case) -> None:
     x, w, dy = case.arrays()
     rng = np.random.default_rng(case.seed + 1)
@@ -134,6 +143,26 @@ def test_every_value_takes_its_products_in_the_stated_order(case: Case) -> None:
     assert same_bits(found[0], y)
     assert same_bits(found[1], dx)
     assert same_bits(found[2], dw)
+
+
+@relaxed
+@given(cases())
+@example(connected)
+@example(corner)
+@example(sparse)
+def test_zeros_of_padding_are_multiplied(case: Case) -> None:
+    """A sum that is -0 stays so if all its products are -0: not where the frame's zeros, which are +0, take part."""
+    x, w, dy = (np.zeros_like(a) for a in case.arrays())
+    y, dx, dw = -dy, -x, -w
+    found = (
+        conv.forward(-x, w, **case.window, partial=y),
+        conv.error(-dy, w, x.shape, **case.window, partial=dx),
+        conv.gradient(-x, dy, w.shape, **case.window, accumulate=dw),
+    )
+    reference_forward(y, -x, w, case.stride, case.pad)
+    reference_error(dx, -dy, w, case.stride, case.pad)
+    reference_gradient(dw, -x, dy, case.stride, case.pad)
+    assert all(map(same_bits, found, (y, dx, dw)))
 
 
 @relaxed

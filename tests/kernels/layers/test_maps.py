@@ -124,6 +124,13 @@ def test_rectifier(shape: Shape, seed: int, margins: Margins, others: Margins) -
     assert np.array_equal(back.maps, np.where(x > 0, errors, 0))
     assert back.beside_is_unchanged()
 
+    back, marks = Wider(errors, others), np.full(shape, 7, np.uint8)
+    relu.mark(wider.maps, marks)
+    assert np.array_equal(marks, x > 0)
+    relu.marked_error(marks, back.maps)
+    assert np.array_equal(back.maps, np.where(x > 0, errors, 0))
+    assert back.beside_is_unchanged()
+
     wider = Wider(x, margins)
     relu.forward_with_bias(wider.maps, b)
     assert np.array_equal(wider.maps, np.maximum(x + b, 0))
@@ -141,6 +148,24 @@ def test_rectifier_keeps_nans_and_gives_no_negative_zeros() -> None:
         relu.error(y, dy)
         assert not np.signbit(dy).any()
         assert not dy.any()
+        dy, marks = np.full(y.shape, -1, np.float32), np.ones(y.shape, np.uint8)
+        relu.mark(y, marks)
+        relu.marked_error(marks, dy)
+        assert not np.signbit(dy).any()
+        assert not dy.any()
+
+
+def test_marks_that_do_not_fit_are_refused() -> None:
+    y = np.zeros((1, 3, 3, 2), np.float32)
+    for marks in (
+        np.zeros(y.shape, np.bool_),
+        np.zeros(y.shape[1:], np.uint8),
+        np.zeros((1, 3, 3, 4), np.uint8)[..., ::2],
+    ):
+        with pytest.raises(ValueError, match=r"marks must be uint8 \(1, 3, 3, 2\)"):
+            relu.mark(y, marks)
+        with pytest.raises(ValueError, match=r"marks must be uint8 \(1, 3, 3, 2\)"):
+            relu.marked_error(marks, y)
 
 
 def test_rectifier_refuses_errors_of_another_shape() -> None:

@@ -1,0 +1,7 @@
+from .simulation import PairSimulation
+from .trainer import PairTrainer
+
+__all__ = [
+    "PairSimulation",
+    "PairTrainer",
+]

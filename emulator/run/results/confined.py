@@ -1,0 +1,98 @@
+"""Reading untrusted files in a process with limits, where a crash or a hang of a library does no harm."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import io
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ...common import InputError
+
+Arrays = Mapping[str, np.ndarray]
+"""Arrays of numbers, bools, or text of a fixed length, by name."""
+
+
+def confined(read: Callable[[], Arrays], told: str, *, most_bytes: int, seconds: int) -> dict[str, np.ndarray]:
+    """Return what `read` returns in a process that may take `most_bytes` more memory, and that many seconds.
+
+    Raises:
+        InputError: `read` raised it, or ended otherwise; `told` begins the line.
+    """
+    receiving, sending = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(receiving)
+            _limit(most_bytes, seconds)
+            with os.fdopen(sending, "wb") as pipe:
+                _send(read, pipe)
+        finally:
+            os._exit(0)
+    os.close(sending)
+    with os.fdopen(receiving, "rb", buffering=0) as pipe:
+        try:
+            content = _receive(pipe, 2 * most_bytes, seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    if content is None:
+        raise InputError(f"{told}: takes longer than {seconds} s to read; it is damaged, or made to harm")
+    kind, rest = content[:1], content[1:]
+    if kind == b"e":
+        raise InputError(rest.decode("utf-8", "replace"))
+    if kind != b"r":
+        raise InputError(f"{told}: crashes the library that reads it; it is damaged, or made to harm")
+    with np.load(io.BytesIO(rest), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _send(read: Callable[[], Arrays], pipe: io.BufferedWriter) -> None:
+    try:
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, **{name: np.asarray(array) for name, array in read().items()})
+        pipe.write(b"r" + content.getbuffer())
+    except InputError as error:
+        pipe.write(b"e" + str(error).encode("utf-8", "replace"))
+
+
+def _receive(pipe: io.FileIO, most_bytes: int, seconds: float) -> bytes | None:
+    """Return all that comes, or None if it does not end in time."""
+    end, chunks, size = time.monotonic() + seconds, [], 0
+    while size <= most_bytes:
+        ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
+        if not ready:
+            return None
+        chunk = pipe.read(1 << 20)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        size += len(chunk)
+    return b"".join(chunks)
+
+
+def _limit(most_bytes: int, seconds: int) -> None:
+    """Limit this process, and keep what a library says before it aborts from the terminal."""
+    faulthandler.disable()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nowhere, number)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        taken = int(file.read().split()[0]) * resource.getpagesize()
+    for kind, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CPU, seconds + 1),
+        (resource.RLIMIT_AS, taken + most_bytes),
+    ):
+        _, hard = resource.getrlimit(kind)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))

@@ -1,0 +1,144 @@
+"""Yosys: how it reads the modules, what it prints, and what it makes of them."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.rtl import SOURCES, find_yosys, sources
+from emuchain.emulator.rtl.resources import all_cells, resources_of
+from emuchain.emulator.rtl.yosys import for_yosys, module_name, modules_of, synthesise
+
+STAT = r"""
+{
+   "creator": "Yosys 0.23 (git sha1 7ce5011c24b)",
+   "invocation": "stat -json -top row_join ",
+   "modules": {
+      "$paramod$dd1b8ad6a90f3d71a35b897bb6d8da7ebc3eb3dd\\row_fifo": {
+         "num_wires":         11,
+         "num_cells":         35,
+         "num_cells_by_type": {
+            "FDRE": 33,
+            "LUT3": 2
+         }
+      },
+      "\\row_join": {
+         "num_wires":         15,
+         "num_cells":         4,
+         "num_cells_by_type": {
+            "$paramod$dd1b8ad6a90f3d71a35b897bb6d8da7ebc3eb3dd\\row_fifo": 2,
+            "LUT2": 2
+         }
+      },
+      "\\wires": {
+         "num_cells":         0,
+         "num_cells_by_type": {
+
+         }
+      }
+   },
+       $paramod$0ad36a47795797195082484610bc06968ad432c0\registers      1
+       $paramod\fp32_fma\LATENCY=s32'00000000000000000000000000000001      2
+      "design": {
+         "num_cells":         72,
+         "num_cells_by_type": {
+            "FDRE": 66,
+            "LUT2": 2,
+            "LUT3": 4
+         }
+      }
+}
+"""
+"""What Yosys 0.23 prints, which is no JSON: names of modules stand among it."""
+
+FIFO = "$paramod$dd1b8ad6a90f3d71a35b897bb6d8da7ebc3eb3dd\\row_fifo"
+
+
+def test_cells_are_read() -> None:
+    modules = modules_of(STAT)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(STAT)
+    assert modules == {FIFO: {"FDRE": 33, "LUT3": 2}, "\\row_join": {FIFO: 2, "LUT2": 2}, "\\wires": {}}
+    assert all_cells(modules, "\\row_join") == {"FDRE": 66, "LUT2": 2, "LUT3": 4}  # what Yosys adds up itself
+
+
+def test_modules_have_their_names_in_the_source() -> None:
+    names = [FIFO, "$paramod\\fp32_fma\\LATENCY=s32'01", "\\device0", "device0"]
+    assert [module_name(name) for name in names] == ["row_fifo", "fp32_fma", "device0", "device0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("    int a, b;", "    logic signed [31:0] a, b;"),
+        ("x = int'(a);", "x = $signed(32'(a));"),
+        ("x = int'(f(int'(a) + 1)) * 2;", "x = $signed(32'(f($signed(32'(a)) + 1))) * 2;"),
+        ("  automatic logic [P-1:0] a = 1 + b;", "  logic [P-1:0] a; a = 1 + b;"),
+        ("  automatic int a = b;", "  logic signed [31:0] a; a = b;"),
+        ("for (int i = 0; i < 3; i++)", "for (int i = 0; i < 3; i++)"),
+        ("parameter int A = 1, localparam int B", "parameter int A = 1, localparam int B"),
+        ("function automatic logic is(", "function automatic logic is("),
+    ],
+)
+def test_what_yosys_does_not_read_is_written_otherwise(text: str, read: str) -> None:
+    assert for_yosys(text) == read
+
+
+def test_it_reads_every_module(yosys: str, tmp_path: Path) -> None:
+    modules = sorted(sources(), key=lambda module: module.stem != "fp32")
+    for module in modules:
+        (tmp_path / module.name).write_text(for_yosys(module.read_text(encoding="utf-8")), encoding="utf-8")
+    read = "read_verilog -sv " + " ".join(module.name for module in modules)
+    done = subprocess.run([yosys, "-q", "-p", read], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_cast_keeps_its_value(yosys: str, tmp_path: Path) -> None:
+    """By Yosys itself: numbers without a sign stay so, and below zero there is a sign."""
+    text = "module casts (input logic [3:0] a, output logic y, z);\n"
+    text += "    assign y = int'(a) - 12 < 0;\n    assign z = int'(a) > 12;\nendmodule\n"
+    (tmp_path / "casts.sv").write_text(for_yosys(text), encoding="utf-8")
+    for a in (0, 11, 12, 13, 15):
+        commands = (
+            f"read_verilog -sv casts.sv; proc; sat -verify -set a {a} -prove y {int(a < 12)} -prove z {int(a > 12)}"
+        )
+        subprocess.run([yosys, "-q", "-p", commands], cwd=tmp_path, capture_output=True, check=True)
+
+
+def test_two_buffers_take_a_register_for_each_bit(yosys: str, tmp_path: Path) -> None:
+    """A buffer of one row of 32 bits has these, and whether it is there."""
+    files = [SOURCES / f"{name}.sv" for name in ("row_fifo", "row_join")]
+    for flat in (False, True):
+        cells = all_cells(synthesise(yosys, "row_join", files, {"DEPTH": 1}, tmp_path, flat=flat), "\\row_join")
+        found = resources_of(cells)
+        assert (found.ff, found.dsp, found.bram_banks) == (2 * (32 + 1), 0, 0)
+        assert 0 < found.lut < found.ff
+
+
+@pytest.mark.slow
+def test_a_multiply_add_takes_two_dsps(yosys: str, tmp_path: Path) -> None:
+    """A product of 24 by 24 bits is one of 24 by 17 and one of 24 by 7; each register more takes FFs."""
+    files = [SOURCES / f"{name}.sv" for name in ("fp32", "registers", "fp32_fma")]
+    wire, piped = (
+        resources_of(all_cells(synthesise(yosys, "fp32_fma", files, {"LATENCY": latency}, tmp_path), "\\fp32_fma"))
+        for latency in (0, 4)
+    )
+    assert (wire.dsp, wire.ff, wire.bram_banks) == (2, 0, 0)
+    assert (piped.dsp, piped.bram_banks) == (2, 0)
+    assert piped.ff > 100
+
+
+def test_what_yosys_does_not_take_is_one_line(yosys: str, tmp_path: Path) -> None:
+    source = tmp_path / "from" / "wrong.sv"
+    source.parent.mkdir()
+    source.write_text("module wrong (input logic a; endmodule\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"^Yosys does not take wrong: .*syntax error[^\n]*$"):
+        synthesise(yosys, "wrong", [source], {}, tmp_path)
+
+
+def test_no_yosys_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="Yosys is needed .* not installed"):
+        find_yosys()
