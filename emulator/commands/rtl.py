@@ -122,7 +122,8 @@ def _answer(rtl: Rtl, result: RtlResult, built_s: float, waves: str | None) -> l
         cycles = f"rows: all {rows:,} in the cycle of the time model with the RTL's pipeline"
     modelled = format_time_ps(result.modelled_ps)
     updated = f"updated after {format_time_ps(result.updated_ps)}; in the time model after {modelled}"
-    speed = f"built in {built_s:.0f} s; simulated {result.cycles:,} cycles of devices in {result.seconds:.1f} s"
+    rate = result.cycles / result.seconds
+    speed = f"built in {built_s:.1f} s; simulated {result.cycles:,} cycles of devices, {rate:,.0f} a second"
     lines = [Line(bits), Line(cycles), Line(updated), Line(speed)]
     if waves is not None:
         lines.append(Line("waves: " + ", ".join(str(waves_file(waves, device.number)) for device in rtl.devices)))

@@ -33,8 +33,8 @@ def drawn_chain(seed: int) -> tuple[Plan, int]:
     if one_of(0, 1):
         layers += [RELU, fc(3)]
     of = network([one_of(1, 3), rows, columns], *layers)
-    boards = cluster(one_of(50, 70, 110), one_of(1, 8, 40), one_of(0, 30, 200), one_of(100, 150, 200))
-    return plan(of, boards, one_of(1, 2, 2, 3), batch=one_of(1, 2, 3), seed=seed), one_of(0, 0, 0, 2)
+    boards = cluster(one_of(50, 60, 70), one_of(1, 8, 40), one_of(0, 30, 200), one_of(100, 150, 200))
+    return plan(of, boards, one_of(1, 2, 2), batch=one_of(1, 2, 3), seed=seed), one_of(0, 0, 0, 2)
 
 
 @pytest.mark.slow

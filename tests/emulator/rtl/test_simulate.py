@@ -56,7 +56,7 @@ def test_strides_and_padding(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("latency", [1, 4])
+@pytest.mark.parametrize("latency", [pytest.param(1, marks=pytest.mark.exhaustive), 4])
 def test_multiply_adds_with_latency(tmp_path: Path, latency: int) -> None:
     result = simulated(plan(TWO_LAYERS, cluster(40), 2), tmp_path, latency)
     assert any(engine.design.every > 1 for engine in result.engines)  # too few sums to hide it
