@@ -19,9 +19,9 @@ CURVE = (
     *((boards, f"simulate vgg16 --devices {boards} --samples 64") for boards in _CHAINS),
     *((16 * chain, f"simulate vgg16 --devices {chain} --replicas 16 --batch 1024 --samples 1024") for chain in (64,)),
     *((boards, f"simulate lstm-5x1024 --devices {boards} --schedule sync --samples 64") for boards in _RECURRENT),
-    (2, "simulate lstm-5x1024 --schedule farnn --cluster farnn-9p --samples 64"),
+    (2, "simulate lstm-5x1024 --schedule farnn --cluster farnn-9p --batch 16 --samples 64"),
     *(
-        (boards, f"pipeline --schedule 1f1b-so --stages {boards} --micro-batches 256 --forward 1 --backward 2")
+        (boards, f"pipeline --schedule 1f1b-so --stages {boards} --micro-batches 128 --forward 1 --backward 2")
         for boards in _STAGES
     ),
 )

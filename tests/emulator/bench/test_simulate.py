@@ -79,3 +79,11 @@ def test_the_curves_commands_are_of_emuchain() -> None:
         command = commands.commands[name]
         known = {option for each in command.get_params(Context(command)) for option in each.opts}
         assert {word for word in rest if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("kind", ["--cluster farnn", "lstm-5x1024 --devices 16 ", "--stages 64 ", "--stages 1024 "])
+def test_the_curves_commands_succeed(kind: str) -> None:
+    """The smallest of each kind; those of VGG-16 are `simulate` as elsewhere, with more boards."""
+    [words] = [words for _, words in curve.CURVE if kind in words]
+    outcome = CliRunner().invoke(commands, words.split())
+    assert outcome.exit_code == 0, outcome.output
