@@ -34,14 +34,18 @@ ranks.usable_cores = lambda: int(sys.argv[1])
 rank = SimpleNamespace(rank=2, _on_this_host=[1, 2], _niceness=os.getpriority(os.PRIO_PROCESS, 0))
 ranks.MpiRanks.share_processors(rank, [1 << 40, 1250, 1000])
 group = pathlib.Path("/proc/self/autogroup")
-print(os.getpriority(os.PRIO_PROCESS, 0) - rank._niceness, group.read_text().split()[-1] if group.exists() else "none")
+of_session = group.read_text().split() if group.exists() else []
+print(os.getpriority(os.PRIO_PROCESS, 0) - rank._niceness, of_session[-1] if of_session else "none")
 """
 
 
 @pytest.mark.parametrize(("cores", "nicer"), [(1, 1), (2, 0)])
 @pytest.mark.parametrize("leads", [True, False])
 def test_only_ranks_of_a_host_with_too_few_processors_are_nicer(cores: int, nicer: int, leads: bool) -> None:
-    """Niceness counts within a session; a rank that leads one sets that of the session, too."""
+    """Niceness counts within a session; a rank that leads one sets that of the session, too.
+
+    The file is empty for processes that Linux puts in no session's group.
+    """
     if os.getpriority(os.PRIO_PROCESS, 0) > 18:
         pytest.skip("this process has the greatest niceness already")
     done = subprocess.run(
