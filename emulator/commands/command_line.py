@@ -6,10 +6,9 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import click
-from click.utils import PacifyFlushWrapper
 
 from ... import __version__
 from ..common import InputError
@@ -34,6 +33,7 @@ def run(arguments: Sequence[str], session: Session) -> int:
     Raises:
         InputError: the arguments are invalid, or the command cannot be carried out with them.
     """
+    stdout = sys.stdout
     try:
         status = commands.main(list(arguments), prog_name="emuchain", standalone_mode=False, obj=session)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -44,8 +44,8 @@ def run(arguments: Sequence[str], session: Session) -> int:
         hint = f" (see `{context.command_path} --help`)" if context else ""
         raise InputError(f"{' '.join(error.format_message().split())}{hint}") from None
     except SystemExit:
-        # click exits with 1 where output is read no further.
-        if isinstance(sys.stdout, cast(type, PacifyFlushWrapper)):
+        # Where output is read no further, click wraps it and exits with 1.
+        if sys.stdout is not stdout:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
         raise
     except click.Abort:
