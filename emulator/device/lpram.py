@@ -22,7 +22,7 @@ class Parameter:
 
     def __init__(self, value: Data, arena: Arena) -> None:
         self._arena = arena
-        self.versions = Versions(value, arena)
+        self.versions = Versions(copied(value, arena), arena)
         self.gradient = zeros_like(value, arena)
         self.states: dict[str, Data] = {}
         self._is_summed = False

@@ -19,11 +19,11 @@ Arrays = Mapping[str, Data]
 
 
 class Versions:
-    """The versions of one array in memory from an arena; version 0 is a copy of `first`."""
+    """The versions of one array in memory from an arena; version 0 is `first`."""
 
     def __init__(self, first: Data, arena: Arena) -> None:
         self._arena = arena
-        self._held = {0: copied(first, arena)}
+        self._held = {0: first}
         self._newest = 0
 
     def __len__(self) -> int:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ....kernels.layers import relu
 from ...network import SfuOperation, SfuStep
 from ...network.operations.pool import MaxPool
@@ -49,9 +52,9 @@ def _is_first(steps: Sequence[SfuStep], kind: type[SfuOperation], tensor: int, s
 class _RectifiedUnit(ReluUnit):
     """A ReLU that already ran with the bias, in place."""
 
-    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
+    def infer(self, xs: Sequence[Data], version: int, lengths: NDArray[np.int64] | None) -> Data:
         [x] = xs
-        return x, self._marks(x)
+        return x
 
 
 class _RectifiedMaxPoolUnit(MaxPoolUnit):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....kernels.layers import relu
 from ...network.operations.relu import Relu
@@ -22,15 +23,16 @@ class ReluUnit(Unit):
 
     def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
         """See `Unit`."""
-        [x] = xs
-        relu.forward(x)
-        return x, self._marks(x)
-
-    def _marks(self, y: Data) -> State:
-        """Return the state that belongs to results `y`."""
+        y = self.infer(xs, version, None)
         marks = self.arena.take(y.shape, np.uint8)
         relu.mark(y, marks)
-        return (marks,)
+        return y, (marks,)
+
+    def infer(self, xs: Sequence[Data], version: int, lengths: NDArray[np.int64] | None) -> Data:
+        """See `Unit`."""
+        [x] = xs
+        relu.forward(x)
+        return x
 
     def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
         """See `Unit`."""

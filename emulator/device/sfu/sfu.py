@@ -19,7 +19,7 @@ from ...schedule import SampleSpan
 from ..act_ram import ActRam
 from ..lpram import Parameter
 from ..rules import Rule
-from ..versions import Versions
+from ..versions import Versions, copied
 from .fusion import fuse
 from .unit import Data, Site, Training, Unit, units
 
@@ -83,7 +83,7 @@ class Sfu:
 
     def _inputs(self, place: _Place, held: Mapping[int, Data]) -> list[Data]:
         xs = [held[tensor] for tensor in place.reads]
-        return [self._copied(xs[0])] if place.spares else xs
+        return [copied(xs[0], self._arena)] if place.spares else xs
 
     def backward(self, span: SampleSpan, errors: dict[int, Data], version: int) -> None:
         """Replace the errors of the SFU's results by those of its inputs; errors of the same tensor are added."""
@@ -95,14 +95,9 @@ class Sfu:
                 if tensor in errors:
                     errors[tensor] += error
                 else:
-                    errors[tensor] = error if len(found) == 1 else self._copied(error)
+                    errors[tensor] = error if len(found) == 1 else copied(error, self._arena)
         if self.bias is not None:
             self._output_errors.put(span, errors[self._makes])
-
-    def _copied(self, maps: Data) -> Data:
-        copy = self._arena.take(maps.shape)
-        copy[...] = maps
-        return copy
 
     def gradient(self, whole: SampleSpan) -> None:
         """Add the gradients of its parameters over a micro-batch to the sums."""
