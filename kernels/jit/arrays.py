@@ -19,6 +19,7 @@ FLOAT_BYTES = 4
 _in_buffer: Any = ctypes.c_char.from_buffer
 
 Floats = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
 Extent = tuple[int, int, int, int, int]  # n, rows, columns, channels, pitch
 
 
@@ -85,6 +86,20 @@ def pitch(maps: Floats) -> int:
         and (n == 1 or by_sample == rows * columns * step)
     )
     return step // maps.itemsize if regular and step >= maps.itemsize * channels and step % maps.itemsize == 0 else 0
+
+
+def byte_maps(array: Bytes, maps: Floats, name: str) -> tuple[Bytes, Extent]:
+    """Return an array with a byte for each number of `maps`, as (flat, extent); flat is a view.
+
+    Raise ValueError if it is not of uint8, of the maps' shape, C-contiguous and writeable.
+    """
+    if array.shape != maps.shape or array.dtype != np.uint8 or not array.flags.carray:
+        raise ValueError(
+            f"{name} must be uint8 {maps.shape}, C-contiguous and writeable, "
+            f"not {array.dtype} {array.shape} of strides {array.strides}"
+        )
+    n, rows, columns, channels = maps.shape
+    return array.reshape(-1), (n, rows, columns, channels, channels)
 
 
 def same_shape(a: Floats, b: Floats, names: str) -> None:

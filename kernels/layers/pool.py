@@ -8,34 +8,32 @@ the caller.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..jit import Floats, compiled, source, target
+from ..jit import Bytes, Floats, byte_maps, compiled, source, target
 from ..window import MOST_PLACES, Pair, output_size, pair
 
-Places = NDArray[np.uint8]
 _Window = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
-def max_forward(x: Floats, y: Floats, places: Places, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
+def max_forward(x: Floats, y: Floats, places: Bytes, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
     """Write the maxima of the windows of `x` to `y`, and their places to `places` (uint8, of y's shape).
 
     Places count row by row within the window. The first of equal values wins, a NaN wins over all, and the padding
     never wins. Raise ValueError where shapes do not fit, or a window has more than 255 places.
     """
     window = _check(x, y, "outputs", kernel, stride, pad)
-    _check_places(places, y, window)
-    _max_forward(*source(x, "x"), *target(y, "y"), places.reshape(-1), window)
+    flat = _flat_places(places, y, window)
+    _max_forward(*source(x, "x"), *target(y, "y"), flat, window)
 
 
-def max_error(dy: Floats, places: Places, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
+def max_error(dy: Floats, places: Bytes, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair) -> None:
     """Write the errors `dy` of the maxima to `dx`: each goes to the place that `max_forward` gave.
 
     Raise ValueError where shapes do not fit.
     """
     window = _check(dx, dy, "errors", kernel, stride, pad)
-    _check_places(places, dy, window)
-    _max_error(*target(dx, "dx"), *source(dy, "dy"), places.reshape(-1), window)
+    flat = _flat_places(places, dy, window)
+    _max_error(*target(dx, "dx"), *source(dy, "dy"), flat, window)
 
 
 def average_forward(
@@ -72,17 +70,14 @@ def _check(x: Floats, y: Floats, name: str, kernel: Pair, stride: Pair, pad: Pai
     return window
 
 
-def _check_places(places: Places, y: Floats, window: _Window) -> None:
+def _flat_places(places: Bytes, y: Floats, window: _Window) -> Bytes:
     (rows, columns), _, _ = window
     if rows * columns > MOST_PLACES:
         raise ValueError(
             f"the maximum is taken of at most {MOST_PLACES} places: a kernel of {rows} x {columns} is too large"
         )
-    if places.shape != y.shape or places.dtype != np.uint8 or not places.flags.carray:
-        raise ValueError(
-            f"places must be uint8 {y.shape}, C-contiguous and writeable, not {places.dtype} {places.shape} of strides "
-            f"{places.strides}"
-        )
+    flat, _ = byte_maps(places, y, "places")
+    return flat
 
 
 def warm() -> None:

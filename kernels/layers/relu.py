@@ -3,13 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..element_wise import between_maps, over_maps
-from ..jit import Floats, compiled, dense, same_shape, source, target
+from ..jit import Bytes, Floats, byte_maps, compiled, dense, same_shape, source, target
 from .bias import check, widened
-
-Marks = NDArray[np.uint8]
 
 
 def forward(y: Floats) -> None:
@@ -35,27 +32,20 @@ def error(y: Floats, dy: Floats) -> None:
     _error(*source(y, "y"), *target(dy, "dy"))
 
 
-def mark(y: Floats, marks: Marks) -> None:
+def mark(y: Floats, marks: Bytes) -> None:
     """Set `marks`, uint8 of the shape of `y` and C-contiguous, to 1 where y is above 0, else to 0.
 
     They are a quarter of the maps, and all that `marked_error` needs. Raise ValueError if they are of another kind.
     """
-    _mark(*source(y, "y"), _checked(marks, y))
+    _mark(*source(y, "y"), *byte_maps(marks, y, "marks"))
 
 
-def marked_error(marks: Marks, dy: Floats) -> None:
+def marked_error(marks: Bytes, dy: Floats) -> None:
     """Turn the errors `dy` of outputs into those of the inputs, in place: +0 where `marks` is 0.
 
     Raise ValueError if `marks` is not as `mark` takes it.
     """
-    _marked_error(_checked(marks, dy), *target(dy, "dy"))
-
-
-def _checked(marks: Marks, maps: Floats) -> Marks:
-    """Return the marks, flat."""
-    if marks.shape != maps.shape or marks.dtype != np.uint8 or not marks.flags.carray:
-        raise ValueError(f"marks must be uint8 {maps.shape}, C-contiguous, not {marks.dtype} {marks.shape}")
-    return marks.reshape(-1)
+    _marked_error(*byte_maps(marks, dy, "marks"), *target(dy, "dy"))
 
 
 def warm() -> None:
@@ -86,28 +76,14 @@ def _forward_with_bias(y: Any, extent: Any, b: Any) -> None:
             y[at + c] = np.float32(0) if value <= 0 else value
 
 
-@compiled
-def _mark(y: Any, extent: Any, marks: Any) -> None:
-    n, rows, columns, channels, pitch = extent
-    pixels = n * rows * columns
-    if pitch == channels:  # a long loop is fast
-        pixels, channels = 1, pixels * channels
-    for pixel in range(pixels):
-        at, to = np.uint64(pixel * pitch), np.uint64(pixel * channels)
-        for c in range(np.uint64(channels)):
-            marks[to + c] = y[at + c] > 0
+@between_maps
+def _mark(y: Any, mark: Any) -> Any:
+    return y > 0
 
 
-@compiled
-def _marked_error(marks: Any, dy: Any, extent: Any) -> None:
-    n, rows, columns, channels, pitch = extent
-    pixels = n * rows * columns
-    if pitch == channels:  # as above
-        pixels, channels = 1, pixels * channels
-    for pixel in range(pixels):
-        at, to = np.uint64(pixel * channels), np.uint64(pixel * pitch)
-        for c in range(np.uint64(channels)):
-            dy[to + c] = dy[to + c] if marks[at + c] else np.float32(0)
+@between_maps
+def _marked_error(mark: Any, dy: Any) -> Any:
+    return dy if mark else np.float32(0)
 
 
 @between_maps
