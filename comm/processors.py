@@ -28,7 +28,7 @@ def niceness(work: int, most: int) -> int:
 
 
 def be_nicer(by: int, base: int) -> None:
-    """Be nicer than `base` by so much, if the system lets this process.
+    """Set the niceness of this process `by` steps above `base`, if the system allows it.
 
     Linux compares niceness within a session alone, and then that of the sessions. Where this process leads a session of
     its own, as launchers start ranks, both are set.

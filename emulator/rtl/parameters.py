@@ -8,6 +8,9 @@ from ..network import SfuStep
 from ..network.operations.pool import MaxPool
 from .design import BiasDesign, Room, SliceDesign
 
+Pair = tuple[int, int]
+_AXES = "ROWS", "COLUMNS"
+
 
 def slice_parameters(of: SliceDesign, room: Room) -> Mapping[str, int]:
     """Return the parameters of a `slice`."""
@@ -28,11 +31,7 @@ def slice_parameters(of: SliceDesign, room: Room) -> Mapping[str, int]:
         "COLUMNS_IN": layer.input[2],
         "ROWS": layer.output[1],
         "COLUMNS": layer.output[2],
-        **{
-            f"{what}_{which}": size
-            for what, pair in (("KERNEL", kernel), ("STRIDE", stride), ("PAD", pad))
-            for which, size in zip(("ROWS", "COLUMNS"), pair, strict=True)
-        },
+        **_window_parameters(kernel, stride, pad),
         "FP_TILES": of.fp.tiles,
         "FP_EVERY": of.fp.every,
         "EB_TILES": eb.tiles if eb else 1,
@@ -69,18 +68,18 @@ def step_parameters(step: SfuStep, room: Room) -> Mapping[str, int]:
     operation = step.operation
     if not isinstance(operation, MaxPool):
         return {"VALUES": channels * columns, "DEPTH": rows * room.samples}
-    pairs = (("KERNEL", operation.kernel), ("STRIDE", operation.step), ("PAD", operation.pad))
     return {
         "CHANNELS": channels,
         "ROWS_IN": rows_in,
         "COLUMNS_IN": columns_in,
         "ROWS": rows,
         "COLUMNS": columns,
-        **{
-            f"{what}_{which}": size
-            for what, pair in pairs
-            for which, size in zip(("ROWS", "COLUMNS"), pair, strict=True)
-        },
+        **_window_parameters(operation.kernel, operation.step, operation.pad),
         "DEPTH": rows * room.samples,
         "ERRORS": room.rows,
     }
+
+
+def _window_parameters(kernel: Pair, stride: Pair, pad: Pair) -> Mapping[str, int]:
+    pairs = {"KERNEL": kernel, "STRIDE": stride, "PAD": pad}
+    return {f"{name}_{which}": size for name, pair in pairs.items() for which, size in zip(_AXES, pair, strict=True)}

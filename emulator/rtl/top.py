@@ -19,7 +19,7 @@ SETTINGS = "share", "rate", "momentum", "decay"
 
 @dataclasses.dataclass(frozen=True)
 class _Bus:
-    """A stream of rows within a device: wires NAME_valid and NAME_row of so many values."""
+    """A stream of rows within a device: wires NAME_valid and NAME_row, of `words` values."""
 
     name: str
     words: int

@@ -42,6 +42,11 @@ class Tools:
         """Its run-time sources."""
         return self.root / "include"
 
+    @property
+    def include_flags(self) -> list[str]:
+        """The compiler's flags for them."""
+        return [f"-I{self.include}", f"-I{self.include / 'vltstd'}"]
+
     def run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run Verilator."""
         env = {**os.environ, "VERILATOR_ROOT": str(self.root)}
@@ -118,7 +123,7 @@ def build(
     whole, library = folder / "whole.cc", folder / f"{top.stem}.so"
     whole.write_text("".join(f'#include "{path}"\n' for path in made), encoding="utf-8")
     flags = [*_COMMON, f"-DVM_TRACE={int(waves)}", *(["-DTRACE", "-DVM_TRACE_VCD=1"] if waves else [])]
-    flags += [f"-I{folder}", f"-I{tools.include}", f"-I{tools.include / 'vltstd'}"]
+    flags += [f"-I{folder}", *tools.include_flags]
     flags += [f"-DDEVICE={prefix}", f'-DDEVICE_HEADER="{prefix}.h"']
     _compile(compiler, [*flags, "-O1", "-shared", "-o", str(library), str(whole), str(runtime(tools)), "-pthread"])
     return library
@@ -134,14 +139,7 @@ def runtime(tools: Tools) -> pathlib.Path:
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
-        flags = [
-            *_COMMON,
-            "-O2",
-            f"-I{tools.include}",
-            f"-I{tools.include / 'vltstd'}",
-            "-DVM_TRACE=1",
-            "-DVM_TRACE_VCD=1",
-        ]
+        flags = [*_COMMON, "-O2", *tools.include_flags, "-DVM_TRACE=1", "-DVM_TRACE_VCD=1"]
         jobs = [[*flags, "-c", str(tools.include / name), "-o", f"{scratch}/{name}.o"] for name in _RUNTIME]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(functools.partial(_compile, compiler), jobs))

@@ -58,7 +58,7 @@ class Placement:
         return max(self.by_rank(work, max(self.hosts) + 1))
 
     def by_rank(self, work: Sequence[int], ranks: int) -> list[int]:
-        """Return the work of each of so many ranks."""
+        """Return the work of each of `ranks` ranks."""
         sums = [0] * ranks
         for host, own in zip(self.hosts, work, strict=True):
             sums[host] += own

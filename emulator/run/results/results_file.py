@@ -107,7 +107,7 @@ def _grow(file: Any, growing: Growing, told: LossyFile) -> None:
 
 
 def _data_set(file: Any, path: str, values: NDArray[Any], rows: int) -> Any:
-    """Return a new data set of so many rows like those of `values`."""
+    """Return a new data set of `rows` rows like those of `values`."""
     shape = (rows, *values.shape[1:])
     if values.ndim == 1:
         return file.create_dataset(path, shape, values.dtype)

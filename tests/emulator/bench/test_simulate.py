@@ -83,7 +83,7 @@ def test_the_curves_commands_are_of_emuchain() -> None:
 
 @pytest.mark.parametrize("kind", ["--cluster farnn", "lstm-5x1024 --devices 16 ", "--stages 64 ", "--stages 1024 "])
 def test_the_curves_commands_succeed(kind: str) -> None:
-    """The smallest of each kind; those of VGG-16 are `simulate` as elsewhere, with more boards."""
-    [words] = [words for _, words in curve.CURVE if kind in words]
-    outcome = CliRunner().invoke(commands, words.split())
+    """The smallest of each kind, and the largest pipeline; other tests simulate VGG-16."""
+    [command] = [words for _, words in curve.CURVE if kind in words]
+    outcome = CliRunner().invoke(commands, command.split())
     assert outcome.exit_code == 0, outcome.output

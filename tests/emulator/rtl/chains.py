@@ -44,7 +44,7 @@ def network(size: Sequence[int], *layers: dict[str, Any]) -> dict[str, Any]:
 
 
 def cluster(dsp: int, gbps: float = 8, latency_ns: int = 100, mhz: int = 200) -> dict[str, Any]:
-    """A cluster of boards with so many multipliers."""
+    """A cluster of boards with `dsp` multipliers each."""
     board = {"name": "small", "clock_mhz": mhz, "dsp": dsp, "on_chip_memory_kbit": 52_920}
     return {"name": "small", "boards": [board], "links": {"bandwidth_gbps": gbps, "latency_ns": latency_ns}}
 
