@@ -1,6 +1,6 @@
 from .array_shapes import array_shapes
 from .bpram import Bpram
-from .device import Device, Epoch, Exchange, OnStep, train_stages
+from .device import Device, Epoch, Exchange, OnStep
 from .device_numerics import DeviceNumerics
 from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
 from .hurt_numerics import HurtNumerics, SoftErrors
@@ -11,6 +11,7 @@ from .pair_fpga import PairFpga
 from .pair_gpu import evaluate_on_gpu, train_on_gpu
 from .pair_ports import PairPorts
 from .ports import Maps, Outlet, Ports
+from .program import train_programs
 from .recurrent_weights import joined_weights, named_weights
 from .rules import Adam, Nesterov, Rule, Rules, Sgd
 from .slice_numerics import Learnt, SliceNumerics, State
@@ -51,5 +52,5 @@ __all__ = [
     "named_weights",
     "numerics_of",
     "train_on_gpu",
-    "train_stages",
+    "train_programs",
 ]

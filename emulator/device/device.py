@@ -19,7 +19,7 @@ from ...comm import Observer, Served, Times, others_first
 from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey
-from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
+from ..schedule import Action, Kind, MicroBatch, SampleSpan
 from ..timing import DeviceClock, EpochCourse, StageClock, exchange_name
 from .balanced import Balanced
 from .gather import shares_states
@@ -86,6 +86,11 @@ class Device:
     def number(self) -> int:
         """Its place in the chain."""
         return self.clock.streams.device
+
+    @property
+    def may_go_ahead(self) -> bool:
+        """Whether F needs no B or W before it: not where a clock takes actions in order, or neighbours take part."""
+        return self.numerics is not None and isinstance(self.clock, DeviceClock) and not isinstance(self._lanes, Lanes)
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` for everything that engines, links and the exchange serve from now on."""
@@ -242,24 +247,3 @@ class Device:
             self.exchange.restore(state["exchange"])
         if self.numerics is not None:
             self.numerics.restore_counts(state["counts"])
-
-
-async def train_stages(
-    stages: Sequence[Device], program: Iterable[Action], epoch: Epoch, on_step: OnStep | None = None
-) -> None:
-    """Carry out an epoch's actions on a device with these stages, its chunks; `on_step` is called after each update."""
-    for stage in stages:
-        stage.begin_epoch(epoch)
-    for action, keeps, frees in with_versions(program):
-        if action.kind is Kind.UPDATE:
-            for stage in stages:
-                last = stage is stages[-1]
-                await stage.settle(keeps=keeps)
-                await stage.update(action.index - 1, keeps, epoch, on_step if last else None)
-        else:
-            await stages[action.chunk].do(action, epoch)
-        if frees:
-            for stage in stages:
-                stage.free(frees)
-    for stage in stages:
-        stage.end_epoch()

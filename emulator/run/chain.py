@@ -13,7 +13,7 @@ from ...comm import Awaited, Format, Gate, Mailbox, Message, Observer, Pump, Rec
 from ...kernels import Arena
 from ...kernels.codec import Codec, NoCodec
 from ..cluster import Link
-from ..device import Device, Epoch, OnStep, Outlet, Ports, train_stages
+from ..device import Device, Epoch, OnStep, Outlet, Ports, train_programs
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey
 from ..schedule import Action
 from ..timing import DeviceClock, Hurt, Timing
@@ -100,11 +100,16 @@ class Chain:
 
     def train(self, programs: dict[int, Iterator[Action]], epoch: Epoch, on_step: OnStep | None = None) -> Programs:
         """Return the programs of all devices for an epoch; the chain's last device reports its steps to `on_step`."""
-        own = [
-            train_stages(stages, programs[number], epoch, on_step if stages[-1].clock.streams.is_chain_end else None)
-            for number, stages in self.by_device.items()
-        ]
-        return [*own, *(relay for device in self.devices for relay in device.relays(epoch))]
+        found: Programs = []
+        for number, stages in self.by_device.items():
+            reports = on_step if stages[-1].clock.streams.is_chain_end else None
+            found += train_programs(stages, programs[number], epoch, reports, ahead=self.waits_for_ranks)
+        return found + [relay for device in self.devices for relay in device.relays(epoch)]
+
+    @property
+    def waits_for_ranks(self) -> bool:
+        """Whether messages come from other ranks."""
+        return bool(self.receivers)
 
     @property
     def by_device(self) -> dict[int, list[Device]]:
