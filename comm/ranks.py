@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .awaited import ALL_RANKS, is_stopped
 from .end_request import EndRequest
 from .launchers_stderr import tell
-from .processors import be_nicer, niceness, usable_cores
+from .processors import be_nicer, niceness
 from .single_process import SingleProcess
 
 if TYPE_CHECKING:  # most runs have no ranks to watch
@@ -77,9 +77,10 @@ class MpiRanks:
         self._side = comm.Clone()
         self.exchange_comm = comm.Clone()
         self._pending: list[Any] = []
-        own = socket.gethostname(), os.getpid(), "" if watch is None else watch.guard
-        hosts, pids, guards = zip(*comm.allgather(own), strict=True)
+        own = socket.gethostname(), os.getpid(), "" if watch is None else watch.guard, os.sched_getaffinity(0)
+        hosts, pids, guards, cores = zip(*comm.allgather(own), strict=True)
         self._on_this_host = [rank for rank, host in enumerate(hosts) if host == hosts[self.rank]]
+        self._cores = len(set().union(*(cores[rank] for rank in self._on_this_host)))
         self._names = [f"rank {rank} on {host}" for rank, host in enumerate(hosts)]
         self._pids = {rank: pids[rank] for rank in self._on_this_host}
         self._watch = watch
@@ -109,9 +110,14 @@ class MpiRanks:
         if self._watch is not None:
             self._watch.name(self._names[self.rank])
 
+    @property
+    def idles(self) -> bool:
+        """Whether a processor has nothing to do while this rank waits: ranks do not outnumber those of its host."""
+        return self.size > 1 and len(self._on_this_host) <= self._cores
+
     def share_processors(self, work: Sequence[int]) -> None:
         """Where ranks outnumber this host's processors, take a part that is as this rank's `work`, given by rank."""
-        if len(self._on_this_host) > usable_cores():
+        if len(self._on_this_host) > self._cores:
             be_nicer(niceness(work[self.rank], max(work[rank] for rank in self._on_this_host)), self._niceness)
 
     @contextlib.contextmanager

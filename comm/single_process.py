@@ -19,6 +19,7 @@ class SingleProcess:
     exchange_comm: Any = None
     running = False  # whether other ranks have a task, so that one may fail while others do not
     watchdog: Any = None
+    idles = False  # whether a processor has nothing to do while this process waits: it never does
 
     def __init__(self) -> None:
         self.on_object: Callable[[Any], None] = lambda _: None

@@ -98,18 +98,23 @@ class Chain:
                 device.numerics.head = head if device.clock.streams.is_chain_end else None
                 device.numerics.lengths = lengths
 
-    def train(self, programs: dict[int, Iterator[Action]], epoch: Epoch, on_step: OnStep | None = None) -> Programs:
-        """Return the programs of all devices for an epoch; the chain's last device reports its steps to `on_step`."""
+    def train(
+        self,
+        programs: dict[int, Iterator[Action]],
+        epoch: Epoch,
+        on_step: OnStep | None = None,
+        *,
+        ahead: bool = False,
+    ) -> Programs:
+        """Return the programs of all devices for an epoch, with F `ahead` where it can be.
+
+        The chain's last device reports its steps to `on_step`.
+        """
         found: Programs = []
         for number, stages in self.by_device.items():
             reports = on_step if stages[-1].clock.streams.is_chain_end else None
-            found += train_programs(stages, programs[number], epoch, reports, ahead=self.waits_for_ranks)
+            found += train_programs(stages, programs[number], epoch, reports, ahead=ahead)
         return found + [relay for device in self.devices for relay in device.relays(epoch)]
-
-    @property
-    def waits_for_ranks(self) -> bool:
-        """Whether messages come from other ranks."""
-        return bool(self.receivers)
 
     @property
     def by_device(self) -> dict[int, list[Device]]:

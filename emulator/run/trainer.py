@@ -169,7 +169,8 @@ class Trainer:
                 *(schedule.micro_batches, schedule.step_samples, totals, rules.of_leg(leg.first), numbers),
                 self.plan.course(schedule),
             )
-            programs += chain.train(schedule.programs([*chain.by_device]), epoch, reports.of(replica))
+            own = schedule.programs([*chain.by_device])
+            programs += chain.train(own, epoch, reports.of(replica), ahead=self.ranks.idles)
         run([*programs, *self.replicas.serve(len(totals))], self._pumps, self.ranks.settling, self.ranks.watchdog)
         for of_rank in self.ranks.gather((reports.shares, self.replicas.take_sizes())):
             self.so_far.add(*of_rank)

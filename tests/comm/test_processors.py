@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emuchain.comm import SingleProcess
 from emuchain.comm.processors import niceness
+from emuchain.comm.ranks import MpiRanks
 
 WORK = st.integers(1, 1 << 60)
 
@@ -26,12 +29,27 @@ def test_weights_are_as_the_work(work: int, other: int) -> None:
     assert by == 19 or 1.25**by >= most / min(work, other) / 1.12
 
 
+@pytest.mark.parametrize(
+    ("ranks", "here", "cores", "idles"),
+    [(2, 2, 2, True), (2, 2, 1, False), (4, 2, 2, True), (4, 3, 2, False), (1, 1, 2, False)],
+)
+def test_a_processor_idles_unless_ranks_outnumber_those_of_the_host(
+    ranks: int, here: int, cores: int, idles: bool
+) -> None:
+    rank = SimpleNamespace(size=ranks, _on_this_host=[*range(here)], _cores=cores)
+    getter = MpiRanks.idles.fget
+    assert getter is not None
+    assert getter(rank) is idles  # type: ignore[arg-type]  # what it looks at
+    assert not SingleProcess().idles
+
+
 RANK = """
 import os, pathlib, sys
 from types import SimpleNamespace
 from emuchain.comm import ranks
-ranks.usable_cores = lambda: int(sys.argv[1])
-rank = SimpleNamespace(rank=2, _on_this_host=[1, 2], _niceness=os.getpriority(os.PRIO_PROCESS, 0))
+rank = SimpleNamespace(
+    rank=2, _on_this_host=[1, 2], _cores=int(sys.argv[1]), _niceness=os.getpriority(os.PRIO_PROCESS, 0)
+)
 ranks.MpiRanks.share_processors(rank, [1 << 40, 1250, 1000])
 group = pathlib.Path("/proc/self/autogroup")
 of_session = group.read_text().split() if group.exists() else []
