@@ -35,21 +35,10 @@ def train_programs(
 
 async def _in_order(stages: Sequence[Device], program: Iterable[Action], epoch: Epoch, on_step: OnStep | None) -> None:
     for action, keeps, frees in with_versions(program):
-        if action.kind is Kind.UPDATE:
-            for stage in stages:
-                await _update(stage, action, epoch, on_step if stage is stages[-1] else None, keeps=keeps)
-        else:
-            await stages[action.chunk].do(action, epoch)
-        if frees:
-            for stage in stages:
-                stage.free(frees)
+        await _carry_out(stages, action, epoch, on_step, keeps=keeps)
+        _free(stages, frees)
     for stage in stages:
         stage.end_epoch()
-
-
-async def _update(device: Device, action: Action, epoch: Epoch, on_step: OnStep | None, *, keeps: bool) -> None:
-    await device.settle(keeps=keeps)
-    await device.update(action.index - 1, keeps, epoch, on_step)
 
 
 async def _forwards(device: Device, split: _Split, epoch: Epoch) -> None:
@@ -63,14 +52,28 @@ async def _forwards(device: Device, split: _Split, epoch: Epoch) -> None:
 async def _others(device: Device, split: _Split, epoch: Epoch, on_step: OnStep | None) -> None:
     for action, after, keeps, frees in split.steps(split.others):
         await split.forwards.reach(after)
-        if action is not None and action.kind is Kind.UPDATE:
-            await _update(device, action, epoch, on_step, keeps=keeps)
-        elif action is not None:
-            await device.do(action, epoch)
-        if frees:
-            device.free(frees)
+        if action is not None:
+            await _carry_out([device], action, epoch, on_step, keeps=keeps)
+        _free([device], frees)
         split.others.note()
     device.end_epoch()
+
+
+async def _carry_out(
+    stages: Sequence[Device], action: Action, epoch: Epoch, on_step: OnStep | None, *, keeps: bool
+) -> None:
+    if action.kind is not Kind.UPDATE:
+        await stages[action.chunk].do(action, epoch)
+        return
+    for stage in stages:
+        await stage.settle(keeps=keeps)
+        await stage.update(action.index - 1, keeps, epoch, on_step if stage is stages[-1] else None)
+
+
+def _free(stages: Sequence[Device], versions: Sequence[int]) -> None:
+    if versions:
+        for stage in stages:
+            stage.free(versions)
 
 
 class _Step(NamedTuple):

@@ -86,7 +86,7 @@ def test_by_hand() -> None:
     assert did == "F0v0 F1v0 B0v0 W0 B1v0 W1 U1 F2v1 F3v1 B2v1 W2 B3v1 W3 U2".split()
 
 
-def test_f_goes_ahead_of_at_most_so_many_actions() -> None:
+def test_f_goes_ahead_of_a_few_actions_at_most() -> None:
     actions = [Action(kind, number, 0) for number in range(9) for kind in (Kind.FORWARD, Kind.BACKWARD)]
     did = done(Recorded(lambda action: 99 * (action.kind is Kind.BACKWARD)), actions)
     assert did[: AHEAD + 2] == [*(f"F{number}v0" for number in range(AHEAD + 1)), "B0v0"]
@@ -135,7 +135,7 @@ def test_the_order_of_the_program_else(may_go_ahead: bool, ahead: bool) -> None:
     assert done(device, actions := list(program), ahead=ahead) == [str(action) for action in actions]
 
 
-def test_lanes_wait_for_one_another_without_being_polled() -> None:
+def test_f_is_carried_out_while_b_waits_for_a_message() -> None:
     """A device whose B waits for another's message does F meanwhile, and stops there."""
     mail, device = Mailbox(), Recorded()
     whole = device.do
