@@ -18,6 +18,7 @@ from .data import data
 from .device_range import is_range, sweep_devices
 from .exchange import exchange
 from .explore import explore
+from .finished import evaluate, export, report, retime, show
 from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
 from .pipeline import pipeline
@@ -180,80 +181,6 @@ def timeline(
     show_timeline(config_file, flags, samples_shown, width, all_lanes, plot)
 
 
-@commands.command()
-@click.argument("file", metavar="RUN.h5")
-@full_option
-def show(file: str, full: bool) -> None:
-    """Print a results file as tables."""
-    with starting():
-        from .show import show_results
-
-    show_results(file, full)
-
-
-@commands.command()
-@click.argument("file", metavar="RUN.h5|RUN.ckpt")
-@click.option("--data", metavar="WORD", help="Other data, as for `train`.  [default: the run's]")
-@click.option(
-    "--test-samples", type=click.IntRange(min=1), metavar="N", help="The first N test samples.  [default: the run's]"
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate(file: str, data: str | None, test_samples: int | None, as_json: bool) -> None:
-    """Test the weights of a results file or a checkpoint: loss and accuracy."""
-    with starting():
-        from .evaluate import evaluate_file
-
-    evaluate_file(file, data, test_samples, as_json)
-
-
-@commands.command()
-@click.argument("file", metavar="RUN.h5|RUN.ckpt")
-@click.argument("out", metavar="FILE.onnx|FILE.safetensors")
-def export(file: str, out: str) -> None:
-    """Write the weights of a results file or a checkpoint for other programs.
-
-    FILE.onnx has the network with its weights, FILE.safetensors the weights alone. `train --init` takes both.
-    """
-    with starting():
-        from .export import export_weights
-
-    export_weights(file, out)
-
-
-@commands.command()
-@click.argument("file", metavar="RUN.h5")
-@click.option(
-    "--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: its own]"
-)
-@click.option(
-    "--what-if",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change a key of the cluster: link.bandwidth_gbps=250, board.dsp, …; may be repeated.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bool) -> None:
-    """Time a finished run anew, under another cluster, without training.
-
-    Takes the compressed sizes that the run had, and says whether its accuracy would have been another.
-    """
-    with starting():
-        from .retime import retime_run
-
-    retime_run(file, cluster, what_if, as_json)
-
-
-@commands.command()
-@click.argument("files", metavar="RUN.h5 ...", nargs=-1, required=True)
-@click.option("-o", "--out", default="report.html", metavar="FILE.html", help="The page.  [default: report.html]")
-def report(files: tuple[str, ...], out: str) -> None:
-    """Draw one results file, or several side by side, as an HTML page."""
-    with starting():
-        from .report import write_report
-
-    write_report(files, out)
-
-
 @commands.command(cls=PlanningCommand)
 @click.option("--steps", type=click.IntRange(min=1), metavar="K", help="Mini-batches to print.  [default: 2; CSV: 1]")
 @click.option(
@@ -414,9 +341,14 @@ def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> 
 commands.add_command(bench)
 commands.add_command(compare)
 commands.add_command(data)
+commands.add_command(evaluate)
 commands.add_command(exchange)
 commands.add_command(explore)
+commands.add_command(export)
 commands.add_command(pipeline)
+commands.add_command(report)
+commands.add_command(retime)
+commands.add_command(show)
 commands.add_command(sweep)
 commands.add_command(topology)
 commands.add_command(validate)

@@ -1,0 +1,82 @@
+"""`emuchain show`, `evaluate`, `export`, `retime` and `report`: what is done with the files of finished runs."""
+
+from __future__ import annotations
+
+import click
+
+from .flags import full_option
+from .kernels import starting
+
+
+@click.command()
+@click.argument("file", metavar="RUN.h5")
+@full_option
+def show(file: str, full: bool) -> None:
+    """Print a results file as tables."""
+    with starting():
+        from .show import show_results
+
+    show_results(file, full)
+
+
+@click.command()
+@click.argument("file", metavar="RUN.h5|RUN.ckpt")
+@click.option("--data", metavar="WORD", help="Other data, as for `train`.  [default: the run's]")
+@click.option(
+    "--test-samples", type=click.IntRange(min=1), metavar="N", help="The first N test samples.  [default: the run's]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def evaluate(file: str, data: str | None, test_samples: int | None, as_json: bool) -> None:
+    """Test the weights of a results file or a checkpoint: loss and accuracy."""
+    with starting():
+        from .evaluate import evaluate_file
+
+    evaluate_file(file, data, test_samples, as_json)
+
+
+@click.command()
+@click.argument("file", metavar="RUN.h5|RUN.ckpt")
+@click.argument("out", metavar="FILE.onnx|FILE.safetensors")
+def export(file: str, out: str) -> None:
+    """Write the weights of a results file or a checkpoint for other programs.
+
+    FILE.onnx has the network with its weights, FILE.safetensors the weights alone. `train --init` takes both.
+    """
+    with starting():
+        from .export import export_weights
+
+    export_weights(file, out)
+
+
+@click.command()
+@click.argument("file", metavar="RUN.h5")
+@click.option(
+    "--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: its own]"
+)
+@click.option(
+    "--what-if",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the cluster: link.bandwidth_gbps=250, board.dsp, …; may be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bool) -> None:
+    """Time a finished run anew, under another cluster, without training.
+
+    Takes the compressed sizes that the run had, and says whether its accuracy would have been another.
+    """
+    with starting():
+        from .retime import retime_run
+
+    retime_run(file, cluster, what_if, as_json)
+
+
+@click.command()
+@click.argument("files", metavar="RUN.h5 ...", nargs=-1, required=True)
+@click.option("-o", "--out", default="report.html", metavar="FILE.html", help="The page.  [default: report.html]")
+def report(files: tuple[str, ...], out: str) -> None:
+    """Draw one results file, or several side by side, as an HTML page."""
+    with starting():
+        from .report import write_report
+
+    write_report(files, out)
