@@ -17,7 +17,7 @@ _STAGES = (64, 256, 1024)
 
 CURVE = (
     *((boards, f"simulate vgg16 --devices {boards} --samples 64") for boards in _CHAINS),
-    *((16 * chain, f"simulate vgg16 --devices {chain} --replicas 16 --batch 1024 --samples 1024") for chain in (64,)),
+    (1024, "simulate vgg16 --devices 64 --replicas 16 --batch 1024 --samples 1024"),
     *((boards, f"simulate lstm-5x1024 --devices {boards} --schedule sync --samples 64") for boards in _RECURRENT),
     (2, "simulate lstm-5x1024 --schedule farnn --cluster farnn-9p --batch 16 --samples 64"),
     *(

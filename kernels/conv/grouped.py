@@ -25,7 +25,7 @@ _Pair = tuple[int, int]
 def convolution(
     in_channels: int, outputs: Sequence[int], size: _Pair, kernel: _Pair, stride: _Pair, pad: _Pair
 ) -> Convolving:
-    """Return a convolution of `in_channels` maps of `size`, in groups with so many `outputs` each; see `Convolution`.
+    """Return a convolution of `in_channels` maps of `size`; `outputs` has the outputs of each group. See `Convolution`.
 
     Raises ValueError where the kernel does not fit, or the input channels do not divide among the groups.
     """

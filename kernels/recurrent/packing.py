@@ -35,7 +35,7 @@ def on_line(place: Any) -> Any:
 
 @compiled
 def panel_lanes(samples: Any) -> Any:
-    """Return how wide the panels should be that are read for so many samples at a time."""
+    """Return the width of panels that are read for `samples` samples at a time."""
     return FOUR if samples == 4 else ROW
 
 

@@ -162,7 +162,7 @@ def test_convergence_over_seeds(mpiexec: Any, run_script: Any, small_cifar: Path
 
 
 def write_mnist(folder: Path, count: int) -> None:
-    """Write MNIST's t10k files with so many images of noise."""
+    """Write MNIST's t10k files with `count` images of noise."""
     random = np.random.default_rng(1)
     for name, shape in (("images-idx3", (count, 28, 28)), ("labels-idx1", (count,))):
         header = np.array([0x800 + len(shape), *shape], ">i4").tobytes()

@@ -81,9 +81,9 @@ def test_the_curves_commands_are_of_emuchain() -> None:
         assert {word for word in rest if word.startswith("--")} <= known
 
 
-@pytest.mark.parametrize("kind", ["--cluster farnn", "lstm-5x1024 --devices 16 ", "--stages 64 ", "--stages 1024 "])
-def test_the_curves_commands_succeed(kind: str) -> None:
+@pytest.mark.parametrize("part", ["--cluster farnn", "lstm-5x1024 --devices 16 ", "--stages 64 ", "--stages 1024 "])
+def test_the_curves_commands_succeed(part: str) -> None:
     """The smallest of each kind, and the largest pipeline; other tests simulate VGG-16."""
-    [command] = [words for _, words in curve.CURVE if kind in words]
+    [command] = [line for _, line in curve.CURVE if part in line]
     outcome = CliRunner().invoke(commands, command.split())
     assert outcome.exit_code == 0, outcome.output

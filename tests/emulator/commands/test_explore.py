@@ -86,7 +86,7 @@ def test_the_unequal_cluster_gets_fbp_as(capsys: pytest.CaptureFixture[str], mix
 def test_states_of_optimisers_take_memory(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, gpus: str, optimizer: str
 ) -> None:
-    """Six layers of 10 MB on three devices: two layers on each, with so many arrays of each parameter."""
+    """Six layers of 10 MB on three devices: two layers on each, with the optimiser's arrays for each parameter."""
     arrays = {"sgd": 2, "nesterov": 3, "adam": 4, "adamw": 4}[optimizer]
     needed = arrays * 2 * 10_000_000 + 2 * 1000
     words = ("--cluster", gpus, "--batch", "1", "--optimizer", optimizer)

@@ -27,7 +27,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path, room: int) -> None:
-    """Leave so many bytes free, in whole pages."""
+    """Leave `room` bytes free, in whole pages."""
     with open(disk / "filler", "wb", buffering=0) as file:
         try:
             while True:

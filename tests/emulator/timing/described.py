@@ -144,7 +144,7 @@ class Recurrent(NamedTuple):
         return self.directions * self.state
 
     def of_gates(self, columns: int) -> int:
-        """What there is for so many columns a gate, and in the projection, in all directions."""
+        """Numbers for `columns` columns a gate, with those of the projection, in all directions."""
         return self.directions * self.units * (self.gates * columns + self.projection)
 
     def work(self, at: str, *, needs_errors: bool) -> int:
