@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -13,6 +14,7 @@ from ..llvm import (
     LINE_BYTES,
     address,
     bits_to_mask,
+    entry_of,
     index,
     lane_bits,
     masked_load,
@@ -24,6 +26,7 @@ from ..llvm import (
 )
 
 SIDE = 16  # rows and columns of a block
+HALF = SIDE // 2
 
 
 def _transposed(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
@@ -105,3 +108,42 @@ def transpose_block(
                     masked_store(builder, row, place, mask, SIDE)
 
     return numbers_only(6, generate)
+
+
+def _generate_rows(lanes: int) -> Callable[..., None]:
+    def generate(builder: ir.IRBuilder, *values: ir.Value) -> None:
+        table, begin, out, out_step, read_ahead, write_ahead = values
+        further = builder.mul(builder.add(begin, read_ahead), index(FLOAT_BYTES))
+        taken = []
+        for number in range(lanes):
+            row = entry_of(builder, table, index(number))
+            taken.append(builder.load(address(builder, row, begin, vector(SIDE)), align=FLOAT_BYTES))
+            prefetch(builder, builder.add(row, further))
+        columns = _transposed(builder, taken + [ir.Constant(vector(SIDE), ir.Undefined)] * (SIDE - lanes))
+        beyond = builder.mul(write_ahead, index(FLOAT_BYTES))
+        for column, place in zip(columns, _lines(builder, out, out_step), strict=True):
+            some = column if lanes == SIDE else shuffle(builder, column, column, list(range(lanes)))
+            begins = builder.ptrtoint(place, INDEX)
+            builder.store(some, builder.inttoptr(begins, some.type.as_pointer()), align=FLOAT_BYTES)
+            prefetch(builder, builder.add(begins, beyond), to_write=True)
+
+    return generate
+
+
+@intrinsic
+def transpose_rows(
+    context: Any, table: Any, begin: Any, out: Any, out_step: Any, read_ahead: Any, write_ahead: Any
+) -> Any:
+    """Set out[j * out_step + i] = row_i[begin + j] for i, j < SIDE, where row_i lies at the address table[i].
+
+    The lines `read_ahead` floats further in each row are prefetched, and those `write_ahead` floats further in `out`.
+    """
+    return numbers_only(6, _generate_rows(SIDE))
+
+
+@intrinsic
+def transpose_half(
+    context: Any, table: Any, begin: Any, out: Any, out_step: Any, read_ahead: Any, write_ahead: Any
+) -> Any:
+    """Do what `transpose_rows` does for i < HALF."""
+    return numbers_only(6, _generate_rows(HALF))

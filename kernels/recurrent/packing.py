@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from ..conv.transpose import SIDE, transpose_block
+from ..conv.transpose import HALF, SIDE, transpose_block, transpose_half, transpose_rows
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import LINE_BYTES, clear, copy
+from ..llvm import INDEX_BYTES, LINE_BYTES, clear, copy
 from .panels import FOUR, ROW
 from .tile import prefetch_line
 
 LONG = 1024  # of k at a time, where rows of weights are packed on the way: pages are read from start to end
-BROAD = 4  # panels at a time, for the same reason
+BROAD = 4  # panels of ROW at a time, for the same reason
+_FETCHED = 8 * SIDE  # how many numbers of a row are prefetched before they are packed for products
 _UNITS_AHEAD = 4  # units whose rows are prefetched while they are packed for errors
 LINE = LINE_BYTES // FLOAT_BYTES
 
@@ -59,18 +60,32 @@ def pack_some_forward(
     panel: Any,
     row: Any,
 ) -> None:
-    """Pack `steps` k of a panel from its lane number `lane` on; `space` holds SIDE * steps floats."""
+    """Pack `steps` k of a panel from its lane number `lane` on; `space` holds HALF * steps floats.
+
+    Whole blocks are transposed straight from the rows to lines that follow one another, the rest by way of `space`.
+    """
     if width < row:
         clear(panel, row * steps)
-    for first in range(0, width, SIDE):
-        some = min(SIDE, width - first)
+    table = np.empty(ROW, np.int64)
+    for number in range(width):
+        channel = lane + number
+        table[number] = w + FLOAT_BYTES * ((channel // gates * order[0] + channel % gates * order[1]) * depth + k)
+    whole, blocks = width // HALF * HALF, steps // SIDE * SIDE
+    for j in range(0, blocks, SIDE):
+        for first in range(0, whole, SIDE):
+            rows, to = table.ctypes.data + INDEX_BYTES * first, panel + FLOAT_BYTES * (j * row + first)
+            if first + SIDE <= whole:
+                transpose_rows(rows, j, to, row, _FETCHED, SIDE * row)
+            else:
+                transpose_half(rows, j, to, row, _FETCHED, SIDE * row)
+    for first in range(0, width, HALF):
+        begin, some = blocks if first < whole else 0, min(HALF, width - first)
+        rest = steps - begin
         for number in range(some):
-            channel = lane + first + number
-            source = channel // gates * order[0] + channel % gates * order[1]
-            copy(space + FLOAT_BYTES * number * steps, w + FLOAT_BYTES * (source * depth + k), steps)
-        for j in range(0, steps, SIDE):
-            to = panel + FLOAT_BYTES * (j * row + first)
-            transpose_block(space + FLOAT_BYTES * j, steps, some, min(SIDE, steps - j), to, row)
+            copy(space + FLOAT_BYTES * number * rest, table[first + number] + FLOAT_BYTES * begin, rest)
+        for j in range(0, rest, SIDE):
+            to = panel + FLOAT_BYTES * ((begin + j) * row + first)
+            transpose_block(space + FLOAT_BYTES * j, rest, some, min(SIDE, rest - j), to, row)
 
 
 @compiled
@@ -95,7 +110,7 @@ def pack_some_backward(
 @compiled
 def pack_forward(w: Any, order: Any, gates: Any, units: Any, depth: Any, row: Any, out: Any) -> None:
     """Pack rows of weights for the products with inputs; `order` is (unit_step, gate_step)."""
-    space = np.empty(SIDE * min(depth, LONG) + LINE, np.float32)
+    space = np.empty(HALF * min(depth, LONG) + LINE, np.float32)
     place, lanes = on_line(space.ctypes.data), gates * units
     for lane in range(0, lanes, row):
         for k in range(0, depth, LONG):
@@ -108,8 +123,9 @@ def pack_forward(w: Any, order: Any, gates: Any, units: Any, depth: Any, row: An
 def pack_backward(w: Any, order: Any, gates: Any, units: Any, depth: Any, row: Any, out: Any) -> None:
     """Pack rows of weights for the products with errors; `order` is (unit_step, gate_step)."""
     channels = gates * units
-    for lane in range(0, depth, BROAD * row):
-        width, panels = min(BROAD * row, depth - lane), out + FLOAT_BYTES * lane * channels
+    most = BROAD * ROW // row * row
+    for lane in range(0, depth, most):
+        width, panels = min(most, depth - lane), out + FLOAT_BYTES * lane * channels
         pack_some_backward(w, order, gates, depth, lane, width, channels - 1, channels, panels, row)
 
 

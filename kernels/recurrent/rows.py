@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..conv.microkernel import even_share
-from ..conv.transpose import SIDE, transpose_block
+from ..conv.transpose import HALF, SIDE, transpose_block
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import clear
 from .packing import BROAD, LINE, LONG, on_line, pack_some_backward, pack_some_forward, transpose
@@ -103,7 +103,7 @@ def product_of_rows(z: Any, x: Any, samples: Any, w: Any, order: Any, gates: Any
         _product_by_rows(z, x, samples, w, order, gates, units, depth)
         return
     channels, most = gates * units, min(depth, LONG)
-    space = np.empty((SIDE + ROW) * most + LINE, np.float32)
+    space = np.empty((HALF + ROW) * most + LINE, np.float32)
     place = on_line(space.ctypes.data)
     spare = place + FLOAT_BYTES * ROW * most
     for lane in range(0, channels, ROW):
