@@ -16,5 +16,6 @@ MOST_VECTORS, MOST_SAMPLES = VECTORS[0], len(VECTORS)
 ROW = MOST_VECTORS * FORM.width
 """Lanes of a panel."""
 
-FOUR, FOUR_VECTORS = {"avx512": (96, 6), "avx2": (48, 3)}.get(FORM.name, (ROW, VECTORS[3]))
-"""Lanes of a panel for four samples, and the most vectors of a tile that reads it."""
+FOUR, FOUR_VECTORS, FOUR_AHEAD = {"avx512": (96, 6, 12), "avx2": (24, 3, 24)}.get(FORM.name, (ROW, VECTORS[3], 12))
+"""Lanes of a panel for four samples, the most vectors of a tile that reads it, and how many rows ahead it prefetches:
+short rows more, as they are read sooner."""

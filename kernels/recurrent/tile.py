@@ -35,7 +35,7 @@ from ..llvm import (
     prefetch,
     vector,
 )
-from .panels import FOUR_VECTORS, MOST_VECTORS, ROW, VECTORS
+from .panels import FOUR_AHEAD, FOUR_VECTORS, MOST_VECTORS, ROW, VECTORS
 
 _AHEAD = 12  # rows that are prefetched, whole groups: weights that come from the third-level cache arrive in time
 
@@ -68,7 +68,8 @@ def _write(function: ir.Function, samples: int, vectors: int) -> None:
     if samples == 1:
         b_step, group, b_far = index(ROW), index(1), index(0)  # constants: such a tile has no time to spare
     near, far = (builder.mul(stride, index(FLOAT_BYTES)) for stride in (b_step, b_far))
-    ahead = builder.add(builder.mul(near, index(_AHEAD)), builder.mul(far, builder.sdiv(index(_AHEAD), group)))
+    fetched = index(FOUR_AHEAD if vectors == FOUR_VECTORS else _AHEAD)
+    ahead = builder.add(builder.mul(near, fetched), builder.mul(far, builder.sdiv(fetched, group)))
     builder.cbranch(builder.icmp_signed("!=", fresh, index(0)), block["start"], block["load"])
 
     builder.position_at_end(block["load"])
