@@ -4,8 +4,8 @@
 
 Each sum takes its products one by one, in the order of k, each by one fused multiply-add. The row of b of the next k
 lies `b_step` floats further; after every `group` rows, `b_far` further still. So b is a packed panel (group 1) of ROW
-lanes, or weights as they are, whose rows are not in the order of output channels. One sample takes a whole panel, and
-always a packed one: with that many sums no multiply-add waits for the one before it. More samples take fewer vectors.
+lanes, or weights as they are, whose rows are not in the order of output channels. One sample takes a whole
+panel: with that many sums no multiply-add waits for the one before it. More samples take fewer vectors.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -35,7 +35,7 @@ from ..llvm import (
     prefetch,
     vector,
 )
-from .panels import FOUR_AHEAD, FOUR_VECTORS, MOST_VECTORS, ROW, VECTORS
+from .panels import FOUR_AHEAD, FOUR_VECTORS, MOST_VECTORS, VECTORS
 
 _AHEAD = 12  # rows that are prefetched, whole groups: weights that come from the third-level cache arrive in time
 
@@ -65,8 +65,6 @@ def _write(function: ir.Function, samples: int, vectors: int) -> None:
     rows = [builder.mul(c_step, index(s)) for s in range(samples)]
     places = [address(builder, c, builder.add(row, index(v * width)), kind) for row in rows for v in range(vectors)]
     sources = [address(builder, a, builder.mul(a_step, index(s)), FLOAT) for s in range(samples)]
-    if samples == 1:
-        b_step, group, b_far = index(ROW), index(1), index(0)  # constants: such a tile has no time to spare
     near, far = (builder.mul(stride, index(FLOAT_BYTES)) for stride in (b_step, b_far))
     fetched = index(FOUR_AHEAD if vectors == FOUR_VECTORS else _AHEAD)
     ahead = builder.add(builder.mul(near, fetched), builder.mul(far, builder.sdiv(fetched, group)))

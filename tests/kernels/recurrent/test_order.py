@@ -60,6 +60,8 @@ CASES = [
     Case(4, 4, 2, 270, 70),
     Case(4, 4, 2, 17, 100, outputs=50),
     Case(4, 20, 14, 17, 33),
+    Case(4, 3, 4, 17, 1),
+    Case(4, 2, 8, 20, 13),
     GRU,
     dataclasses.replace(GRU, linear=False),
     dataclasses.replace(GRU, reverse=True),
@@ -71,6 +73,8 @@ CASES = [
     Case(3, 5, 3, 17, 64, linear=False),
     Case(3, 1, 3, 200, 70),
     Case(3, 2, 20, 64, 70),
+    Case(3, 3, 4, 17, 1),
+    Case(3, 2, 8, 20, 25),
 ]
 
 
