@@ -70,10 +70,10 @@ def pack_some_forward(
     for number in range(width):
         channel = lane + number
         table[number] = w + FLOAT_BYTES * ((channel // gates * order[0] + channel % gates * order[1]) * depth + k)
-    whole, blocks = width // HALF * HALF, steps // SIDE * SIDE
+    begins, whole, blocks = table.ctypes.data, width // HALF * HALF, steps // SIDE * SIDE
     for j in range(0, blocks, SIDE):
         for first in range(0, whole, SIDE):
-            rows, to = table.ctypes.data + INDEX_BYTES * first, panel + FLOAT_BYTES * (j * row + first)
+            rows, to = begins + INDEX_BYTES * first, panel + FLOAT_BYTES * (j * row + first)
             if first + SIDE <= whole:
                 transpose_rows(rows, j, to, row, _FETCHED, SIDE * row)
             else:

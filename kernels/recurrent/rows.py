@@ -30,7 +30,7 @@ _PAGE = 4096 // FLOAT_BYTES  # rows of such a pitch evict each other from the fi
 def _errors_by_rows(dx: Any, delta: Any, samples: Any, w: Any, order: Any, gates: Any, units: Any, depth: Any) -> None:
     """Do what `errors_of_rows` does, with rows of weights as they are.
 
-    `depth` is a multiple of WIDTH. There are 2 samples or more, so that no tile has a single one.
+    `depth` is a multiple of WIDTH.
     """
     rows = -order[1] * depth, gates, (gates * order[1] - order[0]) * depth
     end = units
@@ -135,7 +135,7 @@ def product_of_rows(z: Any, x: Any, samples: Any, w: Any, order: Any, gates: Any
 @compiled
 def errors_of_rows(dx: Any, delta: Any, samples: Any, w: Any, order: Any, gates: Any, units: Any, depth: Any) -> None:
     """Set dx[s][i] to the chain over delta[s][channel], descending, and rows of weights, packed on the way or not."""
-    if samples > 1 and depth % WIDTH == 0 and depth % _PAGE:
+    if depth % WIDTH == 0 and depth % _PAGE:
         _errors_by_rows(dx, delta, samples, w, order, gates, units, depth)
         return
     space = np.empty(BROAD * ROW * STEPS + LINE, np.float32)

@@ -62,6 +62,7 @@ CASES = [
     Case(4, 20, 14, 17, 33),
     Case(4, 3, 4, 17, 1),
     Case(4, 2, 8, 20, 13),
+    Case(4, 1, 1, 64, 7),
     GRU,
     dataclasses.replace(GRU, linear=False),
     dataclasses.replace(GRU, reverse=True),
