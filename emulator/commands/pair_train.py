@@ -75,7 +75,7 @@ def train_pair(
 
 def _announcement(plan: PairPlan, data: Dataset, ranks: int) -> str:
     hosts = f"{ranks} ranks" if ranks > 1 else "one process"
-    idle = f" ({ranks - plan.devices} ranks idle)" if ranks > plan.devices else ""
+    idle = f" ({plural(ranks - plan.devices, 'rank')} idle)" if ranks > plan.devices else ""
     note = f"; {data.note}" if data.note else ""
     return (
         f"{plan.title} in {hosts}{idle}, {plan.config.schedule.name}, batch {plan.config.batch}, {data.name}:"

@@ -178,7 +178,7 @@ def _to_try(plan: Plan, config_file: str | None, flags: dict[str, Any]) -> str:
 
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
     hosts = f"{ranks} ranks" if ranks > 1 else "one process"
-    idle = f" ({ranks - plan.nodes} ranks idle)" if ranks > plan.nodes else ""
+    idle = f" ({plural(ranks - plan.nodes, 'rank')} idle)" if ranks > plan.nodes else ""
     note = "".join(f"; {each}" for each in (data.note, plan.network.note) if each)
     samples = plural(data.n_train, plan.network.sample_noun)
     return (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
 from ..cluster import Cluster, load_cluster
-from ..common import InputError
+from ..common import InputError, plural
 from ..config import check_updates, states_beside_lgb
 from ..data import Reading
 from ..faults import Faults, left_alive
@@ -239,8 +239,8 @@ class _Making:
         schedule = kind.generate(dataclasses.replace(epoch, samples=kind.steps_to_check(epoch) * self.batch + tail))
         if schedule.chunks != self.chunks:
             raise InputError(
-                f"schedule {schedule.name}: has {schedule.chunks} stages on a device, and the chain has {self.chunks};"
-                " its kind's `chunks` should say as many"
+                f"schedule {schedule.name}: has {plural(schedule.chunks, 'stage')} on a device, and the chain has"
+                f" {self.chunks}; its kind's `chunks` should say as many"
             )
         dry_run(schedule, timing.stores, aligned=kind.aligned)
         return plan
