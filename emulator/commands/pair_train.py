@@ -29,7 +29,7 @@ from ..run import Recorder, Resumed, checkpoints_of, follower, open_log, resourc
 from .kernels import load as load_kernels
 from .output import tell
 from .pair import limit_line, memory_lines
-from .shown import Shown
+from .shown import Shown, hosts
 
 
 def train_pair(
@@ -74,12 +74,10 @@ def train_pair(
 
 
 def _announcement(plan: PairPlan, data: Dataset, ranks: int) -> str:
-    hosts = f"{ranks} ranks" if ranks > 1 else "one process"
-    idle = f" ({plural(ranks - plan.devices, 'rank')} idle)" if ranks > plan.devices else ""
     note = f"; {data.note}" if data.note else ""
     return (
-        f"{plan.title} in {hosts}{idle}, {plan.config.schedule.name}, batch {plan.config.batch}, {data.name}:"
-        f" {plural(data.n_train, plan.network.sample_noun)}{note}"
+        f"{plan.title} in {hosts(ranks, plan.devices)}, {plan.config.schedule.name}, batch {plan.config.batch}, "
+        f"{data.name}: {plural(data.n_train, plan.network.sample_noun)}{note}"
     )
 
 

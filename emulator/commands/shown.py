@@ -7,8 +7,14 @@ from collections.abc import Sequence
 
 from ..data import Dataset
 from ..plan import PairPlan, Plan
-from ..report import EpochRow, Line, Progress, next_line
+from ..report import EpochRow, Line, Progress, next_line, plural
 from ..run import Ended, EpochResult, Position, Recorder, StepResult, Weights
+
+
+def hosts(ranks: int, needed: int) -> str:
+    """Return what trains, in words: the ranks, and how many of them are idle."""
+    idle = f" ({plural(ranks - needed, 'rank')} idle)" if ranks > needed else ""
+    return f"{ranks} ranks{idle}" if ranks > 1 else "one process"
 
 
 class Shown:

@@ -59,7 +59,7 @@ from .kernels import load as load_kernels
 from .output import tell
 from .pair_train import train_pair
 from .phases import phases
-from .shown import Shown
+from .shown import Shown, hosts
 
 
 def run_training(
@@ -177,12 +177,10 @@ def _to_try(plan: Plan, config_file: str | None, flags: dict[str, Any]) -> str:
 
 
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
-    hosts = f"{ranks} ranks" if ranks > 1 else "one process"
-    idle = f" ({plural(ranks - plan.nodes, 'rank')} idle)" if ranks > plan.nodes else ""
     note = "".join(f"; {each}" for each in (data.note, plan.network.note) if each)
     samples = plural(data.n_train, plan.network.sample_noun)
     return (
-        f"{plan.network.name} on {describe_devices(plan)} in {hosts}{idle}, "
+        f"{plan.network.name} on {describe_devices(plan)} in {hosts(ranks, plan.nodes)}, "
         f"{plan.config.schedule.name}, batch {plan.config.batch}, {data.name}: {samples}{note}"
     )
 
