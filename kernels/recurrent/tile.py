@@ -4,8 +4,8 @@
 
 Each sum takes its products one by one, in the order of k, each by one fused multiply-add. The row of b of the next k
 lies `b_step` floats further; after every `group` rows, `b_far` further still. So b is a packed panel (group 1) of ROW
-lanes, or weights as they are, whose rows are not in the order of output channels. One sample takes a whole
-panel: with that many sums no multiply-add waits for the one before it. More samples take fewer vectors.
+lanes, or weights as they are, whose rows are not in the order of output channels. One sample takes a whole panel: with
+that many sums no multiply-add waits for the one before it. More samples take fewer vectors.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
