@@ -124,11 +124,36 @@ def _text(padded: bytes) -> str:
     return padded.rstrip(b"\0").decode("utf-8", "ignore")
 
 
+class Death(NamedTuple):
+    """Who has died how, and when this host's clock (`time.monotonic`) says that a guard has seen it."""
+
+    line: str
+    seen_s: float
+
+    def report(self) -> str:
+        """Return what is said of it to another host, whose clock is another one: its age in µs, and the line."""
+        return f"{round((time.monotonic() - self.seen_s) * 1e6)} {self.line}"
+
+    @classmethod
+    def reported(cls, report: str) -> Death:
+        """Return the death that another host has just reported."""
+        age_us, _, line = report.partition(" ")
+        return cls(line, time.monotonic() - int(age_us) / 1e6)
+
+
+def first_of(deaths: Iterable[Death]) -> Death:
+    """Return the death from which the others follow: the oldest, unless it is of a kind that only follows. A library
+    may crash where the connection to a dead rank breaks, on another host and before the report of that death.
+    """
+    in_order = sorted(deaths, key=lambda death: death.seen_s)
+    return next((death for death in in_order if not _FOLLOWS.search(death.line)), in_order[0])
+
+
 class Others:
     """The guards of other hosts, and what they have said; each is known by its connection's descriptor."""
 
     def __init__(self) -> None:
-        self.reports: dict[int, str] = {}
+        self.reports: dict[int, Death] = {}
         self.silent: set[int] = set()  # those that have been asked, and have not answered
         self.told = self.ends = self.has_said_ends = False
         self._lines: dict[int, socket.socket] = {}
@@ -140,6 +165,13 @@ class Others:
     def __contains__(self, fd: int) -> bool:
         """Return whether this is one of them."""
         return fd in self._lines
+
+    def speak(self, most_s: float) -> list[int]:
+        """Return which of them say something; wait for the first to do so."""
+        said = select.poll()
+        for fd in self._lines:
+            said.register(fd, select.POLLIN)
+        return [fd for fd, _ in said.poll(most_s * 1e3)]
 
     def add(self, fd: int) -> None:
         """Take a connection."""
@@ -179,7 +211,7 @@ class Others:
         elif said == _ENDS:
             self.ends = True
         elif said not in ("", _ASK, _NONE):
-            self.reports[fd] = said
+            self.reports[fd] = Death.reported(said)
         return said
 
     def drop(self, fd: int) -> None:
@@ -319,17 +351,20 @@ class Guard:
 
     def _judge(self, dead: Sequence[int]) -> None:
         """Tell the user which rank has died first, or have the guard that leads do so."""
-        seen, others = self._seen(dead[0]) if dead else "", self._others
+        seen_s, others = time.monotonic(), self._others
+        seen = [Death(self._seen(dead[0]), seen_s)] if dead else []
         if self._ends or others.told:
             return
-        others.ask() if self._leads else others.say(seen)
+        if self._leads:
+            others.ask()
+        elif seen:
+            others.say(seen[0].report())
         until_s = time.monotonic() + _GRACE_S
         while not self._is_settled and (left_s := until_s - time.monotonic()) > 0:
             self._forget(self._wait(left_s))
         if self._ends or others.told:
             return
-        deaths = [death for death in (seen, *others.reports.values()) if death]
-        line = next((death for death in deaths if not _FOLLOWS.search(death)), deaths[0])
+        line = first_of([*seen, *others.reports.values()]).line
         done = f"; last step done: {self._page.note}" if self._page.note else ""
         with contextlib.suppress(OSError):
             os.write(self._told_fd, f"emuchain: error: {line}{done}\n".encode())
@@ -345,12 +380,19 @@ class Guard:
         """Return who has died, and how; nothing if ranks end as they should."""
         how = _how(self._members[place].pid)  # at once: the launcher may wait for it
         self._look(self._left)
-        time.sleep(_SETTLE_S)
-        self._wait(0.0)  # for what ranks have said in the meantime
+        self._settle()
         if self._ends:
             return ""
         asked = self._page.asked(place)
         return self._whom(place, f"{how} after {signal.Signals(asked).name}" if asked else how)
+
+    def _settle(self) -> None:
+        """Let launchers kill what they kill, and ranks say what they say; hear other guards at once, to date deaths."""
+        until_s = time.monotonic() + _SETTLE_S
+        while (left_s := until_s - time.monotonic()) > 0:
+            for fd in self._others.speak(left_s):
+                self._hear_other(fd)
+        self._wait(0.0)
 
     def _whom(self, place: int, how: str) -> str:
         """Return who has died first, and how."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emuchain.comm.guard import shared_by
+from emuchain.comm.guard import Death, first_of, shared_by
 
 # The rank of the second argument sends itself a signal instead of its n-th message.
 DYING = """
@@ -143,3 +143,23 @@ def test_ranks_that_end_as_they_should_are_not_named(mpiexec):
 def test_shared_memory_of_others_is_not_found():
     assert shared_by(os.getpid()) == set()
     assert shared_by(-1) == set()
+
+
+def test_of_several_hosts_deaths_the_first_is_named():
+    killed, crashed = "rank 1 on b was killed by SIGKILL", "rank 0 on a was killed by SIGSEGV"
+    assert first_of([Death(crashed, 2.0), Death(killed, 1.0)]).line == killed
+    assert first_of([Death(crashed, 1.0), Death(killed, 2.0)]).line == crashed
+
+
+@pytest.mark.parametrize("how", ["was killed by SIGTERM", "ended with status 9", "was killed by SIGKILL after SIGTERM"])
+def test_a_death_that_only_follows_is_named_alone(how):
+    killed, followed = Death("rank 1 on b was killed by SIGKILL", 2.0), Death(f"rank 0 on a {how}", 1.0)
+    assert first_of([followed, killed]) == killed
+    assert first_of([followed]) == followed
+
+
+def test_a_reported_death_keeps_its_age():
+    seen_s = time.monotonic() - 30
+    reported = Death.reported(Death("rank 1 on b was killed by SIGKILL", seen_s).report())
+    assert reported.line == "rank 1 on b was killed by SIGKILL"
+    assert 0 <= reported.seen_s - seen_s < 20
