@@ -25,9 +25,10 @@ Extent = tuple[int, int, int, int, int]  # n, rows, columns, channels, pitch
 
 def address_of(array: NDArray[Any]) -> int:
     """Return the address of the array's first number."""
-    if array.size and array.flags.carray:
+    try:
         return ctypes.addressof(_in_buffer(array))  # the fastest way
-    return int(array.ctypes.data)
+    except (TypeError, ValueError, BufferError):  # empty, read-only or not contiguous
+        return int(array.ctypes.data)
 
 
 def of_float32(array: Floats, name: str) -> Floats:
