@@ -13,8 +13,8 @@ from ..conv.microkernel import even_share
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import clear, copy
 from .packing import LINE, on_line
-from .panels import MOST_SAMPLES, ROW
-from .product import PANEL, run_tiles
+from .panels import MOST_SAMPLES, PANEL, ROW
+from .product import run_tiles
 
 _ROW_STEPS = 384  # of k at a time
 _SPACE = 1 << 16  # floats of inputs at a time: with few k, a row of gradients is then written from start to end

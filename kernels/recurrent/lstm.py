@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
 from .arrays import NOTHING, Lengths, checked, new, spare, target
-from .panels import ROW
+from .panels import PANEL, ROW
 from .slices import Slice
 from .tape import Packed, Tape, add_gradient, packed_size, packing, transposed
 
@@ -116,7 +116,7 @@ class LstmSlice(Slice):
             steps,
             (units, self.width, self.outputs, ROW),
             tape.rows,
-            (address_of(packed.r_back), address_of(packed.p_back)),
+            (address_of(packed.r_back), PANEL, address_of(packed.p_back)),
             (address_of(source), own, place, *places),
             tuple(map(address_of, (dy, tape.gates, tape.inner, tape.c_before))),
             (address_of(tape.delta), address_of(tape.of_outputs)),

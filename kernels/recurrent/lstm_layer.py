@@ -14,14 +14,17 @@ from ..jit import FLOAT_BYTES, compiled
 from ..llvm import LINE_BYTES, clear, copy
 from .common import keep_error
 from .gradient import gradient, sum_rows
+from .lanes import WIDTH
 from .lstm_cell import GATES
 from .lstm_steps import backward_steps, forward_steps
-from .packing import pack_backward, pack_forward, packed_size, panel_lanes, transpose
-from .panels import ROW
+from .packing import pack_backward, pack_forward, packed_size, panel_lanes, rows_for_errors, transpose
+from .panels import MOST_SAMPLES, ROW
 from .rows import errors_of_rows, product_of_rows
 
 _LINE = LINE_BYTES // FLOAT_BYTES
 _ONE_GATE = 1, 1
+_VECTOR = FLOAT_BYTES * WIDTH  # bytes: rows that begin elsewhere are read at half the speed, so they are packed
+_AS_IT_IS = 1 << 18  # floats of R that EB of few samples reads as they are: they stay in the second-level cache
 
 
 @compiled
@@ -135,7 +138,12 @@ def backward(
 
     if ragged:
         memory[errors[0] : errors[2]] = 0
-    pack_backward(r, order, GATES, units, width, panel, own)
+    r_place, r_rows = rows_for_errors(r, order, GATES, units, width)
+    if samples > MOST_SAMPLES or r % _VECTOR or width % WIDTH or channels * width > _AS_IT_IS:
+        pack_backward(r, order, GATES, units, width, panel, own)
+        r_place = own
+    else:
+        panel = 0
     if outputs:
         pack_backward(p, _ONE_GATE, 1, outputs, units, ROW, own_p)
     clear(carry, samples * width)
@@ -143,7 +151,7 @@ def backward(
         (0, steps),
         (units, width, outputs, panel),
         rows,
-        (own, own_p),
+        (r_place, r_rows, own_p),
         (dh, width, dh, carry, dc),
         (dy, gates, t, c_before),
         (delta, of_outputs),

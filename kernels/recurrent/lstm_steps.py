@@ -15,8 +15,9 @@ from ..llvm import clear, copy
 from .common import keep_error, total_error
 from .lanes import WIDTH
 from .lstm_cell import GATES, backward_cell, forward_cell
+from .packing import panel_lanes
 from .panels import ROW
-from .product import product
+from .product import product, run_tiles
 
 
 @compiled
@@ -82,8 +83,8 @@ def backward_steps(
 ) -> None:
     """Run the steps (first, last + 1) from the last to the first.
 
-    - sizes: (own units, width of h, outputs of the projection or 0, lanes of R's panels)
-    - weights: (packed R, packed P), both for errors
+    - sizes: (own units, width of h, outputs of the projection or 0, lanes of R's panels, or 0 where it is not packed)
+    - weights: (R, its rows as (b_step, group, b_far), packed P), for errors
     - state: (errors of h: the own part, its pitch, where to write all; carry; dc)
     - tape: (dy, gates, tanh of c, c before)
     - found: (errors of the sums, errors of the outputs of P)
@@ -91,13 +92,13 @@ def backward_steps(
     - fresh: whether errors of h start from +0, or from what is there
     """
     units, width, outputs, panel = sizes
-    r, p = weights
+    r, r_rows, p = weights
     dh, dh_step, dh_before, carry, dc = state
     dy, gates, t, c_before = tape
     delta, of_outputs = found
     copied, errors, of_cells = spare
     samples, channels = rows.shape[1], GATES * units
-    wide = outputs if outputs else units
+    wide, most = outputs if outputs else units, panel_lanes(samples)
     for step in range(steps[1] - 1, steps[0] - 1, -1):
         for n in range(samples):
             row, mine = rows[step, n], FLOAT_BYTES * n * wide
@@ -132,4 +133,8 @@ def backward_steps(
                     copied + GATES * own,
                 )
         last = FLOAT_BYTES * (channels - 1)
-        product(dh_before, width, copied + last, channels, -1, samples, r, width, channels, fresh, step, panel)
+        e = copied + last
+        if panel:
+            product(dh_before, width, e, channels, -1, samples, r, width, channels, fresh, step, panel)
+        else:
+            run_tiles(dh_before, width, e, channels, -1, samples, r, r_rows, channels, width, fresh, most)

@@ -130,6 +130,16 @@ def pack_backward(w: Any, order: Any, gates: Any, units: Any, depth: Any, row: A
 
 
 @compiled
+def rows_for_errors(w: Any, order: Any, gates: Any, units: Any, depth: Any) -> Any:
+    """Return where rows of weights lie that are read as they are, from the last output channel down, as tiles take it.
+
+    That is: the place of the last row, and (b_step, group, b_far).
+    """
+    last = w + FLOAT_BYTES * ((units - 1) * order[0] + (gates - 1) * order[1]) * depth
+    return last, (-order[1] * depth, gates, (gates * order[1] - order[0]) * depth)
+
+
+@compiled
 def transpose(source: Any, rows: Any, columns: Any, out: Any, out_step: Any) -> None:
     """Set out[j * out_step + i] = source[i * columns + j] for i < rows and j < columns."""
     for i in range(0, rows, SIDE):

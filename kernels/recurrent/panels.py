@@ -16,6 +16,9 @@ MOST_VECTORS, MOST_SAMPLES = VECTORS[0], len(VECTORS)
 ROW = MOST_VECTORS * FORM.width
 """Lanes of a panel."""
 
+PANEL = ROW, 1, 0
+"""Where the rows of such a panel lie: (b_step, group, b_far) of the tile."""
+
 FOUR, FOUR_VECTORS, FOUR_AHEAD = {"avx512": (96, 6, 12), "avx2": (24, 3, 24)}.get(FORM.name, (ROW, VECTORS[3], 12))
 """Lanes of a panel for four samples, the most vectors of a tile that reads it, and how many rows ahead it prefetches:
 short rows more, as they are read sooner."""

@@ -19,7 +19,6 @@ WIDTH = FORM.width
 _VECTORS = np.array(VECTORS)
 _FEWER = np.array([0, 0, 1, 2, 2, 4, 4, 4, 4])  # the next smaller number of vectors for which there is code
 STEPS = 192  # of k at a time, where several tiles of samples read the same panel
-PANEL = ROW, 1, 0  # where the rows of a panel of ROW lanes lie
 
 
 @compiled

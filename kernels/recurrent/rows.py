@@ -15,9 +15,9 @@ from ..conv.microkernel import even_share
 from ..conv.transpose import HALF, SIDE, transpose_block
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import clear
-from .packing import BROAD, LINE, LONG, on_line, pack_some_backward, pack_some_forward, transpose
-from .panels import ROW
-from .product import PANEL, STEPS, WIDTH, run_tiles
+from .packing import BROAD, LINE, LONG, on_line, pack_some_backward, pack_some_forward, rows_for_errors, transpose
+from .panels import PANEL, ROW
+from .product import STEPS, WIDTH, run_tiles
 from .tile import prefetch_line
 
 _UNITS = 12  # at a time, where weights are read as they are: their sums stay in the first-level cache
@@ -32,11 +32,10 @@ def _errors_by_rows(dx: Any, delta: Any, samples: Any, w: Any, order: Any, gates
 
     `depth` is a multiple of WIDTH.
     """
-    rows = -order[1] * depth, gates, (gates * order[1] - order[0]) * depth
     end = units
     while end > 0:
         some, begin = even_share(end, STEPS // gates), 1 if end == units else 0
-        first = w + FLOAT_BYTES * ((end - 1) * order[0] + (gates - 1) * order[1]) * depth
+        first, rows = rows_for_errors(w, order, gates, end, depth)
         come = delta + FLOAT_BYTES * (gates * end - 1)
         for lane in range(0, depth, ROW):
             to, place, lanes = dx + FLOAT_BYTES * lane, first + FLOAT_BYTES * lane, min(ROW, depth - lane)
