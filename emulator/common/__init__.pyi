@@ -2,6 +2,7 @@ from .errors import BUG_STATUS, INPUT_STATUS, InputError
 from .escaped import escaped
 from .hints import did_you_mean
 from .html import html_table
+from .line_file import LineFile
 from .processes import parse_status
 from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
 from .shipped import find, names
@@ -39,6 +40,7 @@ __all__ = [
     "Gbps",
     "GbytesPerSecond",
     "InputError",
+    "LineFile",
     "Megahertz",
     "Microseconds",
     "Names",
