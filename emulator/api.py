@@ -331,12 +331,13 @@ def retime(
     return retime_results(found, cluster, changes, source=source)
 
 
-def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: pathlib.Path | None) -> PairSimulation:
+def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile | None) -> PairSimulation:
     if observer is not None:
         raise InputError("`observer`: a pair has tasks and no rows of samples; `times` of its plan has them")
-    _ = plan.samples  # all that can be wrong is found here
-    if trace is not None:
-        write_pair_trace(trace, plan)
+    with trace or contextlib.nullcontext():
+        _ = plan.samples  # all that can be wrong is found here
+        if trace is not None:
+            write_pair_trace(trace, plan)
     return PairSimulation(plan)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import InputError, write_whole
+from ..common import InputError, own_folder, write_whole
 from . import collector
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def fetch(name: str, to: Path, mirror: str | None) -> None:
     from ..data import fetch_data
     from .transfer import reported
 
-    with reported() as progress:
+    with own_folder(to, "to"), reported() as progress:
         folder = fetch_data(name, to, mirrors=[mirror] if mirror else None, progress=progress)
     click.echo(f"{name}: complete in {folder}; use it with --data {folder}")
 

@@ -6,14 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..common import format_bytes, format_time_ps
+from ..common import WholeFile, format_bytes, format_time_ps
 from ..config import Config
 from ..inputs import validate
 from ..mapping import channel_bytes
 from ..plan import DeviceLayout, Layout, Plan, SliceLayout, make_plan, place_on_chip, smallest_cluster
 from ..report import (
     Line,
-    check_picture,
     command_line,
     epoch_line,
     ignored,
@@ -25,6 +24,7 @@ from ..report import (
     next_changes,
     next_line,
     percent,
+    picture_file,
     print_answer,
     rate_line,
     say,
@@ -55,18 +55,22 @@ _SPELT = {
 }
 
 
-def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: bool) -> None:
-    """Lay a network out on a cluster and print an answer with tables, or JSON; draw it into the file `picture`.
+def show_plan(flags: dict[str, Any], as_json: bool, plot: str | None, full: bool) -> None:
+    """Lay a network out on a cluster and print an answer with tables, or JSON; draw it into the file `plot`.
 
     Raises:
         InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
     config = validate(Config, flags, "command line")
     if config.schedule.offload is not None:
-        plan_pair(config, flags, as_json, picture)
+        plan_pair(config, flags, as_json, plot)
         return
-    if picture is not None:
-        check_picture(picture, "--plot")
+    with picture_file(plot, "--plot") as picture:
+        _show(config, flags, as_json, picture, full)
+
+
+def _show(config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFile | None, full: bool) -> None:
+    """Do what `show_plan` says on a chain."""
     with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
         plan = make_plan(config, 1)
         if not plan.times_rows:
@@ -92,7 +96,7 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
         say(_remedies(plan))
 
 
-def _show_stages(plan: Plan, flags: dict[str, Any], as_json: bool, picture: str | None) -> None:
+def _show_stages(plan: Plan, flags: dict[str, Any], as_json: bool, picture: WholeFile | None) -> None:
     """Print the stages of boards that take actions as a whole."""
     assert plan.stages is not None
     if picture is not None:

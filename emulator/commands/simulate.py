@@ -13,7 +13,6 @@ from ..config import blaming, load_config
 from ..plan import describe_devices, epoch_samples, long_work, make_plan
 from ..report import (
     Line,
-    check_picture,
     command_line,
     cost_rows,
     costs_as_json,
@@ -31,6 +30,7 @@ from ..report import (
     order_line,
     other_schedule,
     percent,
+    picture_file,
     plural,
     print_answer,
     print_steady_state,
@@ -88,20 +88,20 @@ def run_simulation(
             simulate_pair(config, flags, what_if, as_json, trace, plot)
             return
     asked, traced = parse_what_if(what_if), TraceRequest.of(**trace)
-    if traced is not None:
-        traced.check_file()
-    if plot is not None:
-        check_picture(plot, "--plot")
-    with contextlib.nullcontext() if traced is None else contextlib.closing(traced):
+    with contextlib.ExitStack() as files:
+        if traced is not None:
+            traced.check_file()
+            files.callback(traced.close)
+        picture = files.enter_context(picture_file(plot, "--plot"))
         run = _run(config_file, flags, {}, traced)
-    other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
-    rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
-    if plot is not None:
-        plan = run.simulation.plan
-        if run.steady is None:
-            plan.needs_rows("`--plot`")
-        assert run.steady is not None
-        draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", plot)
+        other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
+        rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
+        if picture is not None:
+            plan = run.simulation.plan
+            if run.steady is None:
+                plan.needs_rows("`--plot`")
+            assert run.steady is not None
+            draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", picture)
     if as_json:
         found = _as_json(run, epoch_images)
         if other is not None:

@@ -3,6 +3,7 @@ from .escaped import escaped
 from .hints import did_you_mean
 from .html import html_table
 from .line_file import LineFile
+from .lock import own_folder
 from .processes import parse_status
 from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
 from .shipped import find, names
@@ -27,7 +28,7 @@ from .types import (
     Watts,
 )
 from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops, number, percent, plural
-from .whole_file import WholeFile, check_writable, write_whole
+from .whole_file import WholeFile, touched, write_whole
 
 __all__ = [
     "BUG_STATUS",
@@ -56,7 +57,6 @@ __all__ = [
     "Watts",
     "WholeFile",
     "an",
-    "check_writable",
     "did_you_mean",
     "escaped",
     "find",
@@ -68,10 +68,12 @@ __all__ = [
     "names",
     "number",
     "open_file",
+    "own_folder",
     "parse_status",
     "percent",
     "plural",
     "read_file",
     "read_text",
+    "touched",
     "write_whole",
 ]

@@ -16,8 +16,12 @@ import re
 import socket
 import stat
 import weakref
+from collections.abc import Iterator
 
 from .errors import InputError
+
+FOLDERS_LOCK = ".emuchain.lock"
+"""The name of the lock of a folder, in it."""
 
 _OURS = re.compile(rb"(process \d+ on [^\n]*\n)?")
 _MOST_BYTES = 500
@@ -43,6 +47,27 @@ class Lock:
     def release(self) -> None:
         """Let others take it; the end of the process does the same."""
         self._release()
+
+
+@contextlib.contextmanager
+def own_folder(path: str | os.PathLike[str], key: str = "out") -> Iterator[pathlib.Path]:
+    """Make a folder, if there is none, into which this process alone writes in the `with`.
+
+    Raises:
+        InputError: it cannot be made or written to, or another process writes into it.
+    """
+    folder = pathlib.Path(path)
+    setting = f"`{key}` = {os.fspath(path)!r}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = Lock(folder / FOLDERS_LOCK, setting)
+    except (OSError, ValueError) as error:  # the latter: no folder's name
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{setting}: cannot be written: {reason}; give a folder that can be written") from None
+    try:
+        yield folder
+    finally:
+        lock.release()
 
 
 def _take(path: pathlib.Path, setting: str) -> int | None:

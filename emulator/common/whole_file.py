@@ -15,10 +15,13 @@ import pathlib
 import re
 import stat
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from .errors import InputError
 from .lock import Lock
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _PARTIAL = r"\.{}\.[0-9a-f]{{8}}\.partial"
 _LONGEST_NAME = 255
@@ -94,7 +97,11 @@ class WholeFile:
         """Let others write the file; the end of the process does the same."""
         self._lock.release()
 
-    def __enter__(self) -> WholeFile:
+    def __fspath__(self) -> str:
+        """Return the path, so that what takes a path also takes a file that is open for it already."""
+        return os.fspath(self.path)
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -153,23 +160,13 @@ class WholeFile:
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes, key: str = "out", example: str = "run.h5") -> None:
-    """Write a file at once, or leave what was there; text as UTF-8.
+    """Write a file at once, or leave what was there; text as UTF-8. A `WholeFile` is closed.
 
     Raises:
         InputError: as `WholeFile` and its `write` say.
     """
-    with WholeFile(path, key, example) as file:
+    with path if isinstance(path, WholeFile) else WholeFile(path, key, example) as file:
         file.write(content.encode() if isinstance(content, str) else content)
-
-
-def check_writable(path: str | os.PathLike[str], key: str = "out", example: str = "run.h5") -> pathlib.Path:
-    """Return the path of a file after checking that it can be written now; nothing is left of the trial.
-
-    Raises:
-        InputError: as `WholeFile` says.
-    """
-    with WholeFile(path, key, example) as file:
-        return file.path
 
 
 def touched(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:

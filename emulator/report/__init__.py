@@ -22,7 +22,7 @@ from .layout_picture import draw_layout
 from .most_loaded import most_loaded
 from .next_step import command_line, next_changes, other_schedule
 from .pair_picture import draw_pair
-from .picture import check_picture, log_ticks, new_figure, save_figure, whole_ticks
+from .picture import log_ticks, new_figure, picture_file, save_figure, whole_ticks
 from .pipeline_picture import draw_pipeline
 from .point_progress import point_progress
 from .progress import EpochRow, Progress, make_progress
@@ -42,7 +42,6 @@ __all__ = [
     "Progress",
     "accuracy_cost_line",
     "bits_line",
-    "check_picture",
     "command_line",
     "cost_rows",
     "costs_as_json",
@@ -75,6 +74,7 @@ __all__ = [
     "other_schedule",
     "outcome_line",
     "percent",
+    "picture_file",
     "plural",
     "point_progress",
     "print_answer",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pathlib
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal
 
-from ..common import InputError, check_writable, write_whole
+from ..common import InputError, WholeFile, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -29,17 +31,19 @@ def new_figure(width: float, height: float, flag: str, layout: Literal["tight", 
     return Figure(figsize=(width, height), layout=layout)
 
 
-def check_picture(path: str | os.PathLike[str], flag: str) -> None:
-    """Check that a picture can be drawn and written, before the work whose outcome it shows.
+def picture_file(path: str | os.PathLike[str] | None, flag: str) -> AbstractContextManager[WholeFile | None]:
+    """Return the file of a picture, if one is wanted, before the work whose outcome it shows.
 
     Raises:
-        InputError: matplotlib is not installed, the format is unknown, or the folder does not exist.
+        InputError: matplotlib is not installed, the format is unknown, or the file cannot be written.
     """
+    if path is None:
+        return contextlib.nullcontext()
     known = new_figure(1, 1, flag).canvas.get_supported_filetypes()
     path = pathlib.Path(path)
     if path.suffix.removeprefix(".").lower() not in known:
         raise InputError(f"`{flag}` {path}: the end of a picture's name is one of .{', .'.join(sorted(known))}")
-    check_writable(path, flag, f"picture{path.suffix}")
+    return WholeFile(path, flag, f"picture{path.suffix}")
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], flag: str, dpi: int = 110) -> None:

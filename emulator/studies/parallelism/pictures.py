@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pathlib
+import os
 from collections.abc import Sequence
 
 from ...report import log_ticks, new_figure, save_figure, whole_ticks
@@ -12,7 +12,7 @@ from .comparison import METRICS, Comparison
 _STYLES = ("o-", "s--", "^:", "D-")
 
 
-def draw_comparison(comparison: Comparison, path: pathlib.Path) -> None:
+def draw_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Draw Fig. 5: a panel for each metric, over the number of devices.
 
     Raises:
@@ -37,7 +37,7 @@ def draw_comparison(comparison: Comparison, path: pathlib.Path) -> None:
 
 
 def draw_topologies(
-    title: str, pairs: Sequence[tuple[Topology, Topology]], path: pathlib.Path, noun: str = "image"
+    title: str, pairs: Sequence[tuple[Topology, Topology]], path: str | os.PathLike[str], noun: str = "image"
 ) -> None:
     """Draw Fig. 10: the rates of the worst link in 1D and in 2D, and of the slowest engine, over the number of devices.
 

@@ -6,7 +6,7 @@ A line for each combination of the other keys. Points whose data have no place a
 from __future__ import annotations
 
 import itertools
-import pathlib
+import os
 import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -33,7 +33,7 @@ _GREY = "0.35"
 _MOST_LABELS = 8
 
 
-def draw_sweep(result: SweepResult, path: pathlib.Path, flag: str = "--plot") -> None:
+def draw_sweep(result: SweepResult, path: str | os.PathLike[str], flag: str = "--plot") -> None:
     """Draw a sweep into a file, whose extension sets the format.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.common import InputError, WholeFile, check_writable, write_whole
+from emuchain.emulator.common import InputError, WholeFile, write_whole
 
 Refused = Callable[[str | Path], str]
 
@@ -63,7 +63,10 @@ def test_new_and_again(tmp_path: Path) -> None:
     assert names(tmp_path) == ["run.h5"]
     write_whole(path, "é\n")
     assert path.read_bytes() == b"\xc3\xa9\n"
-    assert check_writable(str(path)) == path
+    with WholeFile(path) as file:
+        assert os.fspath(file) == str(path)
+        write_whole(file, "by the file\n")
+    assert path.read_text() == "by the file\n"
     assert names(tmp_path) == ["run.h5"]
 
 
