@@ -85,8 +85,8 @@ def _reading(path: Path) -> Iterator[None]:
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError) as error:
         if "already open for write" in str(error):
             raise InputError(
-                f"{shown(path)}: another program is writing it, or ended without closing it; wait for the one, and write"
-                " the file anew after the other"
+                f"{shown(path)}: another program is writing it, or ended without closing it; wait for the one, and"
+                " write the file anew after the other"
             ) from None
         reason = shown(" ".join(str(error).split())[:100])
         raise InputError(f"{shown(path)}: not a readable HDF5 file, possibly damaged or cut off: {reason}") from None
@@ -145,8 +145,8 @@ def _check_chunks(where: str, name: str, array: Any) -> None:
     written = array.id.get_num_chunks()
     if written < needed:
         raise InputError(
-            f"{where}: `{name}` has {written:,} of its {needed:,} chunks, and what is missing would be read as zeros; it"
-            " was not written to its end: write it anew"
+            f"{where}: `{name}` has {written:,} of its {needed:,} chunks, and what is missing would be read as zeros;"
+            " it was not written to its end: write it anew"
         )
 
 
