@@ -124,6 +124,6 @@ def preview(where: str, out: Path, columns: int, **flags: Any) -> None:
         raise InputError(
             f"`data` = {where!r}: is a text; only images can be drawn, and `emuchain data info` shows texts"
         )
-    picture = png(preview_picture(_loaded(where, flags), columns))
-    write_whole(out, picture, example="shapes.png")
-    click.echo(f"{out}: written")
+    drawn = _loaded(where, flags)
+    write_whole(out, png(preview_picture(drawn, columns)), example="shapes.png")
+    click.echo(f"{out}: written{'; ' * bool(drawn.note)}{drawn.note}")
