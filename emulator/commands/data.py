@@ -58,7 +58,7 @@ def data() -> None:
 @click.option("--to", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Directory to put it in.")
 @click.option("--mirror", metavar="URL", help="Address to fetch the files from instead of the official one.")
 def fetch(name: str, to: Path, mirror: str | None) -> None:
-    """Fetch a published data set; a transfer that broke off is resumed."""
+    """Fetch a published data set; sizes and checksums are known, and nothing is left of a failure."""
     from ..data import fetch_data
     from .transfer import reported
 
