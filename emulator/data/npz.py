@@ -21,6 +21,7 @@ from .reading import Reading
 
 _LOCAL_HEADER = 30  # bytes before a member's name
 _DEFLATE_MOST = 1032  # bytes that one compressed byte can stand for
+_PIECE = 1 << 22
 _MOST_NAMES = 1 << 20  # bytes of the names of classes
 
 
@@ -87,9 +88,16 @@ class _Archive:
     def _images(self, name: str) -> Any:
         info, header = self._checked(name)
         if info.compress_type == zipfile.ZIP_STORED and not header.fortran:
+            self._check_sum(info)
             return StoredImages(str(self._path.resolve()), self._begin(info) + header.size, header.shape)
         self._notes.append(f"`{name}` takes {format_bytes(header.data_bytes)} of memory")
         return self._read(info, header, name)
+
+    def _check_sum(self, info: zipfile.ZipInfo) -> None:
+        """Read a member once, to compare its checksum: of the pieces that are read later there is none."""
+        with self._archive.open(info) as stream:
+            while stream.read(_PIECE):
+                pass
 
     def _array(self, name: str) -> NDArray[Any]:
         return self._read(*self._checked(name), name)

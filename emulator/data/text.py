@@ -55,6 +55,10 @@ def read_text(where: str) -> str:
         raise InputError(
             f"{path}: not UTF-8: byte 0x{found:02x} at offset {error.start:,}; save the text as UTF-8"
         ) from None
+    if "\0" in text:
+        raise InputError(
+            f"{path}: not a text, or not written to its end: byte 0x00 at offset {content.index(0):,}; write it anew"
+        )
     if not text:
         raise InputError(f"{path}: empty; a text has characters to learn from")
     return text

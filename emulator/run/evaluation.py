@@ -26,13 +26,15 @@ _OF_DATA = (
 class Evaluation:
     """The test of a network's weights on the data set called `data`.
 
-    Of a text `ngrams` are the bits a character of the simplest models, as in a run's results.
+    Of a text `ngrams` are the bits a character of the simplest models, as in a run's results. `note` is what is said of
+    the data, such as what was left out.
     """
 
     network: Network
     data: str
     tested: Tally
     ngrams: NgramBits | None
+    note: str = ""
 
     @property
     def test_accuracy(self) -> float:
@@ -88,4 +90,4 @@ def evaluate(found: Found, data: Dataset | str | None = None, test_samples: int 
     tested = trainer.evaluate()
     trainer.close()
     predicts_each = tests.symbols and found.network.result_steps > 1
-    return Evaluation(found.network, tests.name, tested, ngram_bits(tests) if predicts_each else None)
+    return Evaluation(found.network, tests.name, tested, ngram_bits(tests) if predicts_each else None, tests.note)

@@ -122,3 +122,15 @@ def test_wrong_bytes_of_a_compressed_archive(tmp_path: Path) -> None:
     (tmp_path / "own.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"own.npz: not a whole archive of NumPy \(Bad CRC-32"):
         load_data(str(tmp_path / "own.npz"))
+
+
+def test_a_piece_of_stored_images_that_was_never_written(tmp_path: Path, one_line: OneLine) -> None:
+    """As a copy leaves it that broke off: sizes and directory are right, and a part is zeros."""
+    made = np.random.default_rng(1).integers(1, 256, (40, 30, 30), dtype=np.uint8)
+    np.savez(tmp_path / "own.npz", images=made, labels=np.arange(40) % 2)
+    content = bytearray((tmp_path / "own.npz").read_bytes())
+    content[20_000:28_192] = bytes(8192)
+    (tmp_path / "own.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"own.npz: not a whole archive of NumPy \(Bad CRC-32") as error:
+        load_data(str(tmp_path / "own.npz"))
+    assert "images.npy" in one_line(error)
