@@ -91,7 +91,7 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any], full
 def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
     """Run `emuchain train` on several ranks, and start it again when a rank dies.
 
-    It then goes on from the file that --checkpoint names, if that is there.
+    It then resumes from the file that --checkpoint names, if that exists.
     """
     from .run import run_ranks
 

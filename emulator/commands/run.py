@@ -74,7 +74,7 @@ def _run(command: Sequence[str]) -> tuple[int, int]:
 
 
 def _resumed(arguments: Sequence[str]) -> list[str]:
-    """Return the flags with which a run goes on from its checkpoint, if it has written one."""
+    """Return the flags with which a run resumes from its checkpoint, if it has written one."""
     for place, argument in enumerate(arguments):
         flag, equals, value = argument.partition("=")
         if flag == "--checkpoint":

@@ -29,7 +29,7 @@ class Shown:
         config = self._plan.config
         self.recorder.begin(history, steps)
         self._samples_done = at.epoch * self._data.n_train + at.step * config.batch
-        self._progress.note(f"goes on from {config.resume}: {self._place(at)}")
+        self._progress.note(f"resuming from {config.resume}: {self._place(at)}")
 
     def step(self, result: StepResult) -> None:
         """Show a finished mini-batch, and log it."""

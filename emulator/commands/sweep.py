@@ -72,7 +72,7 @@ def _parameter(key: str) -> str:
     "--csv",
     type=click.Path(path_type=pathlib.Path),
     metavar="FILE.csv",
-    help="Write all points; a sweep that was ended goes on from what is there.",
+    help="Write all points; an interrupted sweep resumes from this file.",
 )
 @click.option("--restart", is_flag=True, help="Begin the CSV file anew.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -121,7 +121,7 @@ def run_sweep(
         settings: further keys of the run, the same at all points.
         ranks: where there are several, the others compute.
         plot: draw a picture into this file.
-        csv: keep the rows in this file, and go on from those that it holds.
+        csv: keep the rows in this file, and resume from those that it holds.
         restart: begin that file anew.
         as_json: print one JSON object.
         full: print all rows.

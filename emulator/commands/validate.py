@@ -35,7 +35,7 @@ _MOST_NAMED = 3
     help="Results files (RUN.h5) for fpdeep's picture of convergence.",
 )
 @click.option(
-    "--sensitivity", is_flag=True, help="Which verdicts turn within the plausible ranges of constants; takes minutes."
+    "--sensitivity", is_flag=True, help="Which verdicts change within the plausible ranges of constants; takes minutes."
 )
 def validate(
     paper: str,
@@ -104,7 +104,7 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
     print_answer(
         [
             tables.headline(found),
-            f"most rows hang on {most}",
+            f"most claims depend on {most}",
             *([tables.blind_headline(blind)] if blind else []),
             next_line(f"emuchain validate {paper}"),
         ]
@@ -112,7 +112,7 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
     table("constants", tables.CONSTANT_COLUMNS, tables.constant_rows(found), left=("fitted to",), names=("constant",))
     if turning:
         claim, *words = tables.TURNING_COLUMNS
-        table("verdicts that turn", tables.TURNING_COLUMNS, turning, left=words, names=[claim])
+        table("verdicts that change", tables.TURNING_COLUMNS, turning, left=words, names=[claim])
     if blind:
         words = ["fitted to", "predicted"]
         table("blind predictions", tables.BLIND_COLUMNS, tables.blind_rows(blind), names=words)

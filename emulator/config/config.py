@@ -207,7 +207,7 @@ class Config(Model):
         " FILE.onnx; default: drawn by the seed",
     )
     optimizer: Literal["sgd", "nesterov", "adam", "adamw"] = pydantic.Field(
-        "sgd", description="what makes weights of gradients: sgd and nesterov with momentum, adam and adamw"
+        "sgd", description="update rule: sgd and nesterov with momentum, adam and adamw"
     )
     learning_rate: Factor = pydantic.Field(0.01, description="of the optimizer")
     momentum: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
@@ -261,7 +261,7 @@ class Config(Model):
         None,
         description="mini-batches between checkpoints within an epoch; the chain drains there, with or without a file",
     )
-    resume: str | None = pydantic.Field(None, description="the checkpoint to go on from, which has all other settings")
+    resume: str | None = pydantic.Field(None, description="the checkpoint to resume from, which has all other settings")
     log: str | None = pydantic.Field(
         None,
         description="loss, rate and virtual time of each mini-batch, as they come: `csv`, `csv:FILE` (log.csv),"

@@ -1,4 +1,4 @@
-"""Boards that die: the others notice it, are cut anew, loaded, and go on from the last checkpoint."""
+"""Boards that die: the others notice it, are cut anew, loaded, and resume from the last checkpoint."""
 
 from __future__ import annotations
 

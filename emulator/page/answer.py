@@ -107,7 +107,7 @@ def _accuracy(run: Run) -> str | None:
 
 
 def _faster(slowest_ps: int, behind_ps: int) -> str:
-    return "as slow" if slowest_ps == behind_ps else f"{percent(1 - behind_ps / slowest_ps)} less time"
+    return "equally slow" if slowest_ps == behind_ps else f"{percent(1 - behind_ps / slowest_ps)} less time"
 
 
 def _fit(plan: Plan, run: Run) -> Figure:

@@ -49,7 +49,7 @@ def roofs(run: Run) -> Section | None:
         data,
         (*(Key(kind, f"kind-{kind}") for kind in kinds), *lines),
     )
-    ties = f" ({found.ties} {'others are' if found.ties > 1 else 'other is'} as slow)" if found.ties else ""
+    ties = f" ({found.ties} {'others are' if found.ties > 1 else 'other is'} equally slow)" if found.ties else ""
     said = f"{found.slowest.name} sets the pace: {time(found.slowest.sample_ps)} for a sample{ties}."
     said += f" The chain's steady state gives {rate(run.steady.images_per_s, run.noun)}"
     if run.images_per_s is not None:

@@ -209,7 +209,7 @@ class Plan:
             return html_table(f"Plan: {self.network.name} on {describe_devices(self)}", shown)
         rows = [
             ["rate", self._rate],
-            ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample"],
+            ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)}/sample"],
             ["next", f"{found.behind.name}, {format_time_ps(found.behind.sample_ps)}"],
             ["memory", self._memory],
             ["pipeline full after", format_time_ps(self.steady.fill_ps)],

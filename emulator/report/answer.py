@@ -117,8 +117,8 @@ def print_bottleneck(state: SteadyState) -> None:
 
 def _slowest(state: SteadyState) -> str:
     found = state.bottleneck
-    ties = f" ({found.ties:,} other{'s' * (found.ties > 1)} as slow)" if found.ties else ""
-    return f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample{ties}"
+    ties = f" ({found.ties:,} other{'s' * (found.ties > 1)} equally slow)" if found.ties else ""
+    return f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)}/sample{ties}"
 
 
 def _if_free(state: SteadyState) -> list[str]:
@@ -218,14 +218,14 @@ def _memory_costs(plan: Plan) -> str:
 
 
 def weights_line(plan: Plan) -> Line:
-    """Return how old the weights are that samples see."""
+    """Return how old the weights are that samples use."""
     schedule = plan.config.schedule
     if schedule.drains:
-        return Line(f"weights: every sample sees the newest ones ({schedule.name})")
+        return Line(f"weights: every sample uses the newest weights ({schedule.name})")
     stale = [staleness.stale_samples for staleness in plan.steady.staleness]
     late = max(max(staleness.forward) for staleness in plan.steady.staleness)
     if not late:
-        return Line(f"weights: every sample sees the newest ones ({schedule.name}, batch {plan.batch})")
+        return Line(f"weights: every sample uses the newest weights ({schedule.name}, batch {plan.batch})")
     range_of = f"{min(stale)} to {max(stale)}" if min(stale) != max(stale) else str(stale[0])
-    ages = f"{late:,} updates" if late > 1 else "an update"
-    return Line(f"weights: {range_of} of {plan.batch} samples in a mini-batch see old ones, by up to {ages}")
+    ages = f"{late:,} updates" if late > 1 else "one update"
+    return Line(f"weights: {range_of} of {plan.batch} samples in a mini-batch use weights up to {ages} old")

@@ -75,7 +75,7 @@ def print_steady_state(state: SteadyState, epoch_images: int) -> None:
     )
     say(f"pipeline full after {format_time_ps(state.fill_ps)}, when {number(state.fill_samples)} samples have entered")
     behind = state.bottleneck.behind
-    say(f"second slowest: {behind.name}, {format_time_ps(behind.sample_ps)} a sample")
+    say(f"second slowest: {behind.name}, {format_time_ps(behind.sample_ps)}/sample")
 
 
 def _throughput(throughput: Throughput, note: str) -> str:

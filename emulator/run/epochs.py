@@ -80,7 +80,7 @@ class Checkpoints(Protocol):
         """Make all ranks go on where an earlier run was; return what trains, and where that is."""
 
     def reach(self, trainer: Trainer, position: Position) -> bool:
-        """Keep what all ranks need to go on from here; return whether the run ends."""
+        """Keep what all ranks need to resume from here; return whether the run ends."""
 
     def close(self) -> None:
         """Let others write the file."""

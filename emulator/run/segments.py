@@ -1,7 +1,7 @@
 """Segments of a run: which plan trains which mini-batches, and from which virtual time on.
 
 A run has one segment unless boards die. A death ends a segment at the last checkpoint (the end of a leg) that the chain
-has reached by then; what it computed after that is lost. The next segment goes on from there, on a chain that is cut
+has reached by then; what it computed after that is lost. The next segment resumes from there, on a chain that is cut
 anew over the boards that are left, once these have noticed the death and are loaded. Times are known without numbers,
 so all segments are known before anything is trained.
 """

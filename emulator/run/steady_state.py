@@ -144,7 +144,7 @@ class SteadyState:
         found = self.bottleneck
         rows = [
             ["rate", f"{self.images_per_s:.1f} {self.noun}s/s"],
-            ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)} a sample"],
+            ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)}/sample"],
             ["next", f"{found.behind.name}, {format_time_ps(found.behind.sample_ps)}"],
             ["engines idle", f"{100 * self.mean_idle_share:.1f} %, the mean over devices"],
             ["GOPS for each FPGA", f"{self.all_layers.gops_per_fpga:.1f}"],

@@ -31,10 +31,10 @@ from .history_text import history_from, so_far_from, so_far_text, write_history
 class Keeping:
     """What all ranks do about checkpoints; the same on each.
 
-    With `same_machine`, clocks and counters go on, too. Otherwise those of a run on other devices begin anew, and
-    virtual time goes on from the checkpoint's. Where `replicas_differ`, as where bits flip, each has parameters of its
-    own. With `given_weights`, a run begins with those of a file. From the end of `epochs` on, each checkpoint is
-    written; before, as `Pace` says.
+    With `same_machine`, clocks and counters continue, too. Otherwise those of a run on other devices begin anew, and
+    virtual time continues from the checkpoint's. Where `replicas_differ`, as where bits flip, each has its own
+    parameters. With `given_weights`, a run begins with those of a file. From the end of `epochs` on, each checkpoint
+    is written; before, as `Pace` says.
     """
 
     resumes: bool

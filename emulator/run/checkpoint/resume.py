@@ -1,4 +1,4 @@
-"""Settings of a run that goes on from a checkpoint: those it was written with, and which of them may change."""
+"""Settings of a run that resumes from a checkpoint: those it was written with, and which of them may change."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def checkpoints_of(
     """Return the checkpoints of a run; their file is from now on this process' alone, where it is rank 0.
 
     Raises:
-        InputError: plan or data are not those of the checkpoint that it goes on from, or its file cannot be written;
+        InputError: plan or data are not those of the checkpoint that it resumes from, or its file cannot be written;
             weights that it should begin with are not those of the network.
     """
     config = plan.config

@@ -96,7 +96,7 @@ def _knee(series: Series, noun: str) -> str:
     if len(series.rows) < 3 or (along != "devices" and row is series.rows[0]):
         return ""
     if row is None:
-        return f"knee: none up to {_amount(series.rows[-1], along)}: more still brings more"
+        return f"knee: none; rate still rising at {_amount(series.rows[-1], along)}"
     beyond = series.rows[series.rows.index(row) + 1 :]
     limits, _ = Counter(later["bottleneck"] for later in beyond).most_common(1)[0]
     each = "each board" if along == "devices" else "each step"

@@ -1,4 +1,4 @@
-"""All points of a sweep, in parallel; finished ones are kept in a CSV file, and a sweep goes on from there."""
+"""All points of a sweep, in parallel; finished ones are kept in a CSV file, and a sweep resumes from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sensitivity: which rows change with a constant, and which verdicts turn within its plausible range.
+"""Sensitivity: which rows change with a constant, and which verdicts change within its plausible range.
 
 Only predictions and fitted rows are measured: all others do not depend on constants, or could not fail.
 """

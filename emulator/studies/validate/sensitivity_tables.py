@@ -13,19 +13,19 @@ from .judge import Verdict
 from .sensitivity import Sensitivity
 from .tables import markdown
 
-CONSTANT_COLUMNS = ("constant", "default", "range", "fitted to", "rows that hang on it", "verdicts that turn")
+CONSTANT_COLUMNS = ("constant", "default", "range", "fitted to", "claims that depend on it", "verdicts that change")
 TURNING_COLUMNS = ("claim", "class", "constant", "verdicts")
-BLIND_COLUMNS = ("fitted to", "DSP share", "predicted", "published", "ours", "deviation", "as a guess")
+BLIND_COLUMNS = ("fitted to", "DSP share", "predicted", "published", "ours", "deviation", "deviation of a guess")
 
 
 def headline(found: Sequence[Sensitivity]) -> str:
-    """Return how many rows hang on constants, and how many verdicts turn, as a line."""
+    """Return how many claims depend on constants, and how many verdicts change, as a line."""
     hanging = {name for each in found for name in each.hanging}
     turning = {name for each in found for name in each.turning}
     fitted = sum(bool(each.constant.fitted_to) for each in found)
     return (
-        f"{len(hanging)} rows hang on {len(found)} constants, of which {fitted} were fitted;"
-        f" the verdicts of {len(turning)} turn within their ranges"
+        f"{len(hanging)} claims depend on {len(found)} constants, of which {fitted} were fitted;"
+        f" {len(turning)} verdicts change within their ranges"
     )
 
 
@@ -45,7 +45,7 @@ def constant_rows(found: Sequence[Sensitivity]) -> list[list[str]]:
 
 
 def turning_rows(found: Sequence[Sensitivity], claims: Mapping[str, Claim]) -> list[list[str]]:
-    """Return a row for each verdict that turns, under `TURNING_COLUMNS`."""
+    """Return a row for each verdict that changes, under `TURNING_COLUMNS`."""
     return [
         [name, claims[name].row_class.value, each.constant.name, _ranges(each.constant, verdicts)]
         for each in found
@@ -91,7 +91,7 @@ def blind_headline(found: Sequence[Blind]) -> str:
 def sensitivity_markdown(
     found: Sequence[Sensitivity], claims: Mapping[str, Claim], blind: Sequence[Blind]
 ) -> list[str]:
-    """Return lines of Markdown: constants, verdicts that turn, and blind predictions, if there are any."""
+    """Return lines of Markdown: constants, verdicts that change, and blind predictions, if there are any."""
     lines = [*markdown(CONSTANT_COLUMNS, constant_rows(found)), "", headline(found), ""]
     lines += markdown(TURNING_COLUMNS, turning_rows(found, claims))
     if blind:
@@ -100,7 +100,7 @@ def sensitivity_markdown(
 
 
 def sensitivity_as_json(found: Sequence[Sensitivity], blind: Sequence[Blind]) -> dict[str, Any]:
-    """Return constants with the verdicts of rows that hang on them, and the blind predictions, as JSON's values."""
+    """Return constants with the verdicts of claims that depend on them, and the blind predictions, as JSON's values."""
     return {
         "constants": [
             {

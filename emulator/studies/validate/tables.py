@@ -11,7 +11,10 @@ from .run import Result
 from .summary import Count, by_class, count
 
 COLUMNS = ("claim", "published", "ours", "deviation", "verdict", "class")
-CLASS_COLUMNS = ("class", "rows", "run", "within", "off", "holds", "does not hold", "as a guess", "said twice")
+CLASS_COLUMNS = (
+    *("class", "rows", "run", "within", "off", "holds", "does not hold"),
+    *("no better than a guess", "duplicate"),
+)
 
 
 def headline(results: Sequence[Result]) -> str:
@@ -24,7 +27,7 @@ def headline(results: Sequence[Result]) -> str:
         said.append(f"{found.verdicts[Verdict.WITHIN]} of {found.figures} figures are within tolerance")
     if found.run > found.figures:
         said.append(f"{found.verdicts[Verdict.HOLDS]} of {found.run - found.figures} statements hold")
-    guessed = f"; {found.guessed} of them as a guess would be" if found.guessed else ""
+    guessed = f"; {found.guessed} of them no better than a guess" if found.guessed else ""
     return f"predictions: {found.confirmed} of {found.run} confirmed ({', '.join(said)}{guessed})"
 
 
@@ -77,7 +80,7 @@ def cells(result: Result) -> list[str]:
         f"{_shown(claim.value)} {claim.unit}".strip(),
         _shown(result.ours),
         deviation,
-        result.verdict.value + (", as a guess" if result.verdict.is_good and result.guess_is_good else ""),
+        result.verdict.value + (", no better than a guess" if result.verdict.is_good and result.guess_is_good else ""),
         claim.row_class.value,
     ]
 

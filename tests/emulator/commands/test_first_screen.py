@@ -143,7 +143,7 @@ def test_draining_is_named_where_a_schedule_drains(printed: Printed) -> None:
     assert number_before("images/s", line) == pytest.approx(1e12 / said["interval_ps"], rel=1e-3)
     share = 1 - said["interval_ps"] / said["steady"]["period_ps"]
     assert number_before("%", line) == pytest.approx(100 * share, abs=0.1)
-    assert line_of("weights: ", lines) == "weights: every sample sees the newest ones (sync)"
+    assert line_of("weights: ", lines) == "weights: every sample uses the newest weights (sync)"
 
 
 def test_draining_is_the_limit_where_it_takes_most_of_the_time(printed: Printed) -> None:

@@ -262,5 +262,5 @@ def test_a_config_file_may_be_given_again(
         with pytest.raises(SystemExit) as ended:
             main(["train", *arguments])
         assert ended.value.code == 0
-    assert "goes on from" in capsys.readouterr().out
+    assert "resuming from" in capsys.readouterr().out
     assert sorted(os.listdir(tmp_path)) == ["run.ckpt", "run.toml"]

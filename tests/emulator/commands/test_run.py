@@ -208,7 +208,7 @@ def test_a_rank_dies_and_the_run_ends_as_if_it_had_not(mpiexec, tmp_path: Path, 
     assert (tmp_path / "died").exists()
     assert "restart 1 of 2, from run.ckpt" in done.stderr
     assert "restart 2" not in done.stderr
-    assert "goes on from run.ckpt" in done.stdout + done.stderr
+    assert "resuming from run.ckpt" in done.stdout + done.stderr
     found, expected = read_results(tmp_path / "run.h5"), emuchain.train(**settings)
     assert bits(found.weights) == bits(expected.weights)
     for name in expected.history.keys() - {"host_time_s"}:

@@ -111,7 +111,7 @@ def test_weights(plan_of: PlanOf) -> None:
     plan = plan_of(network="quick-cifar", devices=8, batch=4)
     late = max(max(staleness.forward) for staleness in plan.steady.staleness)
     assert late > 1
-    assert weights_line(plan).text.endswith(f"by up to {late} updates")
+    assert weights_line(plan).text.endswith(f"use weights up to {late} updates old")
 
 
 def test_kinds_without_a_difference_stand_together(plan_of: PlanOf) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints: a run that is stopped goes on from its file, bit for bit and picosecond for picosecond."""
+"""Checkpoints: a run that is stopped resumes from its file, bit for bit and picosecond for picosecond."""
 
 from __future__ import annotations
 

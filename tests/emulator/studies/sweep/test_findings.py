@@ -23,7 +23,7 @@ def test_best_and_knee() -> None:
 
 
 def test_no_knee() -> None:
-    assert "knee: none up to 3 boards: more still brings more" in findings(line([1, 2, 3]))
+    assert "knee: none; rate still rising at 3 boards" in findings(line([1, 2, 3]))
 
 
 def test_other_keys_are_named() -> None:

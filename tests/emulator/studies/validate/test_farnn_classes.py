@@ -1,4 +1,4 @@
-"""The classes of FARNN's rows: predictions notice planted faults and hang on no fitted constant; fitted rows do."""
+"""The classes of FARNN's rows: predictions notice planted faults and depend on no fitted constant; fitted rows do."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_predictions_notice_a_fault(fault: Fault, rows: str, monkeypatch: pytest
 
 @pytest.mark.parametrize("constant", FITTED, ids=lambda constant: constant.name)
 def test_predictions_do_not_hang_on_fitted_constants(constant: Constant) -> None:
-    """No verdict turns within what the fitted figure allows the constant to be."""
+    """No verdict changes within what the fitted figure allows the constant to be."""
     names = run_rows(Class.PREDICTION)
     before = measured(names)
     for value in constant.values:

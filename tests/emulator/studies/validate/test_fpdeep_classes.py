@@ -1,4 +1,4 @@
-"""Classes of FPDeep's rows: predictions notice planted faults and do not hang on fitted constants; fitted rows do."""
+"""Classes of FPDeep's rows: predictions notice planted faults and do not depend on fitted constants; fitted rows do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes of INCEPTIONN's rows: predictions can come out otherwise, and hang on no fitted constant.
+"""The classes of INCEPTIONN's rows: predictions can come out otherwise, and depend on no fitted constant.
 
 Guesses (`null`) know no network: they are recomputed here from the published figures of the others.
 """

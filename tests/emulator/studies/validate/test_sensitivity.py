@@ -1,4 +1,4 @@
-"""Constants in force for a while, which rows hang on them, and blind predictions."""
+"""Constants in force for a while, which claims depend on them, and blind predictions."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def test_tables_by_hand() -> None:
     assert sensitivity_tables.constant_rows(found) == [["x", "2", "1 to 3", "rows", "2", "1"]]
     [row] = sensitivity_tables.turning_rows(found, load_claims("fpdeep"))
     assert (row[0], row[-1]) == (names[0], "within 1 to 2, off 3")
-    said = "2 rows hang on 1 constants, of which 1 were fitted; the verdicts of 1 turn within their ranges"
+    said = "2 claims depend on 1 constants, of which 1 were fitted; 1 verdicts change within their ranges"
     assert sensitivity_tables.headline(found) == said
 
 
 def test_of_inceptionn_on_the_screen() -> None:
     printed = CliRunner().invoke(command, ["inceptionn", "--sensitivity", "--only", "fig12-hdc"])
     assert printed.exit_code == 0
-    assert "rows hang on 3 constants" in printed.stdout.splitlines()[0]
+    assert "claims depend on 3 constants" in printed.stdout.splitlines()[0]
     as_json: Any = json.loads(
         CliRunner().invoke(command, ["inceptionn", "--sensitivity", "--only", "fig12-hdc", "--json"]).stdout
     )

@@ -1,4 +1,4 @@
-"""Counts by class: what is said twice is counted once, and what a guess would give confirms nothing."""
+"""Counts by class: duplicates are counted once, and what a guess would give confirms nothing."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ RESULTS = [
 
 def test_headline_is_of_predictions() -> None:
     assert tables.headline(RESULTS) == (
-        "predictions: 3 of 6 confirmed (3 of 4 figures are within tolerance, 1 of 2 statements hold; 1 of them as a "
-        "guess would be)"
+        "predictions: 3 of 6 confirmed (3 of 4 figures are within tolerance, 1 of 2 statements hold; 1 of them no "
+        "better than a guess)"
     )
     assert tables.others(RESULTS) == "not counted as such: identity 0 of 1, echo 1 of 1; 1 not run"
     assert tables.headline(RESULTS[:2]) == "predictions: 1 of 2 confirmed (1 of 2 figures are within tolerance)"
