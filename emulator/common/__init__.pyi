@@ -2,6 +2,7 @@ from .errors import BUG_STATUS, INPUT_STATUS, InputError
 from .escaped import escaped
 from .hints import did_you_mean
 from .html import html_table
+from .memory import Room, free_room, host_room, process_room
 from .processes import parse_status
 from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
 from .shipped import find, names
@@ -50,6 +51,7 @@ __all__ = [
     "PositiveNumber",
     "PositivePair",
     "Rate",
+    "Room",
     "Share",
     "Watts",
     "WholeFile",
@@ -60,8 +62,10 @@ __all__ = [
     "find",
     "format_bytes",
     "format_time_ps",
+    "free_room",
     "gbps",
     "gops",
+    "host_room",
     "html_table",
     "names",
     "number",
@@ -69,6 +73,7 @@ __all__ = [
     "parse_status",
     "percent",
     "plural",
+    "process_room",
     "read_file",
     "read_text",
     "write_whole",
