@@ -44,6 +44,7 @@ from ..run import (
     RecordedSizes,
     Recorder,
     Resumed,
+    check_needs,
     checkpoints_of,
     exchange_table,
     fault_costs,
@@ -112,6 +113,7 @@ def _train_chain(
             from ..rtl import check_device
 
             check_device(plan)
+        check_needs(plan, data, ranks, gathers=out is not None)
         log = files.enter_context(open_log(config.log))
     recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None

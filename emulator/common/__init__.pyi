@@ -4,6 +4,7 @@ from .hints import did_you_mean
 from .html import html_table
 from .line_file import LineFile
 from .lock import own_folder
+from .memory import Room, free_room, host_room, process_room
 from .processes import parse_status
 from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
 from .shipped import find, names
@@ -53,6 +54,7 @@ __all__ = [
     "PositiveNumber",
     "PositivePair",
     "Rate",
+    "Room",
     "Share",
     "Watts",
     "WholeFile",
@@ -62,8 +64,10 @@ __all__ = [
     "find",
     "format_bytes",
     "format_time_ps",
+    "free_room",
     "gbps",
     "gops",
+    "host_room",
     "html_table",
     "names",
     "number",
@@ -72,6 +76,7 @@ __all__ = [
     "parse_status",
     "percent",
     "plural",
+    "process_room",
     "read_file",
     "read_text",
     "touched",

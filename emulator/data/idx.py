@@ -8,10 +8,11 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError
+from ..common import InputError, format_bytes, free_room
 from .files import opened, read_at_most
 
 _UNSIGNED_BYTE = 0x08
+_DEFLATE_MOST = 1032  # bytes that one compressed byte can stand for
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -21,7 +22,12 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """
     with opened(path) as stream:
         shape = _header(path, stream, dimensions)
-        expected = math.prod(shape)
+        expected, room = math.prod(shape), free_room()
+        if path.suffix == ".gz" and room.free_bytes < expected <= _DEFLATE_MOST * path.stat().st_size:
+            raise InputError(
+                f"{path}: its {'x'.join(map(str, shape))} values would take {format_bytes(expected)} of memory, and"
+                f" {room.limit} {format_bytes(room.free_bytes)}"
+            )
         body = read_at_most(stream, expected + 1)
     if len(body) != expected:
         raise _wrong_size(path, shape, len(body))

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError, format_bytes
+from ..common import InputError, format_bytes, free_room
 from .arrays import CLASSES, ArrayFile, check_type, load_arrays
 from .dataset import Dataset
 from .files import check_regular, shown
@@ -143,11 +143,11 @@ class _Archive:
 
     def _read(self, info: zipfile.ZipInfo, header: _Header, name: str) -> NDArray[Any]:
         """Read an array into memory, if there is enough."""
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if header.data_bytes > memory * 3 // 4:
+        room = free_room()
+        if header.data_bytes > room.free_bytes:
             raise InputError(
-                f"{shown(self._path)}: `{name}` would take {format_bytes(header.data_bytes)} of this machine's"
-                f" {format_bytes(memory)} of memory; save it with numpy.savez, and it is read in pieces"
+                f"{shown(self._path)}: `{name}` would take {format_bytes(header.data_bytes)} of memory, and"
+                f" {room.limit} {format_bytes(room.free_bytes)}; save it with numpy.savez, and it is read in pieces"
             )
         data = np.empty(header.data_bytes, np.uint8)
         with self._archive.open(info) as stream:

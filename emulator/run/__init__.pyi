@@ -2,6 +2,7 @@ from .checkpoint import Ended, Keeping, Leader, Resumed, RunCheckpoints, checkpo
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
 from .legs import Position
+from .needs import check_needs, needed_bytes
 from .own_weights import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
 from .pair import PairSimulation
 from .placement import Placement
@@ -91,12 +92,14 @@ __all__ = [
     "Usage",
     "Weights",
     "WeightsFile",
+    "check_needs",
     "checkpoints_of",
     "evaluate",
     "exchange_table",
     "fault_costs",
     "found_of",
     "history_table",
+    "needed_bytes",
     "open_log",
     "read_found",
     "read_results",

@@ -12,6 +12,7 @@ from ..device import Tally
 from ..network import Network
 from ..plan import check_data, make_plan, training_data
 from .layer_states import deal_weights
+from .needs import check_needs
 from .own_weights import Found
 from .trainer import Trainer
 
@@ -85,6 +86,7 @@ def evaluate(found: Found, data: Dataset | str | None = None, test_samples: int 
     if config.samples is not None:
         tests = tests.first(min(config.samples, tests.n_train))
     ranks = SingleProcess()
+    check_needs(plan, tests, ranks, gathers=False, trains=False)
     trainer = Trainer.of(plan, tests, ranks)
     deal_weights(ranks, found.network, trainer.learnt(), found.weights)
     tested = trainer.evaluate()

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emuchain.emulator.common import InputError
+from emuchain.emulator.common import InputError, Room
 from emuchain.emulator.data import load_data
 
 OneLine = Callable[..., str]
@@ -69,9 +69,9 @@ def test_a_size_that_is_not_there(tmp_path: Path, compression: int, shape: str, 
 
 def test_more_than_there_is_memory_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = archive(tmp_path, zipfile.ZIP_DEFLATED, images=header("(4, 3, 3)") + bytes(36))
-    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 10, "SC_PAGE_SIZE": 4}.__getitem__)
+    monkeypatch.setattr("emuchain.emulator.data.npz.free_room", lambda: Room(35, "this machine has"))
     with pytest.raises(
-        InputError, match=r"`images` would take 36 B of this machine's 40 B of memory; save it with nump"
+        InputError, match=r"`images` would take 36 B of memory, and this machine has 35 B; save it with numpy.savez"
     ):
         load_data(where)
 
