@@ -13,6 +13,7 @@ from ..mapping import channel_bytes
 from ..plan import DeviceLayout, Layout, Plan, SliceLayout, make_plan, place_on_chip, smallest_cluster
 from ..report import (
     Line,
+    cause_as_json,
     command_line,
     epoch_line,
     ignored,
@@ -34,7 +35,7 @@ from ..report import (
     table,
     weights_line,
 )
-from ..run import steady_state
+from ..run import cause_of, steady_state
 from .pair import plan_pair
 from .phases import phases
 
@@ -88,7 +89,8 @@ def _show(config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFi
         draw_layout(layout, picture)
     if as_json:
         verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
-        print(json.dumps({**layout_as_json(layout, smallest), **verdict}, indent=2))
+        cause = cause_as_json(cause_of(plan, steady_state(plan)))
+        print(json.dumps({**layout_as_json(layout, smallest), "cause": cause, **verdict}, indent=2))
         return
     print_answer(_answer(plan, layout, missing, smallest, flags))
     _print(layout, missing, full)
@@ -117,17 +119,18 @@ def _show_stages(plan: Plan, flags: dict[str, Any], as_json: bool, picture: Whol
 
 def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flags: dict[str, Any]) -> list[Line]:
     state = steady_state(plan)
+    cause = cause_of(plan, state)
     if missing:
         larger = {"devices": smallest} if smallest else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
         to_try = command_line("plan", None, {**flags, **larger})
     else:
-        changes = next_changes(plan, state)
+        changes = next_changes(plan, cause)
         command, samples = ("simulate", {"samples": _SAMPLES}) if "what_if" in changes else ("plan", {})
         to_try = command_line(command, None, {**flags, **samples, **changes})
     return [
         rate_line(plan, layout.images_per_s, missing),
         epoch_line(plan, EPOCH_IMAGES, EPOCH_IMAGES * layout.interval_ps, missing),
-        *limit_lines(plan, state),
+        *limit_lines(plan, state, cause),
         _verdict(plan, layout, missing, smallest),
         weights_line(plan),
         next_line(to_try),

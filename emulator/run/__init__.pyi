@@ -1,3 +1,4 @@
+from .cause import Cause, WiderLinks, cause_of, draining_limits, draining_share, limiting_kind
 from .checkpoint import Ended, Keeping, Leader, Resumed, RunCheckpoints, checkpoints_of, resumed
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
@@ -54,6 +55,7 @@ from .trainer import Trainer
 
 __all__ = [
     "PHASES",
+    "Cause",
     "Death",
     "DeviceUsage",
     "DeviceUse",
@@ -92,13 +94,18 @@ __all__ = [
     "Usage",
     "Weights",
     "WeightsFile",
+    "WiderLinks",
+    "cause_of",
     "check_needs",
     "checkpoints_of",
+    "draining_limits",
+    "draining_share",
     "evaluate",
     "exchange_table",
     "fault_costs",
     "found_of",
     "history_table",
+    "limiting_kind",
     "needed_bytes",
     "open_log",
     "read_found",

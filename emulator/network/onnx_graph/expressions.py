@@ -112,9 +112,7 @@ class Expressions:
     def _known(self, name: str) -> NDArray[Any]:
         return self._values[name] if name in self._values else self._arrays[name]
 
-    def _inferred(
-        self, node: OnnxNode, given: Mapping[str, Constant]
-    ) -> dict[str, tuple[int, tuple[int, ...]]] | None:
+    def _inferred(self, node: OnnxNode, given: Mapping[str, Constant]) -> dict[str, tuple[int, tuple[int, ...]]] | None:
         """Return type and shape of a node's outputs; None if not all are known."""
         from onnx import defs, helper, shape_inference
 
@@ -137,9 +135,7 @@ class Expressions:
             found[name] = of.elem_type, shape
         return found or None
 
-    def _with_numbers(
-        self, node: OnnxNode, given: Mapping[str, Constant], made: Sequence[Constant]
-    ) -> list[Constant]:
+    def _with_numbers(self, node: OnnxNode, given: Mapping[str, Constant], made: Sequence[Constant]) -> list[Constant]:
         values = self._computed(node, {name: _array(constant) for name, constant in given.items()})
         found = []
         for constant in made:

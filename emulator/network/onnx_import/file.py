@@ -60,7 +60,12 @@ class StoredArrays(Mapping[str, NDArray[Any]]):
     @property
     def other_bytes(self) -> int:
         """The size of the files beside it."""
-        names = {entry.value for tensor in self._tensors.values() for entry in tensor.external_data if entry.key == "location"}
+        names = {
+            entry.value
+            for tensor in self._tensors.values()
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
         sizes = []
         for name in names:
             with contextlib.suppress(OSError, ValueError):

@@ -22,19 +22,56 @@ _NAMES: Mapping[str, str] = {
     **{"CumSum": "cumsum", "DepthToSpace": "PixelShuffle", "Div": "quotient", "Einsum": "einsum", "Elu": "ELU"},
     **{"Equal": "comparison", "Erf": "GELU", "Gather": "index", "Gelu": "GELU", "Gemm": "Linear", "GRU": "GRU"},
     **{"GlobalAveragePool": "AdaptiveAvgPool2d", "GlobalMaxPool": "AdaptiveMaxPool2d", "GridSample": "grid_sample"},
-    **{"GroupNormalization": "GroupNorm", "HardSigmoid": "Hardsigmoid", "HardSwish": "Hardswish", "LRN": "LocalResponseNorm"},
+    **{
+        "GroupNormalization": "GroupNorm",
+        "HardSigmoid": "Hardsigmoid",
+        "HardSwish": "Hardswish",
+        "LRN": "LocalResponseNorm",
+    },
     **{"InstanceNormalization": "InstanceNorm", "LSTM": "LSTM", "LayerNormalization": "LayerNorm", "Max": "maximum"},
-    **{"LeakyRelu": "LeakyReLU", "LogSoftmax": "LogSoftmax", "MatMul": "Linear or matmul", "Min": "minimum", "Mish": "Mish"},
-    **{"Mul": "product", "PRelu": "PReLU", "Pow": "power", "RMSNormalization": "RMSNorm", "RNN": "RNN", "Resize": "Upsample"},
-    **{"ReduceMax": "amax", "ReduceMean": "mean", "ReduceSum": "sum", "Reshape": "reshape", "Selu": "SELU", "Slice": "slice"},
+    **{
+        "LeakyRelu": "LeakyReLU",
+        "LogSoftmax": "LogSoftmax",
+        "MatMul": "Linear or matmul",
+        "Min": "minimum",
+        "Mish": "Mish",
+    },
+    **{
+        "Mul": "product",
+        "PRelu": "PReLU",
+        "Pow": "power",
+        "RMSNormalization": "RMSNorm",
+        "RNN": "RNN",
+        "Resize": "Upsample",
+    },
+    **{
+        "ReduceMax": "amax",
+        "ReduceMean": "mean",
+        "ReduceSum": "sum",
+        "Reshape": "reshape",
+        "Selu": "SELU",
+        "Slice": "slice",
+    },
     **{"Shrink": "Hardshrink or Softshrink", "Softmax": "Softmax", "Softplus": "Softplus", "Softsign": "Softsign"},
-    **{"SpaceToDepth": "PixelUnshuffle", "Split": "chunk or split", "Sub": "difference", "Tanh": "Tanh", "TopK": "topk"},
+    **{
+        "SpaceToDepth": "PixelUnshuffle",
+        "Split": "chunk or split",
+        "Sub": "difference",
+        "Tanh": "Tanh",
+        "TopK": "topk",
+    },
     **{"ThresholdedRelu": "Threshold", "Transpose": "permute", "Upsample": "Upsample", "Where": "where"},
 }
 """What an operator is in PyTorch, if its neighbours tell nothing else."""
 
 _OF_WINDOWS: Mapping[str, str] = {
-    **{"AveragePool": "AvgPool", "Conv": "Conv", "ConvTranspose": "ConvTranspose", "LpPool": "LPPool", "MaxPool": "MaxPool"},
+    **{
+        "AveragePool": "AvgPool",
+        "Conv": "Conv",
+        "ConvTranspose": "ConvTranspose",
+        "LpPool": "LPPool",
+        "MaxPool": "MaxPool",
+    },
 }
 """Those of which PyTorch has one for each number of dimensions."""
 
@@ -99,7 +136,9 @@ def _name(node: OnnxNode, operators: set[str]) -> str:
 
 def note_of(walk: Walk) -> str:
     """Return in one line what the user should know of what the export left out, merged or computed; or nothing."""
-    nodes = collections.Counter((_LAYERS[node.operator], _lost(node)) for node in walk.nodes if node.operator in _LAYERS)
+    nodes = collections.Counter(
+        (_LAYERS[node.operator], _lost(node)) for node in walk.nodes if node.operator in _LAYERS
+    )
     said = [
         text.format(" and ".join(plural(nodes[layer, lost], layer) for layer in layers))
         for lost, text in _LOST.items()
