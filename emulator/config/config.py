@@ -24,6 +24,21 @@ _LEAST_SINGLE, _MOST_SINGLE = 1e-37, 1e38
 Factor = Annotated[float, pydantic.Field(ge=_LEAST_SINGLE, le=_MOST_SINGLE, allow_inf_nan=False)]
 
 
+_LEAST_STD = 1e-6  # of values from 0 to 1: a step between two bytes is 4e-3
+
+
+def _of_unit_values(value: float) -> float:
+    if value > 1:
+        raise ValueError("should be at most 1, as values are from 0 to 1; divide what is of 0 to 255 by 255")
+    return value
+
+
+def _of_deviation(value: float) -> float:
+    if value < _LEAST_STD:
+        raise ValueError(f"should be at least {_LEAST_STD:g}: images are divided by it; of a constant channel, give 1")
+    return _of_unit_values(value)
+
+
 class _Listed:
     """A marker of tuples that are a value or a list in files, and text with commas in results."""
 
@@ -44,6 +59,10 @@ def _number_or_word(word: str) -> int | float | str:
         with contextlib.suppress(ValueError):
             return kind(word)
     return word
+
+
+_Mean = Annotated[NotNegativeNumber, pydantic.AfterValidator(_of_unit_values)]
+_Deviation = Annotated[PositiveNumber, pydantic.AfterValidator(_of_deviation)]
 
 
 class _Spelt:
@@ -104,11 +123,11 @@ class Config(Model):
     crop: Sizes = pydantic.Field(
         (), description="cut this size out of each image, from its centre: one number, or rows and columns"
     )
-    mean: Annotated[tuple[NotNegativeNumber, ...], _Listed()] = pydantic.Field(
+    mean: Annotated[tuple[_Mean, ...], _Listed()] = pydantic.Field(
         (),
         description="of each channel, 0 to 1, for normalisation with `std`; default: those of the training images",
     )
-    std: Annotated[tuple[PositiveNumber, ...], _Listed()] = pydantic.Field((), description="see `mean`")
+    std: Annotated[tuple[_Deviation, ...], _Listed()] = pydantic.Field((), description="see `mean`")
     augment: Annotated[tuple[Literal["crop", "flip"], ...], _Listed()] = pydantic.Field(
         (),
         description="of training images, by the seed: crop takes the window of `crop` anywhere, or without `crop` pads"

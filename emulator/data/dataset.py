@@ -81,7 +81,14 @@ class Dataset:
         )
 
     def test_first(self, samples: int) -> "Dataset":
-        """Return the set with only its first `samples` test images, or all if it has fewer (a view)."""
+        """Return the set with only its first `samples` test images (a view), and all training images.
+
+        Raises InputError when `samples` is not in [1, n_test].
+        """
+        if not 1 <= samples <= self.n_test:
+            noun = "sample" if self.symbols else "image"
+            give = f"give a number from 1 to {self.n_test}" if self.n_test else "leave it out"
+            raise InputError(f"`test_samples` = {samples}: but {self.name} has {self.n_test} test {noun}s; {give}")
         lengths = None if self.test_lengths is None else self.test_lengths[:samples]
         return dataclasses.replace(
             self,

@@ -23,7 +23,7 @@ _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
 _MOST_PACKED = 1032  # bytes that one compressed byte can stand for
 _CHUNK_MOST = 1 << 28  # bytes of a chunk, which is read as a whole
 _CACHE = 1 << 26  # bytes of chunks that are kept
-_MOST_NAMES = 1 << 16  # classes
+_MOST_NAMES_BYTES = 1 << 28  # of the names of classes
 
 
 @dataclass(eq=False)
@@ -151,6 +151,7 @@ def _check_chunks(where: str, name: str, array: Any) -> None:
 
 
 def _class_names(path: Path, array: Any) -> list[str]:
-    if array.ndim != 1 or len(array) > _MOST_NAMES:
-        raise InputError(f"{shown(path)}: `{CLASSES}` has shape {array.shape}; should be a list of names")
+    if array.ndim != 1 or array.nbytes > _MOST_NAMES_BYTES:
+        size = format_bytes(array.nbytes)
+        raise InputError(f"{shown(path)}: `{CLASSES}` has shape {array.shape} and {size}; should be a list of names")
     return [shown(name.decode("utf-8", "replace") if isinstance(name, bytes) else name) for name in array[()].tolist()]

@@ -157,7 +157,7 @@ def _count_strays(folder: Path, left_out: LeftOut) -> None:
     """Count what lies beside folders: files, and images in hidden folders."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if not _is_folder(entry):
+            if not is_folder(entry):
                 left_out.add(entry)
             elif entry.name.startswith("."):
                 hidden = len(_images_below(str(folder), entry.name, LeftOut()))
@@ -199,7 +199,7 @@ def _images_below(root: str, top: str, left_out: LeftOut) -> list[str]:
         with os.scandir(path) as entries:
             for entry in entries:
                 name = f"{folder}/{entry.name}"
-                if _is_folder(entry):
+                if is_folder(entry):
                     waiting.append((name, above | {here}))
                 elif _is_image(entry.name):
                     images.append(name)
@@ -223,14 +223,14 @@ def _refuse_parts_within(path: str, folders: Sequence[str]) -> None:
 
 def _images_in(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if _is_image(entry.name) and not _is_folder(entry))
+        return sorted(entry.name for entry in entries if _is_image(entry.name) and not is_folder(entry))
 
 
 def _is_image(name: str) -> bool:
     return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:  # a link that leads to itself
@@ -240,4 +240,4 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def _folders(root: Path) -> list[str]:
     """Return the names of the folders in a folder, in order."""
     with os.scandir(root) as entries:
-        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
+        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and is_folder(entry))

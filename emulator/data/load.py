@@ -13,6 +13,7 @@ from ..common import InputError
 from . import cifar, mnist, shapes, text
 from .dataset import Dataset, Normalisation
 from .files import shown
+from .foreign import advice_on_file, advice_on_folder
 from .lazy import Images, LazyImages
 from .prepare import Preparation
 from .reading import Reading
@@ -25,16 +26,16 @@ Description = tuple[int, int, tuple[int, int, int], int]  # n_train, n_test, (c,
 
 class _Layout(NamedTuple):
     title: str
-    folder: str  # below the given directory, where the files may be instead
+    folders: tuple[str, ...]  # below the given directory, where the files may be instead
     recognise: Callable[[Path], bool]
     load: Callable[[Path], Dataset]
     describe: Callable[[Path], Description] | None  # None if the data set must be loaded for it
 
 
 _LAYOUTS = (
-    _Layout("CIFAR-10", "cifar-10-batches-bin", cifar.is_binary, cifar.load_binary, cifar.describe_binary),
-    _Layout("CIFAR-10", "cifar-10-batches-py", cifar.is_pickled, cifar.load_pickled, None),
-    _Layout("MNIST", "mnist", mnist.is_mnist, mnist.load_mnist, mnist.describe_mnist),
+    _Layout("CIFAR-10", ("cifar-10-batches-bin",), cifar.is_binary, cifar.load_binary, cifar.describe_binary),
+    _Layout("CIFAR-10", ("cifar-10-batches-py",), cifar.is_pickled, cifar.load_pickled, None),
+    _Layout("MNIST", ("mnist", "MNIST/raw", "MNIST", "raw"), mnist.is_mnist, mnist.load_mnist, mnist.describe_mnist),
 )
 _UNDERSTOOD = (
     "CIFAR-10 binary (data_batch_1.bin ... or cifar-10-batches-bin/), CIFAR-10 pickled (data_batch_1 ... or"
@@ -167,14 +168,25 @@ def _look_in(root: Path) -> tuple[Path, _Layout | _Loader]:
     if root.suffix.lower() in _FILES and not root.is_dir():
         return root, _FILES[root.suffix.lower()]
     if not root.is_dir():
+        advice = advice_on_file(root)
+        if advice is not None:
+            raise InputError(f"{shown(root)}: is {advice}")
         raise InputError(
             f"{root}: is a file; give the directory it is in, or a text, whose name ends in .txt, or images, in a file"
             f" whose name ends in {' or '.join(_FILES)}"
         )
     here = [(root, layout) for layout in _LAYOUTS if layout.recognise(root)]
-    below = [(root / layout.folder, layout) for layout in _LAYOUTS if layout.recognise(root / layout.folder)]
+    below = [
+        (root / folder, layout)
+        for layout in _LAYOUTS
+        for folder in layout.folders
+        if layout.recognise(root / folder) and not (root / folder).samefile(root)
+    ]
     found = here or below
     if not found:
+        advice = advice_on_folder(root)
+        if advice is not None:
+            raise InputError(f"{shown(root)}: {advice}")
         if any(entry.is_dir() and not entry.name.startswith(".") for entry in root.iterdir()):
             return root, _load_folder
         state = "holds no data set known here" if any(root.iterdir()) else "is empty"

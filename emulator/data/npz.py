@@ -22,7 +22,7 @@ from .reading import Reading
 _LOCAL_HEADER = 30  # bytes before a member's name
 _DEFLATE_MOST = 1032  # bytes that one compressed byte can stand for
 _PIECE = 1 << 22
-_MOST_NAMES = 1 << 20  # bytes of the names of classes
+_MOST_NAMES_BYTES = 1 << 28  # of the names of classes
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,9 @@ class _Archive:
 
     def _classes(self) -> list[str]:
         info, header = self._checked(CLASSES)
-        if header.data_bytes > _MOST_NAMES or len(header.shape) != 1:
-            raise InputError(f"{shown(self._path)}: `{CLASSES}` has shape {header.shape}; should be a list of names")
+        if header.data_bytes > _MOST_NAMES_BYTES or len(header.shape) != 1:
+            said = f"shape {header.shape} and {format_bytes(header.data_bytes)}"
+            raise InputError(f"{shown(self._path)}: `{CLASSES}` has {said}; should be a list of names")
         return [
             shown(name.decode("utf-8", "replace") if isinstance(name, bytes) else name)
             for name in self._read(info, header, CLASSES).tolist()

@@ -28,8 +28,12 @@ def preview_picture(data: Dataset, columns: int) -> NDArray[np.uint8]:
             f" {data.n_classes:,} classes of {h}x{w}; give fewer, or a smaller `resize`"
         )
     picture = np.full((data.n_classes * (h + _GAP) - _GAP, columns * (w + _GAP) - _GAP, 3), 255, np.uint8)
-    for k in range(data.n_classes):
-        for column, place in enumerate(np.flatnonzero(data.train_labels == k)[:columns]):
+    by_class = np.argsort(data.train_labels, kind="stable")
+    begins, ends = (
+        np.searchsorted(data.train_labels[by_class], range(data.n_classes), side) for side in ("left", "right")
+    )
+    for k, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        for column, place in enumerate(by_class[begin : min(end, begin + columns)]):
             image = data.train_images[place] if data.shape[0] == 3 else data.train_images[place, :1]
             top, left = k * (h + _GAP), column * (w + _GAP)
             picture[top : top + h, left : left + w] = image.transpose(1, 2, 0)

@@ -26,12 +26,16 @@ def split(
         InputError: the test would be empty.
     """
     is_test = np.zeros(len(labels), bool)
-    for k in range(classes):
-        members = np.flatnonzero(labels == k)
-        if len(members) > 1:
-            count = min(max(1, int(share * len(members) + 0.5)), len(members) - 1)
-            stream = np.random.Generator(np.random.Philox(key=np.array([seed, k], np.uint64)))
-            is_test[stream.permutation(members)[:count]] = True
+    by_class = np.argsort(labels, kind="stable")
+    bounds = np.searchsorted(labels[by_class], np.arange(classes + 1))
+    bits = np.random.Philox(key=np.array([seed, 0], np.uint64))
+    fresh, stream = bits.state, np.random.Generator(bits)
+    for k in np.flatnonzero(np.diff(bounds) > 1).tolist():
+        members = by_class[bounds[k] : bounds[k + 1]]
+        count = min(max(1, int(share * len(members) + 0.5)), len(members) - 1)
+        fresh["state"]["key"][1] = k
+        bits.state = fresh  # as a new generator with this key, in a fraction of the time
+        is_test[stream.permutation(members)[:count]] = True
     if not is_test.any():
         raise InputError(f"{where}: no class has two images, one for training and one for test")
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)

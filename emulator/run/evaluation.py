@@ -77,12 +77,14 @@ def evaluate(found: Found, data: Dataset | str | None = None, test_samples: int 
     given = {key: value for key, value in asked.items() if value is not None}
     how = {"schedule": "sync", "devices": 1, "memory": "ignored", "network": found.network.name}
     config = settings_config({**kept, **given, **how})
-    plan = make_plan(config.model_copy(update={"samples": None}), 1, network=found.network)
+    plan = make_plan(config.model_copy(update={"samples": None, "test_samples": None}), 1, network=found.network)
     if own is not None:
         check_data(plan, own)
-    tests = training_data(plan) if own is None else own.test_first(config.test_samples or own.n_test)
+    tests = training_data(plan) if own is None else own
     if not tests.n_test:
         raise InputError(f"`data` = {tests.name!r}: has no test samples")
+    if config.test_samples is not None:  # the run's own number is for its own data
+        tests = tests.test_first(test_samples or min(config.test_samples, tests.n_test))
     if config.samples is not None:
         tests = tests.first(min(config.samples, tests.n_train))
     ranks = SingleProcess()

@@ -84,6 +84,7 @@ def test_the_answer_and_other_data(
     [
         (["none.h5"], "no such file"),
         (["run.h5", "--data", "text"], "`data` = 'text'"),
+        (["run.h5", "--test-samples", "2001"], "`test_samples` = 2001: but shapes has 2000 test images; give a number"),
         (["run.h5", "--data", "nowhere"], "`data` = 'nowhere'"),
         (["page.html"], "neither a results file (.h5) nor a checkpoint"),
     ],

@@ -270,6 +270,25 @@ def test_flags_of_a_wrong_kind(
     assert told in one_line(capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    ("key", "values", "told"),
+    [
+        ("std", "1e-45,1,1", "`std[0]` = 1e-45: should be at least 1e-06: images are divided by it"),
+        ("std", "1,1,1e-39", "`std[2]` = 1e-39: should be at least 1e-06"),
+        ("std", "0.2,62.99,0.2", "`std[1]` = 62.99: should be at most 1, as values are from 0 to 1; divide"),
+        ("mean", "125.3,0.5,0.5", "`mean[0]` = 125.3: should be at most 1, as values are from 0 to 1; divide"),
+        ("mean", "1.001", "`mean[0]` = 1.001: should be at most 1"),
+    ],
+)
+def test_means_and_deviations_are_of_values_from_0_to_1(
+    one_line: Callable[..., str], key: str, values: str, told: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        load_config(None, {key: values})
+    assert told in one_line(error)
+    assert load_config(None, {"mean": "0,1,0.5", "std": "1,0.00392,1e-6"}).std == (1, 0.00392, 1e-6)
+
+
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none.toml: cannot be read"):
         load_config(str(tmp_path / "none.toml"), {})

@@ -33,6 +33,13 @@ def test_first_out_of_range(samples):
         small().first(samples)
 
 
+def test_no_more_test_samples_than_there_are():
+    assert small().test_first(3).n_test == 3
+    for samples in (0, 4):
+        with pytest.raises(InputError, match=f"`test_samples` = {samples}: but small has 3 test .* from 1 to 3"):
+            small().test_first(samples)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 9000), st.integers(0, 5))
 def test_normalisation(n, seed):

@@ -410,3 +410,14 @@ def test_what_is_left_out_is_counted(tmp_path: Path, parts: dict[str, np.ndarray
 def test_images_in_hidden_folders_are_counted(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
     write(tmp_path / "train" / ".thumbs" / "1.png")
     assert load_data(str(tmp_path)).note == "1 file left out: 1 in hidden folders"
+
+
+def test_the_folders_of_many_classes_are_each_read_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work grows with the number of classes, and not with its square."""
+    for part in ("train", "val"):
+        for number in range(30):
+            write(tmp_path / part / str(number) / "1.png", (1, 1))
+    calls, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: calls.append(path) or scandir(path))  # type: ignore[func-returns-value]
+    assert load_data(str(tmp_path)).n_classes == 30
+    assert sum(Path(path) == tmp_path / "val" for path in calls) < 10

@@ -1,0 +1,119 @@
+"""Data as other libraries lay them out: read where the content is known, else told what to give in their place."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.data import load_data
+
+OneLine = Callable[..., str]
+
+
+def write_mnist(folder: Path, *, packed: bool) -> None:
+    """Write 20 and 10 images with labels as torchvision keeps them."""
+    folder.mkdir(parents=True)
+    for part, count in (("train", 20), ("t10k", 10)):
+        images, labels = np.full((count, 28, 28), 7, np.uint8), np.arange(count, dtype=np.uint8) % 10
+        for name, array in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
+            content = struct.pack(f">{1 + array.ndim}I", 0x800 | array.ndim, *array.shape) + array.tobytes()
+            (folder / name).write_bytes(content)
+            if packed:  # torchvision keeps what it fetched beside what it unpacked
+                (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+
+
+@pytest.mark.parametrize("given", ["data", "data/MNIST", "data/MNIST/raw"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_torchvision_keeps_mnist_two_folders_below(tmp_path: Path, given: str, packed: bool) -> None:
+    write_mnist(tmp_path / "data" / "MNIST" / "raw", packed=packed)
+    data = load_data(str(tmp_path / given))
+    assert (data.name, data.n_train, data.n_test, data.shape) == ("mnist", 20, 10, (1, 28, 28))
+
+
+def test_torchvision_keeps_several_sets_in_one_folder(tmp_path: Path) -> None:
+    write_mnist(tmp_path / "MNIST" / "raw", packed=False)
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    (tmp_path / "cifar-10-batches-py" / "test_batch").touch()
+    with pytest.raises(InputError, match=r"holds CIFAR-10 \(.*py\) and MNIST \(.*raw\); give the directory of one"):
+        load_data(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        (
+            ["cifar-100-python/train", "cifar-100-python/test", "cifar-100-python/meta"],
+            "is CIFAR-100, which is not read",
+        ),
+        (["train", "test", "meta", "file.txt~"], "is CIFAR-100, which is not read"),
+        (
+            ["train.bin", "test.bin", "fine_label_names.txt", "coarse_label_names.txt"],
+            "is CIFAR-100, which is not read",
+        ),
+        (
+            ["MNIST/processed/training.pt", "MNIST/processed/test.pt"],
+            "MNIST as pickles of PyTorch; give the folder `raw`",
+        ),
+        (["images.npy", "labels.npy"], "holds images.npy, a single array of NumPy; put arrays together: numpy.savez"),
+        (
+            ["data/train-00000-of-00001.parquet", "README.md"],
+            "a table of Hugging Face or Arrow; write its columns with",
+        ),
+        (["train/dataset_info.json", "train/data-0.arrow", "dataset_dict.json"], "is a data set of Hugging Face"),
+        (["cifar-10-python.tar.gz"], "holds cifar-10-python.tar.gz, an archive; unpack it, and give the folder"),
+        (["a/x.tfrecord"], "holds x.tfrecord, a container of records"),
+        (
+            ["train_32x32.mat", "test_32x32.mat"],
+            "holds test_32x32.mat, a file of MATLAB; read it with scipy.io.loadmat",
+        ),
+        (["train.csv", "test.csv"], "holds test.csv, a table or a list; give images in a folder for each class"),
+        (["own.npz"], "holds own.npz; give"),
+        (["1.png", "2.png"], "has images (1.png), but no folder for each class; put each into the folder of its class"),
+    ],
+)
+def test_folders_that_are_not_read(tmp_path: Path, files: list[str], told: str, one_line: OneLine) -> None:
+    for name in files:
+        (tmp_path / "it" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "it" / name).touch()
+    with pytest.raises(InputError) as error:
+        load_data(str(tmp_path / "it"))
+    assert told in one_line(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("one.png", "is a single image; give the folder that has a folder of images for each class"),
+        ("cifar-10-python.tar.gz", "is an archive; unpack it, and give the folder"),
+        ("pictures.ZIP", "is an archive; unpack it"),
+        ("ILSVRC2012_img_val.tar", "is ImageNet's validation images, without their classes; unpack them into a folder"),
+        ("images.npy", "is a single array of NumPy; put arrays together"),
+        ("train.parquet", "is a table of Hugging Face or Arrow"),
+        ("data.pt", "is a pickle, which could run code"),
+        ("train-images-idx3-ubyte.gz", "is one file of a data set; give its folder"),
+        ("data_batch_1.bin", "is one file of a data set; give its folder"),
+        ("data_batch_1", "is one file of a data set; give its folder"),
+    ],
+)
+def test_files_that_are_not_read(tmp_path: Path, name: str, told: str, one_line: OneLine) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(InputError) as error:
+        load_data(str(tmp_path / name))
+    assert told in one_line(error)
+
+
+def test_images_beside_tables_are_read(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        for number in range(2):
+            (tmp_path / "train" / name).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (4, 4)).save(tmp_path / "train" / name / f"{number}.png")
+    for name in ("labels.csv", "dump.parquet", "old.zip"):
+        (tmp_path / name).touch()
+    assert load_data(str(tmp_path)).note.startswith("3 files left out: 1 .csv, 1 .parquet, 1 .zip")
