@@ -21,10 +21,11 @@ def show_pair_timeline(
         if given is not None:
             raise InputError(f"`--{flag}`: the timeline of a pair has the tasks of a mini-batch; leave it out")
     plan = make_pair_plan(config)
+    if picture is not None:
+        draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
     print(plan.answer[0])
     print(f"{config.schedule.name}: {plan.answer[1]}")
     for line in pair_gantt(plan.times, width):
         print(line)
     if picture is not None:
-        draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
         print(f"drawn in {picture.path}")

@@ -58,14 +58,15 @@ def _show(
         plan.needs_one_stage("a timeline")
         plan.needs_all_alive("a timeline")
     chart = _chart(plan, window, all_lanes)
+    if picture is not None:  # first, for what is printed may not be read to its end
+        from ..report import draw_timeline
+
+        draw_timeline(chart, picture)
     print(_answer(plan))
     print(f"{plan.network.name} on {describe_devices(plan)}, {plan.config.schedule.name}: samples {chart.shown}")
     for line in gantt(chart, columns):
         print(line)
     if picture is not None:
-        from ..report import draw_timeline
-
-        draw_timeline(chart, picture)
         print(f"drawn in {picture.path}")
 
 

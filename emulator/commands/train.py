@@ -142,9 +142,10 @@ def _train_chain(
     if checkpoints.ended_at is not None:
         print_answer(shown.stopped(checkpoints.ended_at))
         return checkpoints.ended_at.status
-    shown.tables(full)
     if traced is not None:
         traced.write(plan, data.n_train, ranks.gather(recorder))
+    shown.tables(full)
+    if traced is not None:
         print(traced.written)
     costs, without = shown.costs(), _accuracy_without_flips(plan, data, shared, ranks)
     if costs is not None:

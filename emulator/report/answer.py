@@ -96,8 +96,8 @@ def limit_lines(plan: Plan, state: SteadyState, cause: Cause) -> list[Line]:
         full = number(state.replicas * 1e12 / plan.timing.interval_ps)
         exchange = " and exchanges" if state.replicas > 1 else ""
         waits = (
-            f"each update drains the chain{exchange}, {percent(share)} of the time; without: {full} {state.noun}s/s"
-            f" with this cut{note}"
+            f"each update drains the chain{exchange}, {percent(share)} of the time; without: {full}"
+            f" {state.noun}s/s with this cut{note}"
         )
         first, second = (waits, slowest) if draining_limits(plan, state) else (slowest, waits)
         return [Line(f"limit: {first}"), Line(f"then: {second}"), *wider]

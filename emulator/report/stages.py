@@ -7,7 +7,7 @@ from typing import Any
 from ..common import format_bytes, format_time_ps, number, percent
 from ..pipeline import Engines, StageCosts, Transport, pipeline_kinds
 from ..plan import Plan, PlannedStages
-from ..run import Usage
+from ..run import Usage, is_waiting
 from .answer import Line, title_of
 from .table import table
 
@@ -19,28 +19,33 @@ _ENGINES = {
 
 
 def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
-    """Return what limits a run: its busiest stage or link, and how long all wait."""
+    """Return what limits a run, its busiest stage or link, or waits where none is busy for half of the time."""
     assert plan.stages is not None
     machine, busy = plan.stages.machine, busy_shares(plan, usage)
     device = max(range(plan.devices), key=lambda each: (busy[each], -each))
     stage = max(range(device, plan.stage_count, plan.devices), key=lambda each: _costs(plan, each).work_ps)
     costs = _costs(plan, stage)
-    lines = [
-        Line(
-            f"limit: device {device}, busy for {percent(busy[device])} of the time; stage {stage} takes"
+    loads = [
+        (
+            busy[device],
+            f"device {device}, busy for {percent(busy[device])} of the time; stage {stage} takes"
             f" F {format_time_ps(costs.forward_ps)}, B {format_time_ps(costs.backward_ps)} a micro-batch of"
             f" {plan.stages.samples}"
-            + ("; its memory port sets that" if plan.stages.stage(stage, plan.stages.samples).bound_by_memory else "")
+            + ("; its memory port sets that" if plan.stages.stage(stage, plan.stages.samples).bound_by_memory else ""),
         )
     ]
     if usage.links:
         link = max(usage.links, key=lambda each: each.utilisation)
-        lines.append(
-            Line(f"then: link {link.sender} -> {link.receiver}, busy for {percent(link.utilisation)} of the time")
-        )
+        share = percent(link.utilisation)
+        loads.append((link.utilisation, f"link {link.sender} -> {link.receiver}, busy for {share} of the time"))
+    loads.sort(key=lambda load: -load[0])
+    texts = [text for _, text in loads]
+    if is_waiting(loads[0][0]):
+        texts.insert(0, f"waits in the order of {plan.config.schedule.name}: nothing is busy for half of the time")
+    first, *others = texts
+    lines = [Line(f"limit: {first}"), *(Line(f"then: {text}", optional=place > 0) for place, text in enumerate(others))]
     waits = "messages leave when an action is done" if machine.transport is Transport.STORED else "messages are hidden"
-    lines.append(Line(f"machine: {_ENGINES[machine.engines]}; {waits}", optional=True))
-    return lines
+    return [*lines, Line(f"machine: {_ENGINES[machine.engines]}; {waits}", optional=True)]
 
 
 def order_line(plan: Plan) -> list[Line]:
@@ -58,7 +63,7 @@ def order_line(plan: Plan) -> list[Line]:
 
 
 def stage_bound_lines(plan: Plan) -> list[Line]:
-    """Return the rate that a plan's slowest device allows, whatever its schedule."""
+    """Return the rate that a plan's slowest device allows, whatever the order of its actions."""
     assert plan.stages is not None
     work = [0] * plan.devices
     for stage in range(plan.stage_count):
@@ -67,7 +72,7 @@ def stage_bound_lines(plan: Plan) -> list[Line]:
     rate = plan.data_parallel.replicas * plan.stages.samples * 1e12 / work[slowest]
     takes = format_time_ps(work[slowest])
     return [
-        Line(f"{title_of(plan)}: at most {number(rate)} {plan.network.sample_noun}s/s, with any schedule"),
+        Line(f"{title_of(plan)}: at most {number(rate)} {plan.network.sample_noun}s/s with this cut, in any order"),
         Line(f"limit: device {slowest}, {takes} for F and B of a micro-batch of {plan.stages.samples}"),
     ]
 

@@ -1,4 +1,4 @@
-from .cause import Cause, WiderLinks, cause_of, draining_limits, draining_share, limiting_kind
+from .cause import Cause, WiderLinks, cause_of, draining_limits, draining_share, is_waiting, limiting_kind
 from .checkpoint import Ended, Keeping, Leader, Resumed, RunCheckpoints, checkpoints_of, resumed
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
@@ -105,6 +105,7 @@ __all__ = [
     "fault_costs",
     "found_of",
     "history_table",
+    "is_waiting",
     "limiting_kind",
     "needed_bytes",
     "open_log",

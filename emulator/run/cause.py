@@ -22,6 +22,7 @@ from .steady_state import SteadyState, steady_state
 
 _FREE_MBPS = MOST_MBPS = 10**9
 """Bandwidth of links that take no time: the most that a cluster may have."""
+_HALF = 0.5
 _MUCH, _SOME, _LITTLE = 1.5, 1.1, 1.05
 """Gains from which on a kind of resource counts as the cause: see `Cause.kind`."""
 
@@ -59,7 +60,12 @@ def draining_share(plan: Plan, state: SteadyState) -> float:
 
 def draining_limits(plan: Plan, state: SteadyState) -> bool:
     """Return whether it is draining that limits: it takes most of the time, and not by an exchange of gradients."""
-    return draining_share(plan, state) > 0.5 and not isinstance(state.bottleneck.slowest, ExchangeLoad)
+    return draining_share(plan, state) > _HALF and not isinstance(state.bottleneck.slowest, ExchangeLoad)
+
+
+def is_waiting(busiest: float) -> bool:
+    """Return whether waits limit boards that take actions as a whole, of which the busiest is so for this share."""
+    return busiest < _HALF
 
 
 def limiting_kind(plan: Plan, state: SteadyState) -> str:

@@ -11,6 +11,7 @@ from .series import FEWEST, Series, is_on_chip
 
 _MOST_COMPARED = 4
 """Schedules that the fastest one is held against in a line."""
+_SEVERAL = {"engine": "engines", "link": "links", "exchange": "exchanges", "waiting": "waits"}
 
 
 def findings(result: SweepResult) -> list[str]:
@@ -118,7 +119,7 @@ def limiting_kind(row: dict[str, Any]) -> str:
 
 def limiting_words(kind: str) -> str:
     """Return that something of a kind limits, as text: `links limit`."""
-    return {"engine": "engines limit", "link": "links limit", "exchange": "exchanges limit"}.get(kind, f"{kind} limits")
+    return f"{_SEVERAL[kind]} limit" if kind in _SEVERAL else f"{kind} limits"
 
 
 def _limit(row: dict[str, Any], *, part: bool = False) -> str:
@@ -126,7 +127,8 @@ def _limit(row: dict[str, Any], *, part: bool = False) -> str:
     slowest, kind = row["bottleneck"], limiting_kind(row)
     if row["cause"] is None or (kind == row["bottleneck_kind"] and not part):
         return f"{slowest} limits"
-    return limiting_words(kind) if part else f"{limiting_words(kind)}; slowest in this cut: {slowest}"
+    most = "busiest" if kind == "waiting" else "slowest in this cut"
+    return limiting_words(kind) if part else f"{limiting_words(kind)}; {most}: {slowest}"
 
 
 def _amount(row: dict[str, Any], along: str) -> str:

@@ -9,7 +9,7 @@ from ...common import InputError
 from ...config import settings_config
 from ...pair import Resource
 from ...plan import PairPlan, Plan, make_pair_plan, make_plan
-from ...run import SteadyState, limiting_kind, simulate, steady_state
+from ...run import SteadyState, is_waiting, limiting_kind, simulate, steady_state
 from .space import Point
 
 _STEPS = 2, 6
@@ -27,7 +27,7 @@ class Measured:
     all boards are always busy; of a GPU with an FPGA it is their utilisation, of a GPU alone None. `images_per_j` is
     None where a board's power is unknown. `off_chip_mib` of a chain are kept off chip; `missing_mib` have no place,
     which times ignore. `second` would limit if the bottleneck were infinitely fast; of a pair it is what is
-    busy second longest. `cause` is what holds a chain back whatever its cut (`run.Cause`), where rows are timed.
+    busy second longest. `cause` is what holds a chain back whatever its cut (`run.Cause`), or waits.
     """
 
     boards: int | None = None
@@ -105,7 +105,7 @@ def _of_actions(plan: Plan, epoch_images: int) -> Measured:
     power = [board.power_w for board in boards]
     loads = [(sum(use.busy.values()), f"device {use.device}", "engine") for use in more.usage.devices]
     loads += [(use.utilisation, f"link {use.sender} -> {use.receiver}", "link") for use in more.usage.links]
-    (_, slowest, kind), *others = sorted(loads, key=lambda load: -load[0])
+    (busiest, slowest, kind), *others = sorted(loads, key=lambda load: -load[0])
     _, second, second_kind = others[0] if others else (0.0, None, None)
     replicas = plan.data_parallel.replicas
     return Measured(
@@ -121,6 +121,7 @@ def _of_actions(plan: Plan, epoch_images: int) -> Measured:
         bottleneck_kind=kind,
         second=second,
         second_kind=second_kind,
+        cause="waiting" if is_waiting(busiest) else kind,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from emuchain.emulator.commands.cli import main
 
 LONG = "a" * 5000
 Shell = Callable[..., subprocess.CompletedProcess[str]]
@@ -114,3 +117,48 @@ def test_a_key_of_many_dots(shell: Shell, one_line: Callable[[str], str], tmp_pa
         done = shell(f"emuchain {command}")
         assert done.returncode == 2
         assert "nested too deeply" in one_line(done.stderr)
+
+
+SMALL = "quick-cifar --devices 2"
+PIPELINE = "pipeline --schedule gpipe --stages 2 --micro-batches 2 --forward 1 --backward 2"
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        (f"timeline {SMALL} --plot x.png", "x.png"),
+        ("timeline lstm-5x1024 --cluster farnn-9p --schedule farnn --time-steps 20 --plot x.png", "x.png"),
+        (f"simulate {SMALL} --samples 64 --plot x.png --trace x.json", "x.json"),
+        (f"simulate {SMALL} --samples 64 --plot x.png", "x.png"),
+        (f"train {SMALL} --samples 64 --test-samples 8 --trace x.json --progress none", "x.json"),
+        (f"train {SMALL} --samples 64 --test-samples 8 --out x.h5 --progress none", "x.h5"),
+        (f"plan {SMALL} --plot x.png", "x.png"),
+        ("plan quick-cifar --devices 1,2 --plot x.png", "x.png"),
+        ("sweep quick-cifar --devices 1,2 --plot x.png --csv x.csv", "x.csv"),
+        ("sweep quick-cifar --devices 1,2 --plot x.png", "x.png"),
+        ("compare quick-cifar --devices 2,3 --plot x.png", "x.png"),
+        ("topology quick-cifar --devices 2,3 --plot x.png", "x.png"),
+        ("exchange hdc --workers 4 --plot x.png", "x.png"),
+        (f"{PIPELINE} --plot x.png --trace x.json", "x.json"),
+        (f"{PIPELINE} --plot x.png", "x.png"),
+        ("data preview --out x.png", "x.png"),
+    ],
+)
+def test_files_are_written_before_a_word_is_printed(
+    command: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads the first lines only, as `head` does, has the files."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    there = []
+
+    class Watching(io.StringIO):
+        def write(self, text: str) -> int:
+            there.append((tmp_path / file).stat().st_size > 0)
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stdout", Watching())
+    with pytest.raises(SystemExit) as ended:
+        main(shlex.split(command))
+    assert ended.value.code == 0
+    assert there and all(there)
