@@ -65,7 +65,7 @@ def simulate_pair(
         return
     print_answer(_answer(plan, other, str(asked), flags))
     if traced is not None:
-        say(f"trace in {traced}; https://ui.perfetto.dev opens it")
+        say(f"trace in {traced}; open it with https://ui.perfetto.dev")
     _print_resources(plan.times)
     _print_layers(plan.times)
     print()

@@ -226,7 +226,7 @@ class Config(Model):
         0.0005, description="adds as much of each weight to its gradient; adamw takes it off the weight itself"
     )
     lr_schedule: Literal["constant", "step", "cosine"] = pydantic.Field(
-        "constant", description="how the learning rate goes on after its warm-up; cosine: to 0 at the end of training"
+        "constant", description="how the learning rate continues after its warm-up; cosine: to 0 at the end of training"
     )
     lr_step: Positive | None = pydantic.Field(
         None, description="for step: mini-batches after which the learning rate is multiplied by `lr_decay`"
