@@ -236,7 +236,7 @@ def schedule(
 @click.option(
     "--memory",
     type=click.Choice(["modelled", "ignored"]),
-    help="Whether data that does not fit on chip costs time at the off-chip memory port.  [default: modelled]",
+    help="Whether data off chip takes time at the memory port.  [default: modelled]",
 )
 @click.option("--schedule", metavar="NAME", help="Schedule; it sets how many samples are in flight.  [default: fpdeep]")
 @click.option(
