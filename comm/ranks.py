@@ -177,6 +177,11 @@ class MpiRanks:
             task(self)
             self.running = False
 
+    @property
+    def on_this_host(self) -> Sequence[int]:
+        """The ranks of this rank's host, itself among them."""
+        return self._on_this_host
+
     def in_turn(self, task: Callable[[], None]) -> None:
         """Run a task on the first rank of each machine, and then on the others."""
         first, *others = self._on_this_host

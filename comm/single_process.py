@@ -15,6 +15,7 @@ class SingleProcess:
 
     rank = 0
     size = 1
+    on_this_host: Sequence[int] = (0,)
     comm: Any = None
     exchange_comm: Any = None
     running = False  # whether other ranks have a task, so that one may fail while others do not

@@ -34,6 +34,7 @@ from .run import (
     Simulation,
     StepLog,
     Weights,
+    check_needs,
     checkpoints_of,
     open_log,
     read_results,
@@ -257,6 +258,7 @@ def train(
         if isinstance(data, Dataset):
             check_data(planned, data)
         held = data if isinstance(data, Dataset) else training_data(planned)
+        check_needs(planned, held, ranks, gathers=True)
         log = files.enter_context(open_log(planned.config.log if ranks.rank == 0 else None))
         checkpoints = checkpoints_of(planned, held, ranks, start, on_begin=lambda *begun: recorder.begin(*begun[:2]))
         if traced is None or isinstance(planned, PairPlan):
@@ -331,12 +333,13 @@ def retime(
     return retime_results(found, cluster, changes, source=source)
 
 
-def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: pathlib.Path | None) -> PairSimulation:
+def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile | None) -> PairSimulation:
     if observer is not None:
         raise InputError("`observer`: a pair has tasks and no rows of samples; `times` of its plan has them")
-    _ = plan.samples  # all that can be wrong is found here
-    if trace is not None:
-        write_pair_trace(trace, plan)
+    with trace or contextlib.nullcontext():
+        _ = plan.samples  # all that can be wrong is found here
+        if trace is not None:
+            write_pair_trace(trace, plan)
     return PairSimulation(plan)
 
 

@@ -136,6 +136,11 @@ class Cluster:
         """Return the board of a device."""
         return self.boards[min(device, len(self.boards) - 1)]
 
+    def with_bandwidth(self, mbps: int) -> Cluster:
+        """Return the cluster with this bandwidth of all links, in Mb/s."""
+        own = tuple(dataclasses.replace(link, bandwidth_mbps=mbps) for link in self.own_links)
+        return dataclasses.replace(self, link=dataclasses.replace(self.link, bandwidth_mbps=mbps), own_links=own)
+
     def among(self, alive: Sequence[int]) -> Cluster:
         """Return the cluster of some of its boards, in the order of the chain.
 

@@ -66,15 +66,17 @@ def compare(
     """
     with starting():
         from ..plan import check_batch
+        from ..report import picture_file
         from ..studies.parallelism import Workload, draw_comparison
         from ..studies.parallelism import compare as run
 
     found, boards = _load(network, cluster, layers)
     check_batch(batch, found)
-    with phases(f"mapping {found.name} in four ways on up to {devices[-1]:,} devices"):
-        comparison = run(Workload(found, boards, batch), devices)
-    if plot is not None:
-        draw_comparison(comparison, plot)
+    with picture_file(plot, "--plot") as picture:
+        with phases(f"mapping {found.name} in four ways on up to {devices[-1]:,} devices"):
+            comparison = run(Workload(found, boards, batch), devices)
+        if picture is not None:
+            draw_comparison(comparison, picture)
     if as_json:
         print(json.dumps(_comparison_as_json(comparison), indent=2))
     else:
@@ -107,17 +109,19 @@ def topology(
     """
     with starting():
         from ..mapping import partition
+        from ..report import picture_file
         from ..studies import Ports, chain_topology, direct_topology
         from ..studies.parallelism import draw_topologies
 
     found, boards = _load(network, cluster, layers)
     having = Ports(ports, port_gbps)
-    with phases(f"mapping {found.name} on up to {devices[-1]:,} devices"):
-        mappings = [partition(found, boards, count) for count in devices]
-        pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
     title = f"{found.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
-    if plot is not None:
-        draw_topologies(title, pairs, plot, found.sample_noun)
+    with picture_file(plot, "--plot") as picture:
+        with phases(f"mapping {found.name} on up to {devices[-1]:,} devices"):
+            mappings = [partition(found, boards, count) for count in devices]
+            pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
+        if picture is not None:
+            draw_topologies(title, pairs, picture, found.sample_noun)
     if as_json:
         as_dicts = [{"1d": _topology_as_json(one), "2d": _topology_as_json(two)} for one, two in pairs]
         said = {"network": found.name, "cluster": boards.name, "ports": ports, "port_gbps": port_gbps}

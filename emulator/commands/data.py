@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import InputError, write_whole
+from ..common import InputError, own_folder, write_whole
 from . import collector
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def data() -> None:
 @click.option("--to", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Directory to put it in.")
 @click.option("--mirror", metavar="URL", help="Address to fetch the files from instead of the official one.")
 def fetch(name: str, to: Path, mirror: str | None) -> None:
-    """Fetch a published data set; a transfer that broke off is resumed."""
+    """Fetch a published data set; sizes and checksums are known, and nothing is left of a failure."""
     from ..data import fetch_data
     from .transfer import reported
 
-    with reported() as progress:
+    with own_folder(to, "to"), reported() as progress:
         folder = fetch_data(name, to, mirrors=[mirror] if mirror else None, progress=progress)
     click.echo(f"{name}: complete in {folder}; use it with --data {folder}")
 
@@ -124,6 +124,6 @@ def preview(where: str, out: Path, columns: int, **flags: Any) -> None:
         raise InputError(
             f"`data` = {where!r}: is a text; only images can be drawn, and `emuchain data info` shows texts"
         )
-    picture = png(preview_picture(_loaded(where, flags), columns))
-    write_whole(out, picture, example="shapes.png")
-    click.echo(f"{out}: written")
+    drawn = _loaded(where, flags)
+    write_whole(out, png(preview_picture(drawn, columns)), example="shapes.png")
+    click.echo(f"{out}: written{'; ' * bool(drawn.note)}{drawn.note}")

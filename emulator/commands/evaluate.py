@@ -36,6 +36,7 @@ def _answer(file: str, found: Found, made: Evaluation) -> list[Line]:
         *([] if made.ngrams is None else [bits_line(tested.bits_per_step, made.ngrams)]),
         Line(f"weights: {file}, {made.network.name} after {plural(found.epochs, 'epoch')}{steps}"),
         Line(f"data: {made.data}, {samples}"),
+        *([Line(f"note: {made.note}")] if made.note else []),
     ]
 
 

@@ -61,19 +61,21 @@ def exchange(
     with starting():
         from ..cluster import load_cluster
         from ..plan import network_of
+        from ..report import picture_file
         from ..studies import draw_exchanges, exchange_times
 
     if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
         given = f"`--compress-ratio` = {ratio:g}"
         raise InputError(f"{given}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits")
     found, boards = network_of(network), load_cluster(cluster)
-    rows = []
-    with phases(f"exchanges among up to {workers[-1]:,} workers"):
-        for count in workers:
-            rows += [exchange_times(boards.interconnect, found.parameters, count, each) for each in (None, ratio)]
     title = f"{found.name}, {4 * found.parameters / 1e6:,.1f} MB of gradients, on {boards.name}"
-    if plot is not None:
-        draw_exchanges(title, rows, plot)
+    rows = []
+    with picture_file(plot, "--plot") as picture:
+        with phases(f"exchanges among up to {workers[-1]:,} workers"):
+            for count in workers:
+                rows += [exchange_times(boards.interconnect, found.parameters, count, each) for each in (None, ratio)]
+        if picture is not None:
+            draw_exchanges(title, rows, picture)
     if as_json:
         said = {"network": found.name, "cluster": boards.name, "gradient_bytes": 4 * found.parameters}
         print(json.dumps({**said, "exchanges": [dataclasses.asdict(row) for row in rows]}, indent=2))

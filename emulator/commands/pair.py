@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,12 +13,12 @@ from ..pair import PairTimes, gpu_bytes
 from ..plan import PairPlan, make_pair_plan
 from ..report import (
     Line,
-    check_picture,
     command_line,
     draw_pair,
     next_line,
     number,
     percent,
+    picture_file,
     plural,
     print_answer,
     say,
@@ -45,18 +46,16 @@ def simulate_pair(
     Raises:
         InputError: a value does not suit a pair, or the trace cannot be written.
     """
-    traced = asked_pair_trace(**trace)
-    if plot is not None:
-        check_picture(plot, "--plot")
     asked = parse_what_if(what_if)
-    plan, other = _plan(config, {}), None
-    if what_if:
-        changed = settings_config({**config.model_dump(exclude_unset=True), **asked.config})
-        other = _plan(changed, asked.cluster)
-    if plot is not None:
-        draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", plot)
-    if traced is not None:
-        write_pair_trace(traced, plan)
+    with asked_pair_trace(**trace) or contextlib.nullcontext() as traced, picture_file(plot, "--plot") as picture:
+        plan, other = _plan(config, {}), None
+        if what_if:
+            changed = settings_config({**config.model_dump(exclude_unset=True), **asked.config})
+            other = _plan(changed, asked.cluster)
+        if picture is not None:
+            draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
+        if traced is not None:
+            write_pair_trace(traced, plan)
     if as_json:
         found = plan.to_dict()
         if other is not None:
@@ -65,7 +64,7 @@ def simulate_pair(
         return
     print_answer(_answer(plan, other, str(asked), flags))
     if traced is not None:
-        say(f"trace in {traced}; open it with https://ui.perfetto.dev")
+        say(f"trace in {traced.path}; open it with https://ui.perfetto.dev")
     _print_resources(plan.times)
     _print_layers(plan.times)
     print()
@@ -74,17 +73,16 @@ def simulate_pair(
     say(f"mini-batch: {time_and_ps(plan.times.mini_batch_ps)}")
 
 
-def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, picture: str | None) -> None:
+def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, plot: str | None) -> None:
     """Print what recurrent layers take of a pair, as an answer with tables, or as JSON; draw the timeline.
 
     Raises:
         InputError: a value does not suit a pair.
     """
-    if picture is not None:
-        check_picture(picture, "--plot")
-    plan = _plan(config, {})
-    if picture is not None:
-        draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
+    with picture_file(plot, "--plot") as picture:
+        plan = _plan(config, {})
+        if picture is not None:
+            draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
     if as_json:
         print(json.dumps(plan.to_dict(), indent=2))
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..common import InputError
+from ..common import InputError, WholeFile
 from ..config import Config
 from ..plan import make_pair_plan
 from ..report import draw_pair
@@ -10,7 +10,7 @@ from ..timeline import pair_gantt
 
 
 def show_pair_timeline(
-    config: Config, width: int, picture: str | None, *, samples_shown: str | None, all_lanes: bool
+    config: Config, width: int, picture: WholeFile | None, *, samples_shown: str | None, all_lanes: bool
 ) -> None:
     """Print the chart of a mini-batch; draw it too, if asked for.
 
@@ -27,4 +27,4 @@ def show_pair_timeline(
         print(line)
     if picture is not None:
         draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
-        print(f"drawn in {picture}")
+        print(f"drawn in {picture.path}")

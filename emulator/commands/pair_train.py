@@ -25,7 +25,7 @@ from ..report import (
     print_answer,
     resource_rows,
 )
-from ..run import Recorder, Resumed, checkpoints_of, follower, open_log, resource_table, train
+from ..run import Recorder, Resumed, check_needs, checkpoints_of, follower, open_log, resource_table, train
 from .kernels import load as load_kernels
 from .output import tell
 from .pair import limit_line, memory_lines
@@ -49,7 +49,9 @@ def train_pair(
     network, cluster = (None, None) if start is None else (start.network, start.cluster)
     plan = make_pair_plan(config, network=network, cluster=cluster)
     out = None if config.out is None else WholeFile(config.out)
-    data, gather_weights, log = training_data(plan), out is not None, open_log(config.log)
+    data, gather_weights = training_data(plan), out is not None
+    check_needs(plan, data, ranks, gathers=gather_weights)
+    log = open_log(config.log)
     with out or contextlib.nullcontext(), log, make_progress(config.progress) as progress:
         ranks.in_turn(functools.partial(load_kernels, progress.note))
         shown = Shown(plan, data, Recorder(plan, data, ranks.describe(), out, log), progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -12,6 +13,7 @@ import click
 from .kernels import starting
 
 if TYPE_CHECKING:
+    from ..common import WholeFile
     from ..pipeline import Shape, Timed
 
 
@@ -67,12 +69,13 @@ def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -
     each link. Engines and transport default to those that the schedule was published for.
     """
     with starting():
-        if plot is not None:
-            from ..report import check_picture
+        from ..report import picture_file
+        from ..timeline import trace_file
 
-            check_picture(plot, "--plot")
+    traced = None if trace is None else trace_file(trace)
+    with traced or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
         run = _Run(flags)
-    run.write(plot, trace)
+        run.write(picture, traced)
     if as_json:
         print(json.dumps(run.as_json(), indent=2))
     else:
@@ -94,8 +97,8 @@ class _Run:
         self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
         self.to_try = _to_try(flags, self.shape, self.scale)
 
-    def write(self, plot: str | None, trace: str | None) -> None:
-        """Draw the timeline, and write it as a trace, if a file is named.
+    def write(self, plot: WholeFile | None, trace: WholeFile | None) -> None:
+        """Draw the timeline, and write it as a trace, if there is a file for it.
 
         Raises:
             InputError: a file cannot be written.

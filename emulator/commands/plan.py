@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..common import format_bytes, format_time_ps
+from ..common import WholeFile, format_bytes, format_time_ps
 from ..config import Config
 from ..inputs import validate
 from ..mapping import channel_bytes
 from ..plan import DeviceLayout, Layout, Plan, SliceLayout, make_plan, place_on_chip, smallest_cluster
 from ..report import (
     Line,
-    check_picture,
+    cause_as_json,
     command_line,
     epoch_line,
     ignored,
@@ -25,6 +25,7 @@ from ..report import (
     next_changes,
     next_line,
     percent,
+    picture_file,
     print_answer,
     rate_line,
     say,
@@ -34,7 +35,7 @@ from ..report import (
     table,
     weights_line,
 )
-from ..run import steady_state
+from ..run import cause_of, steady_state
 from .pair import plan_pair
 from .phases import phases
 
@@ -55,18 +56,22 @@ _SPELT = {
 }
 
 
-def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: bool) -> None:
-    """Lay a network out on a cluster and print an answer with tables, or JSON; draw it into the file `picture`.
+def show_plan(flags: dict[str, Any], as_json: bool, plot: str | None, full: bool) -> None:
+    """Lay a network out on a cluster and print an answer with tables, or JSON; draw it into the file `plot`.
 
     Raises:
         InputError: the network or cluster is unknown, there are too many devices, or a board is too small.
     """
     config = validate(Config, flags, "command line")
     if config.schedule.offload is not None:
-        plan_pair(config, flags, as_json, picture)
+        plan_pair(config, flags, as_json, plot)
         return
-    if picture is not None:
-        check_picture(picture, "--plot")
+    with picture_file(plot, "--plot") as picture:
+        _show(config, flags, as_json, picture, full)
+
+
+def _show(config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFile | None, full: bool) -> None:
+    """Do what `show_plan` says on a chain."""
     with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
         plan = make_plan(config, 1)
         if not plan.times_rows:
@@ -84,7 +89,8 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
         draw_layout(layout, picture)
     if as_json:
         verdict = {"fits": not missing, "missing_bytes": missing, "stale_samples": plan.stale_samples}
-        print(json.dumps({**layout_as_json(layout, smallest), **verdict}, indent=2))
+        cause = cause_as_json(cause_of(plan, steady_state(plan)))
+        print(json.dumps({**layout_as_json(layout, smallest), "cause": cause, **verdict}, indent=2))
         return
     print_answer(_answer(plan, layout, missing, smallest, flags))
     _print(layout, missing, full)
@@ -92,7 +98,7 @@ def show_plan(flags: dict[str, Any], as_json: bool, picture: str | None, full: b
         say(_remedies(plan))
 
 
-def _show_stages(plan: Plan, flags: dict[str, Any], as_json: bool, picture: str | None) -> None:
+def _show_stages(plan: Plan, flags: dict[str, Any], as_json: bool, picture: WholeFile | None) -> None:
     """Print the stages of boards that take actions as a whole."""
     assert plan.stages is not None
     if picture is not None:
@@ -113,17 +119,18 @@ def _show_stages(plan: Plan, flags: dict[str, Any], as_json: bool, picture: str 
 
 def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flags: dict[str, Any]) -> list[Line]:
     state = steady_state(plan)
+    cause = cause_of(plan, state)
     if missing:
         larger = {"devices": smallest} if smallest else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
         to_try = command_line("plan", None, {**flags, **larger})
     else:
-        changes = next_changes(plan, state)
+        changes = next_changes(plan, cause)
         command, samples = ("simulate", {"samples": _SAMPLES}) if "what_if" in changes else ("plan", {})
         to_try = command_line(command, None, {**flags, **samples, **changes})
     return [
         rate_line(plan, layout.images_per_s, missing),
         epoch_line(plan, EPOCH_IMAGES, EPOCH_IMAGES * layout.interval_ps, missing),
-        *limit_lines(plan, state),
+        *limit_lines(plan, state, cause),
         _verdict(plan, layout, missing, smallest),
         weights_line(plan),
         next_line(to_try),

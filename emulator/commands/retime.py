@@ -10,8 +10,8 @@ from typing import Any
 from ..cluster import load_cluster
 from ..common import InputError, format_time_ps
 from ..plan import describe_devices
-from ..report import print_bottleneck, steady_state_as_json, table
-from ..run import read_results
+from ..report import limit_lines, say, steady_state_as_json, table
+from ..run import cause_of, read_results
 from ..studies import Retiming, label_of, parse_what_if, retime
 
 
@@ -47,7 +47,8 @@ def _print(found: Retiming, own: str) -> None:
     print(f" ({before_ps} -> {after_ps} ps)")
     noun = plan.network.sample_noun
     print(f"{noun}s/s: {found.own_images_per_s:.1f} -> {found.images_per_s:.1f}; speed-up {found.speed_up:.3g}")
-    print_bottleneck(found.steady)
+    for line in limit_lines(plan, found.steady, cause_of(plan, found.steady)):
+        say(line.text)
     print(found.about_numbers)
     for note in found.notes:
         print(f"note: {note}")
@@ -95,5 +96,5 @@ def _as_json(found: Retiming) -> dict[str, Any]:
         "own_stale_samples": list(found.own_stale_samples),
         "about_numbers": found.about_numbers,
         "notes": list(found.notes),
-        "steady": steady_state_as_json(found.steady, found.simulation.samples),
+        "steady": steady_state_as_json(found.steady, found.simulation.samples, cause_of(found.plan, found.steady)),
     }

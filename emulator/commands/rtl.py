@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ..cluster import Resources
-from ..common import InputError, format_time_ps, plural
+from ..common import InputError, WholeFile, format_time_ps, own_folder, plural
 from ..config import Config
 from ..inputs import validate
 from ..plan import make_plan
@@ -51,17 +53,19 @@ def write_rtl(
         tools = find_tools()
         needs_compiler(tools)
     yosys = find_yosys() if synthesise else None
-    with phases("working out the plan and its RTL") as show:
+    with contextlib.ExitStack() as files, phases("working out the plan and its RTL") as show:
         rtl = Rtl.of(make_plan(validate(Config, settings, "command line"), 1), latency)
-        tops = rtl.write(pathlib.Path(out))
+        names = [] if waves is None else [waves_file(waves, device.number) for device in rtl.devices]
+        to = [files.enter_context(WholeFile(name, "waves", "run.vcd")) for name in names]
+        tops = rtl.write(files.enter_context(own_folder(out)))
         if tools is not None:
-            result, built_s = _simulated(rtl, tops, tools, waves, show)
+            result, built_s = _simulated(rtl, tops, tools, to, show)
         taken = [] if yosys is None else _synthesised(rtl, tops, yosys, show)
     answer = [*_written(rtl, out), *map(_taken, taken)]
     if tools is None:
         print_answer(answer)
     else:
-        print_answer([*answer, *_answer(rtl, result, built_s, waves)])
+        print_answer([*answer, *_answer(rtl, result, built_s, names)])
         _print_rows(result)
     if taken:
         _print_resources(taken)
@@ -78,12 +82,12 @@ def _synthesised(rtl: Rtl, tops: list[pathlib.Path], yosys: str, show: Any) -> l
 
 
 def _simulated(
-    rtl: Rtl, tops: list[pathlib.Path], tools: Tools, waves: str | None, show: Any
+    rtl: Rtl, tops: list[pathlib.Path], tools: Tools, waves: Sequence[WholeFile], show: Any
 ) -> tuple[RtlResult, float]:
     show(f"building {plural(len(tops), 'model')} with Verilator")
     with tempfile.TemporaryDirectory(prefix="emuchain-rtl-") as folder:
         begun = time.perf_counter()
-        libraries = build_models(rtl, tops, tools, pathlib.Path(folder), waves=waves is not None)
+        libraries = build_models(rtl, tops, tools, pathlib.Path(folder), waves=bool(waves))
         built_s = time.perf_counter() - begun
         show("training a mini-batch on them")
         return simulate_rtl(rtl, libraries, trained_mini_batch(rtl.plan, drawn_images(rtl.plan)), waves), built_s
@@ -105,7 +109,7 @@ def _written(rtl: Rtl, out: str) -> list[Line]:
     return lines
 
 
-def _answer(rtl: Rtl, result: RtlResult, built_s: float, waves: str | None) -> list[Line]:
+def _answer(rtl: Rtl, result: RtlResult, built_s: float, waves: Sequence[pathlib.Path]) -> list[Line]:
     wrong = {name: count for name, count in result.wrong.items() if count}
     late = [engine for engine in result.engines if not engine.is_right]
     rows = sum(len(engine.done) for engine in result.engines)
@@ -125,8 +129,8 @@ def _answer(rtl: Rtl, result: RtlResult, built_s: float, waves: str | None) -> l
     rate = result.cycles / result.seconds
     speed = f"built in {built_s:.1f} s; simulated {result.cycles:,} device cycles, {rate:,.0f} per second"
     lines = [Line(bits), Line(cycles), Line(updated), Line(speed)]
-    if waves is not None:
-        lines.append(Line("waves: " + ", ".join(str(waves_file(waves, device.number)) for device in rtl.devices)))
+    if waves:
+        lines.append(Line(f"waves: {', '.join(map(str, waves))}"))
     return lines
 
 

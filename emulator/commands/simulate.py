@@ -13,7 +13,6 @@ from ..config import blaming, load_config
 from ..plan import describe_devices, epoch_samples, long_work, make_plan
 from ..report import (
     Line,
-    check_picture,
     command_line,
     cost_rows,
     costs_as_json,
@@ -31,6 +30,7 @@ from ..report import (
     order_line,
     other_schedule,
     percent,
+    picture_file,
     plural,
     print_answer,
     print_steady_state,
@@ -45,7 +45,7 @@ from ..report import (
     time_cost_line,
     weights_line,
 )
-from ..run import FaultCosts, Simulation, SteadyState, fault_costs, simulate, steady_state
+from ..run import Cause, FaultCosts, Simulation, SteadyState, cause_of, fault_costs, simulate, steady_state
 from ..studies import Compared, compare_runs, parse_what_if
 from ..timeline import TraceRequest
 from .output import tell
@@ -59,6 +59,8 @@ class _Run(NamedTuple):
     simulation: Simulation
     steady: SteadyState | None
     """None where boards take actions as a whole."""
+    cause: Cause | None
+    """None where there is no steady state."""
     costs: FaultCosts | None
     """None without faults that cost time."""
 
@@ -88,20 +90,20 @@ def run_simulation(
             simulate_pair(config, flags, what_if, as_json, trace, plot)
             return
     asked, traced = parse_what_if(what_if), TraceRequest.of(**trace)
-    if traced is not None:
-        traced.check_file()
-    if plot is not None:
-        check_picture(plot, "--plot")
-    with contextlib.nullcontext() if traced is None else contextlib.closing(traced):
+    with contextlib.ExitStack() as files:
+        if traced is not None:
+            traced.check_file()
+            files.callback(traced.close)
+        picture = files.enter_context(picture_file(plot, "--plot"))
         run = _run(config_file, flags, {}, traced)
-    other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
-    rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
-    if plot is not None:
-        plan = run.simulation.plan
-        if run.steady is None:
-            plan.needs_rows("`--plot`")
-        assert run.steady is not None
-        draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", plot)
+        other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
+        rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
+        if picture is not None:
+            plan = run.simulation.plan
+            if run.steady is None:
+                plan.needs_rows("`--plot`")
+            assert run.steady is not None
+            draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", picture)
     if as_json:
         found = _as_json(run, epoch_images)
         if other is not None:
@@ -144,17 +146,18 @@ def _run(
                 show("simulating without faults, and with each alone")
                 costs = fault_costs(plan, samples, simulation.virtual_time_ps)
             show(f"steady state of {plan.nodes:,} devices")
-            return _Run(simulation, steady_state(plan) if plan.times_rows else None, costs)
+            state = steady_state(plan) if plan.times_rows else None
+            return _Run(simulation, state, None if state is None else cause_of(plan, state), costs)
 
 
 def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
     costs = {} if run.costs is None else {"faults": costs_as_json(run.costs)}
-    return {**simulation_as_json(run.simulation, run.steady, epoch_images), **costs}
+    return {**simulation_as_json(run.simulation, run.steady, epoch_images, run.cause), **costs}
 
 
 def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_try: str) -> list[Line]:
     """Return the first screen: of the run, and of the one with changes, if there is one."""
-    simulation, steady, costs = run
+    simulation, steady, cause, costs = run
     plan, rate = simulation.plan, simulation.images_per_s
     missing, noun = plan.missing_bytes, plan.network.sample_noun
     lines = [] if costs is None else [time_cost_line(costs), *death_lines(costs, plan.faults)]
@@ -167,7 +170,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
         )
     epoch_ps = simulation.virtual_time_ps // len(simulation.epoch_ends_ps)
     lines.append(epoch_line(plan, simulation.samples, epoch_ps, missing))
-    if steady is None:
+    if steady is None or cause is None:
         return [
             *lines,
             *stage_lines(plan, simulation.usage),
@@ -179,7 +182,7 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
     lines.append(epoch_line(plan, epoch_images, long_ps, missing, optional=True))
     return [
         *lines,
-        *limit_lines(plan, steady),
+        *limit_lines(plan, steady, cause),
         memory_line(plan, missing),
         weights_line(plan),
         *order_line(plan),
@@ -190,14 +193,14 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
 def _to_try(run: _Run, config_file: str | None, flags: dict[str, Any]) -> str:
     """Return the command to try next: what holds the network, if it does not fit, or what lifts the limit."""
     plan = run.simulation.plan
-    if run.steady is None:
+    if run.steady is None or run.cause is None:
         return command_line("simulate", config_file, other_schedule(plan, flags))
     if not run.steady.fits:
         config = plan.config
         keys: dict[str, object] = {"network": config.network, "cluster": config.cluster, "batch": config.batch}
         kept = {key: value for key, value in keys.items() if key == "network" or key in config.model_fields_set}
         return command_line("plan", None, {**kept, "devices": plan.devices})
-    return command_line("simulate", config_file, {**flags, **next_changes(plan, run.steady)})
+    return command_line("simulate", config_file, {**flags, **next_changes(plan, run.cause)})
 
 
 def _print_tables(run: _Run, full: bool) -> None:
@@ -214,7 +217,7 @@ def _print_tables(run: _Run, full: bool) -> None:
 
 
 def _print_details(run: _Run, epoch_images: int) -> None:
-    simulation, steady, _ = run
+    simulation, steady = run.simulation, run.steady
     plan, samples, config = simulation.plan, simulation.samples, simulation.plan.config
     counted = plural(samples, plan.network.sample_noun)
     how = f"{config.schedule.name}, batch {config.batch}, {counted} an epoch"
@@ -266,8 +269,11 @@ def _print_comparison(changes: str, rows: Sequence[Compared], other: _Run) -> No
         cells,
         left=("figure",),
     )
-    plan, steady = other.simulation.plan, other.steady
-    lines = stage_lines(plan, other.simulation.usage) if steady is None else limit_lines(plan, steady)
+    plan, steady, cause = other.simulation.plan, other.steady, other.cause
+    if steady is None or cause is None:
+        lines = stage_lines(plan, other.simulation.usage)
+    else:
+        lines = limit_lines(plan, steady, cause)
     for line in lines:
         say(line.text)
 

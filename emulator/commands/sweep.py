@@ -134,30 +134,29 @@ def run_sweep(
         InputError: a value is invalid, all points fail, or a file cannot be written.
     """
     with starting():
-        from ..report import check_picture, point_progress
+        from ..report import picture_file, point_progress
         from ..studies.sweep import Interrupted, Space, draw_sweep, run_space
 
     if jobs is not None and ranks is not None and ranks.size > 1:
         raise InputError(f"`jobs` = {jobs}: under mpiexec the ranks compute; leave it out")
-    if plot is not None:
-        check_picture(plot, "--plot")
     space = Space.of(values, settings)
     if space.points > _MANY_POINTS:
         tell(f"preparing {space.points:,} points …")
     announce = functools.partial(point_progress, "sweep")
-    try:
-        result = run_space(space, epoch_images, ranks=ranks, jobs=jobs, csv=csv, restart=restart, announce=announce)
-    except Interrupted as interrupted:
-        kept = f"; they are kept in {csv}, from which the same command resumes" if csv is not None else ""
-        told = f"emuchain: interrupted after {interrupted.done} of {interrupted.total} points{kept}"
-        print(told, file=sys.stderr, flush=True)
-        return _INTERRUPTED_STATUS
-    if result.best is None:
-        count = len(result.rows)
-        told = f"all {count} points fail, the first: " if count > 1 else ""
-        raise InputError(f"{told}{result.rows[0]['error']}")
-    if plot is not None:
-        draw_sweep(result, plot)
+    with picture_file(plot, "--plot") as picture:
+        try:
+            result = run_space(space, epoch_images, ranks=ranks, jobs=jobs, csv=csv, restart=restart, announce=announce)
+        except Interrupted as interrupted:
+            kept = f"; they are kept in {csv}, from which the same command resumes" if csv is not None else ""
+            told = f"emuchain: interrupted after {interrupted.done} of {interrupted.total} points{kept}"
+            print(told, file=sys.stderr, flush=True)
+            return _INTERRUPTED_STATUS
+        if result.best is None:
+            count = len(result.rows)
+            told = f"all {count} points fail, the first: " if count > 1 else ""
+            raise InputError(f"{told}{result.rows[0]['error']}")
+        if picture is not None:
+            draw_sweep(result, picture)
     if as_json:
         print(json.dumps(_as_json(result), indent=2))
     else:

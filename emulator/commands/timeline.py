@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common import InputError, check_writable, format_time_ps
+from ..common import InputError, WholeFile, format_time_ps
 from ..config import blaming, load_config
 from ..plan import Plan, describe_devices, long_work, make_plan
-from ..report import check_picture, terminal_width
+from ..report import picture_file, terminal_width
 from ..run import simulate, steady_state
 from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, timeline_of
 from .output import tell
@@ -24,7 +24,7 @@ def show_timeline(
     shown: str | None,
     width: int | None,
     all_lanes: bool,
-    picture: str | None,
+    plot: str | None,
 ) -> None:
     """Simulate a run for long enough and print the chart of the shown samples; draw it too, if asked for.
 
@@ -34,10 +34,21 @@ def show_timeline(
     window = Window.parse(shown or _SHOWN, "samples_shown")
     if window.last > _LAST_SAMPLE:
         raise InputError(f"`samples_shown` = '{window}': must be samples 0 to {_LAST_SAMPLE:,}")
-    if picture is not None:
-        check_writable(picture, "plot", "timeline.svg")
-        check_picture(picture, "plot")
     columns = width or terminal_width(_PIPE_WIDTH)
+    with picture_file(plot, "plot") as picture:
+        _show(config_file, flags, window, shown, columns, all_lanes, picture)
+
+
+def _show(
+    config_file: str | None,
+    flags: dict[str, Any],
+    window: Window,
+    shown: str | None,
+    columns: int,
+    all_lanes: bool,
+    picture: WholeFile | None,
+) -> None:
+    """Do what `show_timeline` says, for a window of samples and a line's width."""
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         if config.schedule.offload is not None:
@@ -55,7 +66,7 @@ def show_timeline(
         from ..report import draw_timeline
 
         draw_timeline(chart, picture)
-        print(f"drawn in {picture}")
+        print(f"drawn in {picture.path}")
 
 
 def _chart(plan: Plan, window: Window, all_lanes: bool) -> Chart:

@@ -40,10 +40,14 @@ from ..report import (
     weights_line,
 )
 from ..run import (
+    Cause,
     FaultCosts,
     RecordedSizes,
     Recorder,
     Resumed,
+    SteadyState,
+    cause_of,
+    check_needs,
     checkpoints_of,
     exchange_table,
     fault_costs,
@@ -112,6 +116,7 @@ def _train_chain(
             from ..rtl import check_device
 
             check_device(plan)
+        check_needs(plan, data, ranks, gathers=out is not None)
         log = files.enter_context(open_log(config.log))
     recorder = None if traced is None else traced.recorder(plan, data.n_train)
     gather_weights = out is not None
@@ -148,7 +153,7 @@ def _train_chain(
     lines = [] if costs is None else [time_cost_line(costs), *death_lines(costs, plan.faults)]
     if without is not None:
         lines.append(accuracy_cost_line(plan.faults, shown.accuracy, without))
-    print_answer([*lines, *shown.answer(), next_line(_to_try(plan, config_file, flags))])
+    print_answer([*lines, *shown.answer(), next_line(_to_try(plan, shown.cause, config_file, flags))])
     return 0
 
 
@@ -165,15 +170,15 @@ def _accuracy_without_flips(plan: Plan, data: Dataset, shared: follower.SharedDa
         return train(other, data, ranks, gather_weights=False, checkpoints=checkpoints)[-1].test.accuracy
 
 
-def _to_try(plan: Plan, config_file: str | None, flags: dict[str, Any]) -> str:
+def _to_try(plan: Plan, cause: Cause | None, config_file: str | None, flags: dict[str, Any]) -> str:
     """Return the command to try next: a look at the results, or a simulation of what lifts the limit."""
     if plan.config.out is not None:
         return shlex.join(["emuchain", "show", plan.config.out])
     known = {key: value for key, value in flags.items() if key not in RUN_ONLY_KEYS}
     known["devices"] = plan.config.devices or plan.nodes
-    if not plan.times_rows:
+    if cause is None:
         return command_line("simulate", config_file, other_schedule(plan, known))
-    return command_line("simulate", config_file, {**known, **next_changes(plan, steady_state(plan))})
+    return command_line("simulate", config_file, {**known, **next_changes(plan, cause)})
 
 
 def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
@@ -208,6 +213,15 @@ class _Shown(Shown):
         """Test accuracy of the last epoch."""
         return self.recorder.history[-1].test.accuracy
 
+    @functools.cached_property
+    def _steady(self) -> SteadyState | None:
+        return steady_state(self._chain) if self._chain.times_rows else None
+
+    @functools.cached_property
+    def cause(self) -> Cause | None:
+        """What holds the chain back; None where boards take actions as a whole."""
+        return None if self._steady is None else cause_of(self._chain, self._steady)
+
     def costs(self) -> FaultCosts | None:
         """Return what faults cost in time; None without any that do."""
         if not self._chain.faults.in_time:
@@ -222,6 +236,10 @@ class _Shown(Shown):
         last, missing = history[-1], plan.missing_bytes
         samples = self._data.n_train * len(history)
         per_sample_ps = round(1e12 * last.host_time_s / samples)
+        if self._steady is None or self.cause is None:
+            limits = stage_lines(plan, last.usage)
+        else:
+            limits = limit_lines(plan, self._steady, self.cause)
         return [
             rate_line(plan, samples / (last.virtual_time_ps * 1e-12), missing),
             outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
@@ -230,7 +248,7 @@ class _Shown(Shown):
                 f"time: {format_time_ps(last.virtual_time_ps)} on the cluster; {last.host_time_s:.1f} s here,"
                 f" {format_time_ps(per_sample_ps)} {an(plan.network.sample_noun)}"
             ),
-            *(limit_lines(plan, steady_state(plan)) if plan.times_rows else stage_lines(plan, last.usage)),
+            *limits,
             memory_line(plan, missing),
             weights_line(plan),
             *order_line(plan),

@@ -2,6 +2,9 @@ from .errors import BUG_STATUS, INPUT_STATUS, InputError
 from .escaped import escaped
 from .hints import did_you_mean
 from .html import html_table
+from .line_file import LineFile
+from .lock import own_folder
+from .memory import Room, free_room, host_room, process_room
 from .processes import parse_status
 from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
 from .shipped import find, names
@@ -26,7 +29,7 @@ from .types import (
     Watts,
 )
 from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops, number, percent, plural
-from .whole_file import WholeFile, check_writable, write_whole
+from .whole_file import WholeFile, touched, write_whole
 
 __all__ = [
     "BUG_STATUS",
@@ -39,6 +42,7 @@ __all__ = [
     "Gbps",
     "GbytesPerSecond",
     "InputError",
+    "LineFile",
     "Megahertz",
     "Microseconds",
     "Names",
@@ -50,26 +54,31 @@ __all__ = [
     "PositiveNumber",
     "PositivePair",
     "Rate",
+    "Room",
     "Share",
     "Watts",
     "WholeFile",
     "an",
-    "check_writable",
     "did_you_mean",
     "escaped",
     "find",
     "format_bytes",
     "format_time_ps",
+    "free_room",
     "gbps",
     "gops",
+    "host_room",
     "html_table",
     "names",
     "number",
     "open_file",
+    "own_folder",
     "parse_status",
     "percent",
     "plural",
+    "process_room",
     "read_file",
     "read_text",
+    "touched",
     "write_whole",
 ]

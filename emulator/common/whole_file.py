@@ -1,32 +1,31 @@
 """Files that are written completely or not at all, each by one writer at a time.
 
 A writer fills a file of a unique name beside its target, `.NAME.XXXXXXXX.partial`, and renames it: a reader, a full
-disk and a power cut leave the old content or the new one. From its start to its end it holds a lock on
-`.NAME.lock`, which the kernel drops with the process: a second writer is refused at its own start. So the
-holder of the lock knows that the writers of partial files beside it have ended, and it alone removes these files.
+disk and a power cut leave the old content or the new one. From its start to its end it holds the lock
+`.NAME.lock`: a second writer is refused at its own start. So the holder of the lock knows that the writers of partial
+files beside it have ended, and it alone removes these files.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import os
 import pathlib
 import re
-import socket
 import stat
-import weakref
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from .errors import InputError
+from .lock import Lock
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _PARTIAL = r"\.{}\.[0-9a-f]{{8}}\.partial"
 _LONGEST_NAME = 255
 _SHOWN = 500
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
@@ -40,22 +39,25 @@ class WholeFile:
         path: the file, which need not exist; its folder must.
         key: the setting that gave the path, which error messages name.
         example: a name for such a file, which they propose.
+        value: the setting's value, where that is more than the path.
 
     Raises:
         InputError: `path` is a folder, device, pipe, or output of this process; cannot be written; or has a writer.
     """
 
-    def __init__(self, path: str | os.PathLike[str], key: str = "out", example: str = "run.h5") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], key: str = "out", example: str = "run.h5", value: str | None = None
+    ) -> None:
         self.path = pathlib.Path(path)
         self._absolute = os.path.join(os.getcwd(), self.path)
-        self._given, self._example = f"`{key}` = {_short(os.fspath(path))}", example
+        self._given, self._example = f"`{key}` = {_short(os.fspath(path) if value is None else value)}", example
         with self._telling("give a path that can be written", OSError, ValueError):  # the latter: no file's name
             self._target = self._check()
-            self._name = self._target.name
-            if len(os.fsencode(self._name)) > _LONGEST_NAME - len("..XXXXXXXX.partial"):
-                self._name = hashlib.sha256(os.fsencode(self._name)).hexdigest()[:32]
-            self._lock_path = self._target.with_name(f".{self._name}.lock")
-            self._unlock = weakref.finalize(self, _release, os.getpid(), self._lock_path, self._take_lock())
+            self._name = _name_beside(self._target)
+            self._lock = Lock(_lock_of(self._target), self._given)
+            for left in _leftovers(self._target):  # of writers that were killed: who has the lock knows
+                with contextlib.suppress(OSError):
+                    os.unlink(left)
 
     def write(self, content: bytes | memoryview) -> None:
         """Put `content` in place of what the file holds.
@@ -93,9 +95,13 @@ class WholeFile:
 
     def close(self) -> None:
         """Let others write the file; the end of the process does the same."""
-        self._unlock()
+        self._lock.release()
 
-    def __enter__(self) -> WholeFile:
+    def __fspath__(self) -> str:
+        """Return the path, so that what takes a path also takes a file that is open for it already."""
+        return os.fspath(self.path)
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -139,49 +145,6 @@ class WholeFile:
         os.close(os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         return target
 
-    def _take_lock(self) -> int | None:
-        """Return the descriptor that holds the lock, or None on a file system without locks."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        while True:
-            lock = os.open(self._lock_path, flags, 0o666)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Who had it may have removed it after it was opened here: then others would lock another file.
-                if not _is_at(self._lock_path, os.fstat(lock)):
-                    continue
-                os.ftruncate(lock, 0)
-                with contextlib.suppress(OSError):  # a full disk has the lock all the same
-                    os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-                self._remove_leftovers()
-            except BlockingIOError:
-                owner = os.pread(lock, _SHOWN, 0).decode(errors="replace").strip()
-                raise InputError(f"{self._given}: {self._rival(owner)}") from None
-            except OSError as error:
-                if error.errno not in _NO_LOCKS:
-                    raise
-                self._lock_path.unlink()
-                return None
-            else:
-                lock, kept = -1, lock
-                return kept
-            finally:
-                if lock >= 0:
-                    os.close(lock)
-
-    def _rival(self, owner: str) -> str:
-        if owner == f"process {os.getpid()} on {socket.gethostname()}":
-            return "this run writes another file there; give each file a name of its own"
-        who = f" ({owner})" if owner.isprintable() and owner else ""
-        return f"another run{who} writes it; give another path, or wait until that run has ended"
-
-    def _remove_leftovers(self) -> None:
-        """Remove what writers left that were killed: who has the lock knows that they are gone."""
-        partial = re.compile(_PARTIAL.format(re.escape(self._name)))
-        for name in os.listdir(self._target.parent):
-            if partial.fullmatch(name):
-                with contextlib.suppress(OSError):
-                    os.unlink(self._target.with_name(name))
-
     def _create(self, partial: pathlib.Path) -> BinaryIO:
         """Create a file with the mode and the owner of the one that it will replace."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -197,43 +160,44 @@ class WholeFile:
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes, key: str = "out", example: str = "run.h5") -> None:
-    """Write a file at once, or leave what was there; text as UTF-8.
+    """Write a file at once, or leave what was there; text as UTF-8. A `WholeFile` is closed.
 
     Raises:
         InputError: as `WholeFile` and its `write` say.
     """
-    with WholeFile(path, key, example) as file:
+    with path if isinstance(path, WholeFile) else WholeFile(path, key, example) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def check_writable(path: str | os.PathLike[str], key: str = "out", example: str = "run.h5") -> pathlib.Path:
-    """Return the path of a file after checking that it can be written now; nothing is left of the trial.
+def touched(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
+    """Yield the files that a writer of a path touches: the file, its lock, and what killed writers of it left."""
+    yield pathlib.Path(path)
+    with contextlib.suppress(OSError, ValueError):
+        target = pathlib.Path(os.path.realpath(path))
+        yield _lock_of(target)
+        yield from _leftovers(target)
 
-    Raises:
-        InputError: as `WholeFile` says.
-    """
-    with WholeFile(path, key, example) as file:
-        return file.path
+
+def _name_beside(target: pathlib.Path) -> str:
+    """Return the name after which those of the files beside a target are made."""
+    name = os.fsencode(target.name)
+    too_long = len(name) > _LONGEST_NAME - len("..XXXXXXXX.partial")
+    return hashlib.sha256(name).hexdigest()[:32] if too_long else target.name
 
 
-def _release(owner: int, path: pathlib.Path, lock: int | None) -> None:
-    if lock is not None and os.getpid() == owner:  # not in a process that was forked from it
-        with contextlib.suppress(OSError):
-            path.unlink()
-        os.close(lock)
+def _lock_of(target: pathlib.Path) -> pathlib.Path:
+    return target.with_name(f".{_name_beside(target)}.lock")
+
+
+def _leftovers(target: pathlib.Path) -> list[pathlib.Path]:
+    partial = re.compile(_PARTIAL.format(re.escape(_name_beside(target))))
+    return [target.with_name(name) for name in os.listdir(target.parent) if partial.fullmatch(name)]
 
 
 def _short(path: str, quote: str = "'") -> str:
     """Return a path as one line, without its middle where it is long."""
     text = repr(path) if quote else path
     return text if len(text) <= _SHOWN else f"{text[:100]}...{text[-50:]} ({len(path):,} characters)"
-
-
-def _is_at(path: pathlib.Path, opened: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(os.lstat(path), opened)
-    except FileNotFoundError:
-        return False
 
 
 def _is_open_as(descriptor: int, found: os.stat_result) -> bool:

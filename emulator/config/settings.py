@@ -12,3 +12,9 @@ class Settings(types.SimpleNamespace):
     def rate_in(self: Any, epoch: int) -> float:
         """Return the learning rate of an epoch, counted from 0."""
         return self.learning_rate * self.learning_rate_factor ** sum(epoch >= step for step in self.learning_rate_steps)
+
+
+def log_place(said: str) -> tuple[str, str]:
+    """Return what the key `log` says: `csv` with a file, or `tensorboard` with a folder."""
+    kind, _, where = said.partition(":")
+    return kind, where or ("log.csv" if kind == "csv" else "runs")

@@ -1,6 +1,6 @@
 from .ahead import ReadAhead
 from .dataset import Dataset, Normalisation
-from .fetch import Progress, fetch_data
+from .fetch import fetch_data
 from .lazy import Images, LazyImages
 from .load import describe_data, load_data
 from .ngrams import NgramBits, ngram_bits
@@ -9,6 +9,7 @@ from .preview import preview_picture
 from .reading import Reading
 from .softmax import linear_accuracy
 from .text import is_text, symbol_count
+from .transfer import Progress
 
 __all__ = [
     "Dataset",

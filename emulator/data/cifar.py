@@ -1,5 +1,6 @@
 """CIFAR-10 in its two official layouts: binary records, and pickles."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,8 @@ def load_binary(folder: Path) -> Dataset:
     """
     names = folder / "batches.meta.txt"
     classes = _classes(names, read_file(names).decode("latin1").split()) if names.exists() else CLASSES
-    return _dataset([_read_binary(folder / f"{name}.bin") for name in (*TRAIN, TEST)], classes)
+    paths = [folder / f"{name}.bin" for name in (*TRAIN, TEST)]
+    return _dataset(paths, [_read_binary(path) for path in paths], classes)
 
 
 def load_pickled(folder: Path) -> Dataset:
@@ -49,16 +51,20 @@ def load_pickled(folder: Path) -> Dataset:
     """
     names = folder / "batches.meta"
     classes = _classes(names, unpickle(names).get("label_names")) if names.exists() else CLASSES
-    return _dataset([_read_pickled(folder / name) for name in (*TRAIN, TEST)], classes)
+    paths = [folder / name for name in (*TRAIN, TEST)]
+    return _dataset(paths, [_read_pickled(path) for path in paths], classes)
 
 
 def describe_binary(folder: Path) -> tuple[int, int, tuple[int, int, int], int]:
     """Return (n_train, n_test, (c, h, w), n_classes) from the sizes of the files. Raises InputError."""
-    *train, test = (_records(path, file_size(path)) for path in (folder / f"{name}.bin" for name in (*TRAIN, TEST)))
-    return sum(train), test, SHAPE, len(CLASSES)
+    paths = [folder / f"{name}.bin" for name in (*TRAIN, TEST)]
+    counts = [_records(path, file_size(path)) for path in paths]
+    _note(paths, counts)
+    return sum(counts[:-1]), counts[-1], SHAPE, len(CLASSES)
 
 
-def _dataset(batches: list[Batch], classes: tuple[str, ...]) -> Dataset:
+def _dataset(paths: Sequence[Path], batches: Sequence[Batch], classes: tuple[str, ...]) -> Dataset:
+    note = _note(paths, [len(labels) for _, labels in batches])
     *train, (test_pixels, test_labels) = batches
     train_pixels = np.concatenate([pixels for pixels, _ in train])
     train_labels = np.concatenate([labels for _, labels in train])
@@ -69,7 +75,26 @@ def _dataset(batches: list[Batch], classes: tuple[str, ...]) -> Dataset:
         np.array(test_pixels, order="C").reshape(-1, *SHAPE),
         test_labels,
         classes,
+        note,
     )
+
+
+def _note(paths: Sequence[Path], counts: Sequence[int]) -> str:
+    """Return what to say about a set that is smaller than the official one, whose files are all of one size.
+
+    Raises:
+        InputError: one file alone is short, so the set was not copied to its end.
+    """
+    if _BATCH in counts and min(counts) < _BATCH:
+        path, count = next((path, count) for path, count in zip(paths, counts, strict=True) if count < _BATCH)
+        raise InputError(
+            f"{path}: cut off: {count:,} images found, {_BATCH:,} expected, as in"
+            f" {paths[counts.index(_BATCH)].name}; fetch it again"
+        )
+    if min(counts) == max(counts) == _BATCH:
+        return ""
+    held = ", ".join(f"{count:,}" for count in counts)
+    return f"not the official set: its files hold {held} images, in place of {_BATCH:,} each"
 
 
 def _read_binary(path: Path) -> Batch:

@@ -80,7 +80,14 @@ def _reading(path: Path) -> Iterator[None]:
     """Turn what h5py raises into one line about the file."""
     try:
         yield
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except BlockingIOError:
+        raise InputError(f"{shown(path)}: another program is writing it; wait until that has closed it") from None
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError) as error:
+        if "already open for write" in str(error):
+            raise InputError(
+                f"{shown(path)}: another program is writing it, or ended without closing it; wait for the one, and"
+                " write the file anew after the other"
+            ) from None
         reason = shown(" ".join(str(error).split())[:100])
         raise InputError(f"{shown(path)}: not a readable HDF5 file, possibly damaged or cut off: {reason}") from None
 
@@ -127,6 +134,19 @@ def _check_storage(where: str, name: str, array: Any, there: int) -> None:
             f"{where}: `{name}` of shape {array.shape} would take {format_bytes(size)}, but the file, of"
             f" {format_bytes(there)}, holds {format_bytes(min(stored, there))} of it; it is damaged, or was not written"
             " to its end"
+        )
+    if array.chunks:
+        _check_chunks(where, name, array)
+
+
+def _check_chunks(where: str, name: str, array: Any) -> None:
+    """Check that all chunks are there: others would be read as zeros, and bytes tell nothing where they are packed."""
+    needed = math.prod(-(-side // chunk) for side, chunk in zip(array.shape, array.chunks, strict=True))
+    written = array.id.get_num_chunks()
+    if written < needed:
+        raise InputError(
+            f"{where}: `{name}` has {written:,} of its {needed:,} chunks, and what is missing would be read as zeros;"
+            " it was not written to its end: write it anew"
         )
 
 

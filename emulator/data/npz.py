@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError, format_bytes
+from ..common import InputError, format_bytes, free_room
 from .arrays import CLASSES, ArrayFile, check_type, load_arrays
 from .dataset import Dataset
 from .files import check_regular, shown
@@ -21,6 +21,7 @@ from .reading import Reading
 
 _LOCAL_HEADER = 30  # bytes before a member's name
 _DEFLATE_MOST = 1032  # bytes that one compressed byte can stand for
+_PIECE = 1 << 22
 _MOST_NAMES = 1 << 20  # bytes of the names of classes
 
 
@@ -87,9 +88,16 @@ class _Archive:
     def _images(self, name: str) -> Any:
         info, header = self._checked(name)
         if info.compress_type == zipfile.ZIP_STORED and not header.fortran:
+            self._check_sum(info)
             return StoredImages(str(self._path.resolve()), self._begin(info) + header.size, header.shape)
         self._notes.append(f"`{name}` takes {format_bytes(header.data_bytes)} of memory")
         return self._read(info, header, name)
+
+    def _check_sum(self, info: zipfile.ZipInfo) -> None:
+        """Read a member once, to compare its checksum: of the pieces that are read later there is none."""
+        with self._archive.open(info) as stream:
+            while stream.read(_PIECE):
+                pass
 
     def _array(self, name: str) -> NDArray[Any]:
         return self._read(*self._checked(name), name)
@@ -135,11 +143,11 @@ class _Archive:
 
     def _read(self, info: zipfile.ZipInfo, header: _Header, name: str) -> NDArray[Any]:
         """Read an array into memory, if there is enough."""
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if header.data_bytes > memory * 3 // 4:
+        room = free_room()
+        if header.data_bytes > room.free_bytes:
             raise InputError(
-                f"{shown(self._path)}: `{name}` would take {format_bytes(header.data_bytes)} of this machine's"
-                f" {format_bytes(memory)} of memory; save it with numpy.savez, and it is read in pieces"
+                f"{shown(self._path)}: `{name}` would take {format_bytes(header.data_bytes)} of memory, and"
+                f" {room.limit} {format_bytes(room.free_bytes)}; save it with numpy.savez, and it is read in pieces"
             )
         data = np.empty(header.data_bytes, np.uint8)
         with self._archive.open(info) as stream:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError, read_file
+from ..common import InputError, format_bytes, free_room, read_file
 from .dataset import Dataset
 from .sentences import SENTENCES, sentences
 
@@ -26,6 +26,7 @@ Symbols = NDArray[np.int32]
 _Samples = tuple[Symbols, NDArray[np.int64], NDArray[np.int64]]  # symbols (n, steps), labels (n, steps), lengths (n,)
 
 _MOST_BYTES = 2**30
+_BYTES_OF_A_CHARACTER = 16  # of its symbol, 4, of its label, 8, and of one of both while they are made
 
 
 def is_text(where: str) -> bool:
@@ -55,6 +56,10 @@ def read_text(where: str) -> str:
         raise InputError(
             f"{path}: not UTF-8: byte 0x{found:02x} at offset {error.start:,}; save the text as UTF-8"
         ) from None
+    if "\0" in text:
+        raise InputError(
+            f"{path}: not a text, or not written to its end: byte 0x00 at offset {content.index(0):,}; write it anew"
+        )
     if not text:
         raise InputError(f"{path}: empty; a text has characters to learn from")
     return text
@@ -72,6 +77,12 @@ def load_text(where: str, steps: int, *, lines: bool = False) -> Dataset:
     sample. Raises InputError as `read_text` does, and for a text that is too short for a sample of each part.
     """
     text = read_text(where)
+    needed, room = _BYTES_OF_A_CHARACTER * len(text), free_room()
+    if needed > room.free_bytes:
+        raise InputError(
+            f"{where}: {len(text):,} characters would take about {format_bytes(needed)} of memory, and {room.limit}"
+            f" {format_bytes(room.free_bytes)}; give a shorter text"
+        )
     classes = tuple(sorted(set(text)))
     numbers = np.searchsorted([ord(symbol) for symbol in classes], _code_points(text)).astype(np.int32)
     cut = len(text) - len(text) // _TEST_SHARE

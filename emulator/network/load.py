@@ -56,8 +56,7 @@ def load_network(
         if network.endswith(ONNX):
             from .onnx_import import describe, read_onnx
 
-            graph = read_onnx(path)
-            description, note = describe(graph, path.stem), graph.note
+            description, note = describe(read_onnx(path), path.stem)
         else:
             said = read_toml(path)
             keys = with_images(with_symbols(said, symbols), images)
@@ -74,10 +73,10 @@ def onnx_weights(path: str) -> dict[str, dict[str, NDArray[Any]]]:
     Raises:
         InputError: the file cannot be read, describes no network, or computes its weights.
     """
-    from .onnx_import import read_onnx, read_onnx_arrays, weights_of
+    from .onnx_import import read_onnx, weights_of
 
     file = pathlib.Path(path)
-    return weights_of(read_onnx(file), read_onnx_arrays(file), file.stem)
+    return weights_of(read_onnx(file), file.stem)
 
 
 def onnx_image(weights: Mapping[str, Mapping[str, NDArray[Any]]], network: Network, blame: str) -> bytes:

@@ -27,6 +27,9 @@ class Operation(abc.ABC):
     joins: ClassVar[bool] = False
     """Whether it takes the results of two or more operations, which it must name."""
 
+    never_negative: ClassVar[bool] = False
+    """Whether all its results are 0 or above."""
+
     onnx: ClassVar[tuple[str, ...]] = ()
     """The ONNX operators that become this operation."""
 

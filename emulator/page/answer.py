@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..common import format_bytes
 from ..plan import Plan, describe_devices
-from ..report import percent, plural
+from ..report import cut_setting, percent, plural, wider_links
 from .numbers import rate, time
 from .parts import Figure, Table
 from .settings import differences, spelt
@@ -49,12 +49,13 @@ def figures(run: Run) -> tuple[Figure, ...]:
     if run.images_per_s is not None:
         note = f"steady state {rate(steady.images_per_s, run.noun)}" if steady else "filling and draining included"
         found.append(Figure("Rate on the cluster", rate(run.images_per_s, run.noun), note))
-    if plan is None or steady is None:
+    if plan is None or steady is None or run.cause is None:
         return (*found, Figure("Plan", "unknown", run.why_no_plan, is_warning=True))
     slowest, behind = steady.bottleneck.slowest, steady.bottleneck.behind
     found.append(_fit(plan, run))
-    then = f"next: {behind.name}, {_faster(slowest.sample_ps, behind.sample_ps)}"
-    found.append(Figure("Limited by", slowest.name, then, is_wide=True))
+    then = f"next in this cut: {behind.name}, {_faster(slowest.sample_ps, behind.sample_ps)}"
+    limit = slowest.name + cut_setting(steady, run.cause)
+    found.append(Figure("Limited by", limit, ". ".join([*wider_links(steady, run.cause), then]), is_wide=True))
     found.append(_staleness(plan))
     ratio = codec_ratio(results)
     if ratio is not None:
@@ -74,10 +75,10 @@ def comparison(runs: Sequence[Run]) -> Table:
         row += [time(run.results.virtual_time_ps) if run.results.epochs else "–"]
         row += [] if target is None else [time(_time_to(run, target))]
         row.append("–" if run.images_per_s is None else f"{run.images_per_s:,.0f}")
-        if run.plan is None or run.steady is None:
+        if run.plan is None or run.steady is None or run.cause is None:
             row += ["unknown"] * 3
         else:
-            row.append(run.steady.bottleneck.slowest.name)
+            row.append(run.steady.bottleneck.slowest.name + cut_setting(run.steady, run.cause))
             row += [_fit(run.plan, run).value, _staleness(run.plan).value.removesuffix(" samples")]
         rows.append([*row, *(spelt(run.results.config.get(key)) for key in differing)])
     return Table("The runs", columns, rows, ("run", "limited by", "fits", "old weights", *differing))
@@ -89,7 +90,10 @@ def comparing_headline(runs: Sequence[Run]) -> str:
     fastest = max((run for run in runs if run.images_per_s), key=lambda run: run.images_per_s or 0, default=None)
     said = []
     if best is not None:
-        said.append(f"{best.name} has the highest test accuracy, {_accuracy(best)}")
+        equal = [run.name for run in runs if run.results.test_accuracy == best.results.test_accuracy]
+        *firsts, last = equal
+        names = f"{', '.join(firsts)} and {last} have" if firsts else f"{last} has"
+        said.append(f"{names} the highest test accuracy, {_accuracy(best)}")
     if fastest is not None:
         said.append(f"{fastest.name} the highest rate, {rate(fastest.images_per_s or 0, fastest.noun)}")
     return f"{'; '.join(said)}." if said else "None of the runs has finished an epoch."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..plan import exchange_loads
-from ..report import percent
+from ..report import cut_setting, percent, wider_links
 from ..run import PHASES
 from ..timing import EngineLoad, LinkLoad, Load, loads_of
 from .numbers import rate, time
@@ -17,7 +17,7 @@ _MOST_ROWS = 10
 
 def roofs(run: Run) -> Section | None:
     """Return the section; None without a plan."""
-    if run.plan is None or run.steady is None:
+    if run.plan is None or run.steady is None or run.cause is None:
         return None
     found, replicas = run.steady.bottleneck, run.plan.data_parallel.replicas
     every = [load for load in loads_of(run.plan.timing, exchange_loads(run.plan)) if load.sample_ps]
@@ -45,12 +45,14 @@ def roofs(run: Run) -> Section | None:
         lines.append(Key(f"reached, {rate(run.images_per_s, run.noun)}", "limit", "dashes"))
     chart = Chart(
         "roofs",
-        f"Rate that each engine and link would allow alone, in {run.noun}s/s",
+        f"Rate that each engine and link would allow alone with this cut, in {run.noun}s/s",
         data,
         (*(Key(kind, f"kind-{kind}") for kind in kinds), *lines),
     )
     ties = f" ({found.ties} {'others are' if found.ties > 1 else 'other is'} equally slow)" if found.ties else ""
-    said = f"{found.slowest.name} sets the pace: {time(found.slowest.sample_ps)} for a sample{ties}."
+    setting = cut_setting(run.steady, run.cause)
+    said = f"{found.slowest.name} sets the pace: {time(found.slowest.sample_ps)} for a sample{ties}{setting}."
+    said += "".join(f" {line}." for line in wider_links(run.steady, run.cause))
     said += f" The chain's steady state gives {rate(run.steady.images_per_s, run.noun)}"
     if run.images_per_s is not None:
         share = percent(run.images_per_s / run.steady.images_per_s)

@@ -17,7 +17,7 @@ from ..faults import described_faults
 from ..inputs import read_description
 from ..network import load_network
 from ..plan import Layout, Plan, lay_out, make_plan
-from ..run import Results, SteadyState, Usage, steady_state
+from ..run import Cause, Results, SteadyState, Usage, cause_of, steady_state
 
 _EARLIER = {"memory": "ignored"}
 """What a key meant before files had it."""
@@ -72,6 +72,11 @@ class Run:
     def steady(self) -> SteadyState | None:
         """The steady state, if there is a plan."""
         return steady_state(self.plan) if self.plan else None
+
+    @functools.cached_property
+    def cause(self) -> Cause | None:
+        """What holds the chain back, if there is a plan."""
+        return cause_of(self.plan, self.steady) if self.plan and self.steady else None
 
     @functools.cached_property
     def layout(self) -> Layout | None:

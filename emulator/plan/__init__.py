@@ -5,7 +5,7 @@ from .chain import asked_chunks, warm_ups_of
 from .data import check_data, data_of, epoch_samples, network_of, training_data
 from .fit import missing_bytes, off_chip_bytes, on_chip_banks
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
-from .make import make_plan
+from .make import make_plan, planned_on
 from .make_pair import make_pair_plan
 from .pair import PairPlan
 from .placement import place_on_chip, smallest_cluster
@@ -53,6 +53,7 @@ __all__ = [
     "on_chip_banks",
     "place_by_rate",
     "place_on_chip",
+    "planned_on",
     "smallest_cluster",
     "training_data",
     "transceivers_used",

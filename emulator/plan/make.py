@@ -98,6 +98,19 @@ def _plan_of(config: Config, ranks: int, network: Network, cluster: Cluster, fau
     return dataclasses.replace(plan, faults=faults) if faults else plan
 
 
+def planned_on(plan: Plan, cluster: Cluster) -> Plan:
+    """Return the plan of the same run, cut anew for a cluster with as many boards, one for each stage, without faults.
+
+    Nothing can be trained by it, and times are those of rows.
+
+    Raises:
+        InputError: the network does not fit.
+    """
+    return _Making(
+        plan.config, plan.network, cluster, plan.data_parallel, plan.devices, plan.chunks, timing_only=True
+    ).of_rows()
+
+
 def _survivors(plan: Plan, cluster: Cluster, timing_only: bool) -> Iterator[Plan]:
     """Yield the plan after each death, on the boards of `cluster` that are left.
 

@@ -5,10 +5,9 @@ Rough ones, to a factor of three or so: they tell seconds from weeks.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from ..common import InputError, format_bytes
+from ..common import InputError, format_bytes, free_room
 from ..network import Network
 
 if TYPE_CHECKING:  # ranks that follow do without pydantic
@@ -30,18 +29,18 @@ def check_memory(config: Config, network: Network) -> None:
 
 
 def check_batch(batch: int, network: Network) -> None:
-    """Check that the clocks of a mini-batch of `batch` samples fit into this machine's memory.
+    """Check that the clocks of a mini-batch of `batch` samples fit into the memory that is left here.
 
     Raises:
-        InputError: they take more than it has.
+        InputError: they take more than there is.
     """
     rows = _rows(network)
-    needed, have = _ROW_BYTES * rows * batch, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > have:
-        most = have // (_ROW_BYTES * rows)
+    needed, room = _ROW_BYTES * rows * batch, free_room()
+    if needed > room.free_bytes:
+        most = room.free_bytes // (_ROW_BYTES * rows)
         raise InputError(
             f"`batch` = {batch}: planning takes about {format_bytes(needed)} of memory for"
-            f" {rows:,} rows a sample, and this machine has {format_bytes(have)}; "
+            f" {rows:,} rows a sample, and {room.limit} {format_bytes(room.free_bytes)}; "
             + (f"give at most {most:,}" if most else "the network's maps have too many rows")
         )
 

@@ -4,6 +4,7 @@ from ..common import number, percent, plural
 from .answer import (
     Line,
     bits_line,
+    cut_setting,
     epoch_line,
     limit_lines,
     memory_line,
@@ -11,10 +12,10 @@ from .answer import (
     next_line,
     outcome_line,
     print_answer,
-    print_bottleneck,
     rate_line,
     title_of,
     weights_line,
+    wider_links,
 )
 from .faults import accuracy_cost_line, cost_rows, costs_as_json, death_lines, time_cost_line
 from .layout_json import layout_as_json
@@ -22,14 +23,14 @@ from .layout_picture import draw_layout
 from .most_loaded import most_loaded
 from .next_step import command_line, next_changes, other_schedule
 from .pair_picture import draw_pair
-from .picture import check_picture, log_ticks, new_figure, save_figure, whole_ticks
+from .picture import coinciding, log_ticks, nested_widths, new_figure, picture_file, save_figure, whole_ticks
 from .pipeline_picture import draw_pipeline
 from .point_progress import point_progress
 from .progress import EpochRow, Progress, make_progress
 from .simulation_json import simulation_as_json
 from .stages import order_line, stage_bound_lines, stage_lines, stage_rows, stages_as_json
 from .steady_picture import draw_steady_state
-from .steady_state import print_steady_state, print_steady_tables, steady_state_as_json
+from .steady_state import cause_as_json, print_steady_state, print_steady_tables, steady_state_as_json
 from .table import table
 from .tables import device_rows, epoch_rows, exchange_rows, layer_rows, link_rows, resource_rows, slice_names
 from .terminal import screen_width, terminal_width
@@ -42,10 +43,12 @@ __all__ = [
     "Progress",
     "accuracy_cost_line",
     "bits_line",
-    "check_picture",
+    "cause_as_json",
+    "coinciding",
     "command_line",
     "cost_rows",
     "costs_as_json",
+    "cut_setting",
     "death_lines",
     "device_rows",
     "draw_layout",
@@ -67,6 +70,7 @@ __all__ = [
     "memory_line",
     "memory_verdict",
     "most_loaded",
+    "nested_widths",
     "new_figure",
     "next_changes",
     "next_line",
@@ -75,10 +79,10 @@ __all__ = [
     "other_schedule",
     "outcome_line",
     "percent",
+    "picture_file",
     "plural",
     "point_progress",
     "print_answer",
-    "print_bottleneck",
     "print_steady_state",
     "print_steady_tables",
     "rate_line",
@@ -100,4 +104,5 @@ __all__ = [
     "title_of",
     "weights_line",
     "whole_ticks",
+    "wider_links",
 ]

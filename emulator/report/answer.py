@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..data import NgramBits
-from ..plan import Plan
-from ..run import SteadyState
-from ..timing import ExchangeLoad, LinkLoad
+from ..plan import Plan, exchange_loads
+from ..run import Cause, SteadyState, draining_limits, draining_share
 from .terminal import screen_width
-from .text import ignored, mebibytes, say, wrapped
+from .text import ignored, mebibytes, wrapped
 
 MOST_LINES = 8
 
@@ -90,47 +88,60 @@ def bits_line(test: float, ngrams: NgramBits) -> Line:
     )
 
 
-def limit_lines(plan: Plan, state: SteadyState) -> list[Line]:
-    """Return what limits the rate, and the rates that lifting it would give."""
-    enough = enough_gbps(plan, state)
-    lifted = f"; {enough:g} Gb/s would do" if enough else ""
-    noun = state.noun
-    slowest, note, share = _slowest(state) + lifted, ignored(state.missing_bytes), draining_share(plan, state)
+def limit_lines(plan: Plan, state: SteadyState, cause: Cause) -> list[Line]:
+    """Return what limits the rate, and the rates that lifting it would give, all of the steady state."""
+    slowest, note, share = _slowest(state, cause), ignored(state.missing_bytes), draining_share(plan, state)
+    wider = [Line(text) for text in wider_links(state, cause)]
     if share > 0:
         full = number(state.replicas * 1e12 / plan.timing.interval_ps)
         exchange = " and exchanges" if state.replicas > 1 else ""
-        waits = f"each update drains the chain{exchange}, {percent(share)} of the time; without: {full} {noun}s/s{note}"
+        waits = (
+            f"each update drains the chain{exchange}, {percent(share)} of the time; without: {full} {state.noun}s/s"
+            f" with this cut{note}"
+        )
         first, second = (waits, slowest) if draining_limits(plan, state) else (slowest, waits)
-        return [Line(f"limit: {first}"), Line(f"then: {second}")]
-    lines = [Line(f"limit: {slowest}")]
+        return [Line(f"limit: {first}"), Line(f"then: {second}"), *wider]
+    lines = [Line(f"limit: {slowest}"), *wider]
     if not note:
-        return [*lines, *map(Line, _if_free(state))]
-    free = [f"If {kind} were free: {number(rate)} {noun}s/s{note}" for kind, rate in rates_without(state).items()]
-    return [*lines, *(Line(text, optional=place > 0) for place, text in enumerate(free))]
+        return [*lines, *(Line(text, optional=bool(wider)) for text in _if_free(state))]
+    free = [
+        f"If {kind} were free, with this cut: {number(rate)} {state.noun}s/s{note}"
+        for kind, rate in rates_without(state).items()
+    ]
+    return [*lines, *(Line(text, optional=place > 0 or bool(wider)) for place, text in enumerate(free))]
 
 
-def print_bottleneck(state: SteadyState) -> None:
-    """Print what limits a chain that never drains, and the rates that lifting it would give."""
-    for text in (f"limit: {_slowest(state)}", *_if_free(state)):
-        say(text)
-
-
-def _slowest(state: SteadyState) -> str:
+def _slowest(state: SteadyState, cause: Cause) -> str:
     found = state.bottleneck
     ties = f" ({found.ties:,} other{'s' * (found.ties > 1)} equally slow)" if found.ties else ""
-    return f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)}/sample{ties}"
+    return f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)}/sample{ties}{cut_setting(state, cause)}"
+
+
+def cut_setting(state: SteadyState, cause: Cause) -> str:
+    """Return what sets the cut where that is not what is slowest in it, after a comma; else nothing."""
+    sets = {"link": "links set", "memory": "memory sets"}.get(cause.kind)
+    return "" if sets is None or cause.kind == state.bottleneck.slowest.kind else f", in a cut that {sets}"
+
+
+def wider_links(state: SteadyState, cause: Cause) -> list[str]:
+    """Return a line with the rate with wider links and a new cut, where links are the cause; else none."""
+    wider = cause.wider
+    if wider is None:
+        return []
+    brings = f"steady {number(wider.images_per_s)} {state.noun}s/s with a new cut, now {number(state.images_per_s)}"
+    return [f"If links had {wider.gbps:g} Gb/s: {brings}{ignored(state.missing_bytes)}"]
 
 
 def _if_free(state: SteadyState) -> list[str]:
     """Return a line with the rates if engines, links, … took no time, the highest first; none if there is one kind.
 
-    Where several kinds are equally slow, the line says that.
+    They are those of this cut. Where several kinds are equally slow, the line says that.
     """
     times = kinds_of(state)
     tied = [kind for kind, time_ps in times.items() if time_ps == max(times.values())]
     if len(tied) > 1:
         *firsts, last = tied
-        return [f"{', '.join(firsts)} and {last} limit alike: to lift one alone gains nothing"]
+        return [f"With this cut, {', '.join(firsts)} and {last} limit alike: to lift one alone gains nothing"]
     kinds: dict[str, list[str]] = {}
     for kind, rate in rates_without(state).items():
         kinds.setdefault(number(rate), []).append(kind)
@@ -138,37 +149,12 @@ def _if_free(state: SteadyState) -> list[str]:
         return []
     (first, images_per_s), *others = ((_either(alike), shown) for shown, alike in kinds.items())
     rest = "".join(f"; if {names} were: {shown}" for names, shown in others)
-    return [f"If {first} were free: {images_per_s} {state.noun}s/s{rest}"]
+    return [f"If {first} were free, with this cut: {images_per_s} {state.noun}s/s{rest}"]
 
 
 def _either(kinds: Sequence[str]) -> str:
     *firsts, last = kinds
     return f"{', '.join(firsts)} or {last}" if firsts else last
-
-
-def enough_gbps(plan: Plan, state: SteadyState) -> float | None:
-    """Return the bandwidth in Gb/s with which links no longer limit, to two digits; None where it is not they that do.
-
-    Nor where they carry parameters that other devices store: more devices help there, which store their own.
-    """
-    others = [time_ps for kind, time_ps in kinds_of(state).items() if kind != "links"]
-    if not isinstance(state.bottleneck.slowest, LinkLoad) or plan.timing.blocks or not others:
-        return None
-    slowest = state.bottleneck.slowest
-    link = plan.cluster.link_at(min(slowest.sender, slowest.receiver))
-    needed = link.bandwidth_gbps * slowest.sample_ps / max(others)
-    unit = 10.0 ** (math.floor(math.log10(needed)) - 1)
-    return math.ceil(needed / unit) * unit
-
-
-def draining_share(plan: Plan, state: SteadyState) -> float:
-    """Return the share of the time in which updates keep samples from entering; 0 where the chain never drains."""
-    return max(0.0, 1 - plan.timing.interval_ps / state.period_ps) if plan.config.schedule.drains else 0.0
-
-
-def draining_limits(plan: Plan, state: SteadyState) -> bool:
-    """Return whether it is draining that limits: it takes most of the time, and not by an exchange of gradients."""
-    return draining_share(plan, state) > 0.5 and not isinstance(state.bottleneck.slowest, ExchangeLoad)
 
 
 def rates_without(state: SteadyState) -> dict[str, float]:
@@ -210,10 +196,13 @@ def memory_verdict(missing_bytes: int, off_chip_bytes: Sequence[int], balanced_b
 
 def _memory_costs(plan: Plan) -> str:
     """Return the rate that no placement of data can beat, after a semicolon; empty if that is the rate reached."""
+    exchange_ps = max((load.sample_ps for load in exchange_loads(plan)), default=1)
     bound, reached = (
-        number(plan.data_parallel.replicas * 1e12 / max(1, ps)) for ps in (plan.bound_ps, plan.timing.interval_ps)
+        number(plan.data_parallel.replicas * 1e12 / max(exchange_ps, ps))
+        for ps in (plan.bound_ps, plan.timing.interval_ps)
     )
-    at_most = f"; with all on chip: at most {bound} {plan.network.sample_noun}s/s"
+    never_drained = " and no draining" if plan.config.schedule.drains else ""
+    at_most = f"; with all on chip{never_drained}: at most {bound} {plan.network.sample_noun}s/s"
     return at_most if plan.bound_ps and bound != reached else ""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ..plan import Layout
 from .picture import new_figure, save_figure, whole_ticks
 
@@ -9,7 +11,7 @@ _KINDS = {"DSP": "dsp", "BRAM": "bram_banks", "LUT": "lut"}
 """Fields of `Resources` by title."""
 
 
-def draw_layout(layout: Layout, path: str) -> None:
+def draw_layout(layout: Layout, path: str | os.PathLike[str]) -> None:
     """Write the picture to `path`, whose extension sets the format.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Mapping
 
@@ -10,12 +9,10 @@ from ..cluster import Cluster
 from ..mapping import can_take, cut_channels
 from ..pipeline import Transport
 from ..plan import Plan
-from ..run import SteadyState
-from ..timing import ExchangeLoad
-from .answer import draining_limits, enough_gbps
+from ..run import Cause
 
 
-def next_changes(plan: Plan, state: SteadyState) -> dict[str, object]:
+def next_changes(plan: Plan, cause: Cause) -> dict[str, object]:
     """Return the flags of `simulate` that would lift what limits, with their values.
 
     More boards where engines limit and more boards are faster, faster links where links do or keep more boards from
@@ -23,14 +20,12 @@ def next_changes(plan: Plan, state: SteadyState) -> dict[str, object]:
     does not drain where draining does.
     """
     config, replicates = plan.config, plan.config.schedule.replicates
-    slowest = state.bottleneck.slowest
-    if draining_limits(plan, state) and not replicates:
+    if cause.kind == "draining" and not replicates:
         return {"schedule": "fpdeep"}
-    if draining_limits(plan, state) or isinstance(slowest, ExchangeLoad):
+    if cause.kind in ("draining", "exchange"):
         return {"batch": 2 * config.batch}
-    enough = enough_gbps(plan, state)
-    if enough is not None:
-        return {"what_if": f"link.bandwidth_gbps={enough:g}"}
+    if cause.wider is not None:
+        return {"what_if": f"link.bandwidth_gbps={cause.wider.gbps:g}"}
     return _more_devices(plan)
 
 
@@ -52,7 +47,7 @@ def _more_devices(plan: Plan) -> dict[str, object]:
     if more > plan.devices and _may_be_faster(plan, more, plan.cluster):
         return {"devices": more}
     links = [plan.cluster.link, *plan.cluster.own_links]
-    wider = _with_bandwidth(plan.cluster, 2 * max(link.bandwidth_mbps for link in links))
+    wider = plan.cluster.with_bandwidth(2 * max(link.bandwidth_mbps for link in links))
     if plan.devices > 1 and _may_be_faster(plan, plan.devices, wider):
         return {"what_if": f"link.bandwidth_gbps={wider.link.bandwidth_gbps:g}"}
     return {"what_if": f"board.clock_mhz={round(2e6 / plan.cluster.boards[0].period_ps)}"}
@@ -61,12 +56,6 @@ def _more_devices(plan: Plan) -> dict[str, object]:
 def _may_be_faster(plan: Plan, devices: int, cluster: Cluster) -> bool:
     """Return whether some boards, whatever their memory, take a sample in less time than the plan's."""
     return can_take(plan.network, cluster, devices, plan.timing.interval_ps - 1)
-
-
-def _with_bandwidth(cluster: Cluster, mbps: int) -> Cluster:
-    """Return a cluster with this bandwidth of all links."""
-    own = tuple(dataclasses.replace(link, bandwidth_mbps=mbps) for link in cluster.own_links)
-    return dataclasses.replace(cluster, link=dataclasses.replace(cluster.link, bandwidth_mbps=mbps), own_links=own)
 
 
 def command_line(command: str, config_file: str | None, flags: Mapping[str, object]) -> str:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import math
 import os
 import pathlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal
 
-from ..common import InputError, check_writable, write_whole
+from ..common import InputError, WholeFile, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _FEWEST_TICKS = 3
+_ALIKE = 2e-3
+"""Share by which curves may differ that look the same."""
+_STEP, _WIDEST = 1.6, 3.5
 
 
 def new_figure(width: float, height: float, flag: str, layout: Literal["tight", "constrained"] = "tight") -> Figure:
@@ -29,17 +36,19 @@ def new_figure(width: float, height: float, flag: str, layout: Literal["tight", 
     return Figure(figsize=(width, height), layout=layout)
 
 
-def check_picture(path: str | os.PathLike[str], flag: str) -> None:
-    """Check that a picture can be drawn and written, before the work whose outcome it shows.
+def picture_file(path: str | os.PathLike[str] | None, flag: str) -> AbstractContextManager[WholeFile | None]:
+    """Return the file of a picture, if one is wanted, before the work whose outcome it shows.
 
     Raises:
-        InputError: matplotlib is not installed, the format is unknown, or the folder does not exist.
+        InputError: matplotlib is not installed, the format is unknown, or the file cannot be written.
     """
+    if path is None:
+        return contextlib.nullcontext()
     known = new_figure(1, 1, flag).canvas.get_supported_filetypes()
     path = pathlib.Path(path)
     if path.suffix.removeprefix(".").lower() not in known:
         raise InputError(f"`{flag}` {path}: the end of a picture's name is one of .{', .'.join(sorted(known))}")
-    check_writable(path, flag, f"picture{path.suffix}")
+    return WholeFile(path, flag, f"picture{path.suffix}")
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], flag: str, dpi: int = 110) -> None:
@@ -62,6 +71,26 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], flag: str, dpi: in
     except ValueError as error:
         raise InputError(f"`{flag}` = '{path}': cannot be written: {error}") from None
     write_whole(path, content.getvalue(), flag, f"picture{kind}")
+
+
+def coinciding(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[list[int]]:
+    """Return the places of curves, each with x and y, in groups that cannot be told apart in a picture."""
+    groups: list[list[int]] = []
+    for place, (x, y) in enumerate(curves):
+        for group in groups:
+            x0, y0 = curves[group[0]]
+            if [*x] == [*x0] and all(math.isclose(a, b, rel_tol=_ALIKE) for a, b in zip(y, y0, strict=True)):
+                group.append(place)
+                break
+        else:
+            groups.append([place])
+    return groups
+
+
+def nested_widths(count: int) -> list[float]:
+    """Return the widths of lines, the widest first: where lines meet, those drawn before show on both sides."""
+    step = min(_STEP, _WIDEST / max(1, count - 1))
+    return [1 + step * (count - 1 - place) for place in range(count)]
 
 
 def whole_ticks(axis: Axis) -> None:

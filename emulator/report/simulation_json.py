@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..run import Simulation, SteadyState, Usage
+from ..run import Cause, Simulation, SteadyState, Usage
 from .mapping_json import mapping_as_json
 from .stages import stages_as_json
 from .steady_state import steady_state_as_json
 
 
-def simulation_as_json(simulation: Simulation, steady: SteadyState | None, epoch_images: int) -> dict[str, Any]:
+def simulation_as_json(
+    simulation: Simulation, steady: SteadyState | None, epoch_images: int, cause: Cause | None = None
+) -> dict[str, Any]:
     """Return what `emuchain simulate --json` prints; `epoch_images` are those of the epoch whose hours it has.
 
     Where boards take actions as a whole, there are stages in place of a steady state.
@@ -32,7 +34,7 @@ def simulation_as_json(simulation: Simulation, steady: SteadyState | None, epoch
         "mapping": mapping_as_json(plan.timing),
         **_usage_as_json(simulation.usage),
         **({} if plan.stages is None else {"pipeline": stages_as_json(plan.stages)}),
-        "steady": None if steady is None else steady_state_as_json(steady, epoch_images),
+        "steady": None if steady is None else steady_state_as_json(steady, epoch_images, cause),
     }
 
 

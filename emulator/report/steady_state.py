@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from ..common import an, format_time_ps, number, percent, plural
-from ..run import PHASES, DeviceUse, LinkUse, MemoryUse, SteadyState, Throughput
+from ..run import PHASES, Cause, DeviceUse, LinkUse, MemoryUse, SteadyState, Throughput
 from ..timing import Load
 from .most_loaded import most_loaded
 from .table import table
@@ -84,8 +84,11 @@ def _throughput(throughput: Throughput, note: str) -> str:
     return f"{per_fpga}; for each of {throughput.devices:,} FPGA{'s' * (throughput.devices != 1)}"
 
 
-def steady_state_as_json(state: SteadyState, epoch_images: int) -> dict[str, Any]:
-    """Return the steady state as JSON, with the time of an epoch of `epoch_images` images at its rate."""
+def steady_state_as_json(state: SteadyState, epoch_images: int, cause: Cause | None = None) -> dict[str, Any]:
+    """Return the steady state as JSON, with the time of an epoch of `epoch_images` images at its rate.
+
+    Rates of the bottleneck's kinds are those of this cut; those of `cause`, if it is known, are of a new one.
+    """
     hours = state.epoch_hours(epoch_images)
     found = state.bottleneck
     return {
@@ -112,6 +115,7 @@ def steady_state_as_json(state: SteadyState, epoch_images: int) -> dict[str, Any
             "images_per_s_exchanges_alone": _rate_if_any(state, found.exchanges_ps),
             "images_per_s_memory_alone": _rate_if_any(state, found.memory_ps),
         },
+        "cause": None if cause is None else cause_as_json(cause),
         "devices": [_device(device) for device in state.devices],
         "links": [
             {
@@ -132,6 +136,13 @@ def steady_state_as_json(state: SteadyState, epoch_images: int) -> dict[str, Any
             for port in state.memory
         ],
     }
+
+
+def cause_as_json(cause: Cause) -> dict[str, Any]:
+    """Return what holds a chain back, with the rate that it has with wider links and a new cut."""
+    wider = cause.wider
+    links = None if wider is None else {"bandwidth_gbps": wider.gbps, "images_per_s": wider.images_per_s}
+    return {"kind": cause.kind, "wider_links": links}
 
 
 def _device(device: DeviceUse) -> dict[str, Any]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import shutil
 
-from ..common import InputError
+from ..common import InputError, write_whole
 from ..plan import Plan
 from .clock import clocks_of, run_mini_batch
 from .design import DeviceDesign, Room, designs_of
@@ -50,13 +49,13 @@ class Rtl:
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for module in sources():
-                shutil.copyfile(module, folder / module.name)
-            tops = [folder / f"{device.module}.sv" for device in self.devices]
-            for device, top in enumerate(tops):
-                top.write_text(self.top(device), encoding="utf-8")
         except OSError as error:
             raise InputError(f"`out` = {str(folder)!r}: {error.strerror}; give a folder that can be written") from None
+        for module in sources():
+            write_whole(folder / module.name, module.read_bytes())
+        tops = [folder / f"{device.module}.sv" for device in self.devices]
+        for device, top in enumerate(tops):
+            write_whole(top, self.top(device))
         return tops
 
 

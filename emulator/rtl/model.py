@@ -19,6 +19,8 @@ Row = NDArray[np.float32]
 RESET_CYCLES = 1024
 """More than any pipeline is deep."""
 
+NO_WAVES = -1
+
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 
@@ -59,10 +61,13 @@ class DeviceModel:
         words = [self._library.device_read(self._device, unit, address) for address in range(int(np.prod(shape)))]
         return np.array(words, np.uint32).view(np.float32).reshape(shape)
 
-    def start(self, waves: str | None = None) -> None:
-        """End the reset; write waves to a file, if the model was built for that."""
-        named = None if waves is None else waves.encode()
-        self._library.device_start(self._device, RESET_CYCLES, named, self.design.period_ps)
+    def start(self, waves: int = NO_WAVES) -> None:
+        """End the reset; write waves to a descriptor, if the model was built for that, up to `end_waves`."""
+        self._library.device_start(self._device, RESET_CYCLES, waves, self.design.period_ps)
+
+    def end_waves(self) -> int:
+        """Write what is left of the waves; return the number of the error that kept some from being written, or 0."""
+        return int(self._library.device_end_waves(self._device))
 
     def settle(self, numbers: Sequence[int]) -> None:
         """Set the numbers of the update to come; the mini-batch's size stays that of the reset."""
@@ -116,7 +121,7 @@ class DeviceModel:
         return {engine: log[log[:, 1] == number, 0] for number, engine in enumerate(engines_of(self.design))}
 
     def close(self) -> None:
-        """Free the model, and write what is left of its waves."""
+        """Free the model."""
         if self._device:
             self._library.device_free(self._device)
             self._device = None
@@ -127,7 +132,7 @@ def _functions(path: pathlib.Path) -> ctypes.CDLL:
     library.device_new.restype = _POINTER
     library.device_new.argtypes = [ctypes.c_void_p]
     library.device_settle.argtypes = [_POINTER, ctypes.c_void_p]
-    library.device_start.argtypes = [_POINTER, _INT, ctypes.c_char_p, _INT]
+    library.device_start.argtypes = [_POINTER, _INT, ctypes.c_int, _INT]
     library.device_write.argtypes = [_POINTER, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]
     library.device_read.argtypes, library.device_read.restype = (
         [_POINTER, ctypes.c_uint32, ctypes.c_uint32],
@@ -138,6 +143,7 @@ def _functions(path: pathlib.Path) -> ctypes.CDLL:
     library.device_run.argtypes, library.device_run.restype = [_POINTER, _INT], _INT
     library.device_has.argtypes, library.device_has.restype = [_POINTER, _INT], _INT
     library.device_log.argtypes = [_POINTER, ctypes.c_void_p]
+    library.device_end_waves.argtypes, library.device_end_waves.restype = [_POINTER], ctypes.c_int
     library.device_free.argtypes = [_POINTER]
     for name in ("device_done", "device_overrun", "device_events"):
         function = getattr(library, name)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Served, Times
+from ..common import WholeFile
 from ..timing import DeviceClock
 from .chain import RtlChain
 from .clock import clocks_of, run_mini_batch
@@ -92,7 +95,7 @@ def build_models(
 
 
 def simulate_rtl(
-    rtl: Rtl, libraries: Sequence[pathlib.Path], reference: Reference, waves: str | None = None
+    rtl: Rtl, libraries: Sequence[pathlib.Path], reference: Reference, waves: Sequence[WholeFile] = ()
 ) -> RtlResult:
     """Run a mini-batch on the models of a chain, and compare it with the emulator's.
 
@@ -100,9 +103,10 @@ def simulate_rtl(
         rtl: the chain.
         libraries: the models of its devices.
         reference: the mini-batch, and what it makes of the weights.
-        waves: a file for the waves of each device, by `waves_file`.
+        waves: a file for the waves of each device, or none.
 
     Raises:
+        InputError: waves cannot be written.
         RuntimeError: a device has no room for a row, or the chain is stuck.
     """
     plan, config = rtl.plan, rtl.plan.config
@@ -111,10 +115,12 @@ def simulate_rtl(
     try:
         for model in models:
             _write(model, reference.before)
-            model.start(None if waves is None else str(waves_file(waves, model.design.number)))
-        begun = time.perf_counter()
-        updated_ps = RtlChain(plan, rtl.devices, models, reference.batch).run(_PATIENCE * rtl.updated_ps)
-        seconds = time.perf_counter() - begun
+        with contextlib.ExitStack() as started:
+            for model, file in itertools.zip_longest(models, waves):
+                started.enter_context(_started(model, file))
+            begun = time.perf_counter()
+            updated_ps = RtlChain(plan, rtl.devices, models, reference.batch).run(_PATIENCE * rtl.updated_ps)
+            seconds = time.perf_counter() - begun
         wrong: dict[str, int] = {}
         values = 0
         for model in models:
@@ -134,6 +140,23 @@ def waves_file(waves: str, device: int) -> pathlib.Path:
     """Return the file of a device's waves: run.vcd is run-device0.vcd of device 0."""
     path = pathlib.Path(waves)
     return path.with_name(f"{path.stem}-device{device}{path.suffix or '.vcd'}")
+
+
+@contextlib.contextmanager
+def _started(model: DeviceModel, waves: WholeFile | None) -> Iterator[None]:
+    """Start a model, and put its waves in place at the end."""
+    if waves is None:
+        model.start()
+        yield
+        return
+    with waves.building() as file:
+        model.start(file.fileno())
+        try:
+            yield
+        finally:
+            error = model.end_waves()
+        if error:
+            raise OSError(error, os.strerror(error))
 
 
 def _own(model: DeviceModel, weights: Weights) -> dict[tuple[int, str], NDArray[np.float32]]:

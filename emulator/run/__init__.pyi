@@ -1,7 +1,9 @@
+from .cause import Cause, WiderLinks, cause_of, draining_limits, draining_share, limiting_kind
 from .checkpoint import Ended, Keeping, Leader, Resumed, RunCheckpoints, checkpoints_of, resumed
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
 from .legs import Position
+from .needs import check_needs, needed_bytes
 from .own_weights import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
 from .pair import PairSimulation
 from .placement import Placement
@@ -53,6 +55,7 @@ from .trainer import Trainer
 
 __all__ = [
     "PHASES",
+    "Cause",
     "Death",
     "DeviceUsage",
     "DeviceUse",
@@ -91,12 +94,19 @@ __all__ = [
     "Usage",
     "Weights",
     "WeightsFile",
+    "WiderLinks",
+    "cause_of",
+    "check_needs",
     "checkpoints_of",
+    "draining_limits",
+    "draining_share",
     "evaluate",
     "exchange_table",
     "fault_costs",
     "found_of",
     "history_table",
+    "limiting_kind",
+    "needed_bytes",
     "open_log",
     "read_found",
     "read_results",

@@ -12,6 +12,7 @@ from ..device import Tally
 from ..network import Network
 from ..plan import check_data, make_plan, training_data
 from .layer_states import deal_weights
+from .needs import check_needs
 from .own_weights import Found
 from .trainer import Trainer
 
@@ -26,13 +27,15 @@ _OF_DATA = (
 class Evaluation:
     """The test of a network's weights on the data set called `data`.
 
-    Of a text `ngrams` are the bits a character of the simplest models, as in a run's results.
+    Of a text `ngrams` are the bits a character of the simplest models, as in a run's results. `note` is what is said of
+    the data, such as what was left out.
     """
 
     network: Network
     data: str
     tested: Tally
     ngrams: NgramBits | None
+    note: str = ""
 
     @property
     def test_accuracy(self) -> float:
@@ -83,9 +86,10 @@ def evaluate(found: Found, data: Dataset | str | None = None, test_samples: int 
     if config.samples is not None:
         tests = tests.first(min(config.samples, tests.n_train))
     ranks = SingleProcess()
+    check_needs(plan, tests, ranks, gathers=False, trains=False)
     trainer = Trainer.of(plan, tests, ranks)
     deal_weights(ranks, found.network, trainer.learnt(), found.weights)
     tested = trainer.evaluate()
     trainer.close()
     predicts_each = tests.symbols and found.network.result_steps > 1
-    return Evaluation(found.network, tests.name, tested, ngram_bits(tests) if predicts_each else None)
+    return Evaluation(found.network, tests.name, tested, ngram_bits(tests) if predicts_each else None, tests.note)

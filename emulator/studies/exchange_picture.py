@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ..report import log_ticks, new_figure, save_figure
+from ..report import log_ticks, nested_widths, new_figure, save_figure
 from .exchange import ExchangeTimes
 
 _WAYS = {
@@ -26,7 +26,7 @@ def draw_exchanges(
         InputError: matplotlib is not installed, or the file cannot be written.
     """
     figure = new_figure(7, 4.6, flag, layout="constrained")
-    axes = figure.subplots()
+    axes, widths = figure.subplots(), iter(nested_widths(2 * len(_WAYS)))
     for ratio in dict.fromkeys(row.ratio for row in times):
         rows = [row for row in times if row.ratio == ratio]
         compressed = "" if ratio is None else f", compressed {ratio:g}:1"
@@ -39,7 +39,7 @@ def draw_exchanges(
                 color=colour,
                 markerfacecolor=colour if ratio is None else "white",
                 markersize=5,
-                linewidth=1,
+                linewidth=next(widths),
                 label=f"{name}{compressed}",
             )
     axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="time of an exchange / ms")

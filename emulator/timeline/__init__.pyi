@@ -1,5 +1,5 @@
 from .chart import Chart, Line, chart_of
-from .chrome import write_trace
+from .chrome import trace_file, write_trace
 from .course import Course
 from .flows import Flow, flows_of
 from .gantt import gantt
@@ -34,6 +34,7 @@ __all__ = [
     "lanes_of",
     "pair_gantt",
     "timeline_of",
+    "trace_file",
     "write_pair_trace",
     "write_pipeline_trace",
     "write_trace",

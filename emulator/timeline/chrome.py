@@ -20,7 +20,7 @@ from .timeline import Timeline
 Event = dict[str, Any]
 
 
-def write_trace(path: str | os.PathLike[str] | WholeFile, timeline: Timeline, level: Level) -> None:
+def write_trace(path: str | os.PathLike[str], timeline: Timeline, level: Level) -> None:
     """Write a timeline's slices, and the flows between them, to a file, which is put in place when it is whole.
 
     Raises:
@@ -29,7 +29,7 @@ def write_trace(path: str | os.PathLike[str] | WholeFile, timeline: Timeline, le
     write_events(path, events_of(timeline, level))
 
 
-def write_events(path: str | os.PathLike[str] | WholeFile, events: Iterator[Event]) -> None:
+def write_events(path: str | os.PathLike[str], events: Iterator[Event]) -> None:
     """Write the events of a trace to a file, which is put in place when it is whole.
 
     Raises:

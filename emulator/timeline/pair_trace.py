@@ -5,13 +5,12 @@ resource. A link is below the device that sends; while it carries values of step
 from __future__ import annotations
 
 import os
-import pathlib
 from collections.abc import Iterator
 
-from ..common import InputError, check_writable
+from ..common import InputError, WholeFile
 from ..pair import Resource, Timed
 from ..plan import PairPlan
-from .chrome import Event, micros, named, write_events
+from .chrome import Event, micros, named, trace_file, write_events
 
 _DEVICES = {Resource.GPU: 0, Resource.TO_FPGA: 0, Resource.FPGA: 1, Resource.TO_GPU: 1}
 """The device below which each resource stands."""
@@ -19,7 +18,7 @@ _DEVICES = {Resource.GPU: 0, Resource.TO_FPGA: 0, Resource.FPGA: 1, Resource.TO_
 
 def asked_pair_trace(
     trace: str | os.PathLike[str] | None = None, trace_level: str | None = None, trace_samples: object = None
-) -> pathlib.Path | None:
+) -> WholeFile | None:
     """Return the file of a pair's trace, which is that of a mini-batch; None without one.
 
     Raises:
@@ -28,11 +27,7 @@ def asked_pair_trace(
     for key, value in (("trace_level", trace_level), ("trace_samples", trace_samples)):
         if value is not None:
             raise InputError(f"`{key}` = {value!r}: the trace of a pair has the tasks of a mini-batch; leave it out")
-    if trace is None:
-        return None
-    path = pathlib.Path(trace)
-    check_writable(path, "trace", "run.json")
-    return path
+    return None if trace is None else trace_file(trace)
 
 
 def write_pair_trace(path: str | os.PathLike[str], plan: PairPlan) -> None:

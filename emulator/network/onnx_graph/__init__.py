@@ -1,20 +1,25 @@
 """An ONNX file's graph as plain data, and the walk through it, which turns nodes into steps."""
 
-from .attributes import check_spatial_axes, kernel_of, window_keys
-from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers
+from .attributes import kernel_of, reduced, window_keys
+from .expressions import Expressions
+from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 from .recurrent import recurrent_step
 from .sizes import folded
-from .walk import CELLS, FLAT, FROM_IMAGES, MAPS, Axes, Expectation, Keys, Step, Value, Walk
+from .values import CELLS, CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value
+from .walk import Walk
 
 __all__ = [
     "CELLS",
+    "CHANNELS_LAST",
     "FEW",
     "FLAT",
     "FROM_IMAGES",
     "MAPS",
+    "ONE",
     "Axes",
     "Constant",
     "Expectation",
+    "Expressions",
     "Keys",
     "OnnxGraph",
     "OnnxNode",
@@ -22,9 +27,10 @@ __all__ = [
     "Value",
     "Walk",
     "are_numbers",
-    "check_spatial_axes",
     "folded",
     "kernel_of",
     "recurrent_step",
+    "reduced",
+    "shortest",
     "window_keys",
 ]

@@ -6,7 +6,8 @@ Defaults are those of ONNX's operator reference, https://onnx.ai/onnx/operators/
 from __future__ import annotations
 
 from .node import OnnxNode
-from .walk import Keys, Walk
+from .values import MAPS, ONE, Keys, Value
+from .walk import Walk
 
 
 def kernel_of(node: OnnxNode) -> tuple[int, ...]:
@@ -21,41 +22,90 @@ def kernel_of(node: OnnxNode) -> tuple[int, ...]:
     return kernel
 
 
-def window_keys(node: OnnxNode) -> Keys:
-    """Return the keys `stride` and `pad`.
+def window_keys(walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...]) -> Keys:
+    """Return the keys `stride` and `pad` of a node's window over maps, and over the zeros around them.
+
+    Padding that differs between sides, and sizes that are rounded up, are taken where the windows are those of equal
+    padding and sizes rounded down.
 
     Raises:
-        InputError: dilation, rounding up, or padding that differs between sides.
+        InputError: the windows are others, or a dilation is more than 1.
     """
-    for attribute, default in (("dilations", (1, 1)), ("ceil_mode", 0)):
-        if (value := node.attributes.get(attribute, default)) != default:
-            value = list(value) if isinstance(value, tuple) else value
-            raise node.refusal(f"`{attribute}` = {value}: only {default} is supported")
-    pad = _pad(node)
+    dilations = node.integers("dilations", (1, 1))
+    if any(size > 1 and step != 1 for size, step in zip(kernel, dilations, strict=False)):
+        raise node.refusal(f"`dilations` = {list(dilations)}: only (1, 1) is supported")
     stride = node.integers("strides", (1, 1))
-    if len(stride) != 2:
+    if len(stride) != 2 or min(stride) < 1:
         raise node.refusal(f"`strides` = {list(stride)}: there should be one for rows and one for columns")
-    return {"stride": stride, "pad": pad}
+    shape = walk.shape(value)
+    sizes = (None, None) if shape is None else shape[1:]
+    padding = _padding(walk, node, kernel, stride, sizes)
+    extra = value.pads or (0, 0, 0, 0)
+    pads = tuple(own + more for own, more in zip(padding, extra, strict=True))
+    rounds_up = node.integer("ceil_mode", 0) != 0
+    for place, size in enumerate(sizes):
+        begin, end = pads[place], pads[place + 2]
+        if begin == end and not rounds_up:
+            continue
+        if size is None or _windows(size, begin, end, kernel[place], stride[place], rounds_up) != _windows(
+            size, begin, begin, kernel[place], stride[place], False
+        ):
+            said = f"`ceil_mode` = 1 and `pads` = {list(pads)}" if rounds_up else f"`pads` = {list(pads)}"
+            raise node.refusal(
+                f"{said}: only as much padding at the end as at the beginning, and sizes rounded down, are supported"
+                if begin != end
+                else f"{said}: windows reach beyond the padding; only 0, where sizes are rounded down, is supported"
+            )
+    return {"stride": stride, "pad": pads[:2]}
 
 
-def _pad(node: OnnxNode) -> tuple[int, int]:
+def _windows(size: int, begin: int, end: int, kernel: int, stride: int, rounds_up: bool) -> int:
+    """Return how many windows there are; of those by rounding up, none begins in the padding at the end (PyTorch)."""
+    room = size + begin + end - kernel
+    if not rounds_up:
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    return count - ((count - 1) * stride >= size + begin)
+
+
+def _padding(
+    walk: Walk, node: OnnxNode, kernel: tuple[int, ...], stride: tuple[int, ...], sizes: tuple[int | None, ...]
+) -> tuple[int, ...]:
+    """Return the node's own padding: above, left, below and right."""
     automatic = node.attributes.get("auto_pad", "NOTSET")
     if automatic == "VALID":
-        return 0, 0
+        return 0, 0, 0, 0
+    if automatic in ("SAME_UPPER", "SAME_LOWER"):
+        begins, ends = [], []
+        for size, length, step in zip(sizes, kernel, stride, strict=True):
+            if size is None and step > 1:
+                raise node.refusal(f"`auto_pad` = {automatic!r}: with strides, only on maps of known sizes")
+            total = max(0, length - step if size is None or size % step == 0 else length - size % step)
+            halves = total // 2, total - total // 2
+            begins.append(halves[automatic == "SAME_LOWER"])
+            ends.append(halves[automatic == "SAME_UPPER"])
+        return *begins, *ends
     if automatic != "NOTSET":
-        raise node.refusal(f"`auto_pad` = {automatic!r}: only padding that `pads` says is supported")
+        raise node.refusal(f"`auto_pad` = {automatic!r}: should be NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     pads = node.integers("pads", (0, 0, 0, 0))
-    if len(pads) != 4 or pads[:2] != pads[2:]:
-        raise node.refusal(f"`pads` = {list(pads)}: only as much padding at the end as at the beginning is supported")
-    return pads[0], pads[1]
+    if len(pads) != 4 or min(pads) < 0:
+        raise node.refusal(f"`pads` = {list(pads)}: there should be four, above, left, below and right")
+    return pads
 
 
-def check_spatial_axes(walk: Walk, node: OnnxNode) -> None:
-    """Check that a reduction is over rows and columns.
+def reduced(walk: Walk, node: OnnxNode, value: Value) -> tuple[set[str], Value]:
+    """Return which axes of maps a node reduces, and the value with the axes that are left.
 
     Raises:
-        InputError: it is over other axes.
+        InputError: they are others than rows and columns.
     """
-    axes = walk.integers(node, "axes")
-    if sorted(axes) not in ([2, 3], [-2, -1]):
-        raise node.refusal(f"`axes` = {list(axes)}: only rows and columns, axes 2 and 3, are supported")
+    axes, given = walk.axes_of(value), walk.integers(node, "axes")
+    places = {place % len(axes) for place in given if -len(axes) <= place < len(axes)}
+    names = {part for place in places for part in axes[place].split("·")} - {ONE}
+    if value.is_flat or not names or names - {*MAPS[2:]} or len(places) < len(given):
+        raise node.refusal(
+            f"`axes` = {list(given)} of {' x '.join(axes)}: only rows and columns, axes 2 and 3 of maps, are supported"
+        )
+    keeps = node.integer("keepdims", 1) != 0
+    left = [ONE if place in places else axis for place, axis in enumerate(axes) if keeps or place not in places]
+    return names, value.with_axes(tuple(left))

@@ -11,11 +11,17 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...common import InputError
 from ..shape import Shape
 
 FEW = 16
 """Largest number of values in a constant that may hold sizes, axes or rates."""
+
+FLOAT, INT64 = 1, 7
+"""ONNX's numbers of these types."""
 
 
 def are_numbers(values: tuple[Any, ...]) -> bool:
@@ -23,11 +29,21 @@ def are_numbers(values: tuple[Any, ...]) -> bool:
     return all(isinstance(value, (int, float)) for value in values)
 
 
+def shortest(number: float) -> float:
+    """Return the shortest decimal that is this number in single precision: 0.1, where a file has 0.10000000149."""
+    if not isinstance(number, float):
+        return number
+    with np.errstate(over="ignore"):
+        return float(str(np.float32(number)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A tensor in the file: its shape, and its numbers if there are at most `FEW`; or what follows from sizes.
+    """A tensor in the file: its shape, and its numbers if there are at most `FEW`; or what follows from others.
 
     `sizes` are numbers, and names of axes where a number is the size of one. `is_zero`, if it is known to hold zeros.
+    `kind` is its ONNX type, 0 if that is not known. `roots` are the arrays of the file that it is computed of.
+    `extents` stand for the shape where the size of an axis is open.
     """
 
     name: str
@@ -35,6 +51,9 @@ class Constant:
     numbers: tuple[float, ...] | None
     sizes: tuple[int | str, ...] | None = None
     is_zero: bool = False
+    kind: int = 0
+    roots: frozenset[str] = frozenset()
+    extents: tuple[int | str, ...] | None = None
 
     @property
     def entries(self) -> tuple[int | str, ...] | None:
@@ -51,7 +70,11 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True)
 class OnnxNode:
-    """An operator with the names of its inputs and outputs; an optional input that is not given is ""."""
+    """An operator with the names of its inputs and outputs; an optional input that is not given is "".
+
+    `proto` is the node in ONNX's own form. Where PyTorch exported the file, `origin` says what the node was there;
+    `module` is the path of its module and `rule` what the exporter rewrote, both if the exporter left them.
+    """
 
     source: str
     name: str
@@ -59,11 +82,16 @@ class OnnxNode:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
+    proto: Any = dataclasses.field(default=None, repr=False, compare=False)
+    origin: str = ""
+    module: str | None = None
+    rule: str = ""
 
     @property
     def where(self) -> str:
         """The beginning of messages about this node."""
-        return f"{self.source}: node {self.name!r} ({repr(self.operator)[1:-1]})"
+        origin = f", PyTorch's {self.origin}" if self.origin else ""
+        return f"{self.source}: node {self.name!r} ({repr(self.operator)[1:-1]}){origin}"
 
     def refusal(self, problem: str) -> InputError:
         """Return an error about this node."""
@@ -113,14 +141,18 @@ class OnnxNode:
         if isinstance(value, Constant):
             return dataclasses.replace(value, name=name)
         numbers = value if isinstance(value, tuple) else (value,)
-        return Constant(name, (len(numbers),), numbers if are_numbers(numbers) and len(numbers) <= FEW else None)
+        shape = (len(numbers),) if isinstance(value, tuple) else ()
+        if not are_numbers(numbers) or len(numbers) > FEW:
+            return Constant(name, shape, None)
+        return Constant(name, shape, numbers, kind=INT64 if all(isinstance(n, int) for n in numbers) else FLOAT)
 
 
 @dataclasses.dataclass(frozen=True)
 class OnnxGraph:
     """Nodes and constants; `inputs` has the dimensions of each input, None where one is not fixed.
 
-    PyTorch folded batch normalisation into `folded` of the convolutions when it exported the file.
+    `arrays` reads the constants' values when they are looked up, of `stored_bytes` in all. `opset` is the version of
+    the operators.
     """
 
     source: str
@@ -128,17 +160,9 @@ class OnnxGraph:
     outputs: tuple[str, ...]
     nodes: tuple[OnnxNode, ...]
     constants: Mapping[str, Constant]
-    folded: int = 0
-
-    @property
-    def note(self) -> str:
-        """One line that the user should see, or nothing."""
-        if not self.folded:
-            return ""
-        return (
-            f"its export folded batch normalisation into {self.folded} convolutions, which are trained without;"
-            " docs/configuration.md says how to keep it"
-        )
+    arrays: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    stored_bytes: int = 0
+    opset: int = 1
 
     @property
     def input_sizes(self) -> tuple[int | None, ...]:

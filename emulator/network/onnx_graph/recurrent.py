@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .node import OnnxNode
-from .walk import CELLS, Axes, Keys, Value, Walk
+from .values import CELLS, Axes, Keys, Value
+from .walk import Walk
 
 _LENGTHS, _FIRST_STATE, _PEEPHOLES = 4, 5, 7
 """Places of optional inputs."""
@@ -26,7 +27,7 @@ def recurrent_step(
     outer: Axes = ("samples", "rows") if batch_first else ("rows", "samples")
     value = walk.take(node)
     walk.expect_axes(node, value, (*outer, "channels"))
-    weights, recurrent = walk.weight(node), walk.weight(node, 2)
+    weights, recurrent, _ = (walk.weight(node, place) for place in (1, 2, 3))
     if len(weights) != 3 or len(recurrent) != 3 or weights[0] != directions or weights[1] % gates:
         raise node.refusal(
             f"weights {list(weights)} and {list(recurrent)}; they should be [directions, {gates} times units, inputs]"
@@ -81,7 +82,7 @@ def _check(walk: Walk, node: OnnxNode, activations: tuple[str, ...]) -> None:
         raise node.refusal("has no biases, where a layer here has two for each gate; export it with its input B")
     for place in (_FIRST_STATE, _FIRST_STATE + 1):
         state = walk.constant(node, place)
-        if node.has_input(place) and (state is None or not state.holds_zeros):
+        if node.has_input(place) and (state is None or not walk.holds_zeros(state)):
             raise node.refusal(f"begins with the state {node.inputs[place]!r}; each sequence begins with zeros here")
     if node.has_input(_PEEPHOLES):
         raise node.refusal("has peepholes, its input P; only layers without are supported")

@@ -6,50 +6,67 @@ The size of an axis is known by its name alone: the number of samples is open.
 from __future__ import annotations
 
 import dataclasses
+import re
 
-from .node import Constant, OnnxNode
+from .node import INT64, Constant, OnnxNode
 from .walk import Walk
 
 _SAME = ("Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape")
 _KEEP_ZEROS = (*_SAME, "Slice", "Expand", "Concat", "Gather", "Transpose", "Tile", "Split")
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
+_IS_COPY = re.compile(r"Identity_\d+$")
+"""PyTorch's old exporter names so what makes an array of another one that is equal, but another parameter."""
 
 
-def folded(walk: Walk, node: OnnxNode) -> Constant | None:
-    """Return what a node makes of sizes and constants; None if it takes anything else, or does something else.
+def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
+    """Return what a node makes of sizes and constants, by outputs; None if it takes or does anything else.
 
     Raises:
-        InputError: it takes the shape of nothing.
+        InputError: it takes the shape of nothing, or computes too much.
     """
     name = "".join(node.outputs[:1])
-    if node.operator == "CastLike" and node.inputs[:1] and node.inputs[0] in walk.constants:
-        return dataclasses.replace(walk.constants[node.inputs[0]], name=name)
+    if node.operator == "CastLike" and walk.constant(node, 0) is not None and walk.constant(node, 1) is None:
+        return [dataclasses.replace(walk.constants[node.inputs[0]], name=name)]
     if node.operator == "Shape":
         of_constant = walk.constant(node, 0)
-        axes = walk.axes_of(walk.take(node, states=True)) if of_constant is None else of_constant.shape
-        return _of_sizes(name, axes[node.integer("start", 0) : node.integer("end", len(axes))])
-    taken = [walk.constants.get(given) for given in node.inputs if given]
-    constants = [constant for constant in taken if constant is not None]
-    if not constants or len(constants) < len(taken):
+        axes: tuple[int | str, ...]
+        if of_constant is None:
+            axes = walk.sizes(walk.take(node, states=True))
+        else:
+            axes = of_constant.shape if of_constant.extents is None else of_constant.extents
+        return [_of_sizes(name, axes[node.integer("start", 0) : node.integer("end", len(axes))])]
+    taken = [walk.constants.get(given) for given in node.inputs]
+    constants = [constant for constant, given in zip(taken, node.inputs, strict=True) if constant is not None and given]
+    if not constants or len(constants) < len([*filter(None, node.inputs)]):
         return None
-    if node.operator == "ConstantOfShape":
-        return _filled(name, node)
+    made = walk.expressions.add(node, taken)
+    if made is not None:
+        is_zero = _keeps_zeros(node, constants[0].holds_zeros)
+        if node.operator == "Identity" and _IS_COPY.match(node.name):
+            made = [dataclasses.replace(constant, roots=frozenset({constant.name})) for constant in made]
+        return [dataclasses.replace(constant, is_zero=is_zero) for constant in made]
+    if node.operator == "Identity":
+        return [constants[0]]
     entries = _entries(node, constants)
     if entries is not None:
-        return _of_sizes(name, entries)
-    if node.operator in _KEEP_ZEROS and constants[0].holds_zeros:
-        return Constant(name, (), None, is_zero=True)
-    return None
+        return [_of_sizes(name, entries)]
+    is_zero = _keeps_zeros(node, node.operator in _KEEP_ZEROS and walk.holds_zeros(constants[0]))
+    if not is_zero and node.operator != "ConstantOfShape":
+        return None
+    extents = constants[-1].entries if node.operator in ("ConstantOfShape", "Expand") else None
+    return [Constant(name, (), None, is_zero=is_zero, extents=extents)]
 
 
 def _of_sizes(name: str, entries: tuple[int | str, ...]) -> Constant:
     numbers = tuple(entry for entry in entries if isinstance(entry, int))
-    return Constant(name, (len(entries),), numbers if len(numbers) == len(entries) else None, entries)
+    return Constant(name, (len(entries),), numbers if len(numbers) == len(entries) else None, entries, kind=INT64)
 
 
-def _filled(name: str, node: OnnxNode) -> Constant:
-    value = node.attributes.get("value")
-    return Constant(name, (), None, is_zero=value is None or (isinstance(value, Constant) and value.holds_zeros))
+def _keeps_zeros(node: OnnxNode, takes_zeros: bool) -> bool:
+    if node.operator == "ConstantOfShape":
+        value = node.attributes.get("value")
+        return value is None or (isinstance(value, Constant) and value.holds_zeros)
+    return node.operator in _KEEP_ZEROS and takes_zeros
 
 
 def _entries(node: OnnxNode, constants: list[Constant]) -> tuple[int | str, ...] | None:

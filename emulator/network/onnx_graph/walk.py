@@ -5,83 +5,18 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from ...common import InputError
-from ..shape import Shape, shown
+from ..description import node as node_of
+from ..shape import Shape
+from .expressions import Expressions
 from .node import Constant, OnnxGraph, OnnxNode
+from .parameters import Parameters
+from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, Axes, Expectation, Keys, Step, Value
 
-Keys = Mapping[str, object]
-"""The keys of an operation, as in a TOML file."""
-
-FROM_IMAGES = -1
-"""The network's inputs, in place of a step's number."""
-
-CELLS = -2
-"""The last cells of an LSTM, which no operation takes, in place of the number of a step whose last state it is."""
-
-
-Axes = tuple[str, ...]
-"""Names of axes, in order. Rows are time steps; `directions` are those of a recurrent layer, `last` is one step.
-
-Axes of an input that is not images have their places as names, until a node says what they are.
-"""
-
-MAPS: Axes = ("samples", "channels", "rows", "columns")
-FLAT: Axes = ("samples", "values")
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """An operation of type `kind`, with its keys, the node that it comes from, and the steps whose results it takes.
-
-    `order` is that of `Value`, of the first result that it takes.
-    """
-
-    node: OnnxNode
-    kind: type[Any]
-    keys: Keys
-    takes: tuple[int, ...]
-    order: Axes | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Expectation:
-    """What a node expects of the result of a step: a number of channels, of values in all, or of time steps."""
-
-    node: OnnxNode
-    step: int
-    channels: int | None
-    values: int | None
-    steps: int | None = None
-
-    def check(self, shape: Shape) -> None:
-        """Check the expectation against the shape that follows from the graph.
-
-        Raises:
-            InputError: they differ.
-        """
-        wanted = ("channels", self.channels, shape[0]), ("values", self.values, math.prod(shape))
-        for kind, count, found in (*wanted, ("time steps", self.steps, shape[1])):
-            if count not in (None, found):
-                raise self.node.refusal(f"is made for {count} {kind}, but takes maps of {shown(shape)}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Value:
-    """The result of a step, as maps or as one row of values; `is_closed` after softmax, when nothing may take it.
-
-    With `axes`, a sequence or maps with their axes in this order. A recurrent layer's last state has the steps of all
-    layers that it is of in `state`. A row of values has the axes that it was made of in `order`.
-    """
-
-    step: int
-    is_flat: bool = False
-    is_closed: bool = False
-    axes: Axes | None = None
-    state: tuple[int, ...] = ()
-    order: Axes | None = None
+_FROM_CHANNELS_LAST = (0, 3, 1, 2)
+"""The order in which Transpose brings images with their channels last to maps."""
 
 
 class Walk:
@@ -97,17 +32,36 @@ class Walk:
         self._symbols: int | None = None
         self.samples: int | None = None
         self.images: Shape | None = None
-        axes = None
-        if len(graph.input_sizes) in (2, 3):
-            axes = tuple(map(str, range(len(graph.input_sizes))))
-        else:
-            self.samples, self.images = graph.images
         self.constants = dict(graph.constants)
+        self.expressions, self.parameters = Expressions(graph), Parameters(graph)
         self._graph = graph
-        self._values = {name: Value(FROM_IMAGES, axes=axes) for name in graph.inputs}
-        self._weights: set[str] = set()
+        self._shapes: list[Shape] = []
+        self._values = dict.fromkeys(graph.inputs, self._begin(graph))
         self._made = {name for node in graph.nodes for name in node.outputs}
+        self._makers: dict[str, OnnxNode] = {}
         self._uses = collections.Counter([*graph.outputs, *(name for node in graph.nodes for name in node.inputs)])
+
+    def _begin(self, graph: OnnxGraph) -> Value:
+        """Return the network's inputs: images, rows of values, or what nodes will tell."""
+        takers = {node.operator for node in graph.nodes if {*node.inputs[:1]} & {*graph.inputs}}
+        match graph.input_sizes:
+            case samples, int(values) if takers and takers <= {"Gemm", "MatMul"}:
+                self.samples, self.images = samples, (values, 1, 1)
+                return Value(FROM_IMAGES, is_flat=True)
+            case (_, _) | (_, _, _):
+                return Value(FROM_IMAGES, axes=tuple(map(str, range(len(graph.input_sizes)))))
+        self.samples, self.images = graph.images
+        orders = [node.attributes.get("perm") for node in graph.nodes if {*node.inputs} & {*graph.inputs}]
+        if orders and all(order == _FROM_CHANNELS_LAST for order in orders):
+            rows, columns, channels = self.images
+            self.images = channels, rows, columns
+            return Value(FROM_IMAGES, axes=CHANNELS_LAST)
+        return Value(FROM_IMAGES)
+
+    @property
+    def nodes(self) -> tuple[OnnxNode, ...]:
+        """All nodes of the graph."""
+        return self._graph.nodes
 
     def input_shape(self) -> Shape:
         """Return the (channels, rows, columns) of the network's input: of images, or of a sequence.
@@ -134,6 +88,31 @@ class Walk:
         if value.axes is None:
             return FLAT if value.is_flat else MAPS
         return tuple(self._roles.get(axis, axis) for axis in value.axes)
+
+    def shape(self, value: Value) -> Shape | None:
+        """Return the (channels, rows, columns) of a value; None while those of the network's input are not known."""
+        if self.images is None or min(self.images) < 1:
+            return None
+        for step in self.steps[len(self._shapes) :]:
+            taken = [self.images if n == FROM_IMAGES else self._shapes[n] for n in step.takes]
+            keys = {**step.keys, "from": ["", ""]} if step.kind.joins else dict(step.keys)
+            try:
+                self._shapes.append(node_of(step.kind, keys, step.node.where).operation.output(taken))
+            except ValueError as error:
+                raise step.node.refusal(str(error)) from None
+        return self.images if value.step == FROM_IMAGES else self._shapes[value.step]
+
+    def sizes(self, value: Value) -> tuple[int | str, ...]:
+        """Return the size of each axis of a value; the axis itself where it is not known, as of samples."""
+        axes, shape = self.axes_of(value), self.shape(value)
+        if shape is None or value.state:
+            return axes
+        known = {**dict(zip(MAPS[1:], shape, strict=True)), "one": 1, "last": 1, "values": math.prod(shape)}
+        parts = [axis.split("·") for axis in axes]
+        return tuple(
+            math.prod(known[part] for part in of) if known.keys() >= {*of} and "directions" not in axes else axis
+            for axis, of in zip(axes, parts, strict=True)
+        )
 
     def expect_axes(self, node: OnnxNode, value: Value, wanted: Axes) -> None:
         """Check that a value has these axes; those of the input that have no role yet get theirs."""
@@ -163,6 +142,8 @@ class Walk:
             self._values[name] = made
         else:
             self.constants[name] = made
+            if node.operator != "Constant":
+                self._makers[name] = node
 
     def output(self) -> Value:
         """Return the graph's output; last states of recurrent layers beside it are left out."""
@@ -174,28 +155,47 @@ class Walk:
             raise InputError(f"{source}: nothing makes the output {outputs[0]!r}: a hole")
         return self._values[outputs[0]]
 
-    def take(self, node: OnnxNode, place: int = 0, *, states: bool = False) -> Value:
-        """Return the input of a node at `place`, which may be the state of a recurrent layer if it takes `states`."""
+    def take(self, node: OnnxNode, place: int = 0, *, states: bool = False, padded: bool = False) -> Value:
+        """Return the input of a node at `place`.
+
+        It may be the state of a recurrent layer if the node takes `states`, and be `padded` with zeros.
+        """
         name = node.inputs[place] if place < len(node.inputs) else ""
         if name in self._values:
             if self._values[name].is_closed:
                 raise node.refusal("takes what softmax made, but softmax should be the end")
             if self._values[name].state and not states:
                 raise node.refusal("takes the states of recurrent layers; only one layer's last output may go on")
+            if (pad := self._values[name].padded_by) is not None and not padded:
+                raise pad.refusal(
+                    f"puts zeros around maps that node {node.name!r} ({node.operator}) takes; only padding of a"
+                    " convolution or a pool is supported"
+                )
             return self._values[name]
         if name == "":
             raise node.refusal(f"lacks its input {place + 1}")
         if name in self.constants:
-            raise node.refusal(f"takes the constant {name!r} where it should take what a node makes")
+            by = self._makers.get(name)
+            whose = "" if by is None else f", which node {by.name!r} ({by.operator}) computes of others,"
+            raise node.refusal(f"takes the constant {name!r}{whose} where it should take what a node makes")
         if name in self._made:
             raise node.refusal(
                 f"takes {name!r}, which no node before it makes as its first output: a cycle, or nodes out of order"
             )
         raise node.refusal(f"takes {name!r}, which nothing makes: a hole")
 
-    def maps(self, node: OnnxNode) -> Value:
-        """Return the first input of a node, which must be maps, not flattened values."""
-        value = self.take(node)
+    def with_number(self, node: OnnxNode) -> tuple[Value, float | None]:
+        """Return the value and the number that a node of two inputs takes; None if the other one is no number."""
+        places = [place for place, name in enumerate(node.inputs) if name in self.constants]
+        if len(node.inputs) != 2 or len(places) != 1:
+            return self.take(node), None
+        [place] = places
+        numbers = self.constants[node.inputs[place]].numbers
+        return self.take(node, 1 - place), numbers[0] if numbers is not None and len(numbers) == 1 else None
+
+    def maps(self, node: OnnxNode, *, padded: bool = False) -> Value:
+        """Return the first input of a node, which must be maps, not flattened values; they may be `padded`."""
+        value = self.take(node, padded=padded)
         if value.is_flat:
             raise node.refusal("takes values that were flattened where it should take maps")
         if self.axes_of(value) != MAPS:
@@ -210,10 +210,26 @@ class Walk:
         """Return the constant that a node takes at `place`; None if it takes another value, or none."""
         return self.constants.get(node.inputs[place]) if len(node.inputs) > place else None
 
-    def makes_zeros(self, node: OnnxNode, place: int) -> bool:
-        """Return whether nodes before make the zeros that a node takes at `place`, where it could do without."""
-        found = self.constant(node, place)
-        return found is not None and found.is_zero and found.name not in self._graph.constants
+    def has_bias(self, node: OnnxNode) -> bool:
+        """Return whether a node adds a bias, its third input; zeros that nodes before it make are none."""
+        found = self.constant(node, 2)
+        if not node.has_input(2) or (found is not None and self._is_made_zero(found)):
+            return False
+        if found is not None:
+            self.parameters.use(node, 2, found)
+        return True
+
+    def _is_made_zero(self, constant: Constant) -> bool:
+        return constant.is_zero and not constant.roots and constant.name not in self._graph.constants
+
+    def holds_zeros(self, constant: Constant) -> bool:
+        """Return whether a constant holds zeros alone; its values are read if nothing else tells."""
+        if constant.holds_zeros or constant.numbers is not None or constant.sizes is not None:
+            return constant.holds_zeros
+        try:
+            return not self.expressions.value(constant.name).any()
+        except KeyError:
+            return False
 
     def entries(self, node: OnnxNode, place: int) -> tuple[int | str, ...]:
         """Return sizes that a node takes at `place`."""
@@ -227,9 +243,7 @@ class Walk:
         found = self.constant(node, place)
         if found is None:
             raise node.refusal("its weights should be a constant of the file")
-        if found.name in self._weights:
-            raise node.refusal(f"shares its weights {found.name!r} with another node; here each layer has its own")
-        self._weights.add(found.name)
+        self.parameters.use(node, place, found)
         return found.shape
 
     def numbers(self, node: OnnxNode, attribute: str, place: int = 1) -> tuple[float, ...]:

@@ -1,11 +1,12 @@
 """Networks from ONNX files: the graph becomes a description; weights are those that training may begin with.
 
 `file` reads the file as plain data, `operators` walks through its nodes (each operation's own file converts them),
-`steps` makes the description, and `weights` the arrays of its layers.
+`views` and `sequences` are those that move no number, `steps` makes the description, and `weights` the arrays of its
+layers. `pytorch` tells what the nodes were in PyTorch, and what its exporters left out.
 """
 
-from .file import read_onnx, read_onnx_arrays
+from .file import read_onnx
 from .operators import describe
 from .weights import weights_of
 
-__all__ = ["describe", "read_onnx", "read_onnx_arrays", "weights_of"]
+__all__ = ["describe", "read_onnx", "weights_of"]

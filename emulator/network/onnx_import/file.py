@@ -2,96 +2,124 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 import pathlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from ...common import InputError, read_file
 from ...inputs import shown
-from ..onnx_graph import FEW, Constant, OnnxGraph, OnnxNode, are_numbers
+from ..onnx_graph import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
+from .pytorch import from_pytorch
 
 if TYPE_CHECKING:
     import onnx
 
-T = TypeVar("T")
+_FLOATS = (1, 10, 11, 16)
+"""ONNX's numbers of the types of parameters: single, half, double and bfloat16."""
 
 _MOST_BYTES = 2**31
 """The most that protobuf takes."""
 
 
+class StoredArrays(Mapping[str, NDArray[Any]]):
+    """The arrays of an ONNX file by name, those that it keeps in files beside it, too; each is read when looked up.
+
+    Looking one up raises InputError if such a file cannot be read.
+    """
+
+    def __init__(self, model: onnx.ModelProto, folder: pathlib.Path, source: str) -> None:
+        self._folder, self._source = folder, source
+        self._tensors = {_text(tensor.name): tensor for tensor in model.graph.initializer}
+        for node in model.graph.node:
+            if node.op_type == "Constant":
+                self._tensors.update({_text(node.output[0]): of.t for of in node.attribute if of.name == "value"})
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        from onnx.checker import ValidationError
+        from onnx.numpy_helper import to_array
+
+        tensor = self._tensors[name]
+        try:
+            return to_array(tensor, str(self._folder))
+        except OSError as error:
+            raise InputError(f"{self._source}: cannot be read: {error.strerror or error}") from None
+        except (ValueError, TypeError, ValidationError) as error:
+            raise InputError(f"{self._source}: {name!r} is damaged: {' '.join(str(error).split())}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    @property
+    def other_bytes(self) -> int:
+        """The size of the files beside it."""
+        names = {
+            entry.value
+            for tensor in self._tensors.values()
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
+        sizes = []
+        for name in names:
+            with contextlib.suppress(OSError, ValueError):
+                sizes.append((self._folder / _text(name)).stat().st_size)
+        return sum(sizes)
+
+
 def read_onnx(path: pathlib.Path) -> OnnxGraph:
-    """Return the graph of an ONNX file.
+    """Return the graph of an ONNX file; its arrays are read when they are looked up.
 
     Raises:
         InputError: the file cannot be read, is not an ONNX file, or the package onnx is not installed.
     """
     source = shown(path)
-    graph = _read(path, source, lambda model: _plain(model.graph, source))
-    if not graph.nodes:
-        raise InputError(f"{source}: not an ONNX file, or one without a network: its graph holds no node")
-    return graph
-
-
-def read_onnx_arrays(path: pathlib.Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an ONNX file by name, those that it keeps in files beside it, too.
-
-    Raises:
-        InputError: as of `read_onnx`, or such a file cannot be read.
-    """
-
-    def arrays(model: onnx.ModelProto) -> dict[str, NDArray[Any]]:
-        from onnx.numpy_helper import to_array
-
-        beside = str(path.parent)
-        found = {_text(tensor.name): to_array(tensor, beside) for tensor in model.graph.initializer}
-        for node in model.graph.node:
-            tensors = [attribute.t for attribute in node.attribute if attribute.name == "value"]
-            if node.op_type == "Constant" and tensors:
-                found[_text(node.output[0])] = to_array(tensors[0], beside)
-        return found
-
-    return _read(path, shown(path), arrays)
-
-
-def _read(path: pathlib.Path, source: str, take: Callable[[onnx.ModelProto], T]) -> T:
     try:
         import onnx
         from google.protobuf.message import DecodeError
     except ImportError:
         raise InputError(f"{source}: ONNX files need the package onnx: pip install 'emuchain[onnx]'") from None
     try:
-        return take(onnx.ModelProto.FromString(read_file(path, _MOST_BYTES)))
+        data = read_file(path, _MOST_BYTES)
+        graph = _plain(onnx.ModelProto.FromString(data), path, len(data))
     except OSError as error:
         raise InputError(f"{source}: cannot be read: {error.strerror or error}") from None
     except (DecodeError, ValueError, TypeError, KeyError, onnx.checker.ValidationError) as error:
         raise InputError(f"{source}: not an ONNX file, or a damaged one: {' '.join(str(error).split())}") from None
+    if not graph.nodes:
+        raise InputError(f"{source}: not an ONNX file, or one without a network: its graph holds no node")
+    return graph
 
 
-def _plain(graph: onnx.GraphProto, source: str) -> OnnxGraph:
-    constants = {constant.name: constant for constant in map(_constant, graph.initializer)}
+def _plain(model: onnx.ModelProto, path: pathlib.Path, size: int) -> OnnxGraph:
+    graph, source = model.graph, shown(path)
+    constants = {constant.name: constant for constant in map(_array_of_file, graph.initializer)}
     inputs = {_text(value.name): _dimensions(value) for value in graph.input}
+    arrays = StoredArrays(model, path.parent, source)
+    nodes = tuple(_node(node, source) for node in graph.node)
+    if model.producer_name == "pytorch":
+        nodes = from_pytorch(nodes, [_metadata(node) for node in graph.node])
     return OnnxGraph(
         source,
         {name: sizes for name, sizes in inputs.items() if name not in constants},
         tuple(_text(value.name) for value in graph.output),
-        tuple(_node(node, source) for node in graph.node),
+        nodes,
         constants,
-        sum(map(_is_folded, graph.node)),
+        arrays,
+        size + arrays.other_bytes,
+        max((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), default=1),
     )
 
 
-def _is_folded(node: onnx.NodeProto) -> bool:
-    """Return whether PyTorch folded batch normalisation into a convolution.
-
-    Its default exporter says so in the node's metadata; its old one gives such names to weights and biases that it
-    computed, and leaves those of parameters as they were.
-    """
-    rules = [_text(said.value) for said in getattr(node, "metadata_props", ()) if "rule_name" in _text(said.key)]
-    computed = [_text(name).startswith("onnx::Conv_") for name in node.input[1:3]]
-    return node.op_type == "Conv" and (any("FuseBatchNorm" in rule for rule in rules) or computed == [True, True])
+def _metadata(node: onnx.NodeProto) -> dict[str, str]:
+    """Return what an exporter tells of a node, by the ends of its keys."""
+    return {_text(said.key).rpartition(".")[2]: _text(said.value) for said in getattr(node, "metadata_props", ())}
 
 
 def _text(text: str | bytes) -> str:
@@ -114,6 +142,7 @@ def _node(node: onnx.NodeProto, source: str) -> OnnxNode:
         inputs,
         outputs,
         {_text(attribute.name): _attribute(attribute) for attribute in node.attribute},
+        node,
     )
 
 
@@ -124,7 +153,7 @@ def _attribute(attribute: onnx.AttributeProto) -> object:
     if isinstance(value, onnx.TensorProto):
         return _constant(value)
     if isinstance(value, float):
-        return _shortest(value)
+        return shortest(value)
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, list):
@@ -132,26 +161,18 @@ def _attribute(attribute: onnx.AttributeProto) -> object:
     return value
 
 
+def _array_of_file(tensor: onnx.TensorProto) -> Constant:
+    """Return an array that may be a parameter, or be computed to one."""
+    constant = _constant(tensor)
+    return dataclasses.replace(constant, roots=frozenset({constant.name}) if constant.kind in _FLOATS else frozenset())
+
+
 def _constant(tensor: onnx.TensorProto) -> Constant:
     import onnx
 
-    shape, zero = tuple(tensor.dims), _is_zero(tensor)
+    shape, name = tuple(tensor.dims), _text(tensor.name)
     if tensor.data_location == onnx.TensorProto.EXTERNAL or not 0 <= math.prod(shape) <= FEW:
-        return Constant(_text(tensor.name), shape, None, is_zero=zero)
+        return Constant(name, shape, None, kind=tensor.data_type)
     found = onnx.numpy_helper.to_array(tensor).ravel().tolist()
-    numbers = tuple(_shortest(number) if isinstance(number, float) else number for number in found)
-    return Constant(_text(tensor.name), shape, numbers if are_numbers(numbers) else None, is_zero=zero)
-
-
-def _is_zero(tensor: onnx.TensorProto) -> bool:
-    """Return whether a tensor of the dimensions of a recurrent layer's state holds zeros only."""
-    if len(tensor.dims) != 3 or not (tensor.raw_data or tensor.float_data):
-        return False
-    return not any(tensor.float_data) and tensor.raw_data.count(0) == len(tensor.raw_data)
-
-
-def _shortest(number: float) -> float:
-    """Return the shortest decimal that is this number in single precision: 0.1, where the file has 0.10000000149."""
-    import numpy as np
-
-    return float(str(np.float32(number)))
+    numbers = tuple(map(shortest, found))
+    return Constant(name, shape, numbers if are_numbers(numbers) else None, kind=tensor.data_type)

@@ -12,20 +12,22 @@ import functools
 from collections.abc import Callable, Mapping
 
 from ..description import Description
-from ..onnx_graph import OnnxGraph, OnnxNode, Value, Walk, check_spatial_axes, folded
+from ..onnx_graph import OnnxGraph, OnnxNode, Value, Walk, folded
 from ..registry import operation_types
-from . import sequences
+from . import sequences, views
+from .pytorch import note_of
 from .steps import to_description
 
 
-def describe(graph: OnnxGraph, name: str) -> Description:
-    """Return the description of a graph, called `name`.
+def describe(graph: OnnxGraph, name: str) -> tuple[Description, str]:
+    """Return the description of a graph, called `name`, and one line that the user should see, or nothing.
 
     Raises:
         InputError: an operator that is unknown, or does what a description cannot express; several inputs or outputs;
             sizes that are not fixed, or do not fit the weights; a cycle; a value that is not made or not used.
     """
-    return described(walked(graph), graph, name)
+    walk = walked(graph)
+    return described(walk, graph, name), note_of(walk)
 
 
 def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
@@ -39,10 +41,9 @@ def walked(graph: OnnxGraph) -> Walk:
     for node in graph.nodes:
         if node.operator == "Constant":
             walk.name(node, node.constant())
-        elif node.operator == "Identity" and node.inputs[:1] and node.inputs[0] in walk.constants:
-            walk.name(node, walk.constants[node.inputs[0]])
-        elif (constant := folded(walk, node)) is not None:
-            walk.name(node, constant)
+        elif (constants := folded(walk, node)) is not None:
+            for place, constant in enumerate(constants):
+                walk.name(node, constant, place)
         elif node.operator in _known():
             walk.name(node, _known()[node.operator](walk, node))
         else:
@@ -55,10 +56,9 @@ def _same(walk: Walk, node: OnnxNode) -> Value:
 
 
 def _squeeze(walk: Walk, node: OnnxNode) -> Value:
-    if (sequence := sequences.squeeze(walk, node)) is not None:
-        return sequence
-    check_spatial_axes(walk, node)
-    return dataclasses.replace(walk.maps(node), is_flat=True, axes=None)
+    value, places = walk.take(node, states=True), walk.integers(node, "axes")
+    view = views.squeeze(walk, node, value, places)
+    return sequences.squeeze(walk, node, value, places) if view is None else view
 
 
 def _flatten(walk: Walk, node: OnnxNode) -> Value:
@@ -71,9 +71,15 @@ def _flatten(walk: Walk, node: OnnxNode) -> Value:
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Value:
+    value, found = walk.take(node), walk.constant(node, 1)
+    if (
+        found is not None
+        and found.entries is not None
+        and (view := views.reshape(walk, node, value, found.entries)) is not None
+    ):
+        return view
     if (sequence := sequences.reshape(walk, node)) is not None:
         return sequence
-    value, found = walk.take(node), walk.constant(node, 1)
     shape = found.sizes if found is not None and found.sizes is not None else walk.integers(node, "shape")
     if len(shape) != 2 or shape[0] not in (0, -1, walk.samples, "samples") or shape == (-1, -1):
         raise node.refusal(
@@ -100,11 +106,13 @@ _VIEWS: Mapping[str, Callable[[Walk, OnnxNode], Value]] = {
     "Gather": sequences.gather,
     "Identity": _same,
     "LogSoftmax": _softmax,
+    "Pad": views.pad,
     "Reshape": _reshape,
     "Slice": sequences.cut,
     "Softmax": _softmax,
     "Squeeze": _squeeze,
     "Transpose": sequences.transpose,
+    "Unsqueeze": views.unsqueeze,
 }
 
 

@@ -11,6 +11,7 @@ import itertools
 from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, OnnxNode, Value, Walk
 from ..operations.embedding import Embedding
 from ..operations.sequence import LastStep, Sequence
+from .views import take_one
 
 Axes = tuple[str, ...]
 
@@ -31,7 +32,7 @@ def transpose(walk: Walk, node: OnnxNode) -> Value:
     order = node.integers("perm", tuple(reversed(range(len(axes)))))
     if value.is_flat or sorted(order) != list(range(len(axes))):
         raise node.refusal(f"`perm` = {list(order)} of {_shown(axes)}: only maps and sequences have axes to move")
-    return _with_axes(value, tuple(axes[place] for place in order))
+    return value.with_axes(tuple(axes[place] for place in order))
 
 
 def gather(walk: Walk, node: OnnxNode) -> Value:
@@ -44,40 +45,42 @@ def gather(walk: Walk, node: OnnxNode) -> Value:
     index = places[0] if len(places) == 1 else None
     if value.state and axis == "directions" and isinstance(index, int):
         return _state(walk, node, value, index)
-    if axis != "rows" or index != -1:
+    if isinstance(index, int) and (view := take_one(walk, node, value, axes.index(axis), index)) is not None:
+        return view
+    if axis != "rows" or index not in (-1, _last(walk, value)):
         raise node.refusal(f"takes {list(places)} along {axis}: only the last time step, -1, is supported")
     return _last_step(walk, node, value, _without(axes, "rows"))
 
 
 def cut(walk: Walk, node: OnnxNode) -> Value:
-    """Return the last step of a sequence, cut out with its axis."""
+    """Return the last step of a sequence, cut out with its axis; or all of an axis."""
     value = walk.take(node)
     axes = walk.axes_of(value)
     found = [node.integers(name, ()) or walk.entries(node, 1 + n) for n, name in enumerate(("starts", "ends"))]
     place = node.integers("axes", ()) or (walk.entries(node, 3) if node.has_input(3) else (0,))
     step = walk.entries(node, 4) if node.has_input(4) else (1,)
     axis = _axis(node, axes, place[0]) if len(place) == 1 else ""
-    if axis != "rows" or found[0] != (-1,) or step != (1,) or not _to_the_end(found[1]):
+    size = walk.sizes(value)[axes.index(axis)] if axis else None
+    to_the_end = step == (1,) and len(found[1]) == 1 and _is_end(found[1][0], axis, size)
+    if axis and found[0] == (0,) and to_the_end:
+        return value
+    if axis != "rows" or found[0] not in ((-1,), (_last(walk, value),)) or not to_the_end:
         raise node.refusal(f"cuts {_shown(axes)}: only the last time step, from -1 on, is supported")
     return _last_step(walk, node, value, tuple("last" if name == "rows" else name for name in axes))
 
 
-def squeeze(walk: Walk, node: OnnxNode) -> Value | None:
-    """Return a sequence without an axis of one; None for maps, unless they are images of one channel."""
-    value = walk.take(node, states=True)
-    axes, places = walk.axes_of(value), walk.integers(node, "axes")
-    if axes == MAPS:
-        alone = value.step == FROM_IMAGES and walk.images is not None and walk.images[0] == 1
-        return _rows(walk, node, value) if alone and tuple(places) in ((1,), (-3,)) else None
-    if value.is_flat:
-        return None
+def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -> Value:
+    """Return a sequence, or the state of a recurrent layer, without an axis of one."""
+    axes = walk.axes_of(value)
     dropped = [_axis(node, axes, place) for place in places]
     if value.state and dropped == ["directions"]:
         return _state(walk, node, value, -1)
     for axis in dropped:
         if axis != "last" and (axis != "directions" or _is_bidirectional(walk, value)):
-            raise node.refusal(f"`axes` = {list(places)} of {_shown(axes)}: {axis} are more than one")
-    return _with_axes(value, tuple(axis for axis in axes if axis not in dropped))
+            raise node.refusal(
+                f"`axes` = {list(places)} of {_shown(axes)}: {axis} are more than one; only axes of one may be left out"
+            )
+    return value.with_axes(tuple(axis for axis in axes if axis not in dropped))
 
 
 def reshape(walk: Walk, node: OnnxNode) -> Value | None:
@@ -88,14 +91,10 @@ def reshape(walk: Walk, node: OnnxNode) -> Value | None:
     if value.is_flat or found is None or found.entries is None or (axes == MAPS and len(found.entries) == 2):
         return None
     entries = found.entries
-    if axes == MAPS and len(entries) == 3 and value.step == FROM_IMAGES and walk.images is not None:
-        _, rows, columns = walk.images
-        if walk.images[0] == 1 and entries[1] in (rows, -1, "rows") and entries[2] in (columns, -1, "columns"):
-            return _rows(walk, node, value)
-    if len(entries) == len(axes) and _fits(entries, axes):
+    if len(entries) == len(axes) and walk.shape(value) is None and _fits(entries, axes):
         return value
     if len(entries) == len(axes) + 1 and "·" in axes[0]:
-        return _with_axes(value, (*axes[0].split("·"), *axes[1:]))
+        return value.with_axes((*axes[0].split("·"), *axes[1:]))
     for place, pair in reversed(list(enumerate(itertools.pairwise(axes)))):
         merged = _MERGED.get(pair, "channels" if {*pair} == {"last", "channels"} else None)
         kept = (*axes[:place], "", *axes[place + 2 :])
@@ -107,20 +106,15 @@ def reshape(walk: Walk, node: OnnxNode) -> Value | None:
             value = dataclasses.replace(walk.step(node, Sequence, {}, value), axes=axes)
         if merged == "channels" and isinstance(size, int) and size > 0:
             walk.expect(node, value, channels=size)
-        return _with_axes(value, made)
+        return value.with_axes(made)
     raise node.refusal(
         f"{_shown(axes)} to the shape {list(entries)}: sequences may have directions, or channels and columns, merged,"
         " or samples and steps"
     )
 
 
-def _rows(walk: Walk, node: OnnxNode, value: Value) -> Value:
-    """Return the rows of images of one channel as time steps."""
-    return walk.step(node, Sequence, {}, value, axes=_SEQUENCE)
-
-
 def _last_step(walk: Walk, node: OnnxNode, value: Value, axes: Axes) -> Value:
-    return _with_axes(walk.step(node, LastStep, {}, value, axes=axes), axes)
+    return walk.step(node, LastStep, {}, value, axes=axes).with_axes(axes)
 
 
 def _state(walk: Walk, node: OnnxNode, value: Value, index: int) -> Value:
@@ -144,13 +138,6 @@ def _is_bidirectional(walk: Walk, value: Value) -> bool:
     return step is None or bool(step.keys["bidirectional"])
 
 
-def _with_axes(value: Value, axes: Axes) -> Value:
-    """Return a value with these axes; one value of each channel for each sample is a row of values."""
-    if axes == ("samples", "channels"):
-        return dataclasses.replace(value, is_flat=True, axes=None)
-    return dataclasses.replace(value, axes=None if axes == MAPS else axes)
-
-
 def _without(axes: Axes, dropped: str) -> Axes:
     return tuple(axis for axis in axes if axis != dropped)
 
@@ -161,8 +148,15 @@ def _axis(node: OnnxNode, axes: Axes, place: int | str) -> str:
     return axes[place]
 
 
-def _to_the_end(ends: tuple[int | str, ...]) -> bool:
-    return len(ends) == 1 and (ends[0] == "rows" or (isinstance(ends[0], int) and ends[0] > 1 << 30))
+def _is_end(end: int | str, axis: str, size: int | str | None) -> bool:
+    """Return whether a cut with this end goes to the end of an axis."""
+    return end in (axis, size) or (isinstance(end, int) and end > 1 << 30)
+
+
+def _last(walk: Walk, value: Value) -> int | None:
+    """Return the place of the last time step; None where it is not known."""
+    shape = walk.shape(value)
+    return None if shape is None else shape[1] - 1
 
 
 def _fits(entries: tuple[int | str, ...], axes: Axes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,11 @@ _GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
 """Places of PyTorch's gates among ONNX's: i, o, f, c of an LSTM; z, r, h of a GRU."""
 
 
-def weights_of(graph: OnnxGraph, arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, Arrays]:
-    """Return the weights by layer and name, from the file's `arrays` by name; layers are called as by `describe`.
+def weights_of(graph: OnnxGraph, name: str) -> dict[str, Arrays]:
+    """Return the weights by layer and name; layers are called as by `describe`.
 
     Raises:
-        InputError: as of `describe`, or a weight is not an array of the file.
+        InputError: as of `describe`, or a weight is neither an array of the file nor computed of such alone.
     """
     walk = walked(graph)
     layers = iter(resolve(described(walk, graph, name), graph.source).layers)
@@ -37,10 +37,10 @@ def weights_of(graph: OnnxGraph, arrays: Mapping[str, NDArray[Any]], name: str) 
 
     def take(node: OnnxNode, of: str) -> NDArray[Any]:
         known = walk.constants.get(of)
-        key = of if known is None else known.name
-        if key not in arrays:
-            raise node.refusal(f"takes {of!r}, which other nodes compute; weights to begin with are arrays of the file")
-        return arrays[key]
+        try:
+            return walk.expressions.value(of if known is None else known.name)
+        except KeyError:
+            raise node.refusal(f"takes {of!r}, which cannot be computed of arrays of the file alone") from None
 
     for step in (walk.steps[n] for n in in_order(walk.steps)):
         if issubclass(step.kind, LayerOperation):

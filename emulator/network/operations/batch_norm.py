@@ -54,7 +54,8 @@ class BatchNorm(SfuOperation):
         value = walk.take(node)
         if walk.axes_of(value)[1] not in ("channels", "values"):
             raise node.refusal("normalises another axis than channels, which should be axis 1")
-        walk.expect(node, value, channels=math.prod(walk.weight(node)))
+        scale, *_ = (walk.weight(node, place) for place in range(1, 5))
+        walk.expect(node, value, channels=math.prod(scale))
         if node.integer("spatial", 1) != 1:
             raise node.refusal("`spatial` = 0: only channels are normalised, each as a whole")
         momentum = round(1 - node.number("momentum", 0.9), 7)

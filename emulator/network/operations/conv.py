@@ -84,11 +84,11 @@ class Conv(LayerOperation):
         """See `Operation`; weights are (output channels, input channels of a group, rows, columns).
 
         Raises:
-            InputError: dilation, other than two dimensions, or padding that differs between sides.
+            InputError: dilation, other than two dimensions, or padding that differs between sides where that matters.
         """
         from ..onnx_graph import window_keys
 
-        value, weight = walk.maps(node), walk.weight(node)
+        value, weight = walk.maps(node, padded=True), walk.weight(node)
         if len(weight) != 4:
             raise node.refusal(
                 f"a convolution over {len(weight) - 2} dimensions; only those over rows and columns are supported"
@@ -97,7 +97,8 @@ class Conv(LayerOperation):
         if (size := node.integers("kernel_shape", kernel)) != kernel:
             raise node.refusal(f"`kernel_shape` = {list(size)}, but its weights are {'x'.join(map(str, weight))}")
         groups = node.integer("group", 1)
-        keys = {"channels": weight[0], "kernel": kernel, **window_keys(node), "groups": groups}
-        made = walk.step(node, cls, {**keys, "bias": node.has_input(2) and not walk.makes_zeros(node, 2)}, value)
+        window = window_keys(walk, node, value, kernel)
+        keys = {"channels": weight[0], "kernel": kernel, **window, "groups": groups, "bias": walk.has_bias(node)}
+        made = walk.step(node, cls, keys, value)
         walk.expect(node, value, channels=weight[1] * groups)
         return made

@@ -76,7 +76,7 @@ class Fc(LayerOperation):
         if len(weight) != 2:
             raise node.refusal(f"weights of {len(weight)} dimensions, where a fully connected layer has 2")
         inputs, outputs = weight[::-1] if node.integer("transB", 0) else weight
-        bias = node.has_input(2)
+        bias = walk.has_bias(node)
         if not value.is_flat and "last" not in axes:  # each step on its own
             walk.expect(node, value, channels=inputs)
             return walk.step(node, Conv, {"channels": outputs, "kernel": (1, 1), "bias": bias}, value, like=value)

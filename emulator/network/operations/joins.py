@@ -60,6 +60,7 @@ class Add(SfuOperation):
             raise node.refusal(
                 "adds a constant that is not one bias for each feature of the MatMul before, and for it alone"
             )
+        walk.parameters.use(node, 1 - place, bias)
         walk.steps[value.step] = dataclasses.replace(matmul, keys={**matmul.keys, "bias": True})
         return value
 

@@ -46,19 +46,25 @@ class _Pool(SfuOperation):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; windows are over rows and columns.
+        """See `Operation`; windows are over rows and columns, or over all that a reduction names.
 
         Raises:
-            InputError: dilation, rounding up, or padding that differs between sides.
+            InputError: dilation, or padding that differs between sides or sizes rounded up where that matters.
         """
         from ..onnx_graph import kernel_of, window_keys
 
-        keys = {"kernel": kernel_of(node), **window_keys(node)}
-        return walk.step(node, cls, {**keys, **cls.onnx_keys(node, keys)}, walk.maps(node))
+        value = walk.maps(node, padded=True)
+        kernel = kernel_of(node)
+        keys = {"kernel": kernel, **window_keys(walk, node, value, kernel)}
+        return walk.step(node, cls, {**keys, **cls.onnx_keys(walk, node, value, keys)}, value)
 
     @classmethod
-    def onnx_keys(cls, node: OnnxNode, keys: Keys) -> Keys:
-        """Return the keys of a node besides those of its window, `keys`."""
+    def onnx_keys(cls, walk: Walk, node: OnnxNode, value: Value, keys: Keys) -> Keys:
+        """Return the keys of a node besides those of its window, `keys`.
+
+        Raises:
+            InputError: zeros around the maps would count otherwise than a pool's own padding.
+        """
         return {}
 
 
@@ -67,7 +73,7 @@ class MaxPool(_Pool):
     """The maximum of each window."""
 
     type = "max-pool"
-    onnx = ("MaxPool",)
+    onnx = ("MaxPool", "GlobalMaxPool", "ReduceMax")
 
     def __post_init__(self) -> None:
         if self.kernel[0] * self.kernel[1] > MOST_PLACES:
@@ -79,6 +85,24 @@ class MaxPool(_Pool):
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""
         return nn.MaxPool2d(self.kernel, self.step, self.pad)
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `_Pool`; GlobalMaxPool and ReduceMax have windows of the whole map, or of whole rows or columns."""
+        if node.operator == "MaxPool":
+            return super().from_onnx(walk, node)
+        return _over_axes(walk, node, cls)
+
+    @classmethod
+    def onnx_keys(cls, walk: Walk, node: OnnxNode, value: Value, keys: Keys) -> Keys:
+        """See `_Pool`; a pool's own padding is below all numbers, so zeros do as well where nothing is below them."""
+        step = walk.step_of(value)
+        if value.padded_by is not None and (step is None or not step.kind.never_negative):
+            raise value.padded_by.refusal(
+                f"puts zeros around maps that may be negative, of which node {node.name!r} takes the maximum; padding"
+                " of a max-pool itself is not counted"
+            )
+        return {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,10 +119,14 @@ class AveragePool(_Pool):
         return nn.AvgPool2d(self.kernel, self.step, self.pad, count_include_pad=self.count_include_pad)
 
     @classmethod
-    def onnx_keys(cls, node: OnnxNode, keys: Keys) -> Keys:
-        """See `_Pool`; without padding, whether it counts makes no difference."""
-        counts = keys["pad"] == (0, 0) or node.integer("count_include_pad", 0) != 0
-        return {} if counts else {"count_include_pad": False}
+    def onnx_keys(cls, walk: Walk, node: OnnxNode, value: Value, keys: Keys) -> Keys:
+        """See `_Pool`; without padding, whether it counts makes no difference, and zeros around maps count."""
+        counts = node.integer("count_include_pad", 0) != 0
+        if value.padded_by is not None and not counts and keys["pad"] != (value.pads or ())[:2]:
+            raise value.padded_by.refusal(
+                f"puts zeros around maps that count, where padding by node {node.name!r} itself does not"
+            )
+        return {} if counts or keys["pad"] == (0, 0) or value.padded_by is not None else {"count_include_pad": False}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,15 +147,34 @@ class GlobalAveragePool(SfuOperation):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; the node is GlobalAveragePool, or ReduceMean over rows and columns.
+        """See `Operation`; the node is GlobalAveragePool, or ReduceMean over rows, columns or both.
 
         Raises:
             InputError: ReduceMean is over other axes.
         """
-        from ..onnx_graph import check_spatial_axes
+        return _over_axes(walk, node, AveragePool)
 
-        is_flat = False
-        if node.operator == "ReduceMean":
-            check_spatial_axes(walk, node)
-            is_flat = not node.integer("keepdims", 1)
-        return dataclasses.replace(walk.step(node, cls, {}, walk.maps(node)), is_flat=is_flat)
+
+def _over_axes(walk: Walk, node: OnnxNode, kind: type[_Pool]) -> Value:
+    """Return the result of a pool over whole rows, columns or both; axes that are reduced are 1, or left out.
+
+    Raises:
+        InputError: the node reduces other axes, or it is not known how long they are.
+    """
+    from ..onnx_graph import MAPS, reduced
+
+    if node.operator.startswith("Global"):
+        value = left = walk.maps(node)
+        over = {*MAPS[2:]}
+    else:
+        value = walk.take(node)
+        over, left = reduced(walk, node, value)
+    shape, names = walk.shape(value), "·".join(walk.axes_of(value)).split("·")
+    if kind is AveragePool and (over == {*MAPS[2:]} or "columns" not in names):
+        made = walk.step(node, GlobalAveragePool, {}, value)
+    elif shape is None:
+        raise node.refusal(f"reduces {' and '.join(sorted(over))}, whose sizes are not known where it stands")
+    else:
+        rows, columns = (size if name in over else 1 for name, size in zip(MAPS[2:], shape[1:], strict=True))
+        made = walk.step(node, kind, {"kernel": (rows, columns)}, value)
+    return dataclasses.replace(left, step=made.step)

@@ -20,7 +20,8 @@ class Relu6(Rectifier):
     """max(0, x), and at most 6."""
 
     type = "relu6"
-    onnx = ("Clip",)
+    onnx = ("Clip", "Min")
+    never_negative = True
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""
@@ -28,16 +29,28 @@ class Relu6(Rectifier):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; without an upper limit it is ReLU.
+        """See `Operation`; without an upper limit it is ReLU, and ReLU6 may be ReLU and Min.
 
         Raises:
             InputError: other limits than 0 and 6, or limits that are not constants.
         """
+        if node.operator == "Min":
+            return cls._after_relu(walk, node)
         value = walk.take(node)
         low, high = _limit(walk, node, "min", 1), _limit(walk, node, "max", 2)
         if low != 0 or high not in (LIMIT, math.inf):
             raise node.refusal(f"clips to {low:g} ... {high:g}: only 0 ... 6 (ReLU6) or 0 ... inf (ReLU) is supported")
         return walk.step(node, cls if high == LIMIT else Relu, {}, value, like=value)
+
+    @classmethod
+    def _after_relu(cls, walk: Walk, node: OnnxNode) -> Value:
+        value, limit = walk.with_number(node)
+        step = walk.step_of(value)
+        is_alone = all(name in walk.constants or walk.is_used_once(name) for name in node.inputs)
+        if limit != LIMIT or step is None or step.kind is not Relu or not is_alone:
+            raise node.refusal("takes a minimum; only that of ReLU, which nothing else takes, and 6 is supported")
+        walk.steps[value.step] = dataclasses.replace(step, kind=cls, node=node)
+        return value
 
 
 def _limit(walk: Walk, node: OnnxNode, attribute: str, place: int) -> float:

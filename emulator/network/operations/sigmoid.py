@@ -18,6 +18,7 @@ class Sigmoid(ElementWise):
 
     type = "sigmoid"
     onnx = ("Sigmoid",)
+    never_negative = True
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""
@@ -30,6 +31,7 @@ class HardSigmoid(ElementWise):
 
     type = "hard-sigmoid"
     onnx = ("HardSigmoid",)
+    never_negative = True
 
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""

@@ -54,6 +54,16 @@ function spread(values, least) {
   return [low - more, high + more];
 }
 
+// Dashes with which lines that coincide show in turn; none for a line that no other one hides. `key` says what a line is.
+function apart(lines, key) {
+  const keys = lines.map(key);
+  return keys.map((own, i) => {
+    const before = keys.slice(0, i).filter((other) => other === own).length;
+    const count = keys.filter((other) => other === own).length;
+    return count < 2 ? {} : { strokeDasharray: `6 ${6 * (count - 1)}`, strokeDashoffset: -6 * before };
+  });
+}
+
 const plot = (width, height, label, options) =>
   Plot.plot({
     width,

@@ -12,6 +12,7 @@ charts.curves = (data, width, label) => {
     const at = byTime ? timeText(d.x * size) : `epoch ${d.x}`;
     return `${d.curve.run}, ${d.curve.kind}\n${at}: ${isShare ? percent(d.y / 100) : d3.format(".4f")(d.y)}`;
   };
+  const dashes = apart(data.curves, (curve) => JSON.stringify([curve.dashed, curve.x, curve.y]));
   const epochTicks = d3.ticks(1, end, Math.min(end, width / 55)).filter(Number.isInteger);
   return plot(width, 260, label, {
     x: {
@@ -32,7 +33,7 @@ charts.curves = (data, width, label) => {
     },
     marks: [
       grid(),
-      ...data.curves.map((curve) =>
+      ...data.curves.map((curve, i) =>
         Plot.line(
           points.filter((d) => d.curve === curve),
           {
@@ -40,7 +41,7 @@ charts.curves = (data, width, label) => {
             y: "y",
             stroke: colour(curve.colour),
             strokeWidth: 2,
-            strokeDasharray: curve.dashed ? "4 4" : undefined,
+            ...(curve.dashed ? { strokeDasharray: "4 4" } : dashes[i]),
           },
         ),
       ),

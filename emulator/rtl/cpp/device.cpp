@@ -8,6 +8,9 @@
 #include DEVICE_HEADER
 #include "verilated.h"
 #ifdef TRACE
+#include <cerrno>
+#include <unistd.h>
+
 #include "verilated_vcd_c.h"
 #endif
 
@@ -24,6 +27,23 @@ struct Event {
     int64_t engine;
 };
 
+#ifdef TRACE
+// Waves go to a descriptor, which stays open. The first error is kept: Verilator's own would end the process.
+struct Waves final : VerilatedVcdFile {
+    int descriptor = -1, error = 0;
+
+    bool open(const std::string&) override { return true; }
+    void close() override {}
+    ssize_t write(const char* bytes, ssize_t count) override {
+        if (error != 0) return count;
+        const ssize_t done = ::write(descriptor, bytes, count);
+        if (done >= 0 || errno == EINTR || errno == EAGAIN) return done;
+        error = errno;
+        return count;
+    }
+};
+#endif
+
 struct Device {
     VerilatedContext context;
     DEVICE top{&context, "device"};
@@ -33,6 +53,7 @@ struct Device {
     int64_t period_ps = 1;
     bool overrun = false;
 #ifdef TRACE
+    Waves waves;
     std::unique_ptr<VerilatedVcdC> trace;
 #endif
 
@@ -86,31 +107,40 @@ Device* device_new(const uint32_t* numbers) {
     return device;
 }
 
-// Ends the reset, after `cycles` more of it; cycle -1 is then the last before the first edge. Waves go to a file, if one
-// is named.
-void device_start(Device* device, int64_t cycles, const char* waves, int64_t period_ps) {
+// Ends the reset, after `cycles` more of it; cycle -1 is then the last before the first edge. Waves go to a descriptor, if
+// that is not negative.
+void device_start(Device* device, int64_t cycles, int waves, int64_t period_ps) {
     for (int64_t i = 0; i < cycles; ++i) device->tick();
     device->top.reset = 0;
     device->cycle = -1;
     device->period_ps = period_ps;
 #ifdef TRACE
-    if (waves != nullptr) {
+    if (waves >= 0) {
         device->context.traceEverOn(true);
-        device->trace = std::make_unique<VerilatedVcdC>();
+        device->waves.descriptor = waves;
+        device->trace = std::make_unique<VerilatedVcdC>(&device->waves);
         device->top.trace(device->trace.get(), 99);
         device->trace->set_time_unit("1ps");
         device->trace->set_time_resolution("1ps");
-        device->trace->open(waves);
+        device->trace->open("waves");
     }
 #else
     (void)waves;
 #endif
 }
 
-void device_free(Device* device) {
+// Writes what is left of the waves; returns the error that kept some from being written, or 0.
+int device_end_waves(Device* device) {
 #ifdef TRACE
-    if (device->trace) device->trace->close();
+    device->trace.reset();
+    return device->waves.error;
+#else
+    (void)device;
+    return 0;
 #endif
+}
+
+void device_free(Device* device) {
     device->top.final();
     delete device;
 }

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
-from collections.abc import Iterator
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ...common import InputError, check_writable
+from ...common import InputError, LineFile
+from ...config import log_place
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,81 +48,103 @@ class StepLog:
 
 
 class CsvLog(StepLog):
-    """A CSV file with a line for each mini-batch.
+    """A CSV file with a line for each mini-batch, which this process alone writes.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: the file cannot be written; so do all methods.
     """
 
-    def __init__(self, path: pathlib.Path) -> None:
-        self._path = path
-        with self._blaming():
-            self._file = open(path, "w", encoding="ascii", buffering=1)  # noqa: SIM115  # closed by `close`
-            self._file.write(",".join(COLUMNS) + "\n")
+    def __init__(self, path: str) -> None:
+        self._file = LineFile(path, "log", "log.csv", value=f"csv:{path}")
+        self._file.begin(",".join(COLUMNS) + "\n")
 
     def step(
         self, epoch: int, step: int, number: int, *, loss: float, learning_rate: float, virtual_time_ps: int
     ) -> None:
         """See `StepLog`."""
+        self._file.add(f"{epoch + 1},{step + 1},{loss!r},{learning_rate!r},{virtual_time_ps}\n")
+
+    def close(self) -> None:
+        """See `StepLog`."""
+        self._file.close()
+
+
+class TensorboardLog(StepLog):
+    """A file of events in a folder for TensorBoard, which may hold those of other runs.
+
+    Events are written where they arise, not by the thread of `tensorboardX.SummaryWriter`, whose failures nobody hears
+    of.
+
+    Raises:
+        InputError: the library of the events' form is not installed, or the file cannot be written; so do all methods.
+    """
+
+    def __init__(self, folder: str) -> None:
+        try:
+            from tensorboardX import record_writer
+            from tensorboardX.proto import event_pb2, summary_pb2
+        except ImportError:
+            raise InputError(
+                "`log` = 'tensorboard': tensorboardX writes it, which is not installed; `pip install"
+                " 'emuchain[tensorboard]'`, or use `csv`"
+            ) from None
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        self._checksum = record_writer.masked_crc32c
+        self._folder = folder
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{os.urandom(4).hex()}"
         with self._blaming():
-            self._file.write(f"{epoch + 1},{step + 1},{loss!r},{learning_rate!r},{virtual_time_ps}\n")
+            os.makedirs(folder, exist_ok=True)
+            self._file = open(os.path.join(folder, name), "xb", buffering=0)  # noqa: SIM115  # closed by `close`
+        self._add(file_version="brain.Event:2")
+
+    def step(
+        self, epoch: int, step: int, number: int, *, loss: float, learning_rate: float, virtual_time_ps: int
+    ) -> None:
+        """See `StepLog`."""
+        values = {"train/loss": loss, "train/learning_rate": learning_rate, "time/virtual_s": virtual_time_ps * 1e-12}
+        self._add_values(values, number)
+
+    def epoch(self, result: EpochResult, number: int) -> None:
+        """See `StepLog`."""
+        if result.test.samples:
+            self._add_values({"test/loss": result.test.mean_loss, "test/accuracy": result.test.accuracy}, number)
 
     def close(self) -> None:
         """See `StepLog`."""
         with self._blaming():
             self._file.close()
 
+    def _add_values(self, values: Mapping[str, float], number: int) -> None:
+        of_tags = [self._summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        self._add(step=number, summary=self._summary(value=of_tags))
+
+    def _add(self, **fields: Any) -> None:
+        """Write an event as a record of a TFRecord file; where there is no room for all of it, none stays."""
+        event = self._event(wall_time=time.time(), **fields).SerializeToString()
+        length = struct.pack("<Q", len(event))
+        left = memoryview(b"".join([length, self._checked(length), event, self._checked(event)]))
+        begin = self._file.tell()
+        with self._blaming():
+            try:
+                while left:
+                    left = left[self._file.write(left) :]
+            except OSError:
+                self._file.truncate(begin)
+                raise
+
+    def _checked(self, content: bytes) -> bytes:
+        return struct.pack("<I", self._checksum(content))
+
     @contextlib.contextmanager
     def _blaming(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter: no file's name
+            reason = getattr(error, "strerror", None) or error
             raise InputError(
-                f"`log` = 'csv:{self._path}': cannot be written: {error.strerror or error}; give another path, or free"
+                f"`log` = {f'tensorboard:{self._folder}'!r}: cannot be written: {reason}; give another folder, or free"
                 " some room"
             ) from None
-
-
-class TensorboardLog(StepLog):
-    """A folder of events for TensorBoard.
-
-    Raises:
-        InputError: the library that writes them is not installed, or the folder cannot be written to.
-    """
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError:
-            raise InputError(
-                "`log` = 'tensorboard': tensorboardX writes it, which is not installed; `pip install"
-                " 'emuchain[tensorboard]'`, or use `csv`"
-            ) from None
-        try:
-            self._writer: Any = SummaryWriter(str(folder))
-        except OSError as error:
-            raise InputError(
-                f"`log` = 'tensorboard:{folder}': cannot be written: {error.strerror or error}; give another folder"
-            ) from None
-
-    def step(
-        self, epoch: int, step: int, number: int, *, loss: float, learning_rate: float, virtual_time_ps: int
-    ) -> None:
-        """See `StepLog`."""
-        self._writer.add_scalar("train/loss", loss, number)
-        self._writer.add_scalar("train/learning_rate", learning_rate, number)
-        self._writer.add_scalar("time/virtual_s", virtual_time_ps * 1e-12, number)
-
-    def epoch(self, result: EpochResult, number: int) -> None:
-        """See `StepLog`."""
-        if result.test.samples:
-            self._writer.add_scalar("test/loss", result.test.mean_loss, number)
-            self._writer.add_scalar("test/accuracy", result.test.accuracy, number)
-        self._writer.flush()
-
-    def close(self) -> None:
-        """See `StepLog`."""
-        self._writer.close()
 
 
 def open_log(said: str | None) -> StepLog:
@@ -129,7 +155,5 @@ def open_log(said: str | None) -> StepLog:
     """
     if said is None:
         return StepLog()
-    kind, _, where = said.partition(":")
-    if kind == "csv":
-        return CsvLog(check_writable(where or "log.csv", "log", "log.csv"))
-    return TensorboardLog(pathlib.Path(where or "runs"))
+    kind, where = log_place(said)
+    return CsvLog(where) if kind == "csv" else TensorboardLog(where)

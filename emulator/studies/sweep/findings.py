@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .result import SweepResult
-from .series import Series, is_on_chip
+from .series import FEWEST, Series, is_on_chip
 
 _MOST_COMPARED = 4
 """Schedules that the fastest one is held against in a line."""
@@ -52,7 +52,7 @@ def _boards(count: int) -> str:
 
 
 def _best(result: SweepResult, best: dict[str, Any]) -> str:
-    line = f"best: {where(best, result.space.varied)}: {_rate(best, result.noun)}; {best['bottleneck']} limits"
+    line = f"best: {where(best, result.space.varied)}: {_rate(best, result.noun)}; {_limit(best)}"
     return line if best["fits"] else f"{line}; memory ignored: {_lacking(best)}"
 
 
@@ -93,15 +93,40 @@ def _lacking(row: dict[str, Any]) -> str:
 
 def _knee(series: Series, noun: str) -> str:
     row, along = series.knee, series.along
-    if len(series.rows) < 3 or (along != "devices" and row is series.rows[0]):
+    if len(series.rows) < FEWEST or series.is_best_at_first:
         return ""
     if row is None:
         return f"knee: none; rate still rising at {_amount(series.rows[-1], along)}"
-    beyond = series.rows[series.rows.index(row) + 1 :]
-    limits, _ = Counter(later["bottleneck"] for later in beyond).most_common(1)[0]
+    place = series.rows.index(row) + 1
+    before, beyond = (_commonest(part) for part in (series.rows[:place], series.rows[place:]))
     each = "each board" if along == "devices" else "each step"
-    found = f"{_amount(row, along)}, {_rate(row, noun)}"
-    return f"knee: {found}; beyond, {each} adds less than half as much; {limits} limits there"
+    found = f"{_amount(row, along)}, {_rate(row, noun)}; {_limit(before, part=True)} up to it"
+    same = "" if limiting_kind(before) != limiting_kind(beyond) else ", too"
+    return f"knee: {found}; beyond, {each} adds less than half as much: {_limit(beyond, part=True)}{same}"
+
+
+def _commonest(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the last row of those with what limits most of them."""
+    kind, _ = Counter(map(limiting_kind, rows)).most_common(1)[0]
+    return next(row for row in reversed(rows) if limiting_kind(row) == kind)
+
+
+def limiting_kind(row: dict[str, Any]) -> str:
+    """Return what kind of resource holds a point back, whatever its cut; where that is not known, the slowest one's."""
+    return str(row["cause"] or row["bottleneck_kind"])
+
+
+def limiting_words(kind: str) -> str:
+    """Return that something of a kind limits, as text: `links limit`."""
+    return {"engine": "engines limit", "link": "links limit", "exchange": "exchanges limit"}.get(kind, f"{kind} limits")
+
+
+def _limit(row: dict[str, Any], *, part: bool = False) -> str:
+    """Return what limits a point, as text; of `part` of a line, of whose points it is one, the kind alone."""
+    slowest, kind = row["bottleneck"], limiting_kind(row)
+    if row["cause"] is None or (kind == row["bottleneck_kind"] and not part):
+        return f"{slowest} limits"
+    return limiting_words(kind) if part else f"{limiting_words(kind)}; slowest in this cut: {slowest}"
 
 
 def _amount(row: dict[str, Any], along: str) -> str:

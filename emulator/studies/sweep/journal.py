@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...common import InputError, WholeFile
+from ...common import InputError, LineFile
 from ...inputs import shown
 from .measure import FIGURES, INTERNAL, Measured
 
@@ -35,13 +35,13 @@ class Journal:
     def __init__(
         self, path: pathlib.Path, keys: Sequence[str], points: Sequence[str], *, restart: bool = False
     ) -> None:
-        self._path, self._whole = path, WholeFile(path, "csv", "sweep.csv")
+        self._path, self._file = path, LineFile(path, "csv", "sweep.csv")
         self._columns = [*keys, *FIGURES, _POINT]
         self.done: dict[str, Measured] = {}
         try:
             self._begin(points, restart)
         except BaseException:
-            self._whole.close()
+            self._file.close()
             raise
 
     def _begin(self, points: Sequence[str], restart: bool) -> None:
@@ -49,33 +49,26 @@ class Journal:
         kept = "" if restart else self._whole_lines()
         if kept:
             self._take(kept, set(points))
-        with self._writing():
-            self._file = self._path.open("r+" if kept else "w", encoding="utf-8", newline="")
-            self._file.seek(len(kept.encode()))
-            self._file.truncate()
-            self._writer = csv.writer(self._file, lineterminator="\n")
-            if not kept:
-                self._writer.writerow(self._columns)
-            self._file.flush()
+        self._file.begin(kept or self._text([self._columns]))
 
     def add(self, row: dict[str, Any], point: str) -> None:
         """Add a finished point."""
-        with self._writing():
-            self._writer.writerow(self._cells(row, point))
-            self._file.flush()
+        self._file.add(self._text([self._cells(row, point)]))
 
     def finish(self, rows: Sequence[dict[str, Any]], points: Sequence[str]) -> None:
         """Put all rows in order; the file is replaced at once."""
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self._columns)
-        writer.writerows(self._cells(row, point) for row, point in zip(rows, points, strict=True))
-        self._whole.write(text.getvalue().encode())
+        cells = (self._cells(row, point) for row, point in zip(rows, points, strict=True))
+        self._file.write(self._text([self._columns, *cells]).encode())
 
     def close(self) -> None:
         """Close the file, and let others write it."""
         self._file.close()
-        self._whole.close()
+
+    def _text(self, rows: Sequence[Sequence[Any]]) -> str:
+        """Return rows as lines of the file."""
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        return text.getvalue()
 
     def _cells(self, row: dict[str, Any], point: str) -> list[Any]:
         return ["" if row[column] is None else row[column] for column in self._columns[:-1]] + [point]
@@ -113,25 +106,8 @@ class Journal:
     def _told(self) -> str:
         return f"`csv` = {shown(self._path)}"
 
-    def _writing(self) -> _Writing:
-        return _Writing(self._told)
-
 
 _REMEDY = "`restart` begins it anew, or name another file"
-
-
-class _Writing:
-    """A context whose failures to write become one line."""
-
-    def __init__(self, told: str) -> None:
-        self._told = told
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise InputError(f"{self._told}: cannot be written: {error.strerror}") from None
 
 
 def _truth(text: str) -> bool:

@@ -9,7 +9,7 @@ from ...common import InputError
 from ...config import settings_config
 from ...pair import Resource
 from ...plan import PairPlan, Plan, make_pair_plan, make_plan
-from ...run import SteadyState, simulate, steady_state
+from ...run import SteadyState, limiting_kind, simulate, steady_state
 from .space import Point
 
 _STEPS = 2, 6
@@ -27,7 +27,7 @@ class Measured:
     all boards are always busy; of a GPU with an FPGA it is their utilisation, of a GPU alone None. `images_per_j` is
     None where a board's power is unknown. `off_chip_mib` of a chain are kept off chip; `missing_mib` have no place,
     which times ignore. `second` would limit if the bottleneck were infinitely fast; of a pair it is what is
-    busy second longest.
+    busy second longest. `cause` is what holds a chain back whatever its cut (`run.Cause`), where rows are timed.
     """
 
     boards: int | None = None
@@ -42,6 +42,7 @@ class Measured:
     bottleneck_kind: str | None = None
     second: str | None = None
     second_kind: str | None = None
+    cause: str | None = None
     error: str | None = None
 
 
@@ -89,6 +90,7 @@ def _figures(plan: Plan, state: SteadyState, epoch_images: int) -> Measured:
         bottleneck_kind=slowest.kind,
         second=behind.name,
         second_kind=behind.kind,
+        cause=limiting_kind(plan, state),
     )
 
 

@@ -6,12 +6,13 @@ A line for each combination of the other keys. Points whose data have no place a
 from __future__ import annotations
 
 import itertools
-import pathlib
+import os
 import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ...report import log_ticks, new_figure, save_figure, whole_ticks
+from ...report import coinciding, log_ticks, nested_widths, new_figure, save_figure, whole_ticks
+from .findings import limiting_kind
 from .result import SweepResult
 from .series import Series
 
@@ -24,16 +25,18 @@ _MARKS = {
     "link": ("s", "#d55e00"),
     "memory": ("^", "#009e73"),
     "exchange": ("D", "#cc79a7"),
+    "draining": ("v", "#e69f00"),
 }
-"""Shape and colour by kind of resource; colours that people of any colour vision tell apart, and that print well."""
+"""Shape and colour by what limits; colours that people of any colour vision tell apart, and that print well."""
 
-_OTHER_MARKS = (("v", "#000000"), ("P", "#e69f00"), ("X", "#56b4e9"))
+_OTHER_MARKS = (("P", "#000000"), ("X", "#56b4e9"), ("*", "#f0e442"))
 _LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
 _GREY = "0.35"
+_GREYS = ("0.85", "0.7", "0.5", _GREY)
 _MOST_LABELS = 8
 
 
-def draw_sweep(result: SweepResult, path: pathlib.Path, flag: str = "--plot") -> None:
+def draw_sweep(result: SweepResult, path: str | os.PathLike[str], flag: str = "--plot") -> None:
     """Draw a sweep into a file, whose extension sets the format.
 
     Raises:
@@ -56,7 +59,7 @@ def draw_sweep(result: SweepResult, path: pathlib.Path, flag: str = "--plot") ->
 
 def _marks(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:
     """Return shape and colour of each kind that limits any point."""
-    kinds = dict.fromkeys(row["bottleneck_kind"] for row in rows if row["error"] is None)
+    kinds = dict.fromkeys(limiting_kind(row) for row in rows if row["error"] is None)
     others = itertools.cycle(_OTHER_MARKS)
     known = [kind for kind in _MARKS if kind in kinds]
     return {kind: _MARKS.get(kind) or next(others) for kind in dict.fromkeys([*known, *kinds])}
@@ -64,18 +67,40 @@ def _marks(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:
 
 def _draw_lines(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]]) -> None:
     along = result.series[0].along
-    for series, style in zip(result.series, itertools.cycle(_LINES)):
-        amounts, rates = _columns(series)
-        axes.plot(amounts, rates, style, color=_GREY, linewidth=1, zorder=2)
+    lines = _lines(result)
+    for place, ((series, *_), style) in enumerate(lines):
+        axes.plot(*_columns(series), zorder=2 + place / len(lines), **style)
+    for series in result.series:
         for kind, (shape, colour) in marks.items():
             for fits, face in ((True, colour), (False, "white")):
-                held = [row for row in series.rows if row["bottleneck_kind"] == kind and row["fits"] is fits]
+                held = [row for row in series.rows if limiting_kind(row) == kind and row["fits"] is fits]
                 shown = [row[along] for row in held], [row["images_per_s"] for row in held]
                 axes.plot(*shown, shape, color=colour, markerfacecolor=face, markersize=4, markeredgewidth=1, zorder=3)
         _mark_knee(axes, series)
         _mark_memory(axes, series)
     _scale(axes, result)
     axes.set_xlabel("boards" if along == "devices" and _one_chain(result) else along)
+
+
+def _lines(result: SweepResult) -> list[tuple[list[Series], dict[str, Any]]]:
+    """Return the lines that can be told apart, each with its series and its style; the widest is at the back."""
+    groups = coinciding([_columns(series) for series in result.series])
+    widths, greys = nested_widths(min(len(groups), len(_LINES))), _GREYS[-min(len(groups), len(_LINES)) :]
+    styles = itertools.cycle(zip(_LINES, widths, greys, strict=False))
+    return [
+        ([result.series[place] for place in group], {"linestyle": line, "linewidth": width, "color": grey})
+        for group, (line, width, grey) in zip(groups, styles, strict=False)
+    ]
+
+
+def _label(alike: Sequence[Series]) -> str:
+    """Return what tells a line from others, as text: of several series, all that it stands for."""
+    differing = {key for key in alike[0].others if len({each.others[key] for each in alike}) > 1}
+    if len(differing) > 1:
+        return " | ".join(_label([each]) for each in alike)
+    return ", ".join(
+        f"{key} = {', '.join(dict.fromkeys(str(each.others[key]) for each in alike))}" for key in alike[0].others
+    )
 
 
 def _columns(series: Series) -> tuple[list[float], list[float]]:
@@ -124,6 +149,7 @@ def _scale(axes: Axes, result: SweepResult) -> None:
     spread = amounts[0] > 0 and statistics.median(amounts) < (amounts[0] + amounts[-1]) / 4
     if spread:
         axes.set(xscale="log", yscale="log")
+        axes.margins(y=0.1)  # for the label of a knee
         log_ticks(axes.xaxis)
         log_ticks(axes.yaxis)
         if len(amounts) <= 12:
@@ -141,7 +167,7 @@ def _draw_bars(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]
     for place, row in enumerate(result.rows):
         names.append("\n".join(str(row[key]) for key in result.space.varied) or str(row["network"]))
         if row["error"] is None:
-            _, colour = marks[row["bottleneck_kind"]]
+            _, colour = marks[limiting_kind(row)]
             axes.bar(place, row["images_per_s"], 0.6, color=colour if row["fits"] else "white", edgecolor=colour)
     axes.set_xticks(range(len(names)), names, fontsize="small")
 
@@ -166,10 +192,5 @@ def _add_legends(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, st
         label = "hollow: does not fit, memory ignored"
         handles.append(Line2D([], [], linestyle="none", marker="o", color=_GREY, markerfacecolor="white", label=label))
     if len(result.series) > 1:
-        handles += [
-            Line2D(
-                [], [], linestyle=style, color=_GREY, label=", ".join(f"{k} = {v}" for k, v in series.others.items())
-            )
-            for series, style in zip(result.series[:_MOST_LABELS], itertools.cycle(_LINES), strict=False)
-        ]
+        handles += [Line2D([], [], label=_label(alike), **style) for alike, style in _lines(result)[:_MOST_LABELS]]
     axes.legend(handles=handles, fontsize="small", loc="best")

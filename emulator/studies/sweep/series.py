@@ -8,7 +8,7 @@ from typing import Any
 
 from .space import Space
 
-_FEWEST = 3
+FEWEST = 3
 _LITTLE = 0.5
 _FALL = 1e-3
 """Share of a rate by which it falls at the least: placements are found to a thousandth."""
@@ -24,9 +24,21 @@ class Series:
 
     @property
     def knee(self) -> dict[str, Any] | None:
-        """The row after which more of the key brings little; None if there is no such row before the last."""
-        place = knee([row[self.along] for row in self.rows], [row["images_per_s"] for row in self.rows])
-        return None if place is None else self.rows[place]
+        """The row after which more of the key brings little; None if there is no such row before the last.
+
+        Where the least of the key is the best already, as with latencies, there is none either, but for boards.
+        """
+        place = self._knee
+        return None if place is None or self.is_best_at_first else self.rows[place]
+
+    @property
+    def is_best_at_first(self) -> bool:
+        """Whether more of a key other than the number of boards brings little from its least value on."""
+        return self.along != "devices" and self._knee == 0
+
+    @property
+    def _knee(self) -> int | None:
+        return knee([row[self.along] for row in self.rows], [row["images_per_s"] for row in self.rows])
 
     @property
     def on_chip_from(self) -> Any | None:
@@ -77,7 +89,7 @@ def knee(amounts: Sequence[float], rates: Sequence[float]) -> int | None:
     Little means: to none of the larger amounts does the rate rise, for each unit added, by half of what each unit up to
     the knee brings on average. None if that is so only at the end, or if there are fewer than three amounts.
     """
-    if len(amounts) < _FEWEST:
+    if len(amounts) < FEWEST:
         return None
     for place, (amount, rate) in enumerate(zip(amounts[:-1], rates[:-1], strict=True)):
         later = zip(amounts[place + 1 :], rates[place + 1 :], strict=True)

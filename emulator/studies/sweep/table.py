@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .findings import rate_text
+from .findings import limiting_kind, rate_text
 from .result import SweepResult
 from .series import Series
 
@@ -27,12 +27,18 @@ def table_of(result: SweepResult, rows: Sequence[dict[str, Any]]) -> tuple[list[
         columns["off chip\nMiB"] = lambda row: f"{row['off_chip_mib']:.1f}" if row["off_chip_mib"] else "-"
     if any(row["fits"] is False for row in rows):
         columns["missing\nMiB"] = lambda row: "-" if row["fits"] else f"{row['missing_mib']:.1f}"
-    columns["limited by"] = lambda row: re.sub(r"\[\d+:\d+\]( [IO]CP)?| \(.*\)", "", row["bottleneck"])
+    columns["limited by"] = _limit_cell
     return [*columns], [_cells(row, columns, len(keys)) for row in rows]
 
 
 def _key_cell(row: dict[str, Any], key: str) -> str:
     return str(row[key])
+
+
+def _limit_cell(row: dict[str, Any]) -> str:
+    slowest = re.sub(r"\[\d+:\d+\]( [IO]CP)?| \(.*\)", "", row["bottleneck"])
+    kind = limiting_kind(row)
+    return slowest if kind == row["bottleneck_kind"] else f"{kind}: {slowest}"
 
 
 def _cells(row: dict[str, Any], columns: Mapping[str, Callable[[dict[str, Any]], str]], keys: int) -> list[str]:

@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 
-from ...common import InputError
+from ...common import InputError, own_folder
 from . import bapipe, farnn, fpdeep, inceptionn
 from .bapipe.pictures import draw_all as draw_bapipe
 from .claim import Claim, Value, load_claims
@@ -75,17 +75,14 @@ def draw_pictures(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -
     Raises:
         InputError: matplotlib is not installed, `runs` has no results, or a file cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"`--pictures` {folder}: cannot be created: {error.strerror}") from None
-    if paper == "inceptionn":
-        return draw_inceptionn(folder)
-    if paper == "bapipe":
-        return draw_bapipe(folder)
-    if paper == "farnn":
-        return draw_farnn(folder)
-    return draw_fpdeep(folder, runs)
+    with own_folder(folder, "--pictures"):
+        if paper == "inceptionn":
+            return draw_inceptionn(folder)
+        if paper == "bapipe":
+            return draw_bapipe(folder)
+        if paper == "farnn":
+            return draw_farnn(folder)
+        return draw_fpdeep(folder, runs)
 
 
 def validate(paper: str, claims: Iterable[Claim]) -> Iterator[Result]:

@@ -55,6 +55,17 @@ def test_info_of_images_of_ones_own(run, tmp_path):
     assert "`crop[0]` = 'a': should be a valid integer" in str(run("info", "--data", tmp_path, "--crop", "a").exception)
 
 
+def test_what_is_left_out_is_told_by_info_and_preview(run, tmp_path):
+    for name in ("cat", "dog"):
+        for number in range(3):
+            (tmp_path / "of" / name).mkdir(exist_ok=True, parents=True)
+            Image.new("RGB", (8, 8)).save(tmp_path / "of" / name / f"{number}.png")
+            Image.new("RGB", (8, 8)).save(tmp_path / "of" / name / f"{number}.gif")
+    assert "6 files left out: 6 .gif" in run("info", "--data", tmp_path / "of").output
+    output = run("preview", "--data", tmp_path / "of", "--out", tmp_path / "p.png").output
+    assert output.startswith(f"{tmp_path / 'p.png'}: written; 6 files left out: 6 .gif")
+
+
 def test_info_of_a_text(run, tmp_path):
     (tmp_path / "a.txt").write_text("abcd" * 200)
     output = run("info", "--data", tmp_path / "a.txt").output

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.common import InputError, WholeFile, check_writable, write_whole
+from emuchain.emulator.common import InputError, WholeFile, write_whole
 
 Refused = Callable[[str | Path], str]
 
@@ -63,7 +63,10 @@ def test_new_and_again(tmp_path: Path) -> None:
     assert names(tmp_path) == ["run.h5"]
     write_whole(path, "é\n")
     assert path.read_bytes() == b"\xc3\xa9\n"
-    assert check_writable(str(path)) == path
+    with WholeFile(path) as file:
+        assert os.fspath(file) == str(path)
+        write_whole(file, "by the file\n")
+    assert path.read_text() == "by the file\n"
     assert names(tmp_path) == ["run.h5"]
 
 
@@ -224,3 +227,80 @@ def test_a_killed_writer(tmp_path: Path) -> None:
     with WholeFile(path):
         assert names(tmp_path) == sorted([*before, ".run.h5.lock"])
     assert names(tmp_path) == before
+
+
+LOCK = ".run.h5.lock"
+
+
+@pytest.mark.parametrize("content", ["a year's work\n", "process 1 on a\nprocess 2 on b\n", "process 1 on a"])
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_file_in_the_locks_place_is_left_alone(
+    tmp_path: Path, refused: Refused, content: str, is_linked: bool
+) -> None:
+    lock = tmp_path / LOCK
+    lock.write_text(content)
+    if is_linked:
+        (tmp_path / "mine").hardlink_to(lock)
+    assert f"{lock} should be the lock's file, and is another one" in refused(tmp_path / "run.h5")
+    assert lock.read_text() == content
+    assert names(tmp_path) == ([LOCK, "mine"] if is_linked else [LOCK])
+
+
+def test_a_lock_with_another_link_is_left_alone(tmp_path: Path, refused: Refused) -> None:
+    """Even one that looks as those of killed runs do, and one that is empty."""
+    for content in ("process 1 on host\n", ""):
+        mine, lock = tmp_path / "mine", tmp_path / LOCK
+        mine.write_text(content)
+        lock.hardlink_to(mine)
+        assert "should be the lock's file" in refused(tmp_path / "run.h5")
+        assert mine.read_text() == content and mine.stat().st_nlink == 2
+        lock.unlink()
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "folder", "pipe", "socket"])
+def test_what_is_no_file_in_the_locks_place(tmp_path: Path, refused: Refused, kind: str) -> None:
+    lock, mine = tmp_path / LOCK, tmp_path / "mine"
+    with socket.socket(socket.AF_UNIX) as listening:
+        if kind == "link":
+            mine.write_text("process 1 on host\n")
+            lock.symlink_to("mine")
+        elif kind == "dangling":
+            lock.symlink_to("mine")
+        elif kind == "folder":
+            lock.mkdir()
+        elif kind == "pipe":
+            os.mkfifo(lock)
+        else:
+            listening.bind(str(lock))
+        assert "should be the lock's file" in refused(tmp_path / "run.h5")
+        assert names(tmp_path) == ([LOCK, "mine"] if kind == "link" else [LOCK])
+        assert kind != "link" or mine.read_text() == "process 1 on host\n"
+
+
+@pytest.mark.parametrize("content", ["process 1 on host\n", ""])
+def test_the_lock_of_a_killed_writer_makes_room_for_a_new_file(tmp_path: Path, content: str) -> None:
+    lock = tmp_path / LOCK
+    lock.write_text(content)
+    with lock.open() as old, WholeFile(tmp_path / "run.h5"):
+        assert lock.read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
+        assert old.read() == content and os.fstat(old.fileno()).st_nlink == 0
+    assert names(tmp_path) == []
+
+
+def test_what_took_the_locks_place_meanwhile_stays(tmp_path: Path) -> None:
+    with WholeFile(tmp_path / "run.h5"):
+        (tmp_path / LOCK).unlink()
+        (tmp_path / LOCK).write_text("mine")
+    assert (tmp_path / LOCK).read_text() == "mine"
+
+
+def test_a_full_disk_has_the_lock_all_the_same(tmp_path: Path, refused: Refused) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3, hard))
+    try:
+        with WholeFile(tmp_path / "run.h5"):
+            assert (tmp_path / LOCK).read_bytes() == b""
+            assert "another run writes it" in refused(tmp_path / "run.h5")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names(tmp_path) == []

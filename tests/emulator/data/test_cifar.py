@@ -131,6 +131,24 @@ def test_binary_cut_off(tmp_path, records):
             read(str(tmp_path))
 
 
+@pytest.mark.parametrize("write", [write_binary, write_pickled])
+def test_one_short_file_of_the_official_set(tmp_path, records, write):
+    """A copy that broke off just after a record: 4,000 of 10,000 images."""
+    whole = np.tile(records[0][:1], (10_000, 1))
+    write(tmp_path, [whole, whole, whole[:4000], whole, whole, whole])
+    for read in (load_data, describe_data):
+        with pytest.raises(InputError, match=r"data_batch_3.*: cut off: 4,000 images found, 10,000 expected, as in"):
+            read(str(tmp_path))
+
+
+def test_a_smaller_set_is_told(tmp_path, records):
+    write_binary(tmp_path, records)
+    assert "its files hold 3, 1, 4, 2, 5, 6 images, in place of 10,000 each" in load_data(str(tmp_path)).note
+    whole = np.tile(records[0][:1], (10_000, 1))
+    write_binary(tmp_path, [whole] * 6)
+    assert load_data(str(tmp_path)).note == ""
+
+
 def test_binary_label_out_of_range(tmp_path, records):
     records[1][0, 0] = 10
     write_binary(tmp_path, records)

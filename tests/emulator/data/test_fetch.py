@@ -1,7 +1,9 @@
 """Fetching from a server on this host: whole, resumed, refused, wrong."""
 
+import contextlib
 import hashlib
 import io
+import os
 import socket
 import tarfile
 import threading
@@ -13,6 +15,8 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.data import fetch_data
 from emuchain.emulator.data.fetch import fetch_collection
 from emuchain.emulator.data.sources import COLLECTIONS, Collection, Source
+from emuchain.emulator.data.transfer import Limits
+from emuchain.emulator.data.unpack import unpack
 
 CONTENT = bytes(range(256)) * 2000
 
@@ -22,19 +26,28 @@ def sha256(content):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`; `ranges` says whether it can resume, `breaks_at` after how many bytes it hangs up."""
+    """Serves `files`; `ranges` says whether it can resume, `breaks_at` after how many bytes it hangs up.
+
+    `answer` names how it answers as none should.
+    """
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files, self.ranges, self.breaks_at, self.requests = {}, True, None, []
+        self.answer, self.ended = None, threading.Event()
         self.url = f"http://127.0.0.1:{self.server_address[1]}/"
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         asked = self.headers.get("Range")
+        if self.server.answer:
+            with contextlib.suppress(OSError):
+                self.hostile(*self.server.answer.split(" ", 1))
+            self.close_connection = True
+            return
         self.server.requests.append((self.path, asked))
         content = self.server.files.get(self.path.lstrip("/"))
         if content is None:
@@ -49,7 +62,26 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
-        self.wfile.write(content[start : self.server.breaks_at])
+        end = None if self.server.breaks_at is None else start + self.server.breaks_at
+        self.wfile.write(content[start:end])
+
+    def hostile(self, kind, rest=""):
+        """Answer as no server should, until the other side hangs up or the test ends."""
+        if kind == "redirect":
+            self.send_response(302)
+            self.send_header("Location", rest)
+            self.end_headers()
+        elif kind == "endless":
+            head = b"HTTP/1.1 200 OK\r\n" + (b"Transfer-Encoding: chunked\r\n" if rest else b"") + b"\r\n"
+            self.wfile.write(head)
+            while not self.server.ended.is_set():
+                self.wfile.write(b"10000\r\n" * bool(rest) + bytes(1 << 16) + b"\r\n" * bool(rest))
+        elif kind == "slow":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n" + b"\r\n" * (rest == "body"))
+            while not self.server.ended.wait(0.02):
+                self.wfile.write(b"x")
+        else:
+            self.server.ended.wait()
 
     def log_message(self, *_):
         pass
@@ -60,6 +92,7 @@ def server():
     with Server() as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         yield server
+        server.ended.set()
         server.shutdown()
 
 
@@ -70,7 +103,7 @@ def no_proxy(monkeypatch):
 
 def one(server, content=CONTENT, **others):
     server.files["a.gz"] = content
-    return Collection("one", (server.url,), (Source("a.gz", sha256(CONTENT)),), "one", **others)
+    return Collection("one", (server.url,), (Source("a.gz", sha256(CONTENT), len(CONTENT)),), "one", **others)
 
 
 def test_whole(tmp_path, server):
@@ -99,36 +132,82 @@ def test_another_file_already_there(tmp_path, server):
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_resumed(tmp_path, server, ranges):
-    server.ranges, server.breaks_at = ranges, 100_000
-    with pytest.raises(InputError, match=r"broke off.*run the command again .*or put a.gz into .*one by hand"):
-        fetch_collection(one(server), tmp_path)
-    have = (tmp_path / "one" / "a.gz.part").stat().st_size
-    assert 0 < have <= 100_000
-    server.breaks_at = None
+def test_goes_on_where_a_connection_broke_off(tmp_path, server, ranges):
+    server.ranges, server.breaks_at = ranges, 48 * 4096
+    if not ranges:  # from the start each time, so it never gets there
+        with pytest.raises(InputError, match=r"broke off.*; run the command again, or put a.gz into .*one by hand"):
+            fetch_collection(one(server), tmp_path)
+        assert not any(tmp_path.iterdir())
+        assert len(server.requests) == 5
+        return
     fetch_collection(one(server), tmp_path)
     assert (tmp_path / "one" / "a.gz").read_bytes() == CONTENT
-    assert not (tmp_path / "one" / "a.gz.part").exists()
-    assert server.requests[-1] == ("/a.gz", f"bytes={have}-")
+    assert [asked for _, asked in server.requests] == [None, f"bytes={48 * 4096}-", f"bytes={96 * 4096}-"]
 
 
-def test_stopped_just_before_the_end(tmp_path, server):
-    (tmp_path / "one").mkdir()
-    (tmp_path / "one" / "a.gz.part").write_bytes(CONTENT)
+def test_wrong_checksum(tmp_path, server):
+    with pytest.raises(InputError, match=f"its checksum is not {sha256(CONTENT)}, so it was deleted; run"):
+        fetch_collection(one(server, CONTENT[:-1] + b"x"), tmp_path)
+    assert not any(tmp_path.iterdir())
     fetch_collection(one(server), tmp_path)
     assert (tmp_path / "one" / "a.gz").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("part", [b"", b"x" * 100, b"x" * (len(CONTENT) + 1)])
-def test_wrong_checksum(tmp_path, server, part):
-    (tmp_path / "one").mkdir()
-    (tmp_path / "one" / "a.gz.part").write_bytes(part)
-    content = CONTENT if part else b"something else"
-    with pytest.raises(InputError, match=f"checksum .* found, {sha256(CONTENT)} expected; the file was deleted; run"):
+@pytest.mark.parametrize("content", [b"", b"short", CONTENT + b"x"])
+def test_another_size_is_offered(tmp_path, server, content):
+    with pytest.raises(InputError, match=f"{len(content):,} bytes are offered, {len(CONTENT):,} expected"):
         fetch_collection(one(server, content), tmp_path)
-    assert not any((tmp_path / "one").iterdir())
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("answer", ["endless", "endless chunks"])
+def test_an_endless_answer_is_ended_after_the_size(tmp_path, server, answer):
+    server.answer = answer
+    with pytest.raises(InputError, match=f"more than the {len(CONTENT):,} bytes of a.gz came"):
+        fetch_collection(one(server), tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("answer", ["silent", "slow header", "slow body"])
+def test_a_server_that_takes_for_ever(tmp_path, server, answer):
+    server.answer = answer
+    with pytest.raises(InputError, match="no answer in time, or too slow a one"):
+        fetch_collection(one(server), tmp_path, limits=Limits(silent_s=0.3))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_transfer_that_is_too_slow_in_all(tmp_path, server):
+    with pytest.raises(InputError, match="no answer in time, or too slow a one"):
+        fetch_collection(one(server), tmp_path, limits=Limits(start_s=0, least_bytes_per_s=1e12))
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/a.gz", "gopher://x/"])
+def test_redirections_lead_to_http_alone(tmp_path, server, target):
+    server.answer = f"redirect {target}"
+    with pytest.raises(InputError, match="not an address"):
+        fetch_collection(one(server), tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_links_are_not_written_through(tmp_path, server):
+    """Neither one where a partial file may lie, nor one in place of the file."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "victim").write_bytes(b"mine")
+    (tmp_path / "one" / "a.gz.part").symlink_to(tmp_path / "victim")
     fetch_collection(one(server), tmp_path)
-    assert (tmp_path / "one" / "a.gz").read_bytes() == CONTENT
+    assert (tmp_path / "victim").read_bytes() == b"mine"
+    (tmp_path / "one" / "a.gz").unlink()
+    (tmp_path / "one" / "a.gz").symlink_to(tmp_path / "new")
+    with pytest.raises(InputError, match=r"a.gz: is a link to nowhere; remove it and fetch again"):
+        fetch_collection(one(server), tmp_path)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_pipe_in_place_of_the_file(tmp_path, server):
+    (tmp_path / "one").mkdir()
+    os.mkfifo(tmp_path / "one" / "a.gz")
+    with pytest.raises(InputError, match=r"a.gz: cannot be written \(is a pipe"):
+        fetch_collection(one(server), tmp_path)
 
 
 def test_not_found(tmp_path, server):
@@ -170,6 +249,7 @@ def test_official_sources():
     for collection in COLLECTIONS:
         assert all(mirror.startswith("https://") and mirror.endswith("/") for mirror in collection.mirrors)
         assert all(len(bytes.fromhex(source.sha256)) == 32 for source in collection.files)
+        assert all(source.size_bytes > 1000 for source in collection.files)
 
 
 def archive(entries, packing="w:gz"):
@@ -189,7 +269,9 @@ def archive(entries, packing="w:gz"):
 
 def packed(server, content):
     server.files["a.tar.gz"] = content
-    return Collection("two", (server.url,), (Source("a.tar.gz", sha256(content)),), "two", members=("x.bin", "y.bin"))
+    return Collection(
+        "two", (server.url,), (Source("a.tar.gz", sha256(content), len(content)),), "two", members=("x.bin", "y.bin")
+    )
 
 
 WHOLE = [("two", (tarfile.DIRTYPE, "")), ("two/x.bin", b"x"), ("two/readme.html", b"r"), ("two/y.bin", b"y")]
@@ -248,3 +330,21 @@ def test_damaged_archive(tmp_path, server, content, says):
     with pytest.raises(InputError, match=says):
         fetch_collection(packed(server, content), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
+
+
+def test_an_archive_that_unpacks_to_much_more(tmp_path):
+    """A gigabyte of zeros in a megabyte, as a member or as the header of one."""
+    (tmp_path / "a.tar.gz").write_bytes(archive([*WHOLE[:3], ("two/y.bin", bytes(10_000_000))]))
+    assert (tmp_path / "a.tar.gz").stat().st_size < 20_000
+    with pytest.raises(InputError, match=r"a.tar.gz: not a whole archive \(it unpacks to more than 1.00 MiB\)"):
+        unpack(tmp_path / "a.tar.gz", tmp_path / "two", ["x.bin", "y.bin"], 1 << 20)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
+
+
+def test_links_where_an_archive_is_unpacked_are_not_followed(tmp_path):
+    (tmp_path / "a.tar.gz").write_bytes(archive(WHOLE))
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "two.part").symlink_to(tmp_path / "victim")
+    unpack(tmp_path / "a.tar.gz", tmp_path / "two", ["x.bin", "y.bin"])
+    assert not any((tmp_path / "victim").iterdir())
+    assert (tmp_path / "two" / "x.bin").read_bytes() == b"x"

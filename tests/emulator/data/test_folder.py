@@ -75,7 +75,7 @@ def test_val_is_evaluated_where_test_is_there_too(tmp_path: Path, parts: dict[st
     write(tmp_path / "test" / "cat" / "1.png")
     data = load_data(str(tmp_path))
     assert content(data) == before
-    assert data.note == "`val` is evaluated, and `test` is not used"
+    assert data.note == "`val` is evaluated, and `test`, of 1 image, is not used"
     shutil.rmtree(tmp_path / "val")
     data = load_data(str(tmp_path))
     assert (data.n_test, data.note) == (1, "")
@@ -271,3 +271,142 @@ def test_images_go_to_other_ranks_as_paths(tmp_path: Path) -> None:
     sent = pickle.dumps(images)
     assert len(sent) < 3000
     assert np.asarray(pickle.loads(sent)).tobytes() == np.asarray(images).tobytes()
+
+
+def torchvision_count(root: Path) -> int:
+    """Return how many images torchvision's ImageFolder would find: by `os.walk`, through links, by their endings."""
+    endings = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+    walks = (os.walk(entry.path, followlinks=True) for entry in os.scandir(root) if entry.is_dir())
+    return sum(name.lower().endswith(endings) for walk in walks for _, _, names in walk for name in names)
+
+
+def test_links_are_followed_as_torchvision_does(tmp_path: Path) -> None:
+    """A class with four images of its own, a link to a folder of twelve, one to a file, and one of links to folders."""
+    for number in range(12):
+        write(tmp_path / "imgs" / f"{number}.png")
+    for number in range(4):
+        write(tmp_path / "data" / "a" / f"{number}.png")
+    (tmp_path / "data" / "a" / "more").symlink_to("../../imgs")
+    write(tmp_path / "data" / "b" / "x" / "y" / "1.PNG")
+    (tmp_path / "data" / "b" / "2.png").symlink_to(tmp_path / "imgs" / "2.png")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "er").symlink_to("../imgs")
+    (tmp_path / "data" / "b" / "deep").symlink_to(tmp_path / "deep")
+    (tmp_path / "data" / "c").symlink_to("../imgs")
+    data = load_data(str(tmp_path / "data"))
+    assert data.n_train + data.n_test == torchvision_count(tmp_path / "data") == 16 + 14 + 12
+    assert np.bincount([*data.train_labels, *data.test_labels]).tolist() == [16, 14, 12]
+    assert "left out" not in data.note
+
+
+def test_links_that_lead_back_are_left_out_and_told(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        for number in range(3):
+            write(tmp_path / name / f"{number}.png")
+    (tmp_path / "a" / "up").symlink_to("..")  # leads to a (back), and to b, which leads to a (back)
+    (tmp_path / "b" / "other").symlink_to("../a")
+    (tmp_path / "b" / "self").symlink_to("self")
+    (tmp_path / "b" / "gone").symlink_to("../nowhere")
+    data = load_data(str(tmp_path))
+    assert "links back to a folder above" in data.note
+    assert "links to nowhere" in data.note
+    assert data.n_train + data.n_test < 50
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        *(("Train", "Test"), ("TRAIN", "VAL"), ("training", "testing"), ("Training_Set", "Test Set")),
+        *(("train-set", "test-set"), ("trainingset", "valid"), ("train_data", "Validation"), ("train2017", "val2017")),
+        *(("train", "valid"), ("Train-Images", "validation_set")),
+    ],
+)
+def test_parts_in_any_spelling(tmp_path: Path, parts: dict[str, np.ndarray], train: str, test: str) -> None:
+    expected = content(load_data(str(tmp_path)))
+    (tmp_path / "train").rename(tmp_path / "t")
+    (tmp_path / "t").rename(tmp_path / train)
+    (tmp_path / "val").rename(tmp_path / test)
+    data = load_data(str(tmp_path))
+    assert content(data) == expected
+    assert data.classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    "name", ["trainer", "trains", "tester", "value", "valley", "restest", "contest", "tr", "val-x"]
+)
+def test_names_that_are_classes(tmp_path: Path, name: str) -> None:
+    for number in range(2):
+        write(tmp_path / name / "deeper" / f"{number}.png")
+        write(tmp_path / "a" / f"{number}.png")
+    assert load_data(str(tmp_path)).classes == tuple(sorted(("a", name)))
+
+
+def flat_parts(folder: Path) -> None:
+    for part in ("Train", "Test"):
+        write(folder / "flat" / part / "1.png")
+
+
+def flat_test(folder: Path) -> None:
+    write(folder / "flat" / "Train" / "cat" / "1.png")
+    write(folder / "flat" / "test" / "1.png")
+
+
+def two_trains(folder: Path) -> None:
+    for part in ("Train", "training", "test"):
+        write(folder / "flat" / part / "cat" / "1.png")
+
+
+def wrapped(folder: Path) -> None:
+    for part in ("Train", "test"):
+        write(folder / "flat" / "archive" / part / "cat" / "1.png")
+
+
+def parts_within(folder: Path) -> None:
+    for name in ("cat", "dog"):
+        for part in ("train", "test"):
+            write(folder / "flat" / name / part / "1.png")
+
+
+def only_gifs(folder: Path) -> None:
+    write(folder / "flat" / "cat" / "1.png")
+    write(folder / "flat" / "dog" / "1.gif", mode="L")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (flat_parts, "holds no folder for each class, so the labels of its images are unknown"),
+        (flat_test, "test stands beside Train, but has no folder for each class, so that its labels are unknown"),
+        (two_trains, "Train and training are both `train` by their names; leave one"),
+        (wrapped, "holds one folder, in which the parts are; give"),
+        (parts_within, "within a class; put the folders of classes into those of the parts"),
+        (
+            only_gifs,
+            "dog: an empty class: no images (.png, .jpg, .jpeg, .bmp, .ppm, .pgm, .tif, .tiff, .webp) in it, but 1",
+        ),
+    ],
+)
+def test_parts_that_contradict(tmp_path: Path, make: Callable[[Path], None], words: str, one_line: OneLine) -> None:
+    make(tmp_path)
+    with pytest.raises(InputError) as error:
+        load_data(str(tmp_path / "flat"))
+    assert words in one_line(error)
+
+
+def test_what_is_left_out_is_counted(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
+    before = content(load_data(str(tmp_path)))
+    for name, count in ((".gif", 8), (".JFIF", 4), (".txt", 1)):
+        for number in range(count):
+            (tmp_path / "train" / "cat" / f"x{number}{name}").touch()
+    (tmp_path / "val" / "dog" / "deeper" / "y.gif").touch()
+    (tmp_path / "val" / "dog" / "._x.png").touch()
+    (tmp_path / "labels.csv").touch()
+    (tmp_path / "train" / "LICENSE").touch()
+    data = load_data(str(tmp_path))
+    assert content(data) == before
+    assert data.note == ("17 files left out: 9 .gif, 4 .jfif, 1 .csv, 1 .txt, 1 hidden, 1 without an ending")
+
+
+def test_images_in_hidden_folders_are_counted(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
+    write(tmp_path / "train" / ".thumbs" / "1.png")
+    assert load_data(str(tmp_path)).note == "1 file left out: 1 in hidden folders"

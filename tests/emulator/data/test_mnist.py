@@ -107,6 +107,15 @@ def test_damaged(tmp_path, name, content, says, packed):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(("content", "says"), [(GOOD[:-1], "cut off: 15695 bytes"), (GOOD + b"x", "too long: more")])
+@pytest.mark.parametrize("part", ["train", "t10k"])
+def test_sizes_are_checked_without_reading(tmp_path, content, says, part):
+    write(tmp_path)
+    (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(content)
+    with pytest.raises(InputError, match=f"{part}-images-idx3-ubyte: {says}"):
+        describe_data(str(tmp_path))
+
+
 PACKED = gzip.compress(GOOD)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emuchain.emulator.common import InputError
+from emuchain.emulator.common import InputError, Room
 from emuchain.emulator.data import load_data
 
 OneLine = Callable[..., str]
@@ -69,9 +69,9 @@ def test_a_size_that_is_not_there(tmp_path: Path, compression: int, shape: str, 
 
 def test_more_than_there_is_memory_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = archive(tmp_path, zipfile.ZIP_DEFLATED, images=header("(4, 3, 3)") + bytes(36))
-    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 10, "SC_PAGE_SIZE": 4}.__getitem__)
+    monkeypatch.setattr("emuchain.emulator.data.npz.free_room", lambda: Room(35, "this machine has"))
     with pytest.raises(
-        InputError, match=r"`images` would take 36 B of this machine's 40 B of memory; save it with nump"
+        InputError, match=r"`images` would take 36 B of memory, and this machine has 35 B; save it with numpy.savez"
     ):
         load_data(where)
 
@@ -122,3 +122,15 @@ def test_wrong_bytes_of_a_compressed_archive(tmp_path: Path) -> None:
     (tmp_path / "own.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"own.npz: not a whole archive of NumPy \(Bad CRC-32"):
         load_data(str(tmp_path / "own.npz"))
+
+
+def test_a_piece_of_stored_images_that_was_never_written(tmp_path: Path, one_line: OneLine) -> None:
+    """As a copy leaves it that broke off: sizes and directory are right, and a part is zeros."""
+    made = np.random.default_rng(1).integers(1, 256, (40, 30, 30), dtype=np.uint8)
+    np.savez(tmp_path / "own.npz", images=made, labels=np.arange(40) % 2)
+    content = bytearray((tmp_path / "own.npz").read_bytes())
+    content[20_000:28_192] = bytes(8192)
+    (tmp_path / "own.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"own.npz: not a whole archive of NumPy \(Bad CRC-32") as error:
+        load_data(str(tmp_path / "own.npz"))
+    assert "images.npy" in one_line(error)

@@ -130,3 +130,10 @@ def test_a_pair_that_never_occurred(tmp_path: Path) -> None:
     found = ngram_bits(load_data(written(tmp_path, "aaaaaaaaaaaaaaaaaacd"), 1))
     assert found.bigram == pytest.approx(math.log2(3))  # nothing follows c in training: all three alike
     assert found.unigram == pytest.approx(math.log2(17 + 3))
+
+
+def test_a_text_that_was_not_written_to_its_end(tmp_path: Path) -> None:
+    """A file whose room was taken before it was written ends in zero bytes, which are UTF-8."""
+    (tmp_path / "own.txt").write_bytes(b"to be, or not to be\n" * 50 + bytes(24))
+    with pytest.raises(InputError, match=r"own.txt: not a text, or not written to its end: byte 0x00 at offset 1,000"):
+        load_data(str(tmp_path / "own.txt"))

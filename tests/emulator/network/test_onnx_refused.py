@@ -68,7 +68,11 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     "groups that do not divide": (lambda: conv_with(group=3), ["node 'odd' (Conv)", "`groups` = 3", "4 input"]),
     "dilation": (lambda: conv_with(dilations=[2, 2]), ["'odd'", "`dilations` = [2, 2]"]),
     "uneven padding": (lambda: conv_with(pads=[0, 0, 1, 1]), ["'odd'", "`pads` = [0, 0, 1, 1]"]),
-    "automatic padding": (lambda: conv_with(auto_pad="SAME_UPPER"), ["'odd'", "`auto_pad` = 'SAME_UPPER'"]),
+    "automatic padding": (lambda: conv_with(auto_pad="SAME"), ["'odd'", "`auto_pad` = 'SAME'"]),
+    "uneven automatic padding": (
+        lambda: small(lambda g: g.conv("odd", 4, 4, 4, pads=[0] * 4, auto_pad="SAME_UPPER")),
+        ["'odd'", "`pads` = [1, 1, 2, 2]"],
+    ),
     "one stride": (lambda: conv_with(strides=[1]), ["'odd'", "`strides` = [1]"]),
     "strides of floats": (lambda: conv_with(strides=[1.0, 1.0]), ["'odd'", "`strides`", "integers"]),
     "other kernel than weights": (
@@ -89,7 +93,10 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: small(lambda g: g.conv("odd", 4, 4, 11, pads=[0] * 4)),
         ["'odd'", "larger than its input"],
     ),
-    "rounding up": (lambda: small(op("MaxPool", kernel_shape=[2, 2], ceil_mode=1)), ["(MaxPool)", "`ceil_mode` = 1"]),
+    "rounding up": (
+        lambda: small(op("MaxPool", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)),
+        ["(MaxPool)", "`ceil_mode` = 1"],
+    ),
     "pool without kernel": (lambda: small(op("MaxPool")), ["(MaxPool)", "`kernel_shape` = []"]),
     "clip to other limits": (lambda: small(op("Clip", min=-1.0, max=1.0)), ["(Clip)", "-1 ... 1", "0 ... 6"]),
     "clip to made limits": (lambda: small(lambda g: g.node("Clip", g.last, g.last)), ["(Clip)", "`min`"]),

@@ -9,7 +9,7 @@ import pytest
 
 from emuchain.emulator.commands.simulate import run_simulation
 from emuchain.emulator.common import InputError
-from emuchain.emulator.report import check_picture, draw_steady_state, log_ticks, steady_picture, whole_ticks
+from emuchain.emulator.report import draw_steady_state, log_ticks, picture_file, steady_picture, whole_ticks
 from emuchain.emulator.run import SteadyState, steady_state
 
 pytest.importorskip("matplotlib")
@@ -61,14 +61,15 @@ def test_what_is_counted_has_whole_ticks(count: int) -> None:
 
 
 def test_pictures_are_checked_before_the_work(tmp_path: Path) -> None:
-    check_picture(tmp_path / "x.PNG", "--plot")
+    with picture_file(tmp_path / "x.PNG", "--plot"):
+        pass
     for path, told in (
         (tmp_path / "x.abc", ".png"),
         (tmp_path / "no" / "x.png", "does not exist"),
         (tmp_path / "x", ".svg"),
     ):
         with pytest.raises(InputError, match=f"`--plot` .*{told}"):
-            check_picture(path, "--plot")
+            picture_file(path, "--plot")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
-from emuchain.emulator.common import InputError, check_writable
+from emuchain.emulator.common import InputError, WholeFile
 from emuchain.emulator.config import Config, load_config
 from emuchain.emulator.device import Tally
 from emuchain.emulator.mapping import DataPath
@@ -292,7 +292,7 @@ def unwritable(one_line: Any) -> Unwritable:
 
     def check(out: str) -> str:
         with pytest.raises(InputError) as error:
-            check_writable(out)
+            WholeFile(out)
         line = one_line(error)
         assert line.startswith(f"`out` = {out!r}: ")
         return line
@@ -301,13 +301,16 @@ def unwritable(one_line: Any) -> Unwritable:
 
 
 def test_a_path_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_writable(str(tmp_path / "run.h5")) == tmp_path / "run.h5"
+    with WholeFile(str(tmp_path / "run.h5")) as file:
+        assert file.path == tmp_path / "run.h5"
     assert not list(tmp_path.iterdir())  # trying leaves nothing
     (tmp_path / "run.h5").write_text("old")
-    assert check_writable(str(tmp_path / "run.h5")) == tmp_path / "run.h5"
+    with WholeFile(str(tmp_path / "run.h5")):
+        pass
     assert (tmp_path / "run.h5").read_text() == "old"
     monkeypatch.chdir(tmp_path)
-    assert check_writable("other.h5") == Path("other.h5")
+    with WholeFile("other.h5") as file:
+        assert file.path == Path("other.h5")
 
 
 def test_a_folder_and_a_missing_folder(tmp_path: Path, unwritable: Unwritable) -> None:

@@ -16,10 +16,32 @@ def test_best_and_knee() -> None:
     best, knee, memory = findings(result(rows))
     assert best == "best: 6 boards: 3,006 images/s; link 2 -> 3 (paths 1, 2) limits"
     assert knee == (
-        "knee: 3 boards, 3,000 images/s; beyond, each board adds less than half as much;"
-        " link 2 -> 3 (paths 1, 2) limits there"
+        "knee: 3 boards, 3,000 images/s; FP of conv1[0:4] ICP on device 0 limits up to it; beyond, each board adds less"
+        " than half as much: link 2 -> 3 (paths 1, 2) limits"
     )
     assert memory == "memory: all is on chip from 1 board on, the fewest asked for"
+
+
+def test_a_plateau_is_called_by_its_cause() -> None:
+    """The slowest in each cut is an engine, and links are why no other cut is better."""
+    rows = [row(n, 1000.0 * n, cause="memory" if n < 3 else "engine") for n in (1, 2, 3, 4, 5)]
+    rows += [row(n, 5000.0, cause="link") for n in (6, 7, 8, 9)]
+    of_all = result(rows)
+    _, knee, _ = findings(of_all)
+    assert knee == (
+        "knee: 5 boards, 5,000 images/s; engines limit up to it; beyond, each board adds less than half as much:"
+        " links limit"
+    )
+    rows[-1] |= {"images_per_s": 5001.0}
+    assert findings(result(rows))[0] == (
+        "best: 9 boards: 5,001 images/s; links limit; slowest in this cut: FP of conv1[0:4] ICP on device 0"
+    )
+    _, cells = table_of(of_all, rows)
+    assert [cell[-1] for cell in cells[3:6]] == ["FP of conv1 on device 0"] * 2 + ["link: FP of conv1 on device 0"]
+    rows[:5] = [row(n, 1000.0 * n, cause="link") for n in (1, 2, 3, 4, 5)]
+    assert findings(result(rows))[1].endswith(
+        "; links limit up to it; beyond, each board adds less than half as much: links limit, too"
+    )
 
 
 def test_no_knee() -> None:
@@ -91,6 +113,7 @@ def test_schedules_are_compared() -> None:
 def test_less_is_no_knee() -> None:
     rows = [row(2, 100.0 / steps, time_steps=steps) for steps in (1, 2, 3)]
     assert not any(of.startswith("knee") for of in findings(result(rows, time_steps=(1, 2, 3))))
+    assert result(rows, time_steps=(1, 2, 3)).series[0].knee is None  # nor in pictures and JSON
     rows = [row(2, rate, batch=n) for n, rate in ((1, 1.0), (2, 2.0), (3, 2.0))]
     assert any(of.startswith("knee: batch = 2, 2 images/s") for of in findings(result(rows, batch=(1, 2, 3))))
 

@@ -11,7 +11,7 @@ import pytest
 import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.plan import Plan
-from emuchain.emulator.run import steady_state
+from emuchain.emulator.run import limiting_kind, steady_state
 from emuchain.emulator.studies.sweep import Measured, Space, measure, points_of
 from emuchain.emulator.studies.sweep import measure as measure_module
 
@@ -45,6 +45,7 @@ def test_figures_are_those_of_the_plan(plan_of: Any, keys: dict[str, Any]) -> No
     assert found.off_chip_mib == pytest.approx(off_chip / 2**20)
     assert found.bottleneck == state.bottleneck.slowest.name
     assert found.second == state.bottleneck.behind.name
+    assert found.cause == limiting_kind(plan, state)
     moved = sum(device.port_bytes for device in plan.layout().devices)
     off_chip_j = 8e-12 * moved * (plan.cluster.board(0).off_chip_pj_per_bit or 0)
     assert found.images_per_j == pytest.approx(1 / (plan.nodes * 31.6 / state.images_per_s + off_chip_j))

@@ -68,9 +68,38 @@ def test_shapes_by_what_limits(drawn: Any) -> None:
     assert axes.get_xlabel() == "boards"
 
 
+def test_shapes_are_those_of_causes(drawn: Any) -> None:
+    axes = drawn(result([row(n, 10.0, cause="link" if n > 2 else "draining") for n in range(1, 6)]))
+    assert marks(axes) == {("v", 2), ("s", 3)}
+    assert {"draining limits", "link limits"} <= {*texts(axes)}
+
+
+def test_no_knee_where_the_least_is_the_best(drawn: Any) -> None:
+    rows = [row(2, 100.0 / n, **{"link.latency_ns": n}) for n in (1, 2, 4, 8)]
+    axes = drawn(result(rows, **{"link.latency_ns": (1, 2, 4, 8)}))
+    assert not any("knee" in text for text in texts(axes))
+
+
+def test_lines_that_coincide_are_one_with_both_names(drawn: Any) -> None:
+    rows = [row(n, float(n * min(gbps, 20)), gbps=gbps) for gbps in (10, 20, 40) for n in (1, 2, 3)]
+    axes = drawn(result(rows, gbps=(10, 20, 40)))
+    assert {"gbps = 10", "gbps = 20, 40"} <= {*texts(axes)}
+    lines = [line for line in axes.lines if line.get_linestyle() != "None"]
+    assert [[*line.get_ydata()] for line in lines] == [[10, 20, 30], [20, 40, 60]]
+    wide, narrow = (line.get_linewidth() for line in lines)
+    assert wide > 2 * narrow > 0  # so that both show where they meet
+
+
+def test_several_keys_of_lines_that_coincide(drawn: Any) -> None:
+    kinds = [("sync", 8), ("fpdeep", 16)]
+    rows = [row(n, 10.0 * n, schedule=name, batch=batch) for name, batch in kinds for n in (1, 2)]
+    axes = drawn(result(rows, schedule=("sync", "fpdeep"), batch=(8, 16)))
+    assert "schedule = sync, batch = 8 | schedule = fpdeep, batch = 16" in texts(axes)
+
+
 def test_a_kind_that_is_new_has_a_shape_of_its_own(drawn: Any) -> None:
     axes = drawn(result([row(n, 1.0, bottleneck_kind="engine" if n < 2 else "cooling") for n in (1, 2)]))
-    assert marks(axes) == {("o", 1), ("v", 1)}
+    assert marks(axes) == {("o", 1), ("P", 1)}
     assert "cooling limits" in texts(axes)
 
 

@@ -1,0 +1,113 @@
+"""How much memory may still be taken here: by the machine, by control groups (containers), and by this process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_UNLIMITED = 1 << 60  # control groups of version 1 write a number like this where there is no limit
+
+
+class Room(NamedTuple):
+    """Bytes that can still be taken, and what limits them, for a line to the user."""
+
+    free_bytes: int
+    limit: str
+
+
+def host_room(system: Path = Path("/")) -> Room:
+    """Return what all processes here may still take together, by the files of `system`, which are those of Linux.
+
+    It is the least of what the machine has available, and of what is left below the limit of this process's control
+    group and of each above it. Files in the page cache can be dropped, so they do not count; swap space counts as room.
+    """
+    meminfo = _sizes(system / "proc/meminfo")
+    swap = meminfo.get("SwapFree", 0)
+    rooms = [Room(meminfo.get("MemAvailable", _physical_bytes()) + swap, "this machine has")]
+    for folder in _groups(system):
+        for limit, usage, total in (
+            ("memory.max", "memory.current", ""),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+        ):
+            most = _number(folder / limit)
+            if most is None or most >= _UNLIMITED:
+                continue
+            cached = _counts(folder / "memory.stat")
+            dropped = cached.get(f"{total}inactive_file", 0) + cached.get(f"{total}active_file", 0)
+            used = max(0, (_number(folder / usage) or 0) - dropped)
+            rooms.append(Room(max(0, most - used) + swap, "this container (its control group) has"))
+    return min(rooms)
+
+
+def process_room(system: Path = Path("/")) -> Room | None:
+    """Return what this process may still take by its own limits (`ulimit -v`, `ulimit -d`); None without any."""
+    own = _sizes(system / "proc/self/status")
+    rooms = []
+    with contextlib.suppress(OSError):
+        limits = (system / "proc/self/limits").read_text()
+        for name, used, flag in (("address space", "VmSize", "v"), ("data size", "VmData", "d")):
+            most = re.search(rf"^Max {name} +(\d+) ", limits, re.MULTILINE)
+            if most is not None:
+                free = max(0, int(most[1]) - own.get(used, 0))
+                rooms.append(Room(free, f"this process may take (`ulimit -{flag}`)"))
+    return min(rooms, default=None)
+
+
+def free_room(system: Path = Path("/")) -> Room:
+    """Return what this process may still take, by all limits."""
+    own = process_room(system)
+    return min(host_room(system), own) if own is not None else host_room(system)
+
+
+def _groups(system: Path) -> Iterator[Path]:
+    """Yield the folders of this process's control groups for memory, and of those above them."""
+    with contextlib.suppress(OSError, ValueError):
+        mounts = (system / "proc/self/mountinfo").read_text()
+        for line in (system / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "" or "memory" in controllers.split(","):
+                yield from _from_mount(system, mounts, controllers, path)
+
+
+def _from_mount(system: Path, mounts: str, controllers: str, path: str) -> Iterator[Path]:
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        root, point = before.split()[3:5]
+        kind, _, options = after.split()[:3]
+        if not (kind == "cgroup2" if controllers == "" else kind == "cgroup" and "memory" in options.split(",")):
+            continue
+        top = system / point.lstrip("/")
+        below = path.removeprefix(root.rstrip("/")) if (path + "/").startswith(root.rstrip("/") + "/") else "/"
+        folder = top / below.strip("/") if ".." not in below.split("/") else top
+        while folder != top:
+            yield folder
+            folder = folder.parent
+        yield top
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    """Return what a file of /proc says in kB, in bytes."""
+    with contextlib.suppress(OSError):
+        lines = re.findall(r"^(\w+):\s+(\d+) kB$", path.read_text(errors="replace"), re.MULTILINE)
+        return {name: 1024 * int(count) for name, count in lines}
+    return {}
+
+
+def _counts(path: Path) -> dict[str, int]:
+    with contextlib.suppress(OSError):
+        return {name: int(count) for name, count in re.findall(r"^(\w+) (\d+)$", path.read_text(), re.MULTILINE)}
+    return {}
+
+
+def _number(path: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text())
+    return None
+
+
+def _physical_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

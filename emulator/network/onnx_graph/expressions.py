@@ -1,0 +1,194 @@
+"""Expressions over constants: their shapes when the graph is read, and their values when weights are.
+
+PyTorch's exporters leave many in the file: gates of an LSTM are cut out of its weights and put in ONNX's order, weights
+are transposed before a product, and normalised where they are parametrised. ONNX's own shape inference and reference
+evaluator say what they make. Sizes are bound before anything is computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common import format_bytes
+from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
+
+_FOLDED = frozenset(
+    "Abs Add Cast CastLike Clip Concat ConstantOfShape Div Exp Expand Flatten Gather Identity Log MatMul Max Min Mod Mul"
+    " Neg Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+    " Reshape Sigmoid Slice Softplus Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Where".split()
+)
+"""Operators whose results have known sizes, and which take no longer than the sizes of inputs and results say."""
+
+_MOVES = frozenset(
+    "Cast CastLike Concat Expand Flatten Gather Identity Reshape Slice Split Squeeze Tile Transpose Unsqueeze".split()
+)
+"""Those that only move numbers."""
+
+_SPARE_BYTES, _TIMES = 2**26, 8
+"""All results may have so many bytes in all, and so many times the file's."""
+
+_MOST_PRODUCTS = 2**35
+
+
+class Expressions:
+    """The nodes that compute constants from others, and the values of constants when these are asked for."""
+
+    def __init__(self, graph: OnnxGraph) -> None:
+        self._opset, self._arrays = graph.opset, graph.arrays
+        self._most_bytes = _SPARE_BYTES + _TIMES * graph.stored_bytes
+        self._bytes = 0
+        self._made_by: dict[str, OnnxNode] = {}
+        self._arithmetic: set[str] = set()
+        self._values: dict[str, NDArray[Any]] = {}
+
+    def add(self, node: OnnxNode, constants: Sequence[Constant | None]) -> list[Constant] | None:
+        """Return what a node computes of the constants that it takes, by outputs; None if that cannot be known.
+
+        Raises:
+            InputError: it computes too much.
+        """
+        if node.operator not in _FOLDED or any(constant is None and name for constant, name in _named(node, constants)):
+            return None
+        given = {name: constant for constant, name in _named(node, constants) if constant is not None}
+        if not all(constant.kind and _is_plain(constant) for constant in given.values()):
+            return None
+        inferred = self._inferred(node, given)
+        if inferred is None:
+            return None
+        for name, (kind, shape) in inferred.items():
+            self._bytes += math.prod(shape) * _dtype(kind).itemsize
+            if self._bytes > self._most_bytes or _products(node, given, shape) > _MOST_PRODUCTS:
+                raise node.refusal(
+                    f"computes constants beyond {format_bytes(self._most_bytes)} in all, which is the most for this"
+                    f" file: {name!r} has the sizes {list(shape)}"
+                )
+        self._values.update({name: _array(of) for name, of in given.items() if of.numbers is not None})
+        roots = frozenset[str]().union(*(constant.roots for constant in given.values()))
+        self._made_by.update(dict.fromkeys(inferred, node))
+        if roots and (node.operator not in _MOVES or not self._arithmetic.isdisjoint(given)):
+            self._arithmetic.update(inferred)
+        made = [Constant(name, shape, None, kind=kind, roots=roots) for name, (kind, shape) in inferred.items()]
+        if all(math.prod(constant.shape) <= FEW for constant in made) and all(
+            constant.numbers is not None for constant in given.values()
+        ):
+            made = self._with_numbers(node, given, made)
+        return made
+
+    def is_arithmetic(self, name: str) -> bool:
+        """Return whether a constant is computed of the file's arrays by more than moves of numbers."""
+        return name in self._arithmetic
+
+    def value(self, name: str) -> NDArray[Any]:
+        """Return the value of a constant, of the file or computed.
+
+        Raises:
+            InputError: it is in another file that cannot be read, or cannot be computed.
+            KeyError: there is none of this name.
+        """
+        todo = [name]
+        while todo:
+            node = self._made_by.get(todo[-1])
+            if todo[-1] in self._values or (node is None and todo[-1] in self._arrays):
+                todo.pop()
+                continue
+            if node is None:
+                raise KeyError(todo[-1])
+            missing = [given for given in node.inputs if given in self._made_by and given not in self._values]
+            if missing:
+                todo += missing
+                continue
+            given = {name: self._known(name) for name in node.inputs if name}
+            self._values.update(self._computed(node, given))
+        return self._known(name)
+
+    def _known(self, name: str) -> NDArray[Any]:
+        return self._values[name] if name in self._values else self._arrays[name]
+
+    def _inferred(self, node: OnnxNode, given: Mapping[str, Constant]) -> dict[str, tuple[int, tuple[int, ...]]] | None:
+        """Return type and shape of a node's outputs; None if not all are known."""
+        from onnx import defs, helper, shape_inference
+
+        types = {name: helper.make_tensor_type_proto(constant.kind, constant.shape) for name, constant in given.items()}
+        data = {name: _tensor(constant) for name, constant in given.items() if constant.numbers is not None}
+        try:
+            schema = defs.get_schema(node.operator, self._opset, "")
+            opsets = [helper.make_opsetid("", self._opset)]
+            made = shape_inference.infer_node_outputs(schema, node.proto, types, data, opset_imports=opsets)
+        except Exception:  # it has errors of many kinds, as the evaluator below
+            return None
+        found = {}
+        for name in filter(None, node.outputs):
+            if name not in made or not made[name].HasField("tensor_type"):
+                return None
+            of = made[name].tensor_type
+            shape = tuple(size.dim_value if size.HasField("dim_value") else -1 for size in of.shape.dim)
+            if not of.HasField("shape") or min(shape, default=0) < 0 or not _is_number(of.elem_type):
+                return None
+            found[name] = of.elem_type, shape
+        return found or None
+
+    def _with_numbers(self, node: OnnxNode, given: Mapping[str, Constant], made: Sequence[Constant]) -> list[Constant]:
+        values = self._computed(node, {name: _array(constant) for name, constant in given.items()})
+        found = []
+        for constant in made:
+            numbers = tuple(map(shortest, values[constant.name].ravel().tolist()))
+            found.append(dataclasses.replace(constant, numbers=numbers if are_numbers(numbers) else None))
+        return found
+
+    def _computed(self, node: OnnxNode, given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        from onnx.reference import ReferenceEvaluator
+
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                results = ReferenceEvaluator(node.proto, opsets={"": self._opset}).run(None, dict(given))
+            return {name: np.asarray(array) for name, array in zip(node.outputs, results, strict=True) if name}
+        except Exception as error:
+            raise node.refusal(f"cannot be computed: {' '.join(str(error).split())[:200]}") from None
+
+
+def _named(node: OnnxNode, constants: Sequence[Constant | None]) -> list[tuple[Constant | None, str]]:
+    return list(zip(constants, node.inputs, strict=True))
+
+
+def _is_plain(constant: Constant) -> bool:
+    """Return whether a constant is numbers alone, none of them the size of an axis that is open."""
+    return constant.sizes is None or constant.numbers is not None
+
+
+@functools.cache
+def _dtype(kind: int) -> np.dtype[Any]:
+    from onnx import helper
+
+    return np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+
+
+def _is_number(kind: int) -> bool:
+    try:
+        return _dtype(kind).kind in "biuf"
+    except KeyError:
+        return False
+
+
+def _array(constant: Constant) -> NDArray[Any]:
+    return np.array(constant.numbers, _dtype(constant.kind)).reshape(constant.shape)
+
+
+def _tensor(constant: Constant) -> Any:
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(_array(constant), constant.name)
+
+
+def _products(node: OnnxNode, given: Mapping[str, Constant], shape: tuple[int, ...]) -> int:
+    """Return the multiplications of a MatMul; 0 for other operators."""
+    first = given[node.inputs[0]].shape
+    return math.prod(shape) * first[-1] if node.operator == "MatMul" and first else 0

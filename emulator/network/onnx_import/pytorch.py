@@ -1,0 +1,184 @@
+"""What a file tells of the PyTorch model that it was exported from: which module a node was, and what was left out.
+
+The default exporter leaves each node's modules in its metadata, and names the rules by which it rewrote it. The old one
+leaves the module's path in the node's name alone: its class follows from the operators that stand there.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+from ...common import plural
+from ..onnx_graph import OnnxNode, Walk
+
+_CLASSES, _PATHS, _RULES = "class_hierarchy", "name_scopes", "rule_name"
+"""Ends of the keys of metadata."""
+
+_NAMES: Mapping[str, str] = {
+    **{"Add": "sum", "BatchNormalization": "BatchNorm", "Celu": "CELU", "Clip": "Hardtanh or clamp", "Concat": "cat"},
+    **{"CumSum": "cumsum", "DepthToSpace": "PixelShuffle", "Div": "quotient", "Einsum": "einsum", "Elu": "ELU"},
+    **{"Equal": "comparison", "Erf": "GELU", "Gather": "index", "Gelu": "GELU", "Gemm": "Linear", "GRU": "GRU"},
+    **{"GlobalAveragePool": "AdaptiveAvgPool2d", "GlobalMaxPool": "AdaptiveMaxPool2d", "GridSample": "grid_sample"},
+    **{
+        "GroupNormalization": "GroupNorm",
+        "HardSigmoid": "Hardsigmoid",
+        "HardSwish": "Hardswish",
+        "LRN": "LocalResponseNorm",
+    },
+    **{"InstanceNormalization": "InstanceNorm", "LSTM": "LSTM", "LayerNormalization": "LayerNorm", "Max": "maximum"},
+    **{
+        "LeakyRelu": "LeakyReLU",
+        "LogSoftmax": "LogSoftmax",
+        "MatMul": "Linear or matmul",
+        "Min": "minimum",
+        "Mish": "Mish",
+    },
+    **{
+        "Mul": "product",
+        "PRelu": "PReLU",
+        "Pow": "power",
+        "RMSNormalization": "RMSNorm",
+        "RNN": "RNN",
+        "Resize": "Upsample",
+    },
+    **{
+        "ReduceMax": "amax",
+        "ReduceMean": "mean",
+        "ReduceSum": "sum",
+        "Reshape": "reshape",
+        "Selu": "SELU",
+        "Slice": "slice",
+    },
+    **{"Shrink": "Hardshrink or Softshrink", "Softmax": "Softmax", "Softplus": "Softplus", "Softsign": "Softsign"},
+    **{
+        "SpaceToDepth": "PixelUnshuffle",
+        "Split": "chunk or split",
+        "Sub": "difference",
+        "Tanh": "Tanh",
+        "TopK": "topk",
+    },
+    **{"ThresholdedRelu": "Threshold", "Transpose": "permute", "Upsample": "Upsample", "Where": "where"},
+}
+"""What an operator is in PyTorch, if its neighbours tell nothing else."""
+
+_OF_WINDOWS: Mapping[str, str] = {
+    **{
+        "AveragePool": "AvgPool",
+        "Conv": "Conv",
+        "ConvTranspose": "ConvTranspose",
+        "LpPool": "LPPool",
+        "MaxPool": "MaxPool",
+    },
+}
+"""Those of which PyTorch has one for each number of dimensions."""
+
+_PADDING = {"reflect": "ReflectionPad2d", "edge": "ReplicationPad2d", "wrap": "CircularPad2d"}
+
+_TOGETHER: Sequence[tuple[set[str], str]] = (
+    ({"Erf"}, "GELU"),
+    ({"Softplus", "Tanh"}, "Mish"),
+    ({"InstanceNormalization", "Reshape"}, "GroupNorm"),
+    ({"AveragePool", "Pow"}, "LocalResponseNorm"),
+    ({"Resize"}, "Upsample"),
+)
+"""What several operators are that stand in one module."""
+
+_NEAR = 12
+"""Nodes of one module stand no farther from one another."""
+
+
+def from_pytorch(nodes: Sequence[OnnxNode], metadata: Sequence[Mapping[str, str]]) -> tuple[OnnxNode, ...]:
+    """Return the nodes of a file that PyTorch exported, with what each was there."""
+    scopes = [node.name.rpartition("/")[0] for node in nodes]
+    made = []
+    for place, (node, said) in enumerate(zip(nodes, metadata, strict=True)):
+        classes, paths = (_quoted(said.get(key, "")) for key in (_CLASSES, _PATHS))
+        near = [place for place in range(max(0, place - _NEAR), min(len(nodes), place + _NEAR))]
+        operators = {nodes[other].operator for other in near if scopes[other] == scopes[place]}
+        name = _name(node, operators)
+        module = paths[-2] if len(paths) > 1 else None
+        if len(classes) > 1:
+            name = _of_class(classes, name)
+            if module:
+                name += f" {module!r}"
+        made.append(dataclasses.replace(node, origin=name, module=module, rule=said.get(_RULES, "")))
+    return tuple(made)
+
+
+def _quoted(text: str) -> list[str]:
+    return re.findall(r"'([^']*)'", text)
+
+
+def _of_class(classes: Sequence[str], name: str) -> str:
+    """Return the class of the innermost module; with what it does there if it is none of PyTorch's own."""
+    path, _, own = classes[-2].rpartition(".")
+    if path.startswith("torch.nn.") and path != "torch.nn.modules.container":
+        return repr(own.removeprefix("Parametrized").lstrip("_"))[1:-1]
+    function = classes[-1].split(".")[1] if classes[-1].count(".") else classes[-1]
+    return repr(f"{name or function} in {own}")[1:-1]
+
+
+def _name(node: OnnxNode, operators: set[str]) -> str:
+    """Return what a node is in PyTorch, from its operator and those of its module."""
+    for together, name in _TOGETHER:
+        if operators >= together:
+            return name
+    if node.operator == "Pad":
+        return _PADDING.get(str(node.attributes.get("mode", "constant")), "ZeroPad2d or pad")
+    if node.operator in _OF_WINDOWS:
+        kernel = node.attributes.get("kernel_shape", (1, 1))
+        return f"{_OF_WINDOWS[node.operator]}{len(kernel) if isinstance(kernel, tuple) else 2}d"
+    return _NAMES.get(node.operator, "")
+
+
+def note_of(walk: Walk) -> str:
+    """Return in one line what the user should know of what the export left out, merged or computed; or nothing."""
+    nodes = collections.Counter(
+        (_LAYERS[node.operator], _lost(node)) for node in walk.nodes if node.operator in _LAYERS
+    )
+    said = [
+        text.format(" and ".join(plural(nodes[layer, lost], layer) for layer in layers))
+        for lost, text in _LOST.items()
+        if (layers := [layer for layer in dict.fromkeys(_LAYERS.values()) if nodes[layer, lost]])
+    ]
+    computed = sum(map(walk.expressions.is_arithmetic, walk.parameters.names))
+    if said:
+        said.append("docs/configuration.md says how to keep them")
+    if walk.parameters.copies:
+        said.append(
+            f"{plural(walk.parameters.copies, 'use')} of arrays that the export merged, because they are equal, are"
+            " copies, trained apart"
+        )
+    if computed:
+        said.append(
+            f"{plural(computed, 'array')} of weights are computed from others in the file, as weight_norm does, and"
+            " trained as they are"
+        )
+    return "; ".join(said)
+
+
+_LAYERS = {"Conv": "convolution", "Gemm": "fully connected layer"}
+_LOST = {
+    "norm": "its export folded batch normalisation into {}, which are trained without",
+    "bias": "its export left out zero biases of {}, which are trained without",
+    "perhaps a bias": "biases of {} are not in the file: they are zero, or were none",
+}
+"""What is said of layers that lost something."""
+
+
+def _lost(node: OnnxNode) -> str:
+    """Return what the export left out of a layer.
+
+    PyTorch's default exporter tells it in the rules by which it rewrote a node; it gives convolutions without biases
+    zeros as such, and takes them away again. The old one gives names of its own to weights and biases that it computed,
+    and leaves those of parameters as they were.
+    """
+    computed = [name.startswith("onnx::Conv_") for name in node.inputs[1:3]]
+    if "FuseBatchNorm" in node.rule or (node.operator == "Conv" and computed == [True, True]):
+        return "norm"
+    if "RemoveOptionalBias" in node.rule:
+        return "bias" if node.operator == "Gemm" else "perhaps a bias"
+    return ""
