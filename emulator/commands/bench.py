@@ -38,7 +38,7 @@ def _output(command: Callable[..., Any]) -> Callable[..., Any]:
     for flag, name, text in (
         ("--markdown", "as_markdown", "Print tables in Markdown."),
         ("--json", "as_json", "Print one JSON object."),
-        ("--no-torch", "no_torch", "Measure emuchain alone."),
+        ("--no-torch", "no_torch", "Measure emuchain only."),
     ):
         command = click.option(flag, name, is_flag=True, help=text)(command)
     return command
@@ -50,7 +50,7 @@ def bench() -> None:
     collector.resume()
     if launcher_rank() is not None:
         raise InputError(
-            "`emuchain bench` was started by an MPI launcher; start it without a launcher; it starts ranks itself"
+            "`emuchain bench` was started by an MPI launcher; start it without one; it starts its own ranks"
         )
 
 
@@ -62,8 +62,14 @@ def bench() -> None:
     type=click.Choice(list(LISTS)),
     help="Layers to measure; may be given several times.  [default: all lists]",
 )
-@_number("--runs", "Timings of each phase; short ones get more.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
-@click.option("--form", metavar="NAME", help=f"The micro-kernel's form, as {_FORM}.  [default: this processor's]")
+@_number(
+    "--runs",
+    "Number of timings of each phase; short phases are timed more often.",
+    _FEWEST_RUNS,
+    _FEWEST_RUNS,
+    _MOST_RUNS,
+)
+@click.option("--form", metavar="NAME", help=f"Form of the micro-kernel, like {_FORM}.  [default: this processor's]")
 @_output
 def kernels(
     lists: tuple[str, ...], runs: int, form: str | None, no_torch: bool, as_json: bool, as_markdown: bool
@@ -88,7 +94,7 @@ def kernels(
     multiple=True,
     type=click.IntRange(1, 8192),
     metavar="N",
-    help=f"Units, and inputs.  [default: {', '.join(map(str, UNITS))}]",
+    help=f"Units, and as many inputs.  [default: {', '.join(map(str, UNITS))}]",
 )
 @click.option(
     "--batch",
@@ -99,8 +105,14 @@ def kernels(
     help=f"Samples of a mini-batch.  [default: {', '.join(map(str, BATCHES))}]",
 )
 @_number("--steps", "Time steps.", STEPS, most=4096)
-@_number("--runs", "Timings of each layer; short ones get more.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
-@click.option("--form", metavar="NAME", help=f"The micro-kernel's form, as {_FORM}.  [default: this processor's]")
+@_number(
+    "--runs",
+    "Number of timings of each layer; short ones are timed more often.",
+    _FEWEST_RUNS,
+    _FEWEST_RUNS,
+    _MOST_RUNS,
+)
+@click.option("--form", metavar="NAME", help=f"Form of the micro-kernel, like {_FORM}.  [default: this processor's]")
 @_output
 def recurrent(
     kinds: tuple[str, ...],
@@ -130,13 +142,17 @@ def recurrent(
 
 @bench.command()
 @click.option(
-    "--network", default="vgg16-cifar", show_default=True, metavar="WORD", help="One for 3x32x32 images in ten classes."
+    "--network",
+    default="vgg16-cifar",
+    show_default=True,
+    metavar="WORD",
+    help="A network for 3x32x32 images in ten classes.",
 )
 @_number("--devices", "Emulated FPGAs.", 8)
 @_number("--ranks", "Ranks that emulate them.  [default: one for each core]", most=_MOST_RANKS)
 @_number("--batch", "Samples of a mini-batch.", 128, most=10_000)
 @_number("--micro-batch", "Samples computed in one block.", 16, most=10_000)
-@_number("--runs", "Timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
+@_number("--runs", "Number of timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
 @_number("--threads", "PyTorch's threads.  [default: one for each core]", most=_MOST_RANKS)
 @_output
 def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> None:
@@ -156,7 +172,7 @@ def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> Non
 
 
 @bench.command("simulate")
-@_number("--runs", "Timings of each case.", 3, most=_MOST_RUNS)
+@_number("--runs", "Number of timings of each case.", 3, most=_MOST_RUNS)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--curve", is_flag=True, help="Measure whole commands instead, on up to 10,000 boards, once each.")
@@ -214,9 +230,9 @@ def _measure_curve(as_json: bool, as_markdown: bool) -> None:
 @bench.command("codec")
 @_number("--mebibytes", "Size of the values.", 16, most=1024)
 @click.option(
-    "--bound", type=click.IntRange(-127, 0), default=-10, show_default=True, metavar="E", help="Errors are below 2^E."
+    "--bound", type=click.IntRange(-127, 0), default=-10, show_default=True, metavar="E", help="Error bound 2^E."
 )
-@_number("--runs", "Timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
+@_number("--runs", "Number of timings of each side.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_markdown: bool) -> None:

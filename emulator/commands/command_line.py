@@ -156,12 +156,14 @@ def simulate(
 @click.option(
     "--samples-shown",
     metavar="FIRST-LAST",
-    help="Show the time in which these samples, from 0 on, are worked on.  [default: 0-7]",
+    help="Samples to show, counted from 0.  [default: 0-7]",
 )
 @click.option(
     "--width", type=click.IntRange(40, 10_000), metavar="N", help="Columns.  [default: the terminal's, or 80]"
 )
-@click.option("--all-lanes", is_flag=True, help="A line for each engine and stream, not for FP, EB, PG of each device.")
+@click.option(
+    "--all-lanes", is_flag=True, help="One line per engine and stream, instead of FP, EB and PG of each device."
+)
 @click.option("--plot", metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
 def timeline(
     config_file: str | None,
@@ -171,7 +173,7 @@ def timeline(
     all_lanes: bool,
     plot: str | None,
 ) -> None:
-    """Show as a chart what the devices do with the first samples, and when.
+    """Show a chart of what the devices do with the first samples, and when.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Only as many samples are simulated as the chart needs.
     """
@@ -187,11 +189,11 @@ def timeline(
     "--micro-batches",
     type=click.IntRange(min=1),
     metavar="M",
-    help="Print the order alone, of mini-batches of M micro-batches on --devices, without a network.",
+    help="Print only the order of M micro-batches a mini-batch on --devices, without a network.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print a mini-batch as CSV, as PyTorch's schedules read it.")
-@click.option("--text", "as_text", is_flag=True, help="With --check, print what is in the file as text.")
-@click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead; --csv or --text print it, too.")
+@click.option("--text", "as_text", is_flag=True, help="With --check, print the file's schedule as text.")
+@click.option("--check", metavar="FILE", help="Dry-run the schedule in a file instead; --csv or --text also print it.")
 def schedule(
     config_file: str | None,
     flags: dict[str, Any],
@@ -212,7 +214,7 @@ def schedule(
         raise click.UsageError("--csv and --text: give one of them")
     if check is not None:
         if config_file is not None or flags or steps is not None or micro_batches is not None:
-            raise click.UsageError("--check: takes a file, and --csv or --text; leave out all else")
+            raise click.UsageError("--check takes a file, and --csv or --text; leave out everything else")
         check_schedule(check, "csv" if as_csv else "text" if as_text else None)
         return
     steps = steps or (1 if as_csv else 2)
@@ -234,13 +236,13 @@ def schedule(
 @click.option(
     "--memory",
     type=click.Choice(["modelled", "ignored"]),
-    help="Whether what does not fit on chip costs time at the off-chip memory port.  [default: modelled]",
+    help="Whether data off chip takes time at the memory port.  [default: modelled]",
 )
-@click.option("--schedule", metavar="NAME", help="Which decides how many samples are in flight.  [default: fpdeep]")
+@click.option("--schedule", metavar="NAME", help="Schedule; it sets how many samples are in flight.  [default: fpdeep]")
 @click.option(
     "--optimizer",
     type=click.Choice(["sgd", "nesterov", "adam", "adamw"]),
-    help="Whose states take memory, too.  [default: sgd]",
+    help="Optimizer; its state takes memory, too.  [default: sgd]",
 )
 @click.option("--micro-batch", type=int, metavar="N", help="Samples computed in one block.  [default: 16]")
 @click.option(
@@ -251,7 +253,7 @@ def schedule(
 @click.option(
     "--engines",
     type=click.Choice(["split", "shared", "turns"]),
-    help="What a board does at a time.  [default: the cluster's]",
+    help="What runs on a board at the same time.  [default: the cluster's]",
 )
 @click.option(
     "--transport",
@@ -262,7 +264,7 @@ def schedule(
 @click.option(
     "--plot",
     metavar="FILE.png",
-    help="Draw the devices' shares of multipliers, block RAM and look-up tables by layers.",
+    help="Draw each device's multipliers, block RAM and look-up tables by layer.",
 )
 @full_option
 @click.pass_obj
@@ -288,23 +290,25 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags:
 @click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Number of FPGAs.  [default: 1]")
 @click.option("--out", required=True, metavar="DIR", help="The folder for the SystemVerilog files.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Samples of a mini-batch.  [default: 2]")
-@click.option("--learning-rate", type=float, metavar="X", help="Of the update.  [default: 0.01]")
-@click.option("--seed", type=int, metavar="N", help="Of weights, and of the images of a simulation.  [default: 0]")
+@click.option("--learning-rate", type=float, metavar="X", help="Learning rate of the update.  [default: 0.01]")
+@click.option("--seed", type=int, metavar="N", help="Seed of the weights, and of a simulation's images.  [default: 0]")
 @click.option(
     "--fma-latency",
     type=click.IntRange(0, 16),
     default=0,
     metavar="N",
-    help="Cycles of a multiply-add; 0 has the time model's rows.  [default: 0]",
+    help="Latency of a multiply-add in cycles; with 0, rows take as long as in the time model.  [default: 0]",
 )
 @click.option("--simulate", is_flag=True, help="Train a mini-batch with Verilator, and compare bits and cycles.")
-@click.option("--waves", metavar="FILE.vcd", help="Write the waves of the simulation, a file for each device.")
-@click.option("--synthesise", is_flag=True, help="Count what Yosys makes of it, beside the plan. Takes minutes.")
+@click.option("--waves", metavar="FILE.vcd", help="Write the simulation's waveforms, one file per device.")
+@click.option(
+    "--synthesise", is_flag=True, help="Synthesise with Yosys and compare its resources with the plan's; takes minutes."
+)
 def rtl(out: str, fma_latency: int, simulate: bool, waves: str | None, synthesise: bool, **flags: Any) -> int:
     """Write SystemVerilog for each device of NETWORK's plan, and simulate it against the emulator.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Its layers may be conv, fc, relu, max-pool and softmax. The
-    schedule is sync. A simulation needs Verilator and a C++ compiler; it fails where one bit or cycle is wrong.
+    schedule is sync. A simulation needs Verilator and a C++ compiler; it fails if a single bit or cycle is wrong.
     """
     given = {key: value for key, value in flags.items() if value is not None}
     with starting():

@@ -33,7 +33,11 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
             click.option("--layers", metavar="FIRST:LAST", help="Only these layers, such as conv3_1:conv5_3."),
             click.option("--devices", type=Counts(), default=devices, show_default=True, metavar="N,N-N,..."),
             click.option(
-                "--cluster", default=_CLUSTER, show_default=True, metavar="WORD", help="A name, or a TOML file."
+                "--cluster",
+                default=_CLUSTER,
+                show_default=True,
+                metavar="WORD",
+                help="A cluster that comes with emuchain, or a TOML file.",
             ),
             click.argument("network"),
         ):
@@ -264,11 +268,11 @@ def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], no
             f"{title}, {chain.devices:,} devices",
             _reach("chain (1D)", chain, noun),
             _reach("direct links (2D)", direct, noun),
-            "memory is not looked at; `emuchain plan` does that",
+            "memory is not checked; `emuchain plan` checks it",
             next_line(to_try),
         ]
     )
-    columns = ["devices", "engines", "worst link", "degree", "ports a link", f"{noun}s/s of that link"]
+    columns = ["devices", "engines", "worst link", "degree", "ports per link", f"{noun}s/s of that link"]
     for title, topologies in zip(("Chain (1D)", "Direct links (2D)"), zip(*pairs, strict=True), strict=True):
         table(f"{title}: {noun}s/s of the slowest engine and of the worst link", columns, list(map(_row, topologies)))
 

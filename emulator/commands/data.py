@@ -27,7 +27,7 @@ _where = click.option(
 _IMAGE_FLAGS = {
     "resize": click.option("--resize", metavar="A,B", help="Resize: the shorter side, or rows,columns."),
     "crop": click.option("--crop", metavar="A,B", help="Cut this size out of the centre."),
-    "skip_broken": click.option("--skip-broken", is_flag=True, help="Leave out broken images."),
+    "skip_broken": click.option("--skip-broken", is_flag=True, help="Skip broken images."),
 }
 
 
@@ -99,7 +99,7 @@ def _show_text(found: Dataset) -> None:
         "training samples": f"{found.n_train:,} windows of {steps} characters",
         "test samples": f"{found.n_test:,}, the last tenth of the text",
         "symbols": f"{found.symbols}: {' '.join(map(repr, found.classes))}",
-        "unigram model": f"{ngrams.unigram:.3f} bits a character of the test (counts plus one)",
+        "unigram model": f"{ngrams.unigram:.3f} bits a character of the test (add-one smoothing)",
         "bigram model": f"{ngrams.bigram:.3f} bits a character",
     }
     _show(lines)

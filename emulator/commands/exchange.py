@@ -34,7 +34,13 @@ _MOST_RATIO = 16
     show_default=True,
     metavar="N,N-N,...",
 )
-@click.option("--cluster", default="titan-xp-10gbe", show_default=True, metavar="WORD", help="A name, or a TOML file.")
+@click.option(
+    "--cluster",
+    default="titan-xp-10gbe",
+    show_default=True,
+    metavar="WORD",
+    help="A cluster that comes with emuchain, or a TOML file.",
+)
 @click.option(
     "--compress-ratio",
     "ratio",
@@ -124,8 +130,8 @@ def _print(title: str, rows: Sequence[ExchangeTimes]) -> None:
     table(title, columns, shown)
     print()
     say(
-        "A ring sends two gradients over each link, whatever the number of workers, until latencies count; an"
-        " aggregator's time grows with the workers. Hierarchies sum by rings within groups, then by an aggregator or a"
-        " ring between groups: they send more, in fewer steps. Gradients are compressed, weights are not; where links"
+        "A ring sends two gradients over each link whatever the number of workers, so its time grows only with latency;"
+        " an aggregator's time grows with the workers. Hierarchies sum by rings within groups, then by an aggregator or"
+        " a ring between groups: they send more, in fewer steps. Gradients are compressed, weights are not; where links"
         " are faster than the compression engines of the network interface, compression takes longer than it saves."
     )

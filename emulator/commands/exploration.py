@@ -92,8 +92,8 @@ def _runner_up(found: Exploration) -> str:
         return "none that fits"
     said = f"{other.name}, {_sizes(other)}: {_time(other)}"
     if other.time_ps != found.winner.time_ps:
-        return f"{said}, {100 * found.margin:.2f} % more"
-    return f"{said}, as long; {found.winner.name} sends less at a time, or keeps less"
+        return f"{said}, {100 * found.margin:.2f} % longer"
+    return f"{said}, equally long; {found.winner.name} sends less at a time, or stores less"
 
 
 def _turn(question: Question, found: Exploration) -> str:
@@ -103,7 +103,7 @@ def _turn(question: Question, found: Exploration) -> str:
     if not question.wires.links:
         return "one device has no links"
     gbps = min(link.bandwidth_gbps for link in question.wires.links)
-    return f"no link.bandwidth_gbps from {gbps / FURTHEST:.3g} to {gbps * FURTHEST:.3g} has another winner"
+    return f"the winner is the same for link.bandwidth_gbps from {gbps / FURTHEST:.3g} to {gbps * FURTHEST:.3g}"
 
 
 def _choice(found: Exploration) -> str:

@@ -40,15 +40,17 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
     "--devices",
     type=click.IntRange(1, _MOST_DEVICES),
     metavar="N",
-    help="Devices of the chain.  [default: those that the cluster lists]",
+    help="Devices of the chain.  [default: as many as the cluster lists]",
 )
-@click.option("--batch", type=click.IntRange(min=1), default=128, show_default=True, metavar="N", help="Samples.")
+@click.option(
+    "--batch", type=click.IntRange(min=1), default=128, show_default=True, metavar="N", help="Samples of a mini-batch."
+)
 @click.option(
     "--micro-batch",
     default="search",
     show_default=True,
     metavar="N|search",
-    help="Samples of a micro-batch; or all that divide the mini-batch, by powers of two or as profiled.",
+    help="Samples of a micro-batch; search tries the powers of two, or profiled sizes, that divide --batch.",
 )
 @click.option("--precision", type=click.Choice(["fp32", "fp16"]), default="fp32", show_default=True)
 @click.option(
@@ -56,23 +58,25 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
     type=click.Choice(["sgd", "nesterov", "adam", "adamw"]),
     default="sgd",
     show_default=True,
-    help="Whose states take memory, too.",
+    help="Optimizer; its state takes memory, too.",
 )
 @click.option(
-    "--engines", type=click.Choice(["turns", "shared"]), help="What boards can do.  [default: the cluster's, or both]"
+    "--engines",
+    type=click.Choice(["turns", "shared"]),
+    help="What runs on a board at the same time.  [default: the cluster's, or both]",
 )
 @click.option(
     "--transport",
     type=click.Choice(["hidden", "stored"]),
-    help="Whether messages leave while they are computed.  [default: the cluster's; or hidden, with a profile stored]",
+    help="Send messages while they are computed, or after.  [default: the cluster's, or hidden; stored with a profile]",
 )
 @click.option("--whole-layers", is_flag=True, help="Cut between layers only.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def explore(network: str | None, as_json: bool, **flags: Any) -> None:
-    """Find how devices of a chain, which may differ, train NETWORK fastest: cut, schedule, micro-batch.
+    """Find the fastest cut, schedule and micro-batch to train NETWORK on a chain of devices, which may differ.
 
     Follows BaPipe: profile, cut between layers, coarse or within layers, memory; then schedules and micro-batches, each
-    timed, beside data parallelism. NETWORK may be left out with a profile that says all.
+    timed and compared with data parallelism. NETWORK may be left out if a profile describes it.
     """
     with starting():
         from ..explore import explore as best_of
@@ -105,8 +109,8 @@ def _heed_work(question: Question) -> None:
     if max(counts) > most:
         each = f"micro-batches of {plural(min(question.micro_batches), 'sample')} on {plural(devices, 'device')}"
         raise InputError(
-            f"`batch` = {question.batch}: {max(counts):,} {each}, at most {most:,}; give fewer samples, or more to a"
-            " micro-batch by --micro-batch"
+            f"`batch` = {question.batch}: {max(counts):,} {each}, at most {most:,}; give fewer samples, or larger"
+            " micro-batches by --micro-batch"
         )
     seconds = _ACTION_S * devices * sum(counts)
     if seconds > _LONG_S:
@@ -174,7 +178,7 @@ def _schedules(transport: Transport, engines: str | None) -> tuple[tuple[Pipelin
 
 
 def _none(transport: Transport, engines: Engines) -> NoReturn:
-    raise InputError(f"`engines` = {engines.value!r}: no schedule is for it with `transport` = {transport.value!r}")
+    raise InputError(f"`engines` = {engines.value!r}: no schedule supports it with `transport` = {transport.value!r}")
 
 
 def _devices(given: int | None, listed: int) -> int:
@@ -191,7 +195,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..profile import BoardStages
 
     if network is None:
-        raise InputError("NETWORK is missing; it can be left out with `--profile` only")
+        raise InputError("NETWORK is missing; it can be left out only with `--profile`")
     found, cluster = network_of(network), load_cluster(flags["cluster"])
     devices = _devices(flags["devices"], len(cluster.boards))
     boards = [cluster.board(device) for device in range(devices)]
@@ -230,7 +234,7 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
         samples = flags["micro_batch"]
         if not samples.isdecimal() or not int(samples):
             raise InputError(
-                f"{path}: does not say for which micro-batch; give the one it was measured with by `--micro-batch N`"
+                f"{path}: does not state its micro-batch; give the one it was measured with as `--micro-batch N`"
             )
         profile = load_graph(path, int(samples), tuple(dict.fromkeys(kinds)))
     wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), chain.interconnect)

@@ -1,4 +1,4 @@
-"""`emuchain show`, `evaluate`, `export`, `retime` and `report`: what is done with the files of finished runs."""
+"""`emuchain show`, `evaluate`, `export`, `retime` and `report`: commands on the files of finished runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ def show(file: str, full: bool) -> None:
 
 @click.command()
 @click.argument("file", metavar="RUN.h5|RUN.ckpt")
-@click.option("--data", metavar="WORD", help="Other data, as for `train`.  [default: the run's]")
+@click.option("--data", metavar="WORD", help="Data to test on, as for `train`.  [default: the run's]")
 @click.option(
-    "--test-samples", type=click.IntRange(min=1), metavar="N", help="The first N test samples.  [default: the run's]"
+    "--test-samples",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Use the first N test samples only.  [default: the run's]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(file: str, data: str | None, test_samples: int | None, as_json: bool) -> None:
@@ -40,7 +43,7 @@ def evaluate(file: str, data: str | None, test_samples: int | None, as_json: boo
 def export(file: str, out: str) -> None:
     """Write the weights of a results file or a checkpoint for other programs.
 
-    FILE.onnx has the network with its weights, FILE.safetensors the weights alone. `train --init` takes both.
+    FILE.onnx has the network with its weights, FILE.safetensors only the weights. `train --init` takes both.
     """
     with starting():
         from .export import export_weights
@@ -61,9 +64,9 @@ def export(file: str, out: str) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bool) -> None:
-    """Time a finished run anew, under another cluster, without training.
+    """Re-time a finished run on another cluster, without training.
 
-    Takes the compressed sizes that the run had, and says whether its accuracy would have been another.
+    Uses the compressed sizes that the run recorded, and says whether its accuracy would have been different.
     """
     with starting():
         from .retime import retime_run
@@ -73,9 +76,9 @@ def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bo
 
 @click.command()
 @click.argument("files", metavar="RUN.h5 ...", nargs=-1, required=True)
-@click.option("-o", "--out", default="report.html", metavar="FILE.html", help="The page.  [default: report.html]")
+@click.option("-o", "--out", default="report.html", metavar="FILE.html", help="File to write.  [default: report.html]")
 def report(files: tuple[str, ...], out: str) -> None:
-    """Draw one results file, or several side by side, as an HTML page."""
+    """Write an HTML page of one results file, or of several side by side."""
     with starting():
         from .report import write_report
 

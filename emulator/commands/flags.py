@@ -13,9 +13,9 @@ from .ranges import CountOrRange
 from .subject import subject_of
 
 RANGE_METAVAR = "N|RANGE"
-RANGE_HELP = "several, as 1-64 or 1,2,4,8, are swept"
+RANGE_HELP = "a range such as 1-64 or 1,2,4,8 is swept"
 
-full_option = click.option("--full", is_flag=True, help="Show all devices and links, not the most loaded ones alone.")
+full_option = click.option("--full", is_flag=True, help="Show all devices and links, not only the most loaded ones.")
 
 
 class ConfiguredCommand(click.Command):
@@ -89,13 +89,15 @@ class PlanningCommand(ConfiguredCommand):
 def traced(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags of a trace to a command, whose function gets them as `trace`, `trace_level` and `trace_samples`."""
     options = [
-        click.option("--trace", metavar="FILE.json", help="Write a timeline, which https://ui.perfetto.dev opens."),
+        click.option("--trace", metavar="FILE.json", help="Write a timeline for https://ui.perfetto.dev."),
         click.option(
             "--trace-level",
             type=click.Choice(["sample", "row"]),
-            help="A slice of the trace for each sample or for each of its rows.  [default: sample]",
+            help="One slice per sample, or one per row of a sample.  [default: sample]",
         ),
-        click.option("--trace-samples", metavar="FIRST-LAST", help="Samples in the trace, from 0 on.  [default: 0-63]"),
+        click.option(
+            "--trace-samples", metavar="FIRST-LAST", help="Samples in the trace, counted from 0.  [default: 0-63]"
+        ),
     ]
     for option in reversed(options):
         command = option(command)

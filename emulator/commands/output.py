@@ -34,7 +34,7 @@ def check() -> None:
             for number, (stream, mode) in enumerate(((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w")))
         )
     if 1 in closed:
-        raise InputError("standard output is closed; `> /dev/null` is where to send what is not wanted")
+        raise InputError("standard output is closed; redirect it to /dev/null if it is not wanted")
 
 
 def finish() -> None:

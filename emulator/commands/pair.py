@@ -64,7 +64,7 @@ def simulate_pair(
         return
     print_answer(_answer(plan, other, str(asked), flags))
     if traced is not None:
-        say(f"trace in {traced.path}; https://ui.perfetto.dev opens it")
+        say(f"trace in {traced.path}; open it with https://ui.perfetto.dev")
     _print_resources(plan.times)
     _print_layers(plan.times)
     print()

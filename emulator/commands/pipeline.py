@@ -25,21 +25,29 @@ if TYPE_CHECKING:
     help="1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream, 2bw.",
 )
 @click.option("--stages", type=click.IntRange(1, 1024), required=True, metavar="N", help="Devices of the chain.")
-@click.option("--micro-batches", type=click.IntRange(min=1), required=True, metavar="M", help="Of a mini-batch.")
+@click.option(
+    "--micro-batches", type=click.IntRange(min=1), required=True, metavar="M", help="Micro-batches of a mini-batch."
+)
 @click.option("--forward", required=True, metavar="F", help="Time of F on a device, in any unit.")
-@click.option("--backward", required=True, metavar="B", help="Time of B, with the parameter gradients.")
-@click.option("--gradient", metavar="W", help="The part of B for parameter gradients.  [default: half]")
+@click.option("--backward", required=True, metavar="B", help="Time of B, including the parameter gradients.")
+@click.option("--gradient", metavar="W", help="Time of W, the part of B for parameter gradients.  [default: half]")
 @click.option("--transfer", default="0", show_default=True, metavar="SR", help="Time of a message between devices.")
-@click.option("--latency", default="0", show_default=True, metavar="L", help="Added to each message, off the link.")
+@click.option(
+    "--latency",
+    default="0",
+    show_default=True,
+    metavar="L",
+    help="Latency added to each message; the link is free meanwhile.",
+)
 @click.option(
     "--engines",
     type=click.Choice(["split", "shared", "turns"]),
-    help="What a device does at a time: F and B on engines of their own, on one pool, or by turns.",
+    help="What runs on a device at the same time: F and B on separate engines, on one pool, or in turns.",
 )
 @click.option(
     "--transport",
     type=click.Choice(["stored", "hidden", "streamed"]),
-    help="Whether a message leaves when its action is done, while that is computed, or row by row.",
+    help="Send a message after its action, while that is computed, or row by row.",
 )
 @click.option(
     "--rows", type=click.IntRange(1, 4096), metavar="R", help="Rows of a micro-batch, if streamed.  [default: 8]"
@@ -47,18 +55,18 @@ if TYPE_CHECKING:
 @click.option(
     "--fused/--not-fused",
     default=None,
-    help="Whether B includes W, so that errors leave after both.  [default: as the schedule was meant]",
+    help="Whether B includes W, so that errors leave after both.  [default: as published]",
 )
-@click.option("--warm-up", metavar="EXPR", help="Warm-up forwards of stage i (from 1 on), as `2(N-i)+1`.")
-@click.option("--chunks", type=click.IntRange(1, 1024), metavar="V", help="Stages of a device, for `interleaved`.")
+@click.option("--warm-up", metavar="EXPR", help="Warm-up forwards of stage i, counted from 1, such as `2(N-i)+1`.")
+@click.option("--chunks", type=click.IntRange(1, 1024), metavar="V", help="Stages per device, for `interleaved`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", metavar="FILE", help="Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]")
-@click.option("--trace", metavar="FILE.json", help="Write it as a trace for https://ui.perfetto.dev.")
+@click.option("--trace", metavar="FILE.json", help="Write the timeline as a trace for https://ui.perfetto.dev.")
 def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -> None:
     """Time a pipeline schedule: mini-batch, bubble, memory by stage, and a drawing.
 
     Each time is one value for all stages, or a list such as 10,12,9: of F, B and W one for each stage, of SR one for
-    each link. Engines and transport are by default what the schedule was meant for.
+    each link. Engines and transport default to those that the schedule was published for.
     """
     with starting():
         from ..report import picture_file

@@ -169,7 +169,7 @@ def _print(layout: Layout, missing: int, full: bool) -> None:
             ]
             for link in links
         ]
-        table(title, ["link", "right, Gb/s", "left, Gb/s", "balanced parameters a sample, each way"], rows)
+        table(title, ["link", "right, Gb/s", "left, Gb/s", "balanced parameters per sample, each way"], rows)
     _print_balanced(layout, full)
     _print_off_chip(layout, full)
     print()
@@ -278,7 +278,7 @@ def _print_off_chip(layout: Layout, full: bool) -> None:
             ]
         )
     free = ", which costs no time here" if any(device.port_ps == 0 for device in held) else ""
-    columns = ["device", "parameters, gradients", "activations", "moved a sample", "GB/s", "the board's GB/s"]
+    columns = ["device", "parameters, gradients", "activations", "moved per sample", "GB/s", "the board's GB/s"]
     table(f"{title}{free}", columns, rows)
 
 

@@ -27,7 +27,7 @@ def retime_run(file: str, cluster: str | None, what_if: Sequence[str], as_json: 
             raise InputError(f"--what-if cluster={value}: `--cluster {value}` names another cluster")
         raise InputError(
             f"--what-if {key}={value}: a finished run keeps its {key}, on which its numbers depend; `emuchain retime`"
-            " changes keys of the cluster alone, such as link.bandwidth_gbps or board.dsp"
+            " changes only keys of the cluster, such as link.bandwidth_gbps or board.dsp"
         )
     results = read_results(pathlib.Path(file))
     own = str(results.config.get("cluster", "its own cluster"))

@@ -45,7 +45,7 @@ def write_rtl(
         InputError: the network has no RTL or does not fit, or a tool is missing.
     """
     if waves is not None and not simulate:
-        raise InputError(f"--waves {waves}: waves are those of a simulation; add --simulate")
+        raise InputError(f"--waves {waves}: waveforms need a simulation; add --simulate")
     batch = flags.get("batch", _BATCH)
     settings = {**flags, "schedule": "sync", "batch": batch, "samples": batch, "micro_batch": batch}
     tools = None
@@ -116,18 +116,18 @@ def _answer(rtl: Rtl, result: RtlResult, built_s: float, waves: Sequence[pathlib
     samples = plural(rtl.plan.config.batch, "sample")
     if wrong:
         listed = ", ".join(f"{count:,} of {name}" for name, count in wrong.items())
-        bits = f"weights: after a mini-batch of {samples} NOT those of training: {listed}"
+        bits = f"weights: after a mini-batch of {samples} they DIFFER from those of training: {listed}"
     else:
-        bits = f"weights: after a mini-batch of {samples} all {result.values:,} have the bits of `emuchain train`"
+        bits = f"weights: after a mini-batch of {samples} all {result.values:,} are bit-identical to `emuchain train`'s"
     if late:
         first = late[0]
-        cycles = f"rows: NOT in their cycles: {', '.join(engine.name for engine in late)}; {_first_wrong(first)}"
+        cycles = f"rows: NOT in the expected cycles: {', '.join(engine.name for engine in late)}; {_first_wrong(first)}"
     else:
-        cycles = f"rows: all {rows:,} in the cycle of the time model with the RTL's pipeline"
+        cycles = f"rows: all {rows:,} in the cycle that the time model gives for the RTL's pipeline"
     modelled = format_time_ps(result.modelled_ps)
     updated = f"updated after {format_time_ps(result.updated_ps)}; in the time model after {modelled}"
     rate = result.cycles / result.seconds
-    speed = f"built in {built_s:.1f} s; simulated {result.cycles:,} cycles of devices, {rate:,.0f} a second"
+    speed = f"built in {built_s:.1f} s; simulated {result.cycles:,} device cycles, {rate:,.0f} per second"
     lines = [Line(bits), Line(cycles), Line(updated), Line(speed)]
     if waves:
         lines.append(Line(f"waves: {', '.join(map(str, waves))}"))

@@ -27,7 +27,7 @@ def run_ranks(count: int, restarts: int, arguments: Sequence[str]) -> int:
         what = f"`{arguments[0]}`" if arguments else "nothing"
         raise InputError(f"`emuchain run`: {what} cannot be run again; write `emuchain run -n 4 -- train …`")
     if launcher_rank() is not None:
-        raise InputError("`emuchain run` starts mpiexec itself; leave out the other one")
+        raise InputError("`emuchain run` starts mpiexec itself; start it without a launcher")
     try:
         command = launch_command(count, arguments)
     except LaunchError as error:

@@ -43,7 +43,7 @@ def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int,
     others = [*([] if config_file is None else [config_file]), *(flags.keys() - set(_OF_ORDERS))]
     if others:
         raise InputError(
-            f"`micro_batches` = {micro_batches}: is for an order without a network, in which {min(others)} has no part"
+            f"`micro_batches` = {micro_batches}: prints an order without a network, so {min(others)} has no effect"
         )
     for key in ("schedule", "devices"):
         if key not in flags:

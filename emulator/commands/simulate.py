@@ -242,7 +242,7 @@ def _print_details(run: _Run, epoch_images: int) -> None:
         shown = (
             ", ".join(map(str, stale)) if len(stale) <= 16 else f"{stale[0]} on the first to {stale[-1]} on the last"
         )
-        say(f"samples that see old weights, of {plan.batch} in a mini-batch, by device: {shown}")
+        say(f"samples that use old weights, of {plan.batch} in a mini-batch, by device: {shown}")
     print_steady_state(steady, epoch_images)
 
 
@@ -255,7 +255,7 @@ def _print_exchange(simulation: Simulation) -> None:
         + ("" if config.schedule.drains else ", while further samples are computed")
     )
     if config.compress_ratio is None and codec.size_depends_on_values:
-        say(f"a simulation has no gradients: {codec} is assumed to save nothing; `--compress-ratio` gives its ratio")
+        say(f"a simulation has no gradients: {codec} is assumed to save nothing; set its ratio with `--compress-ratio`")
 
 
 def _print_comparison(changes: str, rows: Sequence[Compared], other: _Run) -> None:

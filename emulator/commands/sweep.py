@@ -74,10 +74,12 @@ def _parameter(key: str) -> str:
     metavar="FILE.csv",
     help="Write all points; an interrupted sweep resumes from this file.",
 )
-@click.option("--restart", is_flag=True, help="Begin the CSV file anew.")
+@click.option("--restart", is_flag=True, help="Start the CSV file over.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--full", is_flag=True, help=f"Print all points, not {_MOST_ROWS} at most.")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes.  [default: one for each core]")
+@click.option("--full", is_flag=True, help=f"Print all points, not only {_MOST_ROWS}.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes.  [default: one for each core]"
+)
 @click.option(
     "--epoch-images",
     type=click.IntRange(min=1),
@@ -145,7 +147,7 @@ def run_sweep(
         try:
             result = run_space(space, epoch_images, ranks=ranks, jobs=jobs, csv=csv, restart=restart, announce=announce)
         except Interrupted as interrupted:
-            kept = f"; they are kept in {csv}, from which the same command goes on" if csv is not None else ""
+            kept = f"; they are kept in {csv}, from which the same command resumes" if csv is not None else ""
             told = f"emuchain: interrupted after {interrupted.done} of {interrupted.total} points{kept}"
             print(told, file=sys.stderr, flush=True)
             return _INTERRUPTED_STATUS

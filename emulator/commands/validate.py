@@ -22,7 +22,7 @@ _MOST_NAMED = 3
 
 @click.command()
 @click.argument("paper")
-@click.option("--only", default="", metavar="PREFIX", help="Only claims whose ids begin with it: fpdeep-t6, or t6.")
+@click.option("--only", default="", metavar="PREFIX", help="Only claims whose ids begin with PREFIX: fpdeep-t6, or t6.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all claims.")
 @click.option("--markdown", is_flag=True, help="Print the tables in Markdown, as in docs/validation*.md.")
 @click.option(
@@ -130,7 +130,7 @@ def _print_tables(paper: str, results: Sequence[Result]) -> None:
         [
             tables.headline(results),
             tables.others(results),
-            f"not confirmed: {shown}" if differing else "all that were run are confirmed",
+            f"not confirmed: {shown}" if differing else "all claims that were run are confirmed",
             next_line(
                 f"emuchain validate {paper} --only {differing[0]}" if differing else f"emuchain validate {paper} --json"
             ),

@@ -125,27 +125,28 @@ class Config(Model):
     )
     mean: Annotated[tuple[_Mean, ...], _Listed()] = pydantic.Field(
         (),
-        description="of each channel, 0 to 1, for normalisation with `std`; default: those of the training images",
+        description="mean of each channel, 0 to 1, for normalisation with `std`; default: that of the training images",
     )
-    std: Annotated[tuple[_Deviation, ...], _Listed()] = pydantic.Field((), description="see `mean`")
+    std: Annotated[tuple[_Deviation, ...], _Listed()] = pydantic.Field(
+        (), description="standard deviation of each channel; see `mean`"
+    )
     augment: Annotated[tuple[Literal["crop", "flip"], ...], _Listed()] = pydantic.Field(
         (),
-        description="of training images, by the seed: crop takes the window of `crop` anywhere, or without `crop` pads"
-        " by an eighth first; flip mirrors half of them",
+        description="augmentation of training images, drawn by the seed: crop takes the window of `crop` at a random"
+        " place, or without `crop` pads by an eighth first; flip mirrors half of them",
     )
     skip_broken: bool = pydantic.Field(
-        False, description="leave out images of a folder that are broken; all are read once before the start"
+        False, description="skip broken images of a folder; all images are read once before the start"
     )
     test_share: Annotated[float, pydantic.Field(gt=0, lt=1)] = pydantic.Field(
-        0.1, description="share of each class that is the test, where a folder or file of images has none"
+        0.1, description="share of each class used for testing, if a folder or file of images has no test part"
     )
     split_seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
-        0, description="seed of the choice of these images, and of the order of a folder's"
+        0, description="seed that chooses these images, and orders those of a folder"
     )
     text_samples: Literal["windows", "lines"] = pydantic.Field(
         "windows",
-        description="of a text: windows of as many characters as there are time steps, side by side, or lines, padded"
-        " at the end",
+        description="samples of a text: adjacent windows of one character per time step, or lines, padded at the end",
     )
     samples: Positive | None = pydantic.Field(None, description="use the first N training samples only")
     test_samples: Positive | None = pydantic.Field(None, description="evaluate on the first N test samples only")
@@ -164,26 +165,25 @@ class Config(Model):
         json_schema_extra={"choices": [*schedules()]},
     )
     warm_up: str | None = pydantic.Field(
-        None, description="for 1F1B and FBP: forwards of stage i of N before its first backward, as `2(N-i)+1`"
+        None, description="for 1F1B and FBP: forwards of stage i of N before its first backward, such as `2(N-i)+1`"
     )
-    chunks: Positive | None = pydantic.Field(None, description="for interleaved: stages of a device; default: 2")
+    chunks: Positive | None = pydantic.Field(None, description="for interleaved: stages per device; default: 2")
     stages: Literal["channels", "layers"] = pydantic.Field(
         "channels", description="what the chain is cut into: slices of layers by channels, or whole layers"
     )
     engines: Literal["split", "shared", "turns"] | None = pydantic.Field(
         None,
-        description="what a board does at a time: FP, EB and PG on engines of their own, F and B on one pool, or one"
-        " action of the schedule after another; default: the cluster's",
+        description="what runs on a board at the same time: FP, EB and PG on separate engines, F and B on one shared"
+        " pool, or one action of the schedule at a time; default: the cluster's",
     )
     transport: Literal["streamed", "stored", "hidden"] | None = pydantic.Field(
         None,
-        description="when a message leaves: row by row, when its action is done, or while that runs; default: the"
-        " cluster's",
+        description="when a message leaves: row by row, after its action, or during it; default: the cluster's",
     )
     precision: Literal["fp32", "fp16"] = pydantic.Field(
         "fp32",
-        description="of values on links and in memory, as far as times go; numbers are fp32. fp16 needs boards that"
-        " take actions as a whole",
+        description="precision of values on links and in memory, for times; numbers are always fp32. fp16 needs"
+        " boards that run whole actions",
     )
     replicas: Positive = pydantic.Field(1, description="number of chains that train data-parallel")
     exchange: Literal["ring", "aggregator"] = pydantic.Field("ring", description="how replicas exchange gradients")
@@ -201,65 +201,69 @@ class Config(Model):
         description="codec applied to weights after each update, to see what its loss does to training",
     )
     compress_ratio: PositiveNumber | None = pydantic.Field(
-        None, description="for simulate, which has no gradients: the codec's compression ratio"
+        None, description="compression ratio of the codec, for simulate, which has no gradients"
     )
     cluster: str = pydantic.Field("vc709", description="a cluster that comes with emuchain, or a TOML file")
     faults: str | None = pydantic.Field(
-        None, description="a TOML file of what is hurt and when, in place of the cluster's faults; `none`: nothing is"
+        None, description="a TOML file of faults to inject, in place of the cluster's; `none`: no faults"
     )
     balancing: Literal["auto", "none"] = pydantic.Field(
         "auto", description="auto: parameters that do not fit on their device are stored on others where that is faster"
     )
     memory: Literal["modelled", "ignored"] = pydantic.Field(
         "modelled",
-        description="modelled: what does not fit on chip costs time at the off-chip memory port; ignored: it is free",
+        description="modelled: data off chip takes time at the memory port; ignored: it is free",
     )
     padding: Annotated[float, pydantic.Field(ge=1, le=1000, allow_inf_nan=False)] = pydantic.Field(
-        1.0, description="for GPUs and pairs: length of padded sequences over that of the network's, as far as times go"
+        1.0, description="for the times of GPUs and pairs: length of padded sequences relative to the network's"
     )
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
         1, description="seed of initial weights, order of samples, and dropout"
     )
     init: str | None = pydantic.Field(
         None,
-        description="a file with the weights to begin with: a results file, a checkpoint, FILE.safetensors or"
-        " FILE.onnx; default: drawn by the seed",
+        description="a file with the initial weights: a results file, a checkpoint, FILE.safetensors or FILE.onnx;"
+        " default: drawn by the seed",
     )
     optimizer: Literal["sgd", "nesterov", "adam", "adamw"] = pydantic.Field(
         "sgd", description="update rule: sgd and nesterov with momentum, adam and adamw"
     )
-    learning_rate: Factor = pydantic.Field(0.01, description="of the optimizer")
+    learning_rate: Factor = pydantic.Field(0.01, description="learning rate of the optimizer")
     momentum: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
-        0.9, description="of sgd and nesterov"
+        0.9, description="momentum of sgd and nesterov"
     )
     beta1: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
-        0.9, description="of adam and adamw: what stays of the mean of gradients at an update"
+        0.9, description="for adam and adamw: decay rate of the mean of gradients"
     )
     beta2: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
-        0.999, description="of adam and adamw: what stays of the mean of their squares"
+        0.999, description="for adam and adamw: decay rate of the mean of their squares"
     )
     epsilon: Annotated[float, pydantic.Field(ge=1e-30, le=_MOST_SINGLE, allow_inf_nan=False)] = pydantic.Field(
-        1e-8, description="of adam and adamw: added to the root of that mean"
+        1e-8, description="for adam and adamw: added to the root of that mean"
     )
     weight_decay: Annotated[NotNegativeNumber, pydantic.Field(le=_MOST_SINGLE)] = pydantic.Field(
-        0.0005, description="adds as much of each weight to its gradient; adamw takes it off the weight itself"
+        0.0005,
+        description="this share of each weight is added to its gradient; adamw subtracts it from the weight itself",
     )
     lr_schedule: Literal["constant", "step", "cosine"] = pydantic.Field(
-        "constant", description="how the learning rate goes on after its warm-up; cosine: to 0 at the end of training"
+        "constant",
+        description="course of the learning rate after its warm-up; cosine: down to 0 at the end of training",
     )
     lr_step: Positive | None = pydantic.Field(
         None, description="for step: mini-batches after which the learning rate is multiplied by `lr_decay`"
     )
     lr_decay: Annotated[float, pydantic.Field(ge=_LEAST_SINGLE, le=1, allow_inf_nan=False)] = pydantic.Field(
-        0.1, description="see `lr_step`"
+        0.1, description="factor of the learning rate; see `lr_step`"
     )
     lr_warm_up: Annotated[int, pydantic.Field(ge=0)] = pydantic.Field(
-        0, description="mini-batches at the start over which the learning rate rises in equal parts"
+        0, description="mini-batches at the start over which the learning rate rises linearly"
     )
     learning_rate_steps: tuple[Positive, ...] = pydantic.Field(
         (), description="epochs after which the learning rate is multiplied by `learning_rate_factor`"
     )
-    learning_rate_factor: Factor = pydantic.Field(0.1, description="see `learning_rate_steps`")
+    learning_rate_factor: Factor = pydantic.Field(
+        0.1, description="factor of the learning rate; see `learning_rate_steps`"
+    )
     label_smoothing: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
         0.0, description="share of each training label that is spread evenly over all classes"
     )
@@ -274,13 +278,14 @@ class Config(Model):
     )
     out: str | None = pydantic.Field(None, description="the HDF5 file of the results")
     checkpoint: str | None = pydantic.Field(
-        None, description="a file from which the run can go on: written at the ends of epochs, and when it is stopped"
+        None,
+        description="a file from which the run can be resumed: written after each epoch, and when the run is stopped",
     )
     checkpoint_every: Positive | None = pydantic.Field(
         None,
         description="mini-batches between checkpoints within an epoch; the chain drains there, with or without a file",
     )
-    resume: str | None = pydantic.Field(None, description="the checkpoint to resume from, which has all other settings")
+    resume: str | None = pydantic.Field(None, description="the checkpoint to resume from; it holds all other settings")
     log: str | None = pydantic.Field(
         None,
         description="loss, rate and virtual time of each mini-batch, as they come: `csv`, `csv:FILE` (log.csv),"

@@ -127,7 +127,7 @@ def _fit(plan: Plan, run: Run) -> Figure:
 
 
 def _staleness(plan: Plan) -> Figure:
-    """Return how many samples see old weights; none where the pipeline drains."""
+    """Return how many samples use old weights; none where the pipeline drains."""
     if plan.config.schedule.drains:
         return Figure("Old weights", "none", f"{plan.config.schedule.name} drains the pipeline at each update")
     stale = [of.stale_samples for of in plan.steady.staleness]

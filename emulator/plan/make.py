@@ -171,7 +171,7 @@ class _Making:
             none = Staleness((0,) * self.batch, (0,) * self.batch)
             steady = SteadyPipeline((none,) * self.devices, stages.kept_samples, 0)
         else:
-            rows = Timing.of(stages.mapping, self.cluster)  # which samples see old weights follows from rows
+            rows = Timing.of(stages.mapping, self.cluster)  # which samples use old weights follows from rows
             steady = dataclasses.replace(self._steady(rows), in_flight=stages.kept_samples)
         return self._planned(Timing.of_stages(stages.mapping, self.cluster, stages), steady)
 

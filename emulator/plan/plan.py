@@ -148,7 +148,7 @@ class Plan:
 
     @property
     def stale_samples(self) -> list[int]:
-        """By device the samples of a mini-batch that see old weights."""
+        """By device the samples of a mini-batch that use old weights."""
         if self.config.schedule.drains:
             return [0] * self.devices
         return [late.stale_samples for late in self.steady.staleness]
@@ -217,7 +217,7 @@ class Plan:
         ]
         if not schedule.drains:
             stale = self.stale_samples
-            rows.append(["see old weights", f"{min(stale)} to {max(stale)} of {self.batch} samples"])
+            rows.append(["use old weights", f"{min(stale)} to {max(stale)} of {self.batch} samples"])
         return html_table(f"Plan: {self.network.name} on {describe_devices(self)}", rows)
 
     @property

@@ -1,4 +1,4 @@
-"""The steady pipeline, timed before training: which samples see old weights, and how many are in flight.
+"""The steady pipeline, timed before training: which samples use old weights, and how many are in flight.
 
 A sample whose FP starts on a device before that device has updated for the mini-batch before uses the old weights
 (FPDeep, section 4.4). A few mini-batches are run for timing only, without waiting for weights, until two in a row show

@@ -83,8 +83,8 @@ def outcome_line(epochs: int, train_loss: float, test_accuracy: float | None) ->
 def bits_line(test: float, ngrams: NgramBits) -> Line:
     """Return the bits a character of a network on the test part of a text, and those of the simplest models."""
     return Line(
-        f"bits a character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model {ngrams.bigram:.3f} (counts"
-        " plus one)"
+        f"bits a character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model {ngrams.bigram:.3f} (add-one"
+        " smoothing)"
     )
 
 

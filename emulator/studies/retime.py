@@ -1,7 +1,7 @@
 """The virtual times of a finished run under another cluster, with the compressed sizes that the run really had.
 
 Time does not change numbers where the pipeline drains at each update, so there the outcome is that of training under
-the other cluster. In a continuous pipeline, which samples see old weights follows from time; where others would, the
+the other cluster. In a continuous pipeline, which samples use old weights follows from time; where others would, the
 times are right, and accuracy and loss would differ.
 """
 
@@ -82,7 +82,7 @@ def retime(
     )
     notes = [*notes, *_about_own_times(found, results, own_sizes), *_about_sums(own, plan, alike)]
     if sizes and not found.same_staleness:
-        notes.append("gradients shrink as they did in the run, with the old weights that it saw")
+        notes.append("gradients shrink as they did in the run, with the old weights that it used")
     if not plan.fits:
         missing = format_bytes(plan.missing_bytes)
         notes.append(f"{missing} do not fit into on-chip memory there; `emuchain plan` says where")

@@ -64,12 +64,12 @@ class Retiming:
 
     @property
     def own_stale_samples(self) -> tuple[int, ...]:
-        """Samples of a mini-batch that saw old weights, by device."""
+        """Samples of a mini-batch that used old weights, by device."""
         return _stale_samples(self.own)
 
     @property
     def stale_samples(self) -> tuple[int, ...]:
-        """Samples of a mini-batch that would see old weights under the other cluster, by device."""
+        """Samples of a mini-batch that would use old weights under the other cluster, by device."""
         return _stale_samples(self.plan)
 
     @property
@@ -84,16 +84,16 @@ class Retiming:
         if schedule.drains:
             return f"accuracy and loss stay: under {schedule.name} they do not depend on time"
         if self.same_staleness:
-            return f"accuracy and loss stay: under {self.label} the same samples see old weights"
+            return f"accuracy and loss stay: under {self.label} the same samples use old weights"
         before, after = self.own_stale_samples, self.stale_samples
         device = int(np.argmax(np.abs(np.subtract(after, before))))
         where = f"on device {device}"
         also = sum(a != b for a, b in zip(before, after, strict=True)) - 1
         if also > 0:
             where += f" and others on {also} more"
-        changed = f"{after[device]} instead of {before[device]} of {batch} samples see old weights {where}"
+        changed = f"{after[device]} instead of {before[device]} of {batch} samples use old weights {where}"
         if before == after:
-            changed = "EB of other samples sees old weights"
+            changed = "EB of other samples uses old weights"
         return f"under {self.label} {changed}: accuracy and loss would differ; times are right"
 
     def __repr__(self) -> str:

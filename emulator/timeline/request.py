@@ -48,7 +48,7 @@ class TraceRequest:
     @property
     def written(self) -> str:
         """A line about the trace once it is written."""
-        return f"trace in {self.path}; https://ui.perfetto.dev opens it"
+        return f"trace in {self.path}; open it with https://ui.perfetto.dev"
 
     def check_file(self) -> None:
         """Check that the file can be written, and keep others from writing it.

@@ -37,7 +37,7 @@ def test_plan(plan: emuchain.Plan) -> None:
     assert found["limited by"][0].startswith("FP of conv2_1[0:9] ICP on device 1, ")
     assert found["memory"] == [f"{format_bytes(plan.missing_bytes)} are missing"]
     stale = [late.stale_samples for late in plan.steady.staleness]
-    assert found["see old weights"] == [f"{min(stale)} to {max(stale)} of 64 samples"]
+    assert found["use old weights"] == [f"{min(stale)} to {max(stale)} of 64 samples"]
 
 
 def test_plan_of_replicas_that_drain() -> None:
@@ -47,7 +47,7 @@ def test_plan_of_replicas_that_drain() -> None:
     assert ", limited by exchange of gradients on device 0" in repr(slow)
     found = cells(slow._repr_html_())
     assert found["limited by"][0].startswith("exchange of gradients on device 0, ")
-    assert "see old weights" not in found
+    assert "use old weights" not in found
 
 
 def test_plan_that_fits(plan: emuchain.Plan) -> None:

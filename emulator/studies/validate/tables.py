@@ -37,7 +37,7 @@ def others(results: Sequence[Result]) -> str:
     counts = [(each.value, of) for each, of in found.items() if each is not Class.PREDICTION and of.run]
     said = [f"{name} {of.confirmed} of {of.run}" for name, of in counts]
     left_out = sum(not result.is_run for result in results)
-    return f"not counted as such: {', '.join(said) or 'no others'}; {left_out} not run"
+    return f"other classes: {', '.join(said) or 'none'}; {left_out} not run"
 
 
 def class_rows(results: Sequence[Result]) -> list[list[str]]:

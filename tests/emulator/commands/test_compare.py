@@ -53,7 +53,7 @@ def test_topology_in_json() -> None:
             worst = min(link["images_per_s"] for link in found["links"])
             assert found["worst_link_images_per_s"] == worst
             assert found["images_per_s"] == min(worst, found["compute_images_per_s"])
-    assert "ports a link" in printed(topology)
+    assert "ports per link" in printed(topology)
 
 
 @pytest.mark.parametrize("command", [compare, topology])

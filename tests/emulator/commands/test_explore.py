@@ -163,7 +163,7 @@ def test_a_graph(capsys: pytest.CaptureFixture[str], tmp_path: Path, gpus: str) 
     found = as_json(capsys, *words, "--micro-batch", "16")
     assert found["winner"]["time_ps"] >= 4 * 6 * 10**9
     assert command(*words) == 2
-    assert "give the one it was measured with by `--micro-batch N`" in capsys.readouterr().err
+    assert "give the one it was measured with as `--micro-batch N`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_a_trace(printed: Run, network: Callable[..., str], tmp_path: Path) -> N
     words = (network(layers=2, steps=400), "--schedule", "farnn", "--cluster", "farnn-9p", "--batch", "1")
     trace = tmp_path / "run.json"
     said = printed("simulate", *words, "--trace", str(trace))
-    assert f"trace in {trace}; https://ui.perfetto.dev opens it" in " ".join(said.split())
+    assert f"trace in {trace}; open it with https://ui.perfetto.dev" in " ".join(said.split())
     assert json.loads(trace.read_text())["traceEvents"]
 
 

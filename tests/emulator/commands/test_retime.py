@@ -37,7 +37,7 @@ def test_the_answer_comes_first(file: str) -> None:
     assert lines[0].endswith(f" ({was_ps} -> {there.virtual_time_ps} ps)")
     assert lines[1].startswith("images/s: ") and f" -> {there.images_per_s:.1f}; speed-up " in lines[1]
     assert lines[2].startswith("limit: link ")
-    assert any("see old weights" in line and line.endswith("times are right") for line in lines)
+    assert any("use old weights" in line and line.endswith("times are right") for line in lines)
     assert [line.split()[0] for line in lines if re.match(r" +\d ", line)] == ["1", "2"]
 
 

@@ -78,7 +78,7 @@ def test_it_simulates(files: tuple[str, str, str], tmp_path: Path, capsys: pytes
     arguments = ["--devices", "2", "--cluster", cluster, "--out", out, "--simulate", "--waves", str(waves)]
     assert emuchain("rtl", network, *arguments) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "have the bits of `emuchain train`" in said
+    assert "are bit-identical to `emuchain train`" in said
     assert "rows: all" in said
     for device in (0, 1):
         names = (tmp_path / f"run-device{device}.vcd").read_text(encoding="utf-8")[:2_000_000]

@@ -147,7 +147,7 @@ def test_without_mpiexec(one_line, python: Path) -> None:
 
 def test_within_ranks_it_is_refused(mpiexec, one_line) -> None:
     done = mpiexec(2, ["-m", "emuchain", "run", "-n", "2", "--", "train"], status=2)
-    assert "leave out the other one" in one_line(done.stderr)
+    assert "start it without a launcher" in one_line(done.stderr)
 
 
 def test_ranks_train(mpiexec, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_run_of_a_network(capsys: pytest.CaptureFixture[str]) -> None:
 REFUSED = {
     "no devices": ("--schedule gpipe --micro-batches 4", "`micro_batches` = 4: needs --devices"),
     "no schedule": ("--devices 2 --micro-batches 4", "`micro_batches` = 4: needs --schedule"),
-    "a network": ("alexnet --schedule gpipe --devices 2 --micro-batches 4", "in which network has no part"),
+    "a network": ("alexnet --schedule gpipe --devices 2 --micro-batches 4", "so network has no effect"),
     "fpdeep": ("--schedule fpdeep --devices 2 --micro-batches 4", "'fpdeep': has no order without a network"),
     "a ring": ("--schedule data-parallel-ring --devices 2 --micro-batches 4", "has no order without a network"),
     "chunks": ("--schedule gpipe --devices 2 --micro-batches 4 --chunks 2", "gpipe has one stage on each device"),
@@ -151,4 +151,4 @@ def test_what_is_left_out_is_named(capsys: pytest.CaptureFixture[str], tmp_path:
 
 def test_a_check_takes_a_file_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("--check", "order.csv", "--devices", "3") == 2
-    assert "--check: takes a file" in capsys.readouterr().err
+    assert "--check takes a file" in capsys.readouterr().err

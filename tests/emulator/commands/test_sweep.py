@@ -231,7 +231,7 @@ def test_interrupt(one_line: Callable[[str], str], tmp_path: Path, jobs: int) ->
     kept = path.read_bytes().count(b"\n") - 1
     told = re.fullmatch(
         rf"emuchain: interrupted after (\d+) of {LONG_POINTS} points;"
-        rf" they are kept in {re.escape(str(path))}, from which the same command goes on",
+        rf" they are kept in {re.escape(str(path))}, from which the same command resumes",
         one_line(err),
     )
     assert told is not None

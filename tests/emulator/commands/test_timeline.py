@@ -121,7 +121,7 @@ def test_traces_of_ranks_and_of_simulation_are_the_same(  # type: ignore[no-unty
     data = ["--data", str(small_cifar), *FLAGS, *TRACE, "--trace-level", level]
     trained, simulated = tmp_path / "trained.json", tmp_path / "simulated.json"
     finished = mpiexec(ranks, ["-m", "emuchain", "train", "--test-samples", "8", *data, "--trace", trained])
-    assert f"trace in {trained}; https://ui.perfetto.dev opens it" in finished.stdout.splitlines()
+    assert f"trace in {trained}; open it with https://ui.perfetto.dev" in finished.stdout.splitlines()
     assert command("simulate", *data, "--trace", str(simulated), "--json") == 0
     assert trained.read_bytes() == simulated.read_bytes()
     assert len(trained.read_bytes()) > 10_000

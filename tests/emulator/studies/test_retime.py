@@ -122,7 +122,7 @@ def test_where_weights_depend_on_time_it_says_what_would_differ(run: Run) -> Non
     after = [late.stale_samples for late in found.plan.steady.staleness]
     device = max(range(4), key=lambda device: abs(after[device] - before[device]))
     said = (
-        f"under slow.toml {after[device]} instead of {before[device]} of 24 samples see old weights on device {device}"
+        f"under slow.toml {after[device]} instead of {before[device]} of 24 samples use old weights on device {device}"
     )
     assert after[device] != before[device]
     assert found.about_numbers.startswith(said)

@@ -36,7 +36,7 @@ def test_headline_is_of_predictions() -> None:
         "predictions: 3 of 6 confirmed (3 of 4 figures are within tolerance, 1 of 2 statements hold; 1 of them no "
         "better than a guess)"
     )
-    assert tables.others(RESULTS) == "not counted as such: identity 0 of 1, echo 1 of 1; 1 not run"
+    assert tables.others(RESULTS) == "other classes: identity 0 of 1, echo 1 of 1; 1 not run"
     assert tables.headline(RESULTS[:2]) == "predictions: 1 of 2 confirmed (1 of 2 figures are within tolerance)"
     assert tables.headline(RESULTS[2:3]) == "predictions: 1 of 1 confirmed (1 of 1 statements hold)"
     assert tables.headline(RESULTS[8:]) == "predictions: none of these rows"
