@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from ..cluster import Cluster
 from ..mapping import can_take, cut_channels
-from ..pipeline import Transport
 from ..plan import Plan
 from ..run import SteadyState
+from ..schedule import Transport
 from ..timing import ExchangeLoad
 from .answer import draining_limits, enough_gbps
 
