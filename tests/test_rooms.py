@@ -15,7 +15,7 @@ FLOORS = ["kernels", "comm", "emulator"]
 ORDER = [
     *("kernels", "comm", "emulator.common", "emulator.inputs"),
     *("emulator.faults", "emulator.cluster", "emulator.network", "emulator.data"),
-    *("emulator.mapping", "emulator.schedule", "emulator.pipeline", "emulator.timing", "emulator.pair"),
+    *("emulator.mapping", "emulator.schedule", "emulator.timing", "emulator.pair"),
     *("emulator.profile", "emulator.explore"),
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.rtl", "emulator.run"),
     *("emulator.timeline", "emulator.report", "emulator.page", "emulator.studies", "emulator.bench"),

@@ -19,8 +19,8 @@ from .output import tell
 
 if TYPE_CHECKING:
     from ..explore import Question, Wires
-    from ..pipeline import Engines, Machine, PipelineKind, Transport
     from ..profile import Stages
+    from ..schedule import Engines, Machine, PipelineKind, Transport
 
 _MOST_DEVICES = 64
 _MOST_ACTIONS = 200_000
@@ -139,7 +139,7 @@ def _question(network: str | None, flags: dict[str, Any]) -> tuple[str, Question
         InputError: a name, a file or a value is invalid.
     """
     from ..explore import Question
-    from ..pipeline import Transport
+    from ..schedule import Transport
 
     chain = _of_boards(network, flags) if flags["profile"] is None else _of_profile(network, flags)
     transport = Transport(flags["transport"]) if flags["transport"] else chain.transport
@@ -167,7 +167,7 @@ def _sizes(chain: _Chain, batch: int, micro_batch: str) -> tuple[int, ...]:
 
 def _schedules(transport: Transport, engines: str | None) -> tuple[tuple[PipelineKind, Machine], ...]:
     """Return the kinds of schedules that the devices can do, each with its machine."""
-    from ..pipeline import Engines, pipeline_kind
+    from ..schedule import Engines, pipeline_kind
 
     names = _SCHEDULES[transport.value]
     kinds = [pipeline_kind(name) for name in names]
@@ -190,9 +190,9 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..config import states_beside_lgb
     from ..explore import Wires, micro_batches_of
     from ..mapping import COPIES, PRECISIONS
-    from ..pipeline import Transport
     from ..plan import network_of
     from ..profile import BoardStages
+    from ..schedule import Transport
 
     if network is None:
         raise InputError("NETWORK is missing; it can be left out only with `--profile`")
@@ -218,9 +218,9 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
     from ..config import states_beside_lgb
     from ..explore import Wires
     from ..mapping import PRECISIONS
-    from ..pipeline import Transport
     from ..plan import network_of
     from ..profile import ProfileStages, load_graph, load_profile
+    from ..schedule import Transport
 
     path, chain = pathlib.Path(flags["profile"]), load_named(flags["cluster"])
     if os.path.isdir(path):

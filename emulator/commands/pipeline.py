@@ -14,7 +14,8 @@ from .kernels import starting
 
 if TYPE_CHECKING:
     from ..common import WholeFile
-    from ..pipeline import Shape, Timed
+    from ..schedule import Shape
+    from ..timing import Timed
 
 
 @click.command()
@@ -89,11 +90,11 @@ class _Run:
     """A schedule in time, in the user's unit of time, which is `scale` ps."""
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
-        from ..pipeline import time_pipeline
+        from ..timing import schedule_of, time_pipeline
         from .pipeline_shape import shape_of
 
         self.kind, self.shape, self.scale = shape_of(flags)
-        schedule, self.form = self.kind.schedule(self.shape)
+        schedule, self.form = schedule_of(self.kind, self.shape)
         self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
         self.to_try = _to_try(flags, self.shape, self.scale)
 
@@ -154,8 +155,8 @@ class _Run:
 
     def print(self) -> None:
         """Print the answer, a table by stage, and a drawing."""
-        from ..pipeline import LEGEND, draw
         from ..report import next_line, percent, plural, print_answer, screen_width, table
+        from ..timeline import LEGEND, draw
 
         result, shape = self.result, self.shape
         machine = shape.machine

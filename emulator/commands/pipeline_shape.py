@@ -10,11 +10,10 @@ from fractions import Fraction
 from typing import Any
 
 from ..common import InputError
-from ..pipeline import Backward, Engines, Machine, PipelineKind, Shape, StageCosts, Transport, pipeline_kind, warm_ups
+from ..schedule import Backward, Engines, Machine, PipelineKind, Shape, StageCosts, Transport, pipeline_kind, warm_ups
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
 _MOST_ACTIONS = 200_000
-_OF_INTERLEAVED = 2
 _ROWS = 8
 
 
@@ -26,7 +25,7 @@ def shape_of(flags: Mapping[str, Any]) -> tuple[PipelineKind, Shape, int]:
     """
     kind = pipeline_kind(flags["schedule"])
     stages, micro_batches = flags["stages"], flags["micro_batches"]
-    chunks = flags["chunks"] or (_OF_INTERLEAVED if kind.interleaves else 1)
+    chunks = flags["chunks"] or kind.chunks
     machine = _machine(kind.machine, flags)
     rows = _rows(machine, flags["rows"])
     most = _MOST_ACTIONS * _ROWS // (stages * chunks * max(rows, _ROWS))

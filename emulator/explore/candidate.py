@@ -6,17 +6,9 @@ import dataclasses
 
 from ...comm import Interconnect
 from ..cluster import Link
-from ..pipeline import (
-    Machine,
-    PipelineKind,
-    PipelineResult,
-    Shape,
-    StageCosts,
-    Transport,
-    least_time_ps,
-    time_shape,
-)
 from ..profile import DoesNotFit, Stages
+from ..schedule import Machine, PipelineKind, Shape, StageCosts, Transport
+from ..timing import PipelineResult, least_time_ps, time_shape, warm_ups_of
 from .partition import Partition, partition
 from .pieces import Demand
 
@@ -132,10 +124,10 @@ def pipelined(
 
 def _kept(kind: PipelineKind, machine: Machine, devices: int, micro_batches: int) -> tuple[int, ...]:
     """Return the micro-batches whose features each device keeps."""
-    if kind.warm_ups is None:
+    warm_ups = warm_ups_of(kind, Shape(devices, micro_batches, (StageCosts(1, 1),) * devices, machine))
+    if warm_ups is None:
         return (micro_batches,) * devices
-    shape = Shape(devices, micro_batches, (StageCosts(1, 1),) * devices, machine)
-    return tuple(min(each, micro_batches) for each in kind.warm_ups(shape))
+    return tuple(min(each, micro_batches) for each in warm_ups)
 
 
 def _least_ps(shape: Shape) -> int:

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 
 from ..common import InputError
-from ..pipeline import Machine, PipelineKind, Transport
 from ..profile import Stages
+from ..schedule import Machine, PipelineKind, Transport
 from .bound import all_cuts_ps, cuts_between_layers_ps
 from .candidate import Candidate, Wires, pipelined
 from .pieces import Demand, Pieces

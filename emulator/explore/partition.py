@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from ..cluster import Link
 from ..common import InputError, format_bytes, format_time_ps
-from ..pipeline import StageCosts
 from ..profile import DoesNotFit, Stages
+from ..schedule import StageCosts
 from .ideal import ideal
 from .inter_layer import Cut, least_cut
 from .intra_layer import filled_cut, fits_at_all

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Sequence
 
 from ..cluster import Link
-from ..pipeline import StageCosts
 from ..profile import DoesNotFit, Stages
+from ..schedule import StageCosts
 
 
 @dataclasses.dataclass(frozen=True)

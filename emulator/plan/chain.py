@@ -14,8 +14,7 @@ from ..cluster import Cluster
 from ..common import InputError
 from ..mapping import cut_channels
 from ..network import Network
-from ..pipeline import Backward, Engines, Machine, Transport, warm_ups
-from ..schedule import ScheduleKind
+from ..schedule import Backward, Engines, Machine, ScheduleKind, Transport, warm_ups
 
 if TYPE_CHECKING:
     from ..config import Config

@@ -9,7 +9,7 @@ from ..cluster import Cluster
 from ..common import InputError
 from ..faults import Faults, load_faults
 from ..mapping import Mapping
-from ..pipeline import Engines, Machine
+from ..schedule import Engines, Machine
 
 if TYPE_CHECKING:
     from ..config import Config

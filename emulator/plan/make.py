@@ -16,8 +16,7 @@ from ..data import Reading
 from ..faults import Faults, left_alive
 from ..mapping import COPIES, partition, partition_layers
 from ..network import Network
-from ..pipeline import Engines, Machine
-from ..schedule import EpochShape, Staleness, dry_run
+from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, warm_ups_of

@@ -11,8 +11,7 @@ from ..common import InputError, format_bytes, format_time_ps, html_table
 from ..faults import Faults, left_alive
 from ..mapping import Mapping
 from ..network import Network
-from ..pipeline import Engines
-from ..schedule import EpochShape, Schedule
+from ..schedule import Engines, EpochShape, Schedule
 from ..timing import Bottleneck, EpochCourse, ExchangeLoad, Timing, find_bottleneck
 from .chain import warm_ups_of
 from .fit import missing_bytes, off_chip_bytes

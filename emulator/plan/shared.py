@@ -9,9 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from ..common import InputError
-from ..pipeline import run_course
 from ..schedule import Schedule
-from ..timing import EpochCourse, Timing
+from ..timing import EpochCourse, Timing, run_course
 from .stages import PlannedStages
 
 

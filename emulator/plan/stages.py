@@ -15,9 +15,8 @@ from ..explore import Demand, Pieces, filled_cut, fits_at_all
 from ..explore import partition as find_partition
 from ..mapping import COPIES, PRECISIONS, VALUE_BYTES, Mapping, Stream, partition_layers
 from ..network import Network
-from ..pipeline import Machine, StageCosts
 from ..profile import BoardStage, BoardStages, DataBytes, DoesNotFit, board_stage, streams_bytes
-from ..schedule import EpochShape, Kind, ScheduleKind, Staleness, kept_micro_batches, weight_copies
+from ..schedule import EpochShape, Kind, Machine, ScheduleKind, StageCosts, Staleness, kept_micro_batches, weight_copies
 
 if TYPE_CHECKING:
     from ..config import Config

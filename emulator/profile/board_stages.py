@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..cluster import Board
 from ..mapping import COPIES, VALUE_BYTES, Slice, cut_channels
 from ..network import Network
-from ..pipeline import StageCosts
+from ..schedule import StageCosts
 from .needs import PartNeeds, boundary_bytes, cut_bytes
 from .roofline import DoesNotFit, stage_of_needs
 from .stages import PIECES, Stages

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..pipeline import StageCosts
+from ..schedule import StageCosts
 from .profile import LayerTimes, Profile
 from .roofline import DoesNotFit
 from .stages import PIECES, Stages

@@ -17,7 +17,7 @@ from ..cluster import Board
 from ..common import InputError
 from ..mapping import COPIES, VALUE_BYTES, Slice
 from ..network import Phase
-from ..pipeline import StageCosts
+from ..schedule import StageCosts
 from .needs import PartNeeds
 from .on_chip import ALL, Data, DataBytes, LayerData, Phases, choose_off_chip
 

@@ -10,7 +10,7 @@ import abc
 import bisect
 from collections.abc import Sequence
 
-from ..pipeline import StageCosts
+from ..schedule import StageCosts
 
 PIECES = 64
 """The most pieces of a layer that a cut within it counts."""

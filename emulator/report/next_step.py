@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from ..cluster import Cluster
 from ..mapping import can_take, cut_channels
-from ..pipeline import Transport
 from ..plan import Plan
 from ..run import Cause
+from ..schedule import Transport
 
 
 def next_changes(plan: Plan, cause: Cause) -> dict[str, object]:

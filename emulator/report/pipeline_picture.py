@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..pipeline import Engines, PipelineResult, Shape, Timed
-from ..schedule import Kind
+from ..schedule import Engines, Kind, Shape
+from ..timing import PipelineResult, Timed
 from .picture import new_figure, save_figure
 
 if TYPE_CHECKING:

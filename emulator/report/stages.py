@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..common import format_bytes, format_time_ps, number, percent
-from ..pipeline import Engines, StageCosts, Transport, pipeline_kinds
 from ..plan import Plan, PlannedStages
 from ..run import Usage, is_waiting
+from ..schedule import Engines, StageCosts, Transport, pipelines
 from .answer import Line, title_of
 from .table import table
 
@@ -50,7 +50,7 @@ def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
 
 def order_line(plan: Plan) -> list[Line]:
     """Return a line where a schedule's order costs nothing, because rows are streamed from engines of their own."""
-    meant = pipeline_kinds().get(plan.config.schedule.name)
+    meant = pipelines().get(plan.config.schedule.name)
     if not plan.times_rows or meant is None:
         return []
     engines = meant.machine.engines.value

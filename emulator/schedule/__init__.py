@@ -1,29 +1,36 @@
 """Schedules as data: the actions of each device in order, printed, parsed, and dry-run before anything starts."""
 
 from .action import Action, Kind, MicroBatch, SampleSpan, Schedule, cut_samples
-from .complete import check_complete
 from .csv_text import parse_csv, to_csv
-from .dry_run import dry_run
-from .features import kept_micro_batches
-from .kind import EpochShape, ScheduleKind, Staleness, schedules
-from .offload import Offload
-from .pipeline import pipeline
+from .dry_run import check_complete, dry_run
+from .fpdeep import pipeline
+from .kind import Offload, PipelineKind, ScheduleKind, pipeline_kind, pipelines, schedules
+from .machine import Backward, Engines, Machine, StageCosts, Transport
+from .shape import ClosedForm, EpochShape, Shape, Staleness
 from .span_store import SpanStore
 from .text import parse, to_text
-from .versions import VersionedAction, weight_copies, with_versions
-from .warm_up import warm_up
+from .versions import VersionedAction, kept_micro_batches, weight_copies, with_versions
+from .warm_up import warm_up, warm_ups
 
 __all__ = [
     "Action",
+    "Backward",
+    "ClosedForm",
+    "Engines",
     "EpochShape",
     "Kind",
+    "Machine",
     "MicroBatch",
     "Offload",
+    "PipelineKind",
     "SampleSpan",
     "Schedule",
     "ScheduleKind",
+    "Shape",
     "SpanStore",
+    "StageCosts",
     "Staleness",
+    "Transport",
     "VersionedAction",
     "check_complete",
     "cut_samples",
@@ -32,10 +39,13 @@ __all__ = [
     "parse",
     "parse_csv",
     "pipeline",
+    "pipeline_kind",
+    "pipelines",
     "schedules",
     "to_csv",
     "to_text",
     "warm_up",
+    "warm_ups",
     "weight_copies",
     "with_versions",
 ]

@@ -1,30 +1,29 @@
 """Data parallelism: each device holds the whole network; devices exchange gradients by a ring or an aggregator.
 
-On the one device of each replica's chain the schedule is that of `sync`; the exchange is part of the update.
+On the one device of each replica's chain the schedule is that of `sync`; the exchange, of `data-parallel-ring` or
+`data-parallel-aggregator`, is part of the update.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 
-from .action import Schedule
-from .kind import EpochShape, ScheduleKind
-from .sync import sync
-
-_RING, _AGGREGATOR = "data-parallel-ring", "data-parallel-aggregator"
-
-
-def ring(epoch: EpochShape) -> Schedule:
-    """Return the schedule of a device whose replicas exchange gradients by a ring."""
-    return dataclasses.replace(sync(epoch), name=_RING)
-
-
-def aggregator(epoch: EpochShape) -> Schedule:
-    """Return the schedule of a device whose replicas exchange gradients by an aggregator."""
-    return dataclasses.replace(sync(epoch), name=_AGGREGATOR)
-
+from .fpdeep import in_order_of_sync
+from .kind import ScheduleKind
 
 _SUMMARY = "each device holds the whole network, and they exchange gradients by"
 
-RING = ScheduleKind(_RING, ring, f"{_SUMMARY} a ring", drains=True, replicates="ring")
-AGGREGATOR = ScheduleKind(_AGGREGATOR, aggregator, f"{_SUMMARY} an aggregator", drains=True, replicates="aggregator")
+RING = ScheduleKind(
+    "data-parallel-ring",
+    functools.partial(in_order_of_sync, "data-parallel-ring"),
+    f"{_SUMMARY} a ring",
+    drains=True,
+    replicates="ring",
+)
+AGGREGATOR = ScheduleKind(
+    "data-parallel-aggregator",
+    functools.partial(in_order_of_sync, "data-parallel-aggregator"),
+    f"{_SUMMARY} an aggregator",
+    drains=True,
+    replicates="aggregator",
+)

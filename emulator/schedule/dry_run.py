@@ -16,6 +16,8 @@ from .action import Action, Kind, Schedule
 from .stage import Stage
 from .versions import VersionedAction, with_versions
 
+PASSES = (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT)
+
 
 def dry_run(schedule: Schedule, stores: Iterable[tuple[int, int]] = (), *, aligned: bool = False) -> None:
     """Check a schedule.
@@ -59,6 +61,20 @@ def dry_run(schedule: Schedule, stores: Iterable[tuple[int, int]] = (), *, align
         raise InputError(f"schedule {schedule.name}: deadlock: " + "; ".join(device.complaint() for device in waiting))
     for device in devices:
         device.check_complete()
+
+
+def check_complete(schedule: Schedule) -> None:
+    """Check that each device has F, B and W of every micro-batch on each of its stages; all programs are read.
+
+    Raises:
+        InputError: the first action that is missing, and its device.
+    """
+    for device, program in schedule.programs(range(schedule.devices)).items():
+        done = {(action.kind, action.index, action.chunk) for action in program}
+        for of, chunk, kind in itertools.product(schedule.micro_batches, range(schedule.chunks), PASSES):
+            if (kind, of.index, chunk) not in done:
+                missing = Action(kind, of.index, chunk=chunk)
+                raise InputError(f"schedule {schedule.name}: device {device}: never does {missing}")
 
 
 class _Device:
@@ -177,7 +193,7 @@ class _Device:
     def check_complete(self) -> None:
         """Check that every micro-batch went forward, backward and into a gradient, and that every step updated."""
         for micro_batch in self.schedule.micro_batches:
-            for kind in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
+            for kind in PASSES:
                 for missing in self._missing(kind, [micro_batch.index]):
                     raise InputError(f"{self._name()} never does {missing}")
         if self.version != self.schedule.steps:

@@ -1,4 +1,7 @@
-"""`farnn`: a GPU and an FPGA train recurrent layers together (FARNN), and the two other ways that it is compared with.
+"""A GPU and an FPGA train recurrent layers together (FARNN), or a GPU alone, as cuDNN does (FARNN, section 6.1).
+
+`farnn` overlaps what both do; `farnn-no-overlap` does one task after another; under `farnn-all-fpga` the FPGA does the
+input products, too. `gpu-standard` and `gpu-persistent` are the two forms of a GPU alone.
 
 The order of the numbers is that of `sync`, so weights are those of mini-batch SGD, bit for bit. What each device does,
 and when, is in `emulator/pair`.
@@ -6,52 +9,48 @@ and when, is in `emulator/pair`.
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 
-from .action import Schedule
-from .kind import EpochShape, ScheduleKind
-from .offload import Offload
-from .sync import sync
-
-_OVERLAPPED, _IN_TURN, _ALL = "farnn", "farnn-no-overlap", "farnn-all-fpga"
-
-
-def overlapped(epoch: EpochShape) -> Schedule:
-    """Return the schedule of a pair whose GPU works beside the FPGA."""
-    return dataclasses.replace(sync(epoch), name=_OVERLAPPED)
-
-
-def in_turn(epoch: EpochShape) -> Schedule:
-    """Return the schedule of a pair that does one task after another."""
-    return dataclasses.replace(sync(epoch), name=_IN_TURN)
-
-
-def all_steps(epoch: EpochShape) -> Schedule:
-    """Return the schedule of a pair whose FPGA does all of FW and BW of recurrent layers."""
-    return dataclasses.replace(sync(epoch), name=_ALL)
-
+from .fpdeep import in_order_of_sync
+from .kind import Offload, ScheduleKind
 
 FARNN = ScheduleKind(
-    _OVERLAPPED,
-    overlapped,
+    "farnn",
+    functools.partial(in_order_of_sync, "farnn"),
     "a GPU, and an FPGA for steps of recurrent layers",
     drains=True,
     repeats=True,
     offload=Offload.OVERLAPPED,
 )
 NO_OVERLAP = ScheduleKind(
-    _IN_TURN,
-    in_turn,
+    "farnn-no-overlap",
+    functools.partial(in_order_of_sync, "farnn-no-overlap"),
     "the same, but one task after another",
     drains=True,
     repeats=True,
     offload=Offload.IN_TURN,
 )
 ALL_FPGA = ScheduleKind(
-    _ALL,
-    all_steps,
+    "farnn-all-fpga",
+    functools.partial(in_order_of_sync, "farnn-all-fpga"),
     "the same, with the input products on the FPGA, too",
     drains=True,
     repeats=True,
     offload=Offload.ALL_STEPS,
+)
+STANDARD = ScheduleKind(
+    "gpu-standard",
+    functools.partial(in_order_of_sync, "gpu-standard"),
+    "a GPU alone, time step by time step",
+    drains=True,
+    repeats=True,
+    offload=Offload.STANDARD,
+)
+PERSISTENT = ScheduleKind(
+    "gpu-persistent",
+    functools.partial(in_order_of_sync, "gpu-persistent"),
+    "a GPU alone, which keeps recurrent weights on chip as far as it can",
+    drains=True,
+    repeats=True,
+    offload=Offload.PERSISTENT,
 )

@@ -10,7 +10,10 @@ import itertools
 from collections.abc import Collection, Iterator
 
 from .action import Action, Kind, Schedule, cut_samples
-from .kind import EpochShape, ScheduleKind
+from .formulas import drained, equal_costs, is_plain, overlapped, streamed, within_each
+from .kind import PipelineKind
+from .machine import Engines, Transport
+from .shape import ClosedForm, EpochShape, Shape
 
 
 def gpipe(epoch: EpochShape) -> Schedule:
@@ -32,4 +35,24 @@ def gpipe(epoch: EpochShape) -> Schedule:
     return Schedule("gpipe", epoch.devices, micro_batches, programs)
 
 
-GPIPE = ScheduleKind("gpipe", gpipe, "all forward, then all backward, then the update", drains=True, repeats=True)
+def all_forward_first(shape: Shape) -> ClosedForm | None:
+    """Return the form for GPipe."""
+    costs = equal_costs(shape)
+    if costs is not None and shape.machine.transport is Transport.STREAMED:
+        return streamed(shape, costs)
+    if costs is None or not is_plain(shape.machine) or shape.machine.engines is not Engines.TURNS:
+        return None
+    valid, exact = within_each(costs)
+    if shape.machine.transport is Transport.HIDDEN:
+        return ClosedForm(drained(shape, costs), valid, exact)
+    return overlapped(shape, costs, valid, exact)
+
+
+GPIPE = PipelineKind(
+    "gpipe",
+    gpipe,
+    "all forward, then all backward, then the update",
+    drains=True,
+    repeats=True,
+    closed_form=all_forward_first,
+)

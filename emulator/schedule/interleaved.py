@@ -11,7 +11,10 @@ import itertools
 from collections.abc import Collection, Iterator
 
 from .action import Action, Kind, Schedule, cut_samples
-from .kind import EpochShape, ScheduleKind
+from .formulas import equal_costs, is_plain
+from .kind import PipelineKind
+from .machine import Engines, Transport
+from .shape import ClosedForm, EpochShape, Shape
 
 
 def interleaved(epoch: EpochShape) -> Schedule:
@@ -55,11 +58,24 @@ def _rounds(numbers: list[int], devices: int) -> list[list[int]]:
     return [numbers[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
-INTERLEAVED = ScheduleKind(
+def interleaved_form(shape: Shape) -> ClosedForm | None:
+    """Return the form for interleaved 1F1B."""
+    costs, machine = equal_costs(shape), shape.machine
+    if costs is None or machine.engines is not Engines.TURNS or not is_plain(machine) or costs.transfer_ps:
+        return None
+    if machine.transport is Transport.STREAMED:
+        return None
+    slots = shape.micro_batches * shape.chunks + shape.devices - 1
+    exact = shape.micro_batches >= shape.devices or shape.chunks == 1
+    return ClosedForm(slots * costs.work_ps, "M >= N", exact)
+
+
+INTERLEAVED = PipelineKind(
     "interleaved",
     interleaved,
     "one forward, one backward, several stages on each device",
     drains=True,
     repeats=True,
     chunks=2,
+    closed_form=interleaved_form,
 )

@@ -1,63 +1,41 @@
-"""Kinds of schedules: each is a file of this folder with a `ScheduleKind`, which is found by its name."""
+"""Kinds of schedules: a file of this folder has one or several, found by name, with order, machine and closed form."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable, Mapping
 from typing import Literal
 
 from ...kernels import instances
+from ..common import InputError, did_you_mean
 from .action import Schedule
-from .offload import Offload
+from .formulas import one_by_one
+from .machine import Backward, Machine
+from .shape import ClosedForm, EpochShape, Shape
 
 _STEPS_TO_CHECK = 6
 
 
-@dataclasses.dataclass(frozen=True)
-class Staleness:
-    """The number of updates by which a device's weights are late, in F and in B, for each sample of a mini-batch.
+class Offload(enum.Enum):
+    """What a GPU gives to an FPGA of the training of recurrent layers, or does itself (FARNN)."""
 
-    Samples come in order, so staleness never grows within a mini-batch, and grows by at most one from its last sample
-    to the first of the next.
-    """
-
-    forward: tuple[int, ...]
-    backward: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        for late in (self.forward, self.backward):
-            if list(late) != sorted(late, reverse=True) or late[0] > late[-1] + 1 or late[-1] < 0:
-                raise ValueError(f"staleness {late} would take weights back to an older version")
-
-    def at_least(self, other: Staleness) -> Staleness:
-        """Return the larger staleness of both, sample by sample."""
-        return Staleness(tuple(map(max, self.forward, other.forward)), tuple(map(max, self.backward, other.backward)))
+    OVERLAPPED = "overlapped"
+    """The FPGA does R-MVM and activations, the GPU all else, side by side with transfers and with the FPGA."""
+    IN_TURN = "in turn"
+    """The same, with each task after the one before it."""
+    ALL_STEPS = "all steps"
+    """The FPGA does I-MVM, too; GC and WU stay on the GPU."""
+    STANDARD = "standard"
+    """The GPU alone, in cuDNN's standard form: each time step is a phase of its own."""
+    PERSISTENT = "persistent"
+    """The GPU alone, in cuDNN's persistent form: one kernel for all time steps."""
 
     @property
-    def stale_samples(self) -> int:
-        """Number of samples of a mini-batch whose FP uses old weights."""
-        return sum(late > 0 for late in self.forward)
-
-
-@dataclasses.dataclass(frozen=True)
-class EpochShape:
-    """The epoch that a schedule is made for: `samples` samples on a chain of `devices` devices.
-
-    `staleness` is that of each device in the steady pipeline, where nothing waits for updates. `stores` are pairs of
-    devices (user, store), of which the first uses parameters that the second stores. There are `chunks` stages on each
-    device: stage c N + d of N devices is chunk c of device d. `warm_ups` are each device's warm-up forwards; if there
-    are none, the kind of schedule decides.
-    """
-
-    devices: int
-    samples: int
-    batch: int
-    micro_batch: int
-    staleness: tuple[Staleness, ...] = ()
-    stores: tuple[tuple[int, int], ...] = ()
-    chunks: int = 1
-    warm_ups: tuple[int, ...] = ()
+    def devices(self) -> int:
+        """Number of devices: a GPU alone, or with an FPGA."""
+        return 1 if self in (Offload.STANDARD, Offload.PERSISTENT) else 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,9 +49,9 @@ class ScheduleKind:
 
     `chunks` is the number of stages on a device where none is asked for; only a kind that has more than one takes
     another number. `warm_ups` gives each device's warm-up forwards for a number of devices; only a kind that has
-    it takes others. Where it `splits_backward`, errors leave before the parameter gradients are computed. Where it is
-    `aligned`, F, B and W of a sample use the same version of the weights; otherwise each sees those that are newest in
-    the steady pipeline (`EpochShape.staleness`). With `offload`, a GPU trains recurrent layers, alone or with an FPGA.
+    it takes others. Where it is `aligned`, F, B and W of a sample use the same version of the weights; otherwise each
+    sees those that are newest in the steady pipeline (`EpochShape.staleness`). With `offload`, a GPU trains recurrent
+    layers, alone or with an FPGA.
     """
 
     name: str
@@ -84,7 +62,6 @@ class ScheduleKind:
     repeats: bool = False
     chunks: int = 1
     warm_ups: Callable[[int], tuple[int, ...]] | None = None
-    splits_backward: bool = False
     aligned: bool = True
     offload: Offload | None = None
 
@@ -92,6 +69,11 @@ class ScheduleKind:
     def takes_warm_ups(self) -> bool:
         """Whether `EpochShape.warm_ups` changes its schedule."""
         return self.warm_ups is not None
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether errors leave before the parameter gradients are computed."""
+        return False
 
     def steps_to_check(self, epoch: EpochShape) -> int:
         """Return the number of mini-batches whose dry run shows what that of any number would.
@@ -108,12 +90,63 @@ class ScheduleKind:
         return min(late + 2, _STEPS_TO_CHECK)
 
 
+def _of_all(shape: Shape) -> int:
+    """Return the number of micro-batches of one mini-batch."""
+    return shape.micro_batches
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineKind(ScheduleKind):
+    """A schedule of a pipeline whose devices take actions as a whole, and whose time is asked for by itself.
+
+    `machine` is the kind of devices that it is meant for; it runs on any. `closed_form` is the time of a mini-batch by
+    a formula, None where none applies. `mini_batch` says of how many micro-batches a mini-batch is when a number of
+    them is timed on some devices: of all, unless the pipeline has no flush. Where messages are stored, a device waits
+    for them unless the kind `overlaps` them. A kind that `searches` its warm-ups finds them by timing them; without
+    times, it cannot train.
+    """
+
+    machine: Machine = dataclasses.field(default_factory=Machine)
+    closed_form: Callable[[Shape], ClosedForm | None] = one_by_one
+    mini_batch: Callable[[Shape], int] = _of_all
+    overlaps: bool = True
+    searches: bool = False
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether errors leave before the parameter gradients are computed."""
+        return self.machine.backward is Backward.SPLIT
+
+
+@functools.cache
+def _kinds() -> Mapping[str, ScheduleKind]:
+    """Return all kinds by name: those of one chain, of replicas, then of GPUs."""
+
+    def place(kind: ScheduleKind) -> tuple[bool, bool, str]:
+        return kind.offload is not None, kind.replicates is not None, kind.name
+
+    return {kind.name: kind for kind in sorted(instances(__package__, ScheduleKind), key=place)}
+
+
 @functools.cache
 def schedules() -> Mapping[str, ScheduleKind]:
-    """Return all kinds that come with emuchain, by name: those of one chain, of replicas, then of GPUs."""
+    """Return all kinds that train, by name."""
+    return {name: kind for name, kind in _kinds().items() if name not in pipelines() or not pipelines()[name].searches}
 
-    def family(kind: ScheduleKind) -> tuple[bool, bool]:
-        return kind.offload is not None, kind.replicates is not None
 
-    found = sorted(instances(__package__, ScheduleKind), key=family)
-    return {kind.name: kind for kind in found}
+@functools.cache
+def pipelines() -> Mapping[str, PipelineKind]:
+    """Return all kinds of pipelines, by name."""
+    return {name: kind for name, kind in _kinds().items() if isinstance(kind, PipelineKind)}
+
+
+def pipeline_kind(name: str) -> PipelineKind:
+    """Return the kind of pipeline of a name.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if name not in pipelines():
+        hint = did_you_mean(name, pipelines())
+        raise InputError(f"`schedule` = {name!r}: {hint}must be one of {', '.join(pipelines())}")
+    return pipelines()[name]

@@ -1,4 +1,4 @@
-"""The versions of its weights that a device keeps, and until when, which follows from the actions themselves.
+"""The versions of its weights and the features that a device keeps, which follow from the order of its actions.
 
 Under `sync` and `fpdeep` every F and B uses the newest version, and an update overwrites it. If a schedule continues to
 use older versions (PipeDream's weight stashing: B uses the version of its F), an update makes a copy, and the older
@@ -53,6 +53,25 @@ def weight_copies(program: Iterable[Action]) -> int:
         peak = max(peak, kept)
         kept -= len(each.frees)
     return peak
+
+
+def kept_micro_batches(program: Iterable[Action], chunks: int, last: Kind) -> tuple[int, ...]:
+    """Return for each chunk of a device the most micro-batches between their F and the action that needs features last.
+
+    Args:
+        program: the device's actions.
+        chunks: number of its stages.
+        last: the kind of the action that needs a micro-batch's features last.
+    """
+    kept, most = [0] * chunks, [0] * chunks
+    for action in program:
+        begins = action.span is None or not action.span[0]
+        if action.kind is Kind.FORWARD and begins:
+            kept[action.chunk] += 1
+            most[action.chunk] = max(most[action.chunk], kept[action.chunk])
+        elif action.kind is last and begins:
+            kept[action.chunk] -= 1
+    return tuple(most)
 
 
 class _Ahead:

@@ -7,7 +7,10 @@ keeps the features of more micro-batches than the first one under 1F1B.
 from __future__ import annotations
 
 from .action import Schedule
-from .kind import EpochShape, ScheduleKind
+from .formulas import equal_costs
+from .kind import PipelineKind
+from .machine import Backward, Engines, Machine, Transport
+from .shape import ClosedForm, EpochShape, Shape
 from .warm_up import single, warm_up
 
 
@@ -16,11 +19,25 @@ def zero_bubble(epoch: EpochShape) -> Schedule:
     return warm_up("zero-bubble", epoch, single(epoch.devices), late=range(epoch.devices))
 
 
-ZERO_BUBBLE = ScheduleKind(
+def zero_bubble_form(shape: Shape) -> ClosedForm | None:
+    """Return the form for zero-bubble H1: M (F + EB + PG) + (N - 1) (F + EB - PG)."""
+    costs, machine = equal_costs(shape), shape.machine
+    if costs is None or costs.transfer_ps or machine.latency_ps or machine.engines is not Engines.TURNS:
+        return None
+    if machine.backward is Backward.FUSED or machine.transport is Transport.STREAMED:
+        return None
+    work = costs.work_ps
+    time = shape.micro_batches * work + (shape.devices - 1) * (work - 2 * costs.known_pg_ps)
+    exact = costs.known_pg_ps <= min(costs.forward_ps, costs.eb_ps) and shape.micro_batches >= shape.devices
+    return ClosedForm(time, "PG <= min(F, EB), M >= N", exact or shape.devices == 1)
+
+
+ZERO_BUBBLE = PipelineKind(
     "zero-bubble",
     zero_bubble,
     "one forward, one backward, late parameter gradients fill bubbles",
     drains=True,
     repeats=True,
-    splits_backward=True,
+    machine=Machine(backward=Backward.SPLIT),
+    closed_form=zero_bubble_form,
 )

@@ -1,6 +1,7 @@
 from .chart import Chart, Line, chart_of
 from .chrome import trace_file, write_trace
 from .course import Course
+from .drawing import LEGEND, draw
 from .flows import Flow, flows_of
 from .gantt import gantt
 from .lanes import Lane, LaneKind, lanes_of
@@ -15,6 +16,7 @@ from .window import DEFAULT_WINDOW, Window
 
 __all__ = [
     "DEFAULT_WINDOW",
+    "LEGEND",
     "Chart",
     "Course",
     "Flow",
@@ -29,6 +31,7 @@ __all__ = [
     "Window",
     "asked_pair_trace",
     "chart_of",
+    "draw",
     "flows_of",
     "gantt",
     "lanes_of",

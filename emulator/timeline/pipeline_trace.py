@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator
 from fractions import Fraction
 
-from ..pipeline import Engines, PipelineResult, Sent, Shape, Step, Timed
-from ..schedule import Kind
+from ..schedule import Engines, Kind, Shape
+from ..timing import PipelineResult, Sent, Step, Timed
 from .chrome import Event, micros, named, write_events
 
 _PS_OF_MICRO = 10**6

@@ -1,4 +1,4 @@
-"""The virtual time of engines, links and memory ports, as pure functions of mapping and cluster."""
+"""The virtual time of engines, links and memory ports, of rows and of actions, as pure functions."""
 
 from .bottleneck import (
     Bottleneck,
@@ -14,9 +14,22 @@ from .bottleneck import (
     loads_of,
     memory_loads,
 )
+from .course import Course, Sent, Timed
 from .device_clock import DeviceClock
 from .free_run import Trace, free_run
 from .hurt import Hurt
+from .pipeline import (
+    PipelineResult,
+    least_time_ps,
+    run_course,
+    run_timeline,
+    schedule_of,
+    smallest_warm_ups,
+    time_pipeline,
+    time_shape,
+    warm_ups_of,
+)
+from .program import Step, work_ps
 from .slice_clock import SliceClock
 from .stage_clock import EpochCourse, StageClock, StageTimes
 from .stage_device import StageDevice, Wire
@@ -24,6 +37,7 @@ from .timing import Timing
 
 __all__ = [
     "Bottleneck",
+    "Course",
     "DeviceClock",
     "EngineLoad",
     "EpochCourse",
@@ -32,10 +46,14 @@ __all__ = [
     "LinkLoad",
     "Load",
     "MemoryLoad",
+    "PipelineResult",
+    "Sent",
     "SliceClock",
     "StageClock",
     "StageDevice",
     "StageTimes",
+    "Step",
+    "Timed",
     "Timing",
     "Trace",
     "Wire",
@@ -43,7 +61,16 @@ __all__ = [
     "exchange_name",
     "find_bottleneck",
     "free_run",
+    "least_time_ps",
     "link_loads",
     "loads_of",
     "memory_loads",
+    "run_course",
+    "run_timeline",
+    "schedule_of",
+    "smallest_warm_ups",
+    "time_pipeline",
+    "time_shape",
+    "warm_ups_of",
+    "work_ps",
 ]

@@ -20,8 +20,8 @@ import numpy as np
 from ...comm import Observer, Times
 from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
-from ..pipeline import Backward, Machine, StageCosts, Step, work_ps
-from ..schedule import Kind, SampleSpan
+from ..schedule import Backward, Kind, Machine, SampleSpan, StageCosts
+from .program import Step, work_ps
 from .stage_device import Ran, StageDevice
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from ...comm import Observer, Served
 from ..cluster import Link
-from ..pipeline import Engines, Machine, Transport
-from ..schedule import Kind
+from ..schedule import Engines, Kind, Machine, Transport
 
 
 class Ran(NamedTuple):

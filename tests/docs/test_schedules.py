@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.commands.cli import main
-from emuchain.emulator.pipeline import pipeline_kinds
+from emuchain.emulator.schedule import pipelines
 
 from .pages import ROOT, blocks_of, text_of
 
@@ -60,7 +60,7 @@ def drawing() -> dict[str, list[str]]:
 def test_each_schedule_has_a_section_and_a_picture() -> None:
     shown = re.findall(r"^### (\S+)\n(?:(?!^#).*\n)*?!\[.*\]\(schedules/(\S+)\.svg\)$", text_of(PAGE), re.MULTILINE)
     assert all(section == picture for section, picture in shown)
-    assert {section for section, _ in shown} == set(drawing()) == set(pipeline_kinds())
+    assert {section for section, _ in shown} == set(drawing()) == set(pipelines())
     assert {path.stem for path in (ROOT / "docs" / "schedules").iterdir()} == set(drawing())
 
 

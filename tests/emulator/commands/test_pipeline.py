@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.pipeline import pipeline_kinds
+from emuchain.emulator.schedule import pipelines
 
 from .running import status_of
 
@@ -46,7 +46,7 @@ def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_all_schedules(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("--help") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert all(f"{name}," in shown or f"{name}." in shown for name in pipeline_kinds())
+    assert all(f"{name}," in shown or f"{name}." in shown for name in pipelines())
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from emuchain.emulator.explore import Demand, Pieces, all_cuts_ps, cuts_between_layers_ps
-from emuchain.emulator.pipeline import Machine, Shape, Transport, least_time_ps, pipeline_kind, time_shape
 from emuchain.emulator.profile.stages import PIECES
+from emuchain.emulator.schedule import Machine, Shape, Transport, pipeline_kind
+from emuchain.emulator.timing import least_time_ps, time_shape
 
 from .chains import random_case
 

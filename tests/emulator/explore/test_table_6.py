@@ -7,8 +7,8 @@ import pytest
 from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.explore import Wires, data_parallel, pipelined
 from emuchain.emulator.network import load_network
-from emuchain.emulator.pipeline import pipeline_kind
 from emuchain.emulator.profile import BoardStages
+from emuchain.emulator.schedule import pipeline_kind
 from emuchain.emulator.studies.validate.bapipe.constants import DSP_MHZ
 
 

@@ -9,19 +9,11 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.pipeline import (
-    Engines,
-    Machine,
-    PipelineResult,
-    Shape,
-    StageCosts,
-    Transport,
-    pipeline_kind,
-    time_shape,
-)
 from emuchain.emulator.report import draw_pipeline, pipeline_picture
+from emuchain.emulator.schedule import Engines, Machine, Shape, StageCosts, Transport, pipeline_kind
+from emuchain.emulator.timing import PipelineResult, time_shape
 
-from ..pipeline.shapes import shape_of
+from ..timing.shapes import shape_of
 
 pytest.importorskip("matplotlib")
 

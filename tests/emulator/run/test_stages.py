@@ -13,10 +13,10 @@ import pytest
 
 import emuchain
 from emuchain.emulator.commands.cli import main
-from emuchain.emulator.pipeline import StageCosts, run_timeline
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.run import Weights
-from emuchain.emulator.schedule import schedules
+from emuchain.emulator.schedule import StageCosts, schedules
+from emuchain.emulator.timing import run_timeline
 
 NETWORK = {
     "name": "stages",

@@ -1,12 +1,11 @@
 """GPipe's schedule: all forward, then all backward, then the update; found by its file alone."""
 
-import inspect
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.schedule import EpochShape, dry_run, schedules, to_text
+from emuchain.emulator.schedule import EpochShape, ScheduleKind, dry_run, pipelines, schedules, to_text
+from emuchain.kernels.extensions import modules
 
 GPIPE = schedules()["gpipe"]
 
@@ -36,8 +35,10 @@ def test_weights_and_times_are_those_of_sync(network: str, small_cifar, plan_of,
     assert gpipe.history[-1].train == sync.history[-1].train
 
 
-def test_a_kind_of_schedule_is_found_by_its_file() -> None:
-    for name, kind in schedules().items():
-        module = inspect.getmodule(kind.generate)
-        assert kind.name == name and module is not None
-        assert name.split("-")[0] in module.__name__.rpartition(".")[2], "a file is named after its schedule"
+def test_the_file_of_a_kind_of_schedule_names_it() -> None:
+    named = set()
+    for module in modules(ScheduleKind.__module__.rpartition(".")[0]):
+        own = {value.name for value in vars(module).values() if isinstance(value, ScheduleKind)}
+        assert all(f"`{name}`" in str(module.__doc__) for name in own), f"{module.__name__} does not name {own}"
+        named |= own
+    assert named == schedules().keys() | pipelines().keys()

@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from emuchain.emulator.pipeline import Machine, Shape, StageCosts, pipeline_kind, time_shape
 from emuchain.emulator.plan import Plan
 from emuchain.emulator.run import PHASES, simulate
+from emuchain.emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
 from emuchain.emulator.timeline import (
     Course,
     LaneKind,
@@ -32,7 +32,7 @@ from emuchain.emulator.timeline import (
     write_pipeline_trace,
     write_trace,
 )
-from emuchain.emulator.timing import engine_loads
+from emuchain.emulator.timing import engine_loads, time_shape
 
 HERE = Path(__file__).resolve().parent / "trace_processor"
 UI = Path("node_modules", "@pinpoint-apm", "perfetto-ui")

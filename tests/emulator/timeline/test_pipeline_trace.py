@@ -10,20 +10,11 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.pipeline import (
-    Backward,
-    Engines,
-    Machine,
-    PipelineResult,
-    Shape,
-    StageCosts,
-    Transport,
-    pipeline_kind,
-    time_shape,
-)
+from emuchain.emulator.schedule import Backward, Engines, Machine, Shape, StageCosts, Transport, pipeline_kind
 from emuchain.emulator.timeline import write_pipeline_trace
+from emuchain.emulator.timing import PipelineResult, time_shape
 
-from ..pipeline.shapes import shape_of
+from ..timing.shapes import shape_of
 
 Event = dict[str, Any]
 COSTS = StageCosts(10, 20, 10, 7)

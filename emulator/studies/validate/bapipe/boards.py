@@ -13,8 +13,8 @@ from ....cluster import Board, Link, board_keys, load_cluster
 from ....common import InputError
 from ....explore import Candidate, Wires, data_parallel, pipelined
 from ....network import load_network
-from ....pipeline import pipeline_kind
 from ....profile import BoardStages
+from ....schedule import pipeline_kind
 from ..constants import changed, in_force, kept
 from ..measure import Measure, Measured
 from .constants import DSP_MHZ, in_use

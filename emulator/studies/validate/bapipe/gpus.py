@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from .....comm import Interconnect
 from ....cluster import Link
 from ....explore import Candidate, Wires, data_parallel, pipelined
-from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_shape
 from ....profile import LayerProfile, LayerTimes, Profile, ProfileStages
+from ....schedule import Machine, Shape, StageCosts, pipeline_kind
+from ....timing import time_shape
 from ..constants import kept
 from .constants import ALL_REDUCE_SAMPLES, FEATURE_MBYTES, in_use
 from .cuts import Replicated, pipedream_stages

@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from ....mapping import VALUE_BYTES
-from ....pipeline import Machine, Shape, StageCosts, pipeline_kind, time_shape
+from ....schedule import Machine, Shape, StageCosts, pipeline_kind
+from ....timing import time_shape
 from ..constants import kept
 from ..measure import Measure, Measured
 from .constants import FEATURE_MBYTES, PARAMETER_BYTES, in_use

@@ -6,9 +6,8 @@ import functools
 import pathlib
 from collections.abc import Callable, Mapping
 
-from ....pipeline import Machine, Transport
 from ....report import draw_pipeline, new_figure, save_figure
-from ....schedule import Kind
+from ....schedule import Kind, Machine, Transport
 from ..claim import Value, load_claims
 from ..measure import Measure
 from . import boards, largest, speedups

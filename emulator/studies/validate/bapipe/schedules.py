@@ -12,7 +12,8 @@ import functools
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from ....pipeline import Engines, Machine, PipelineResult, Shape, StageCosts, pipeline_kind, time_shape
+from ....schedule import Engines, Machine, Shape, StageCosts, pipeline_kind
+from ....timing import PipelineResult, schedule_of, time_shape
 from ..measure import Measure, Measured
 
 STAGES, MICRO_BATCHES = range(1, 9), (1, 2, 3, 5, 8, 9, 16, 21, 32)
@@ -57,7 +58,7 @@ def run(schedule: str, case: Case, machine: Machine | None = None) -> PipelineRe
 
 def table_ps(schedule: str, case: Case, machine: Machine | None = None) -> int:
     """Return the time by the formula of Table I or II, which the schedule has as its closed form."""
-    _, form = pipeline_kind(schedule).schedule(shape_of(schedule, case, machine))
+    _, form = schedule_of(pipeline_kind(schedule), shape_of(schedule, case, machine))
     assert form is not None
     return form.time_ps
 

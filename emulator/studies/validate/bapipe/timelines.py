@@ -6,20 +6,19 @@ import dataclasses
 import functools
 import itertools
 
-from ....pipeline import (
+from ....schedule import (
     Engines,
+    EpochShape,
+    Kind,
     Machine,
-    PipelineResult,
     Shape,
     StageCosts,
-    Timed,
     Transport,
     pipeline_kind,
-    pipeline_kinds,
-    time_pipeline,
-    time_shape,
+    pipelines,
+    schedules,
 )
-from ....schedule import EpochShape, Kind, schedules
+from ....timing import PipelineResult, Timed, time_pipeline, time_shape
 from ..measure import Measure, Measured
 from .schedules import ASYNCHRONOUS, SCHEDULES, SYNCHRONOUS, Case, run
 
@@ -106,7 +105,7 @@ def _modes() -> Measured:
 
 
 def _schedules_with(transport: Transport, wanted: tuple[str, ...]) -> Measured:
-    found = [name for name, kind in pipeline_kinds().items() if kind.machine.transport is transport]
+    found = [name for name, kind in pipelines().items() if kind.machine.transport is transport]
     more = ", ".join(name for name in found if name not in wanted) or "no others"
     return Measured([name for name in wanted if name in found], f"{transport.value} transport; beside them {more}")
 

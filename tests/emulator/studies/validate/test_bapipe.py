@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from emuchain.emulator.commands.validate import validate as command
 from emuchain.emulator.mapping import cut_layers
-from emuchain.emulator.pipeline import warm_ups
+from emuchain.emulator.schedule import warm_ups
 from emuchain.emulator.studies.validate import Class, Result, draw_pictures, load_claims, tables, validate
 from emuchain.emulator.studies.validate.bapipe import (
     boards,

@@ -1,8 +1,0 @@
-"""Pipelines of stages in time: schedule, costs and machine in, every action's start and end out.
-
-Exports are listed in `__init__.pyi`; each name is imported at its first use.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,0 @@
-"""Kinds of pipeline schedules, one a file; the registry finds them by itself."""

@@ -1,8 +1,0 @@
-"""`1f1b-so`: on GPUs, whose messages wait for their action."""
-
-from __future__ import annotations
-
-from ..machine import Machine
-from ._scheduled import scheduled
-
-SO_1F1B = scheduled("1f1b-so", Machine())

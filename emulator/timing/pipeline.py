@@ -1,0 +1,214 @@
+"""Schedules in time: costs and machine in, every action's start and end out, with bubble, memory and critical path."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from fractions import Fraction
+
+from ..common import InputError
+from ..schedule import (
+    ClosedForm,
+    Engines,
+    Kind,
+    Machine,
+    PipelineKind,
+    Schedule,
+    Shape,
+    StageCosts,
+    Transport,
+    warm_up,
+    weight_copies,
+)
+from .course import Course, Run, Sent, Timed
+from .program import Step, tasks_of, work_ps
+from .streamed import StreamedRun
+
+
+def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> list[Timed]:
+    """Return the actions of a schedule by their start, then by device.
+
+    Args:
+        schedule: the schedule; its updates take no time.
+        costs: those of each stage; stage c N + d is chunk c of device d of N.
+        machine: how devices and links work.
+
+    Raises:
+        InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do not fit it.
+    """
+    return run_course(schedule, costs, machine).timed
+
+
+def run_course(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Course:
+    """Return the actions of a schedule, as `run_timeline` does, and the messages that they send.
+
+    Raises:
+        InputError: as `run_timeline`.
+    """
+    tasks = tasks_of(schedule, costs, machine)
+    kind = StreamedRun if machine.transport is Transport.STREAMED else Run
+    run = kind(tasks, costs, machine)
+    run.work_off()
+    stuck = [task for device in run.devices for task in device.next_tasks()]
+    if stuck:
+        waits = "; ".join(f"device {task.device} waits at {task.name} for {run.missing(task)}" for task in stuck)
+        raise InputError(f"schedule {schedule.name}: deadlock: {waits}")
+    run.timed.sort(key=lambda timed: (timed.start_ps, timed.device, timed.end_ps))
+    run.sent.sort(key=lambda sent: (sent.start_ps, sent.sender, sent.receiver))
+    return Course(run.timed, run.sent)
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineResult:
+    """A mini-batch in time.
+
+    `bubble` is the idle share of the device with the most work. By device: `features` is the most micro-batches whose
+    features are kept (a chunk's share of them where a device has several), `weight_copies` the most versions of the
+    weights, without their gradients, `busy_ps` the work. `send_peak` is the rate at which a device must send to hide
+    communication, in micro-batches' features (or errors) per ps. `critical_path` are the actions that
+    released one another, from the first to the last.
+    """
+
+    timed: Sequence[Timed]
+    sent: Sequence[Sent]
+    makespan_ps: int
+    bubble: Fraction
+    features: tuple[Fraction, ...]
+    weight_copies: tuple[int, ...]
+    busy_ps: tuple[int, ...]
+    send_peak: Fraction
+    critical_path: tuple[Timed, ...]
+
+
+def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> PipelineResult:
+    """Time a schedule, as `run_timeline` does, and return what follows.
+
+    Raises:
+        InputError: the schedule is incomplete or deadlocks, or the costs do not fit it.
+    """
+    timed, sent = run_course(schedule, costs, machine)
+    devices, count = schedule.devices, len(schedule.micro_batches)
+    makespan = max(each.end_ps for each in timed)
+    by_device: list[list[Timed]] = [[] for _ in range(devices)]
+    for each in timed:
+        by_device[each.device].append(each)
+    busy = tuple(sum(each.work_ps for each in costs[device::devices]) * count for device in range(devices))
+    chunks, programs = len(costs) // devices, schedule.programs(range(devices))
+    return PipelineResult(
+        timed=timed,
+        sent=sent,
+        makespan_ps=makespan,
+        bubble=Fraction(makespan - max(busy), makespan),
+        features=tuple(Fraction(_kept(each, machine.frees_features), chunks) for each in by_device),
+        weight_copies=tuple(weight_copies(programs[device]) for device in range(devices)),
+        busy_ps=busy,
+        send_peak=max(_send_peak(costs, device, devices, machine) for device in range(devices)),
+        critical_path=_critical_path(timed),
+    )
+
+
+def schedule_of(kind: PipelineKind, shape: Shape) -> tuple[Schedule, ClosedForm | None]:
+    """Return the schedule that a kind makes for a shape, and the formula for its time.
+
+    Raises:
+        InputError: the shape asks for chunks or warm-ups, and this kind has none.
+    """
+    if shape.chunks > 1 and kind.chunks == 1:
+        raise InputError(f"`chunks` = {shape.chunks}: {kind.name} has one stage on each device; try `interleaved`")
+    if shape.warm_ups is not None and kind.warm_ups is None:
+        raise InputError(f"`warm_up`: {kind.name} has a fixed order; kinds of 1F1B and FBP take a warm-up")
+    if shape.warm_ups is None:
+        shape = dataclasses.replace(shape, warm_ups=warm_ups_of(kind, shape))
+    epoch = dataclasses.replace(shape.epoch, batch=kind.mini_batch(shape))
+    return kind.generate(epoch), kind.closed_form(shape)
+
+
+def time_shape(kind: PipelineKind, shape: Shape) -> PipelineResult:
+    """Time the schedule that a kind makes for a shape.
+
+    Raises:
+        InputError: as `schedule_of` and `time_pipeline`.
+    """
+    schedule, _ = schedule_of(kind, shape)
+    return time_pipeline(schedule, shape.costs, shape.machine)
+
+
+def warm_ups_of(kind: PipelineKind, shape: Shape) -> tuple[int, ...] | None:
+    """Return each device's warm-up forwards under a kind; None where it has none to choose."""
+    if kind.searches:
+        return smallest_warm_ups(shape)
+    return None if kind.warm_ups is None else kind.warm_ups(shape.devices)
+
+
+def least_time_ps(shape: Shape) -> int:
+    """Return a bound in ps that no order of actions is below, where messages are stored and B includes PG.
+
+    max over stages i of the sum over j < i of (F_j + B_j + 2 SR_j), plus M (F_i + B_i): a stage begins no sooner than
+    the first micro-batch has come, and its last B has to go all the way back. 2 SR_j is features and errors.
+    """
+    best = ahead = 0
+    for costs in shape.costs:
+        best = max(best, ahead + shape.micro_batches * costs.work_ps)
+        ahead += costs.work_ps + costs.transfer_ps + costs.sent_errors_ps + 2 * shape.machine.latency_ps
+    return best
+
+
+def smallest_warm_ups(shape: Shape) -> tuple[int, ...]:
+    """Return the smallest warm-up forwards with which the mini-batch takes no longer than `least_time_ps`.
+
+    Those tried are N-i+1 + ceil(k (N-i) / (N-1)), k from 0 on, up to N-i more; where none reaches the bound, the
+    smallest of those that come closest is returned. Each is run on the timeline engine.
+    """
+    devices, bound = shape.devices, least_time_ps(shape)
+    best, best_ps = (1,) * devices, -1
+    for extra in range(devices + (devices - 1)):
+        ahead = range(devices - 1, -1, -1)
+        tried = tuple(each + 1 + -(-extra * each // max(devices - 1, 1)) for each in ahead)
+        schedule = warm_up("1f1b-min", shape.epoch, tried)
+        end_ps = max(timed.end_ps for timed in run_timeline(schedule, shape.costs, shape.machine))
+        if best_ps < 0 or end_ps < best_ps:
+            best, best_ps = tried, end_ps
+        if best_ps <= bound:
+            break
+    return best
+
+
+def _peak(changes: list[tuple[int, Fraction]]) -> Fraction:
+    """Return the largest sum of changes in order of time; those of one moment are taken with the losses first."""
+    now = peak = Fraction(0)
+    for _, change in sorted(changes):
+        now += change
+        peak = max(peak, now)
+    return peak
+
+
+def _kept(timed: Sequence[Timed], last: Kind) -> Fraction:
+    """Return the most micro-batches between the start of F and the end of the action that needs its features last."""
+    changes = [(each.start_ps, Fraction(1)) for each in timed if each.step.kind is Kind.FORWARD]
+    return _peak(changes + [(each.end_ps, Fraction(-1)) for each in timed if each.step.kind is last])
+
+
+def _send_peak(costs: Sequence[StageCosts], device: int, devices: int, machine: Machine) -> Fraction:
+    """Return the rate at which a device must send what it computes while it computes it, in messages per ps.
+
+    Of actions that take turns, each hides its own message. Where F and B run side by side, both hide both.
+    """
+    peak, messages, work = Fraction(0), 0, 0
+    for stage in range(device, len(costs), devices):
+        work += costs[stage].work_ps
+        for kind, to in ((Kind.FORWARD, stage + 1), (Kind.BACKWARD, stage - 1)):
+            if 0 <= to < len(costs) and to % devices != device:
+                messages += 1
+                alone = work_ps(costs[stage], kind, machine)
+                peak = max(peak, Fraction(1, alone)) if alone else peak
+    return peak if machine.engines is Engines.TURNS else Fraction(messages, work)
+
+
+def _critical_path(timed: Sequence[Timed]) -> tuple[Timed, ...]:
+    by_step: dict[Step, Timed] = {each.step: each for each in timed}
+    at: Timed | None = max(timed, key=lambda each: (each.end_ps, -each.device))
+    path: list[Timed] = []
+    while at is not None:
+        path.append(at)
+        at = by_step[at.released_by] if at.released_by is not None else None
+    return tuple(reversed(path))

@@ -1,0 +1,169 @@
+"""A schedule's actions as the engine takes them: whom each waits for, and what it costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..common import InputError
+from ..schedule import Action, Backward, Engines, Kind, Machine, Schedule, StageCosts, Transport
+
+
+class Step(NamedTuple):
+    """F, B or W of a micro-batch on a stage."""
+
+    kind: Kind
+    micro_batch: int
+    stage: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A step of a device's program, with its name in the schedule.
+
+    `work_ps` is its time when nothing runs beside it. `source` is the step of the same stage whose result it needs,
+    `message` that of a neighbouring stage whose message it needs. `before` are steps of the same device that must be
+    done for other reasons.
+    """
+
+    name: str
+    step: Step
+    device: int
+    work_ps: int
+    source: Step | None
+    message: Step | None
+    before: tuple[Step, ...] = ()
+
+
+def tasks_of(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> list[list[Task]]:
+    """Return each device's tasks in order; W is part of B where the machine fuses both.
+
+    Raises:
+        InputError: an action is done twice or left out, or the costs do not fit the schedule.
+    """
+    devices = schedule.devices
+    if not costs or len(costs) % devices:
+        raise InputError(
+            f"schedule {schedule.name}: costs of {len(costs)} stages for {devices} devices; must be one for each"
+            " device, or for each chunk of each device"
+        )
+    chunks = len(costs) // devices
+    programs = schedule.programs(range(devices))
+    found = []
+    for device in range(devices):
+        found.append(_device_tasks(schedule, device, programs[device], chunks, costs, machine))
+    return found
+
+
+def _device_tasks(
+    schedule: Schedule,
+    device: int,
+    program: Iterable[Action],
+    chunks: int,
+    costs: Sequence[StageCosts],
+    machine: Machine,
+) -> list[Task]:
+    where = f"schedule {schedule.name}: device {device}"
+    kinds = (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT)
+    wanted = {(k, m.index, c) for k in kinds for m in schedule.micro_batches for c in range(chunks)}
+    found: list[Task] = []
+    waits = _Waits(where, machine)
+    for action in program:
+        if action.kind is Kind.UPDATE:
+            waits.update()
+            continue
+        if action.span is not None:
+            raise InputError(f"{where}: {action}: must be a whole micro-batch, not a span of it")
+        if (action.kind, action.index, action.chunk) not in wanted:
+            why = f"there are {chunks} chunks" if action.chunk >= chunks else "is done twice"
+            raise InputError(f"{where}: {action}: {why}")
+        wanted.remove((action.kind, action.index, action.chunk))
+        step = Step(action.kind, action.index, action.chunk * schedule.devices + device)
+        before = waits.of(action, step)
+        if action.kind is Kind.GRADIENT and machine.backward is Backward.FUSED:
+            continue
+        work = work_ps(costs[step.stage], step.kind, machine)
+        found.append(Task(str(action), step, device, work, _source(step), _message(step, len(costs)), before))
+    if wanted:
+        kind, index, chunk = min(wanted, key=lambda each: (each[1], each[2], kinds.index(each[0])))
+        raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")
+    return found
+
+
+class _Waits:
+    """What actions of a device wait for beside their inputs: room for features, and versions of the weights.
+
+    F waits for the room of the features that are freed ahead of it, unless rows are streamed: room is then not kept by
+    whole micro-batches. F and B wait for the gradients in the version that they name; the update takes no time.
+    """
+
+    def __init__(self, where: str, machine: Machine) -> None:
+        self._where = where
+        self._last = machine.frees_features
+        self._needs_room = machine.engines is not Engines.TURNS and machine.transport is not Transport.STREAMED
+        self._freed: list[Step] = []
+        self._gradients: list[Step] = []
+        self._made: list[tuple[Step, ...]] = [()]
+        """For each version the steps behind it that those behind the one before do not include."""
+        self._waited = {Kind.FORWARD: 0, Kind.BACKWARD: 0}
+        """The newest version that an earlier F or B waited for."""
+
+    def update(self) -> None:
+        """Make a version of the gradients so far."""
+        self._made.append(tuple(self._gradients))
+        self._gradients.clear()
+
+    def of(self, action: Action, step: Step) -> tuple[Step, ...]:
+        """Return the steps of the same device that an action waits for.
+
+        Raises:
+            InputError: it names a version that no update ahead of it makes.
+        """
+        if action.kind is Kind.GRADIENT:
+            self._gradients.append(step._replace(kind=self._last))
+        found: list[Step] = []
+        if action.kind is Kind.FORWARD and self._needs_room:
+            found, self._freed = self._freed, []
+        elif action.kind is self._last:
+            self._freed.append(step)
+        if action.kind in self._waited and action.version is not None:
+            if action.version >= len(self._made):
+                raise InputError(
+                    f"{self._where}: {action}: needs version {action.version} of the weights; the newest is"
+                    f" {len(self._made) - 1}"
+                )
+            for version in range(self._waited[action.kind] + 1, action.version + 1):
+                found += self._made[version]
+            self._waited[action.kind] = max(self._waited[action.kind], action.version)
+        return tuple(found)
+
+
+def _source(step: Step) -> Step | None:
+    """Return the step of the same stage whose result a step needs."""
+    before = step.kind.before
+    return None if before is None else step._replace(kind=before)
+
+
+def _message(step: Step, stages: int) -> Step | None:
+    """Return the step of a neighbouring stage that sends what a step needs."""
+    if step.kind is Kind.FORWARD and step.stage > 0:
+        return step._replace(stage=step.stage - 1)
+    if step.kind is Kind.BACKWARD and step.stage + 1 < stages:
+        return step._replace(stage=step.stage + 1)
+    return None
+
+
+def work_ps(costs: StageCosts, kind: Kind, machine: Machine) -> int:
+    """Return the time in ps that F, B or W takes on its own.
+
+    Raises:
+        InputError: B is split, and the costs do not say how.
+    """
+    if machine.engines is Engines.SPLIT:
+        return costs.work_ps
+    if kind is Kind.FORWARD:
+        return costs.forward_ps
+    if machine.backward is Backward.FUSED:
+        return costs.backward_ps
+    return costs.eb_ps if kind is Kind.BACKWARD else costs.known_pg_ps
