@@ -77,10 +77,10 @@ def load_text(where: str, steps: int, *, lines: bool = False) -> Dataset:
     sample. Raises InputError as `read_text` does, and for a text that is too short for a sample of each part.
     """
     text = read_text(where)
-    needed, room = _BYTES_OF_A_CHARACTER * len(text), free_room()
-    if needed > room.free_bytes:
+    size_bytes, room = _BYTES_OF_A_CHARACTER * len(text), free_room()
+    if size_bytes > room.free_bytes:
         raise InputError(
-            f"{where}: {len(text):,} characters would take about {format_bytes(needed)} of memory, and {room.limit}"
+            f"{where}: {len(text):,} characters would take about {format_bytes(size_bytes)} of memory, and {room.limit}"
             f" {format_bytes(room.free_bytes)}; give a shorter text"
         )
     classes = tuple(sorted(set(text)))
