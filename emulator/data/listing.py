@@ -127,9 +127,10 @@ def _evaluated(
     evaluated, known = None, set(classes)
     for name in (by_part[part] for part in (_VAL, _TEST) if part in by_part):
         own = _classes(root / name, left_out)
-        for unknown in (each for each in own if each not in known):
+        strange = next((label for label in own if label not in known), None)
+        if strange is not None:
             train = shown(by_part[_TRAIN])
-            raise InputError(f"{shown(root / name / unknown)}: a class that `{train}` does not have")
+            raise InputError(f"{shown(root / name / strange)}: a class that `{train}` does not have")
         part = _part(root, name, own, classes, left_out)
         if evaluated is None:
             evaluated, first = part, shown(name)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import checkpoints
+import chunks as half_written
 import numpy as np
 
 Change = Callable[[bytes, random.Random], bytes]
@@ -218,6 +219,11 @@ def hdf5() -> Reader:
     return Reader(examples, ".h5", _images)
 
 
+def chunks() -> Reader:
+    """Images in HDF5 of which chunks were never written."""
+    return Reader([half_written.example()], ".h5", half_written.read, half_written.half_written)
+
+
 def text() -> Reader:
     """Texts of one's own."""
     from emuchain.emulator.data import load_data
@@ -248,6 +254,6 @@ READERS = {
     for of in (
         *(config, network, cluster, faults, schedule, profile, codec),
         *(results, checkpoint, onnx, safetensors),
-        *(npz, hdf5, text, archive),
+        *(npz, hdf5, chunks, text, archive),
     )
 }

@@ -31,7 +31,7 @@ def fuzz(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 READERS = [
     *("config", "network", "cluster", "faults", "schedule", "profile", "codec"),
-    *("checkpoint", "onnx", "safetensors", "npz", "hdf5", "text", "archive"),
+    *("checkpoint", "onnx", "safetensors", "npz", "hdf5", "chunks", "text", "archive"),
 ]
 """All but results, for each of which `show` starts a process."""
 
