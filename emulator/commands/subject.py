@@ -30,10 +30,10 @@ def subject_of(word: str | None) -> Subject:
 
     if word is None:
         return Subject()
-    if word in zoo() or word.endswith(".onnx"):
+    if word in zoo() or word.lower().endswith(".onnx"):
         return Subject(network=word)
     path = pathlib.Path(word)
-    if not (word.endswith(".toml") or os.path.isfile(word)):
+    if not (word.lower().endswith(".toml") or os.path.isfile(word)):
         known = ", ".join(zoo())
         raise InputError(
             f"{word!r}: neither a `network` that comes with emuchain nor a TOML or ONNX file; "

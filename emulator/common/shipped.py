@@ -21,13 +21,15 @@ def names(folder: str) -> list[str]:
 def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)) -> pathlib.Path:
     """Return the path of the TOML file `name` in `folder`, or `name` itself as a path if it has one of the `endings`.
 
+    Endings may be in capitals.
+
     Raises:
         InputError: neither applies; the message lists what `key` may be.
     """
     known = names(folder)
     if name in known:
         return pathlib.Path(str(_HERE / folder / f"{name}.toml"))
-    if name.endswith(endings):
+    if name.lower().endswith(endings):
         return pathlib.Path(name)
     beside = [name + ending for ending in endings if os.path.isfile(name + ending)]
     hint = f"did you mean `{beside[0]}`? " if beside else did_you_mean(name, known)

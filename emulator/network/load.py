@@ -53,7 +53,7 @@ def load_network(
     else:
         path = find("network", network, _ZOO, (".toml", ONNX))
         source = str(path)
-        if network.endswith(ONNX):
+        if network.lower().endswith(ONNX):
             from .onnx_import import describe, read_onnx
 
             description, note = describe(read_onnx(path), path.stem)

@@ -75,7 +75,7 @@ def recurrent(kind: type[Any], *, last: bool = True, features: int = 16, **keys:
             return self.fc(state[-1])
         return self.fc(y[:, -1] if keys.get("batch_first") else y[-1])
 
-    return lambda: Of(forward, rnn=kind(28, features, **keys), fc=nn.Linear(directions * keys.get("proj_size", features), CLASSES))
+    return lambda: Of(forward, rnn=kind(28, features, **keys), fc=nn.Linear(directions * features, CLASSES))
 
 
 def sequence(kind: type[Any], **keys: Any) -> Callable[[], nn.Module]:
@@ -133,7 +133,6 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "lstm-both-ways": (recurrent(nn.LSTM, batch_first=True, bidirectional=True), GREY),
     "lstm-without-bias": (recurrent(nn.LSTM, batch_first=True, bias=False), GREY),
     "lstm-last-state": (recurrent(nn.LSTM, batch_first=True, last=False), GREY),
-    "lstm-projected": (recurrent(nn.LSTM, batch_first=True, proj_size=8), GREY),
     "gru": (recurrent(nn.GRU, batch_first=True), GREY),
     "gru-of-two-layers": (recurrent(nn.GRU, batch_first=True, num_layers=2, dropout=0.2), GREY),
     "gru-of-a-sequence": (sequence(nn.GRU, num_layers=2), (7, 12)),
@@ -149,10 +148,13 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "encoder": (head(nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(256, CLASSES)), SMALL),
     "unet": (
         lambda: Of(
-            lambda self, x: self.end(torch.cat([self.down(x), self.up(self.deep(self.down(x)))], 1).mean((2, 3))),
+            lambda self, x: self.end(self.both(self.down(x)).mean((2, 3))),
             down=nn.Conv2d(3, 8, 3, padding=1),
-            deep=nn.Conv2d(8, 8, 3, 2, 1),
-            up=nn.Upsample(scale_factor=2),
+            both=Of(
+                lambda self, x: torch.cat([x, self.up(self.deep(x))], 1),
+                deep=nn.Conv2d(8, 8, 3, 2, 1),
+                up=nn.Upsample(scale_factor=2),
+            ),
             end=nn.Linear(16, CLASSES),
         ),
         SMALL,
@@ -167,15 +169,6 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         SMALL,
     ),
     "shortcut": (
-        lambda: Of(
-            lambda self, x: self.end((self.b(torch.relu(self.a(x))) + self.a(x)).mean([2, 3])),
-            a=nn.Conv2d(3, 8, 3, padding=1),
-            b=nn.Conv2d(8, 8, 3, padding=1),
-            end=nn.Linear(8, CLASSES),
-        ),
-        SMALL,
-    ),
-    "shortcut-of-one": (
         lambda: Of(
             lambda self, x: self.end(self.more(self.a(x)).mean([2, 3])),
             a=nn.Conv2d(3, 8, 3, padding=1),
@@ -207,7 +200,6 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "max-pool-ceil": (cnn(nn.MaxPool2d(2, 2, ceil_mode=True)), SMALL),
     "max-pool-ceil-odd": (cnn(nn.MaxPool2d(3, 2, ceil_mode=True)), SMALL),
     "average-pool": (cnn(nn.AvgPool2d(3, 2, 1, count_include_pad=False)), SMALL),
-    "average-pool-divisor": (cnn(nn.AvgPool2d(2, divisor_override=3)), SMALL),
     "max-pool-dilated": (cnn(nn.MaxPool2d(2, 1, dilation=2)), SMALL),
     "adaptive-average": (head(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, CLASSES)), SMALL),
     "adaptive-average-uneven": (head(nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(72, CLASSES)), SMALL),

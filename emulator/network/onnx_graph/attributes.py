@@ -50,12 +50,11 @@ def window_keys(walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...
         if size is None or _windows(size, begin, end, kernel[place], stride[place], rounds_up) != _windows(
             size, begin, begin, kernel[place], stride[place], False
         ):
-            said = f"`ceil_mode` = 1 and `pads` = {list(pads)}" if rounds_up else f"`pads` = {list(pads)}"
-            raise node.refusal(
-                f"{said}: only as much padding at the end as at the beginning, and sizes rounded down, are supported"
-                if begin != end
-                else f"{said}: windows reach beyond the padding; only 0, where sizes are rounded down, is supported"
-            )
+            if begin != end:
+                said = f"`pads` = {list(pads)}: only as much padding at the end as at the beginning is supported"
+            else:
+                said = "`ceil_mode` = 1: its last windows reach beyond the maps; only sizes rounded down are supported"
+            raise node.refusal(said)
     return {"stride": stride, "pad": pads[:2]}
 
 

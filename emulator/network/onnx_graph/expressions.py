@@ -35,7 +35,8 @@ _MOVES = frozenset(
 _SPARE_BYTES, _TIMES = 2**26, 8
 """All results may have so many bytes in all, and so many times the file's."""
 
-_MOST_PRODUCTS = 2**35
+_SPARE_WORK, _WORK_TIMES, _NODE_WORK = 2**30, 64, 2**15
+"""So many bytes may be read and written in all, and numbers multiplied by matrices; each node counts as some."""
 
 
 class Expressions:
@@ -44,7 +45,8 @@ class Expressions:
     def __init__(self, graph: OnnxGraph) -> None:
         self._opset, self._arrays = graph.opset, graph.arrays
         self._most_bytes = _SPARE_BYTES + _TIMES * graph.stored_bytes
-        self._bytes = 0
+        self._most_work = _SPARE_WORK + _WORK_TIMES * graph.stored_bytes
+        self._bytes = self._work = 0
         self._made_by: dict[str, OnnxNode] = {}
         self._arithmetic: set[str] = set()
         self._values: dict[str, NDArray[Any]] = {}
@@ -63,19 +65,14 @@ class Expressions:
         inferred = self._inferred(node, given)
         if inferred is None:
             return None
-        for name, (kind, shape) in inferred.items():
-            self._bytes += math.prod(shape) * _dtype(kind).itemsize
-            if self._bytes > self._most_bytes or _products(node, given, shape) > _MOST_PRODUCTS:
-                raise node.refusal(
-                    f"computes constants beyond {format_bytes(self._most_bytes)} in all, which is the most for this"
-                    f" file: {name!r} has the sizes {list(shape)}"
-                )
+        made = [Constant(name, shape, None, kind=kind) for name, (kind, shape) in inferred.items()]
+        self._check(node, list(given.values()), made)
         self._values.update({name: _array(of) for name, of in given.items() if of.numbers is not None})
         roots = frozenset[str]().union(*(constant.roots for constant in given.values()))
         self._made_by.update(dict.fromkeys(inferred, node))
         if roots and (node.operator not in _MOVES or not self._arithmetic.isdisjoint(given)):
             self._arithmetic.update(inferred)
-        made = [Constant(name, shape, None, kind=kind, roots=roots) for name, (kind, shape) in inferred.items()]
+        made = [dataclasses.replace(constant, roots=roots) for constant in made]
         if all(math.prod(constant.shape) <= FEW for constant in made) and all(
             constant.numbers is not None for constant in given.values()
         ):
@@ -135,6 +132,18 @@ class Expressions:
             found[name] = of.elem_type, shape
         return found or None
 
+    def _check(self, node: OnnxNode, taken: Sequence[Constant], made: Sequence[Constant]) -> None:
+        """Count what a node computes; refuse it if that is too much with what others do."""
+        self._bytes += sum(map(_bytes, made))
+        self._work += _NODE_WORK + sum(map(_bytes, [*taken, *made]))
+        if node.operator == "MatMul" and taken[0].shape:
+            self._work += math.prod(made[0].shape) * taken[0].shape[-1]
+        if self._bytes > self._most_bytes or self._work > self._most_work:
+            raise node.refusal(
+                f"computes constants beyond {format_bytes(self._most_bytes)} in all, or by too many operations for this"
+                f" file: {made[0].name!r} has the sizes {list(made[0].shape)}"
+            )
+
     def _with_numbers(self, node: OnnxNode, given: Mapping[str, Constant], made: Sequence[Constant]) -> list[Constant]:
         values = self._computed(node, {name: _array(constant) for name, constant in given.items()})
         found = []
@@ -188,7 +197,5 @@ def _tensor(constant: Constant) -> Any:
     return numpy_helper.from_array(_array(constant), constant.name)
 
 
-def _products(node: OnnxNode, given: Mapping[str, Constant], shape: tuple[int, ...]) -> int:
-    """Return the multiplications of a MatMul; 0 for other operators."""
-    first = given[node.inputs[0]].shape
-    return math.prod(shape) * first[-1] if node.operator == "MatMul" and first else 0
+def _bytes(constant: Constant) -> int:
+    return math.prod(constant.shape) * _dtype(constant.kind).itemsize

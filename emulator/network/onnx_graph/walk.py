@@ -134,9 +134,9 @@ class Walk:
     def name(self, node: OnnxNode, made: Value | Constant, place: int = 0) -> None:
         """Record a node's result under the name of one of its outputs."""
         name = node.outputs[place] if place < len(node.outputs) else ""
-        if name == "" and place:
+        if name == "" and len(node.outputs) > 1:
             return
-        if name in ("", *self._values, *self.constants):
+        if name == "" or name in self._values or name in self.constants:
             raise node.refusal(f"makes {name!r}; each node must make a new value")
         if isinstance(made, Value):
             self._values[name] = made

@@ -83,10 +83,11 @@ _TOGETHER: Sequence[tuple[set[str], str]] = (
     ({"InstanceNormalization", "Reshape"}, "GroupNorm"),
     ({"AveragePool", "Pow"}, "LocalResponseNorm"),
     ({"Resize"}, "Upsample"),
+    ({"Mod", "Reshape"}, "Unflatten"),
 )
 """What several operators are that stand in one module."""
 
-_NEAR = 12
+_NEAR = 48
 """Nodes of one module stand no farther from one another."""
 
 
@@ -126,6 +127,8 @@ def _name(node: OnnxNode, operators: set[str]) -> str:
     for together, name in _TOGETHER:
         if operators >= together:
             return name
+    if node.operator == "Pad" and operators & {"Conv", "ConvTranspose"}:
+        return "Conv2d"
     if node.operator == "Pad":
         return _PADDING.get(str(node.attributes.get("mode", "constant")), "ZeroPad2d or pad")
     if node.operator in _OF_WINDOWS:

@@ -11,7 +11,7 @@ import itertools
 from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, OnnxNode, Value, Walk
 from ..operations.embedding import Embedding
 from ..operations.sequence import LastStep, Sequence
-from .views import take_one
+from .views import EVERYTHING, in_order, take_one
 
 Axes = tuple[str, ...]
 
@@ -39,8 +39,11 @@ def gather(walk: Walk, node: OnnxNode) -> Value:
     """Return what an embedding looks up, the last step of a sequence, or the last state of a layer."""
     if node.inputs[:1] and node.inputs[0] in walk.constants:
         return Embedding.from_onnx(walk, node)
-    value, places = walk.take(node, states=True), walk.entries(node, 1)
+    value = walk.take(node, states=True)
     axes = walk.axes_of(value)
+    if axes == EVERYTHING:
+        return in_order(walk, node, value)
+    places = walk.entries(node, 1)
     axis = _axis(node, axes, node.integer("axis", 0))
     index = places[0] if len(places) == 1 else None
     if value.state and axis == "directions" and isinstance(index, int):
@@ -64,7 +67,8 @@ def cut(walk: Walk, node: OnnxNode) -> Value:
     to_the_end = step == (1,) and len(found[1]) == 1 and _is_end(found[1][0], axis, size)
     if axis and found[0] == (0,) and to_the_end:
         return value
-    if axis != "rows" or found[0] not in ((-1,), (_last(walk, value),)) or not to_the_end:
+    is_last = to_the_end and found[0] in ((-1,), (_last(walk, value),))
+    if axis != "rows" or axes == MAPS or not is_last:
         raise node.refusal(f"cuts {_shown(axes)}: only the last time step, from -1 on, is supported")
     return _last_step(walk, node, value, tuple("last" if name == "rows" else name for name in axes))
 
@@ -107,6 +111,11 @@ def reshape(walk: Walk, node: OnnxNode) -> Value | None:
         if merged == "channels" and isinstance(size, int) and size > 0:
             walk.expect(node, value, channels=size)
         return value.with_axes(made)
+    if axes == MAPS and len(entries) > len(axes):
+        raise node.refusal(
+            f"takes axes of maps apart, to the shape {list(entries)}, as ChannelShuffle and PixelShuffle do; that is not"
+            " supported"
+        )
     raise node.refusal(
         f"{_shown(axes)} to the shape {list(entries)}: sequences may have directions, or channels and columns, merged,"
         " or samples and steps"

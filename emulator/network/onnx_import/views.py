@@ -11,8 +11,13 @@ import dataclasses
 import math
 from collections.abc import Sequence as Several
 
+import numpy as np
+
 from ..onnx_graph import MAPS, ONE, Axes, OnnxNode, Value, Walk
 from ..operations.sequence import Sequence
+
+EVERYTHING: Axes = ("everything",)
+"""All values of all samples in a row."""
 
 _STEPS: Axes = ("samples", "rows", "channels")
 _ROWS: tuple[Axes, ...] = (("samples", "rows", "channels·columns"), ("samples", "rows", "columns"))
@@ -55,6 +60,9 @@ def reshape(walk: Walk, node: OnnxNode, value: Value, entries: tuple[int | str, 
         entries = tuple(
             whole[place] if entry == 0 and place < len(whole) else entry for place, entry in enumerate(entries)
         )
+    if entries == (-1,):
+        order = "samples", *(part for group in groups for part in group)
+        return dataclasses.replace(value, is_flat=False, axes=EVERYTHING, order=order)
     samples, *wanted = entries
     if samples not in ("samples", -1, walk.samples) or not all(isinstance(size, int) for size in wanted):
         return None
@@ -73,6 +81,21 @@ def reshape(walk: Walk, node: OnnxNode, value: Value, entries: tuple[int | str, 
     if left:
         return None
     return regrouped(walk, node, value, made)
+
+
+def in_order(walk: Walk, node: OnnxNode, value: Value) -> Value:
+    """Return maps of which all values were put in a row, and then looked up in their order (PyTorch's as_strided).
+
+    Raises:
+        InputError: they are looked up in another order.
+    """
+    places, shape = walk.constant(node, 1), walk.shape(value)
+    if places is not None and shape is not None and math.prod(places.shape) == math.prod(shape) * (walk.samples or 0):
+        order = walk.expressions.value(places.name).ravel()
+        made = reshape(walk, node, dataclasses.replace(value, axes=None, is_flat=True), ("samples", *places.shape[1:]))
+        if made is not None and (order == np.arange(len(order))).all():
+            return made
+    raise node.refusal("looks up values of maps in another order than theirs, which is not supported")
 
 
 def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -> Value | None:

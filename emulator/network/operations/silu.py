@@ -43,7 +43,10 @@ class Silu(Rectifier):
             if walk.is_used_once(node.inputs[place]):
                 walk.steps[one.step] = dataclasses.replace(step, kind=_FORMS[step.kind], node=node)
                 return one
-        raise node.refusal("multiplies: only x times Sigmoid(x) or HardSigmoid(x) that nothing else takes is supported")
+        shapes = [walk.shape(one) for one in factors]
+        scales = any(one is not None and one[1:] == (1, 1) for one in shapes) and len({*shapes}) > 1
+        what = "scales channels of maps, as squeeze-and-excitation does" if scales else "multiplies"
+        raise node.refusal(f"{what}: only x times Sigmoid(x) or HardSigmoid(x) that nothing else takes is supported")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

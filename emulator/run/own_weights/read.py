@@ -46,9 +46,9 @@ def read_weights(path: str, network: Network, blame: str) -> Weights:
         return fitted(_results(path, blame).weights, network, blame)
     if head.startswith(_ZIP):
         return fitted(_of_checkpoint(path, blame).weights, network, blame)
-    if path.endswith(".safetensors"):
+    if path.lower().endswith(".safetensors"):
         return fitted(read_safetensors(path, blame), network, blame)
-    if path.endswith(".onnx"):
+    if path.lower().endswith(".onnx"):
         return fitted(_of_onnx(path, blame), network, blame)
     raise InputError(f"{blame}: is not a file with weights; it should be {_FORMS}")
 

@@ -21,7 +21,7 @@ class WeightsFile:
 
     def __init__(self, out: str | os.PathLike[str]) -> None:
         self._blame = f"`out` = {os.fspath(out)!r}"
-        image = next((make for ending, make in _FORMS.items() if os.fspath(out).endswith(ending)), None)
+        image = next((make for ending, make in _FORMS.items() if os.fspath(out).lower().endswith(ending)), None)
         if image is None:
             raise InputError(f"{self._blame}: its name should end in {' or '.join(_FORMS)}")
         self._image = image
