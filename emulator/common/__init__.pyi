@@ -2,7 +2,7 @@ from .errors import BUG_STATUS, INPUT_STATUS, InputError
 from .escaped import escaped
 from .hints import did_you_mean
 from .html import html_table
-from .processes import parse_status
+from .processes import parse_status, system_name
 from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
 from .shipped import find, names
 from .types import (
@@ -71,5 +71,6 @@ __all__ = [
     "plural",
     "read_file",
     "read_text",
+    "system_name",
     "write_whole",
 ]

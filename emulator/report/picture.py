@@ -7,6 +7,7 @@ import os
 import pathlib
 from typing import TYPE_CHECKING, Literal
 
+from ...kernels import away_from
 from ..common import InputError, check_writable, write_whole
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def new_figure(width: float, height: float, flag: str, layout: Literal["tight", 
         InputError: matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        with away_from("matplotlibrc"):
+            from matplotlib.figure import Figure
     except ImportError:
         raise InputError(f"`{flag}` needs matplotlib: pip install 'emuchain[plot]'") from None
     return Figure(figsize=(width, height), layout=layout)
