@@ -13,6 +13,11 @@ In Python (docs/python.md); each name is imported at its first use:
     >>> emuchain.simulate("vgg16", "vc709", devices=15, samples=512).images_per_s  # doctest: +SKIP
 """
 
+import sys
+
+if sys.argv[:1] == ["-m"] and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]  # of `python -m emuchain`, the current folder, in which no module of ours is
+
 import lazy_loader
 
 __version__ = "0.1.0"

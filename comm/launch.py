@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..kernels import away_from
 from .ranks import MpiRanks, Ranks
 from .single_process import SingleProcess
 
@@ -65,7 +66,8 @@ def join(watch: Watch | None = None) -> Ranks:
 def _world() -> Any:
     """Return a clone of the world's communicator; importing MPI initialises it."""
     os.environ.update(library_settings(os.environ))
-    from mpi4py import MPI
+    with away_from("ucx.conf"):  # UCX would load plug-ins from a folder that it names
+        from mpi4py import MPI
 
     return MPI.COMM_WORLD.Clone()
 

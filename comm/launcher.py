@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 
+from ..kernels import find_program, python_command, safe_environment
 from .launch import LaunchError, is_installed
 
 _OPEN_MPI = {
@@ -25,7 +25,7 @@ def find_mpiexec() -> str:
         LaunchError: there is none.
     """
     beside = pathlib.Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    found = str(beside) if beside.exists() else find_program("mpiexec")
     if found is None:
         raise LaunchError(
             "there is no `mpiexec`, neither beside this Python nor on the PATH; install `emuchain[mpi-mpich]`"
@@ -40,12 +40,12 @@ def launch_command(ranks: int, arguments: Sequence[str]) -> list[str]:
     Raises:
         LaunchError: there is no `mpiexec`.
     """
-    return [find_mpiexec(), "-n", str(ranks), sys.executable, "-m", __name__.partition(".")[0], *arguments]
+    return [find_mpiexec(), "-n", str(ranks), *python_command(__name__.partition(".")[0], *arguments)]
 
 
 def launch_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for it: one core a rank, and under Open MPI more ranks than cores, also for root."""
-    found = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", **_OPEN_MPI, **environment}
+    found = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", **_OPEN_MPI, **safe_environment(environment)}
     return {**found, **_AS_ROOT} if os.geteuid() == 0 and is_installed("openmpi") else found
 
 

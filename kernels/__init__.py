@@ -1,19 +1,8 @@
-"""Numba kernels on arrays: no MPI, no devices, no files."""
+"""Numba kernels on arrays: no MPI, no devices, no files. And what starts programs, in all rooms (`current_folder.py`).
 
-from .arena import Arena
-from .buffers import CodecError
-from .extensions import instances, subclasses
-from .fifo import serve
-from .pages import ALIGNMENT, aligned
-from .window import MOST_PLACES
+Exports are listed in `__init__.pyi`; each name is imported at its first use, so that the command line starts fast.
+"""
 
-__all__ = [
-    "ALIGNMENT",
-    "MOST_PLACES",
-    "Arena",
-    "CodecError",
-    "aligned",
-    "instances",
-    "serve",
-    "subclasses",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -17,6 +17,7 @@ import numpy as np
 
 from . import inceptionn, layers, recurrent
 from .conv import Convolving, convolution
+from .current_folder import python_command, safe_environment
 from .extensions import modules
 from .fifo import serve
 from .jit import Floats, announced
@@ -88,8 +89,13 @@ def _cores() -> int:
 
 
 def _start(number: int, processes: int) -> subprocess.Popen[bytes]:
-    command = sys.executable, "-m", __spec__.name, str(number), str(processes)
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        python_command(__spec__.name, str(number), str(processes)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=safe_environment(os.environ),
+    )
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import shutil
 import signal
 import statistics
 import subprocess
@@ -21,6 +20,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ...kernels import find_program, python_command, safe_environment
 from ..common import InputError
 from ..data import describe_data
 from ..network import load_network
@@ -93,7 +93,7 @@ def ours_command(setting: Setting) -> list[str]:
         "weight-decay": WEIGHT_DECAY,
         "progress": "steps",
     }
-    train = [sys.executable, "-m", "emuchain", "train", *(f"--{key}={value}" for key, value in flags.items())]
+    train = python_command("emuchain", "train", *(f"--{key}={value}" for key, value in flags.items()))
     return train if setting.ranks == 1 else [find_mpiexec(), "-n", str(setting.ranks), *train]
 
 
@@ -104,7 +104,7 @@ def find_mpiexec() -> str:
         InputError: mpiexec was not found.
     """
     beside = pathlib.Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    found = str(beside) if beside.exists() else find_program("mpiexec")
     if found is None:
         raise InputError(
             f"no `mpiexec`, neither beside {sys.executable} nor on the path; install `emuchain[mpi-mpich]`, or give"
@@ -115,14 +115,16 @@ def find_mpiexec() -> str:
 
 def torch_command(setting: Setting) -> list[str]:
     """Return the command that trains with PyTorch."""
-    program = ["-m", "emuchain.emulator.bench.torch_training"]
-    return [sys.executable, *program, setting.network, str(setting.batch), str(setting.threads)]
+    return _program("emuchain.emulator.bench.torch_training", setting)
 
 
 def peak_command(setting: Setting) -> list[str]:
     """Return the command that runs the multiply-adds alone."""
-    program = ["-m", "emuchain.emulator.bench.chain_peak"]
-    return [sys.executable, *program, setting.network, str(setting.batch), str(setting.threads)]
+    return _program("emuchain.emulator.bench.chain_peak", setting)
+
+
+def _program(module: str, setting: Setting) -> list[str]:
+    return python_command(module, setting.network, str(setting.batch), str(setting.threads))
 
 
 def compare(setting: Setting, with_torch: bool) -> Comparison:
@@ -136,7 +138,8 @@ def compare(setting: Setting, with_torch: bool) -> Comparison:
     peak = _Entry("the peak", peak_command(setting), threads=1)
     torch = _Entry("PyTorch", torch_command(setting), setting.threads)
     with _ended_in_order():
-        subprocess.run([sys.executable, "-m", "emuchain.kernels.warm"], check=True)  # so that no turn compiles
+        warm = python_command("emuchain.kernels.warm")
+        subprocess.run(warm, env=safe_environment(os.environ), check=True)  # so that no turn compiles
         sides = _take_turns([torch, ours, peak] if with_torch else [ours, peak], setting.runs)
     return compared(sides[-2], sides[-1], sides[0] if with_torch else None)
 
@@ -180,7 +183,7 @@ def compared(ours: Side, peak: Side, torch: Side | None) -> Comparison:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": "1"}
+    return {**safe_environment(os.environ), "OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": "1"}
 
 
 @contextlib.contextmanager

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from ...kernels import python_command, safe_environment
+
 _CHAINS = (64, 256, 1024, 4096, 10_000)
 _RECURRENT = (16, 64, 256, 1024)
 _STAGES = (64, 256, 1024)
@@ -50,8 +52,8 @@ def measure_commands(commands: tuple[tuple[int, str], ...] = CURVE) -> Iterator[
         RuntimeError: a command failed.
     """
     for boards, words in commands:
-        line = [sys.executable, "-m", __name__.partition(".")[0], *words.split()]
-        with subprocess.Popen(line, stdout=subprocess.DEVNULL) as process:
+        line = python_command(__name__.partition(".")[0], *words.split())
+        with subprocess.Popen(line, stdout=subprocess.DEVNULL, env=safe_environment(os.environ)) as process:
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:

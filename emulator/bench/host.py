@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import pathlib
 import platform
 from typing import Any
@@ -10,26 +11,24 @@ import numpy as np
 
 from ... import __version__
 from ...comm import usable_cores
+from ..common import system_name
 
 
 def describe_host(torch_version: str | None) -> dict[str, Any]:
     """Return the processor, the number of cores that this process may use, the micro-kernel's form, and versions."""
-    import llvmlite
-    import numba
-
     from ...kernels.form import FORM
 
     return {
         "cpu": cpu_model(pathlib.Path("/proc/cpuinfo")),
         "cores": usable_cores(),
         "form": FORM.name,
-        "platform": platform.platform(),
+        "platform": system_name(),
         "versions": {
             "emuchain": __version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
-            "numba": numba.__version__,
-            "llvmlite": llvmlite.__version__,
+            "numba": importlib.metadata.version("numba"),
+            "llvmlite": importlib.metadata.version("llvmlite"),
             "torch": torch_version,
         },
     }

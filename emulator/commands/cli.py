@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ...comm import Terminated, launcher_rank
+from ...kernels import clean_environment
 from ..common import INPUT_STATUS, InputError
 from . import collector, output
 from .session import Session
@@ -21,6 +22,7 @@ from .session import Session
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit; the console script `emuchain`."""
     collector.pause()
+    clean_environment()
     arguments = sys.argv[1:] if arguments is None else arguments
     if (launcher_rank() or 0) > 0 and not os.environ.get("EMUCHAIN_DEBUG"):
         _be_silent()

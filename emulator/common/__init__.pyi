@@ -5,7 +5,7 @@ from .html import html_table
 from .line_file import LineFile
 from .lock import own_folder
 from .memory import Room, free_room, host_room, process_room
-from .processes import parse_status
+from .processes import parse_status, system_name
 from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
 from .shipped import find, names
 from .types import (
@@ -79,6 +79,7 @@ __all__ = [
     "process_room",
     "read_file",
     "read_text",
+    "system_name",
     "touched",
     "write_whole",
 ]

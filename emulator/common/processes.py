@@ -1,4 +1,4 @@
-"""The status of processes under Linux."""
+"""Processes and their system, without a program that would tell."""
 
 from __future__ import annotations
 
@@ -14,3 +14,10 @@ def parse_status(text: str) -> tuple[str, int]:
         return fields["Name"].strip(), int(fields["PPid"])
     except KeyError as error:
         raise ValueError(f"no {error} in a process's status") from None
+
+
+def system_name() -> str:
+    """Return the system as `platform.platform` does, which runs `uname`: Linux-6.1.0-x86_64-with-glibc2.36."""
+    import platform
+
+    return "-".join([platform.system(), platform.release(), platform.machine(), "with", "".join(platform.libc_ver())])

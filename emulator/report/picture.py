@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal
 
+from ...kernels import away_from
 from ..common import InputError, WholeFile, write_whole
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def new_figure(width: float, height: float, flag: str, layout: Literal["tight", 
         InputError: matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        with away_from("matplotlibrc"):
+            from matplotlib.figure import Figure
     except ImportError:
         raise InputError(f"`{flag}` needs matplotlib: pip install 'emuchain[plot]'") from None
     return Figure(figsize=(width, height), layout=layout)

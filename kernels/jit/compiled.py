@@ -18,6 +18,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..current_folder import away_from
 from . import store
 from .native import entry, kinds_of
 from .store import Code
@@ -71,11 +72,12 @@ class Kernel:
         return entry(name, code)
 
     def _compile(self, arguments: tuple[Any, ...]) -> Code:
-        from .block import from_block
-        from .emitter import emit
+        with away_from(".numba_config.yaml"):  # what it says would be kept for all folders
+            from .block import from_block
+            from .emitter import emit
 
-        kinds = kinds_of(arguments)
-        return emit(from_block(self.dispatcher(), kinds), kinds)
+            kinds = kinds_of(arguments)
+            return emit(from_block(self.dispatcher(), kinds), kinds)
 
     def dispatcher(self) -> Any:
         """Return the function as a Numba dispatcher, which other kernels may call."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common import format_time_ps, html_table
+from ...common import format_time_ps, html_table, system_name
 from ...data import NgramBits, is_text
 from ...mapping import DataPath
 from ...plan import PairPlan, Plan, data_of
@@ -197,7 +197,7 @@ def versions(mpi: str) -> dict[str, str]:
         "h5py": h5py.__version__,
         "hdf5": h5py.version.hdf5_version,
         "mpi": mpi,
-        "platform": platform.platform(),
+        "platform": system_name(),
         "processor": platform.machine(),
         "command": " ".join(sys.argv),
     }

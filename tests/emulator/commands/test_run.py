@@ -12,6 +12,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.run import read_results
+from emuchain.kernels.current_folder import RUN_MODULE
 
 RUN = [sys.executable, "-m", "emuchain", "run"]
 
@@ -49,7 +50,7 @@ def run(python: Path, ends: list[str], *arguments: str) -> tuple[subprocess.Comp
 def test_ranks_are_started_with_all_arguments(python: Path) -> None:
     done, calls = run(python, ["echo out; exit 0"], "-n", "3", "--", "train", "net.toml", "--batch", "8")
     assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "")
-    assert calls == [f"-n 3 {python} -m emuchain train net.toml --batch 8"]
+    assert calls == [" ".join(["-n 3", str(python), *RUN_MODULE, "emuchain train net.toml --batch 8"])]
 
 
 def test_a_run_is_started_again_and_goes_on_from_its_checkpoint(python: Path) -> None:

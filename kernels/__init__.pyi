@@ -1,0 +1,23 @@
+from .arena import Arena
+from .buffers import CodecError
+from .current_folder import away_from, clean_environment, find_program, python_command, safe_environment
+from .extensions import instances, subclasses
+from .fifo import serve
+from .pages import ALIGNMENT, aligned
+from .window import MOST_PLACES
+
+__all__ = [
+    "ALIGNMENT",
+    "MOST_PLACES",
+    "Arena",
+    "CodecError",
+    "aligned",
+    "away_from",
+    "clean_environment",
+    "find_program",
+    "instances",
+    "python_command",
+    "safe_environment",
+    "serve",
+    "subclasses",
+]

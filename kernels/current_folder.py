@@ -1,0 +1,80 @@
+"""The current folder, of which nothing is obeyed: neither programs, nor modules, nor settings of libraries.
+
+A `numpy.py` that came with somebody's data would be run: Python searches the current folder for `python -m`, and the
+system for an empty entry of a search path. So programs are started by absolute paths, with search paths of absolute
+folders, and libraries read their settings elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+
+SEARCH_PATHS = (
+    *("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "PERL5LIB", "PERLLIB", "PYTHONPYCACHEPREFIX"),
+    *("COMPILER_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
+)
+"""Variables that name folders of programs and libraries, of which empty and relative ones are taken as they come."""
+
+_BOOT = (
+    "import sys; sys.path[:1] = []; import runpy;"
+    " runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+RUN_MODULE = ("-P", "-m") if sys.version_info >= (3, 11) else ("-c", _BOOT)
+"""Words by which Python runs a module, and finds none in the current folder; `-P` is new in Python 3.11."""
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module in this Python."""
+    return [sys.executable, *RUN_MODULE, module, *arguments]
+
+
+def safe_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment whose search paths have absolute folders alone."""
+    found = dict(environment)
+    for name in SEARCH_PATHS:
+        if name in found:
+            found[name] = os.pathsep.join(filter(os.path.isabs, found[name].split(os.pathsep)))
+            if not found[name] and name != "PATH":
+                del found[name]
+    return found
+
+
+def clean_environment() -> None:
+    """Make this process's own environment such a one, for what libraries start: Python's `platform` runs `uname`.
+
+    What this process has yet to import does not come from the folders that are left out either.
+    """
+    safe, named = safe_environment(os.environ), os.environ.get("PYTHONPATH")
+    if named:
+        folders = named.split(os.pathsep)
+        with contextlib.suppress(FileNotFoundError):  # the current folder is gone, and nothing can be in it
+            dropped = {os.path.abspath(folder) for folder in folders if not os.path.isabs(folder)} - {*folders}
+            sys.path[:] = [folder for folder in sys.path if folder not in dropped]
+    for name in os.environ.keys() - safe.keys():
+        del os.environ[name]
+    os.environ.update(safe)
+
+
+def find_program(name: str) -> str | None:
+    """Return the absolute path of a program, from the absolute folders of `PATH`, or as named with its folder."""
+    found = shutil.which(name, path=safe_environment(os.environ).get("PATH"))
+    return None if found is None else os.path.abspath(found)
+
+
+@contextlib.contextmanager
+def away_from(file: str) -> Iterator[None]:
+    """Leave the current folder for the body, if this file is in it, which a library would read as its settings."""
+    if not os.path.lexists(file):
+        yield
+        return
+    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
+    try:
+        os.chdir("/")
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
