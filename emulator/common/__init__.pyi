@@ -1,5 +1,19 @@
-from .errors import BUG_STATUS, INPUT_STATUS, InputError
+from .confined import confined
+from .errors import BUG_STATUS, INPUT_STATUS, InputError, Note
 from .escaped import escaped
+from .file_kind import (
+    BROKEN_ZIP,
+    CHECKPOINT,
+    HDF5_HEAD,
+    ONNX,
+    RESULTS,
+    SAFETENSORS,
+    FileKind,
+    kind_of,
+    kind_of_hdf5,
+    other_kind,
+    unlike,
+)
 from .hints import did_you_mean
 from .html import html_table
 from .processes import parse_status
@@ -29,12 +43,19 @@ from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops
 from .whole_file import WholeFile, check_writable, write_whole
 
 __all__ = [
+    "BROKEN_ZIP",
     "BUG_STATUS",
+    "CHECKPOINT",
     "FINITE",
+    "HDF5_HEAD",
     "IMAGENET_IMAGES",
     "INPUT_STATUS",
     "MOST_TOML_BYTES",
+    "ONNX",
+    "RESULTS",
+    "SAFETENSORS",
     "Channels",
+    "FileKind",
     "Finite",
     "Gbps",
     "GbytesPerSecond",
@@ -45,6 +66,7 @@ __all__ = [
     "Nanoseconds",
     "NotNegative",
     "NotNegativePair",
+    "Note",
     "Positive",
     "PositiveFinite",
     "PositiveNumber",
@@ -55,6 +77,7 @@ __all__ = [
     "WholeFile",
     "an",
     "check_writable",
+    "confined",
     "did_you_mean",
     "escaped",
     "find",
@@ -63,13 +86,17 @@ __all__ = [
     "gbps",
     "gops",
     "html_table",
+    "kind_of",
+    "kind_of_hdf5",
     "names",
     "number",
     "open_file",
+    "other_kind",
     "parse_status",
     "percent",
     "plural",
     "read_file",
     "read_text",
+    "unlike",
     "write_whole",
 ]
