@@ -12,6 +12,7 @@ import click
 
 from ... import __version__
 from ..common import InputError
+from . import output
 from .bench import bench
 from .compare import compare, topology
 from .data import data
@@ -36,7 +37,8 @@ def run(arguments: Sequence[str], session: Session) -> int:
     """
     stdout = sys.stdout
     try:
-        status = commands.main(list(arguments), prog_name="emuchain", standalone_mode=False, obj=session)
+        with output.notes():
+            status = commands.main(list(arguments), prog_name="emuchain", standalone_mode=False, obj=session)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message())
         return 2

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
 import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
 
-from ..common import INPUT_STATUS, InputError
+from ..common import INPUT_STATUS, InputError, Note
 
 _LONGEST_LINE = 2000
 _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
@@ -58,6 +62,23 @@ def failure(error: BaseException | None) -> tuple[str, int] | None:
     if isinstance(error, BrokenPipeError):
         return "", PIPE_STATUS
     return f"emuchain: error: standard output cannot be written: {error.strerror}", INPUT_STATUS
+
+
+@contextlib.contextmanager
+def notes() -> Iterator[None]:
+    """Print notes on what commands are given as lines of their own."""
+    with warnings.catch_warnings():
+        show_others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if issubclass(category, Note):
+                tell(f"emuchain: note: {message}")
+            else:
+                show_others(message, category, *rest)
+
+        warnings.showwarning = show
+        warnings.simplefilter("always", Note)
+        yield
 
 
 def tell(line: str) -> None:

@@ -1,5 +1,19 @@
-from .errors import BUG_STATUS, INPUT_STATUS, InputError
+from .confined import confined
+from .errors import BUG_STATUS, INPUT_STATUS, InputError, Note
 from .escaped import escaped
+from .file_kind import (
+    BROKEN_ZIP,
+    CHECKPOINT,
+    HDF5_HEAD,
+    ONNX,
+    RESULTS,
+    SAFETENSORS,
+    FileKind,
+    kind_of,
+    kind_of_hdf5,
+    other_kind,
+    unlike,
+)
 from .hints import did_you_mean
 from .html import html_table
 from .line_file import LineFile
@@ -32,12 +46,19 @@ from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops
 from .whole_file import WholeFile, touched, write_whole
 
 __all__ = [
+    "BROKEN_ZIP",
     "BUG_STATUS",
+    "CHECKPOINT",
     "FINITE",
+    "HDF5_HEAD",
     "IMAGENET_IMAGES",
     "INPUT_STATUS",
     "MOST_TOML_BYTES",
+    "ONNX",
+    "RESULTS",
+    "SAFETENSORS",
     "Channels",
+    "FileKind",
     "Finite",
     "Gbps",
     "GbytesPerSecond",
@@ -49,6 +70,7 @@ __all__ = [
     "Nanoseconds",
     "NotNegative",
     "NotNegativePair",
+    "Note",
     "Positive",
     "PositiveFinite",
     "PositiveNumber",
@@ -59,6 +81,7 @@ __all__ = [
     "Watts",
     "WholeFile",
     "an",
+    "confined",
     "did_you_mean",
     "escaped",
     "find",
@@ -69,9 +92,12 @@ __all__ = [
     "gops",
     "host_room",
     "html_table",
+    "kind_of",
+    "kind_of_hdf5",
     "names",
     "number",
     "open_file",
+    "other_kind",
     "own_folder",
     "parse_status",
     "percent",
@@ -81,5 +107,6 @@ __all__ = [
     "read_text",
     "system_name",
     "touched",
+    "unlike",
     "write_whole",
 ]

@@ -10,3 +10,7 @@ INPUT_STATUS, BUG_STATUS = 2, 1
 
 class InputError(Exception):
     """Invalid user input; `str(error)` is one line that says what is wrong, where, and what would be valid."""
+
+
+class Note(UserWarning):
+    """What a user should know of an input that is taken; commands print it as one line."""

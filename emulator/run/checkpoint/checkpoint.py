@@ -110,8 +110,7 @@ class RunCheckpoints:
                 whole = replica == 0 or self.keeping.replicas_differ
                 deal_state(self._ranks, layer, learnt, read, self._kinds, replica, whole=whole)
         if same_machine:
-            self._check(_unlike(trainer, clocks))
-            trainer.restore_clocks(clocks)
+            self._check(_restore_clocks(trainer, clocks))
         if reader is not None and self._leader is not None:
             with reader.reading():
                 trainer.started_s = time.perf_counter() - float(reader.text["host_time_s"])
@@ -197,12 +196,16 @@ def _no_leg(trainer: Trainer, at: Position, began: Position) -> str:
     return ""
 
 
-def _unlike(trainer: Trainer, clocks: dict[str, Any]) -> str:
-    """Return what is wrong with clocks for this rank's trainer; nothing where it can go on with them."""
+def _restore_clocks(trainer: Trainer, clocks: dict[str, Any]) -> str:
+    """Let this rank's trainer go on with clocks, if it has any; return what is wrong with them, or nothing."""
+    own = trainer.clocks()
+    if not own:  # an idle rank, of more than there are devices
+        return ""
     try:
-        checked(trainer.clocks(), clocks, "its clocks")
-    except ValueError as error:
-        return escaped(str(error))
+        checked(own, clocks, "its clocks")
+        trainer.restore_clocks(clocks)
+    except (LookupError, TypeError, ValueError) as error:
+        return escaped(" ".join(str(error).split()))
     return ""
 
 

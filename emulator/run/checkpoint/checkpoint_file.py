@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import InputError, escaped
+from ...common import BROKEN_ZIP, CHECKPOINT, InputError, escaped, kind_of, unlike
 from ...network import Layer
 from ..layer_states import LayerState
 
@@ -92,8 +92,15 @@ class CheckpointReader:
 
     def __init__(self, path: str | os.PathLike[str], blame: str | None = None) -> None:
         self._blame = blame or f"`resume` = {os.fspath(path)!r}"
-        if not os.path.isfile(path):
-            raise InputError(f"{self._blame}: no such file; a run with `checkpoint` = FILE writes one")
+        try:
+            kind = kind_of(path)
+        except FileNotFoundError:
+            raise InputError(f"{self._blame}: no such file; a run with `checkpoint` = FILE writes one") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"{self._blame}: cannot be read: {reason}") from None
+        if kind not in (CHECKPOINT, BROKEN_ZIP):
+            raise unlike(kind, path, self._blame, "not a readable checkpoint")
         with self._telling():
             self._archive = zipfile.ZipFile(path)
             self._names = self._archive.NameToInfo
@@ -102,8 +109,12 @@ class CheckpointReader:
             if _TEXT not in self._names or self._names[_TEXT].file_size > _MOST_TEXT:
                 raise ValueError(f"it has no {_TEXT}")
             self.text: dict[str, Any] = dict(json.loads(self._archive.read(_TEXT)))
-            if self.text.get("format") != FORMAT:
-                raise ValueError(f"its format is {self.text.get('format')!r}, and {FORMAT} is known")
+        form = self.text.get("format")
+        if form != FORMAT:
+            raise InputError(
+                f"{self._blame}: not a readable checkpoint, but one of another version of emuchain (format"
+                f" {escaped(repr(form))[:20]}, not {FORMAT}); go on from it with that version, or begin a new run"
+            )
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:

@@ -6,7 +6,18 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from ...common import InputError, open_file
+from ...common import (
+    BROKEN_ZIP,
+    CHECKPOINT,
+    HDF5_HEAD,
+    ONNX,
+    SAFETENSORS,
+    FileKind,
+    InputError,
+    kind_of,
+    open_file,
+    unlike,
+)
 from ...config import settings_config
 from ...device import array_shapes, named_weights
 from ...inputs import read_description
@@ -17,7 +28,8 @@ from ..results import Results, read_results
 from .fitted import fitted
 from .safetensors_file import read_safetensors
 
-_HDF5, _ZIP = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
+_RUNS = "a results file (.h5) or a checkpoint (.ckpt)"
+_NO_RUN = "neither a results file (.h5) nor a checkpoint (.ckpt)"
 _FORMS = "a results file (.h5), a checkpoint (.ckpt), .safetensors or .onnx"
 
 
@@ -41,16 +53,16 @@ def read_weights(path: str, network: Network, blame: str) -> Weights:
     Raises:
         InputError: the file cannot be read, or its arrays are not those of the network.
     """
-    head = _head(path, blame)
-    if head.startswith(_HDF5):
-        return fitted(_results(path, blame).weights, network, blame)
-    if head.startswith(_ZIP):
+    kind = _kind(path, blame, _FORMS)
+    if kind is None:
+        return fitted(read_results(pathlib.Path(path), blame, f"not {_FORMS}").weights, network, blame)
+    if kind in (CHECKPOINT, BROKEN_ZIP):
         return fitted(_of_checkpoint(path, blame).weights, network, blame)
-    if path.lower().endswith(".safetensors"):
+    if kind == SAFETENSORS or path.lower().endswith(".safetensors"):
         return fitted(read_safetensors(path, blame), network, blame)
-    if path.lower().endswith(".onnx"):
+    if kind == ONNX or path.lower().endswith(".onnx"):
         return fitted(_of_onnx(path, blame), network, blame)
-    raise InputError(f"{blame}: is not a file with weights; it should be {_FORMS}")
+    raise unlike(kind, path, blame, f"not {_FORMS}")
 
 
 def read_found(path: str) -> Found:
@@ -59,31 +71,25 @@ def read_found(path: str) -> Found:
     Raises:
         InputError: the file is neither, cannot be read, or holds no weights.
     """
-    head = _head(path, path)
-    if head.startswith(_ZIP):
-        found = _of_checkpoint(path, path)
-    elif head.startswith(_HDF5):
-        return found_of(_results(path, path), path)
-    else:
-        raise InputError(f"{path}: is neither a results file (.h5) nor a checkpoint (.ckpt)")
+    kind = _kind(path, path, _RUNS)
+    if kind is None:
+        return found_of(read_results(pathlib.Path(path), denial=_NO_RUN), path)
+    if kind not in (CHECKPOINT, BROKEN_ZIP):
+        raise unlike(kind, path, path, _NO_RUN)
+    found = _of_checkpoint(path, path)
     return dataclasses.replace(found, weights=fitted(found.weights, found.network, path))
 
 
-def _head(path: str, blame: str) -> bytes:
+def _kind(path: str, blame: str, wanted: str) -> FileKind | None:
+    """Return what a file is; None of HDF5, which `read_results` tells apart."""
     try:
         with open_file(path) as file:
-            return file.read(len(_HDF5))
+            is_hdf5 = file.read(len(HDF5_HEAD)) == HDF5_HEAD
+        return None if is_hdf5 else kind_of(path)
     except FileNotFoundError:
-        raise InputError(f"{blame}: no such file; it should be {_FORMS}") from None
+        raise InputError(f"{blame}: no such file; it should be {wanted}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{blame}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _results(path: str, blame: str) -> Results:
-    try:
-        return read_results(pathlib.Path(path))
-    except InputError as error:
-        raise InputError(f"{blame}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
 def _of_onnx(path: str, blame: str) -> Weights:

@@ -84,8 +84,9 @@ class Results:
 
     @property
     def images_per_s(self) -> float:
-        """Rate on the cluster, of all epochs; NaN before the first."""
-        return self.config["samples"] * self.epochs / (self.virtual_time_ps * 1e-12) if self.epochs else float("nan")
+        """Rate on the cluster, of all epochs; NaN before the first, or where they took no time."""
+        time_s = self.virtual_time_ps * 1e-12
+        return self.config["samples"] * self.epochs / time_s if time_s else float("nan")
 
     @property
     def sample_noun(self) -> str:

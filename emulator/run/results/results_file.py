@@ -23,26 +23,38 @@ So a killed run leaves a readable file with all finished epochs. Layout:
     steps/             one row per mini-batch of the run: epoch and step (both from 1), loss, learning_rate,
                        virtual_time_ps (since the start of training)
     weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)
+
+Chunks have HDF5's Fletcher32 checksums, and objects those of its format 1.10; the attribute `digest` is of all content
+(`seal.py`). Files of format 1, of earlier versions, have neither.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
+import warnings
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import InputError, WholeFile, open_file
-from .confined import confined
+from ...common import HDF5_HEAD, InputError, Note, WholeFile, confined, open_file, other_kind
 from .growing import Growing
 from .lossy_file import LossyFile
 from .results import Results
-from .results_form import FORMAT, TABLES, read_arrays, results_from
+from .results_form import FORMAT, TABLES, UNSEALED_FORMAT, as_array, damaged, read_arrays, results_from
+from .seal import Seal
 
 _NOTHING_GROWS = Growing({}, ())
-_CHUNK_BYTES = 1 << 16
+_HDF5 = ("v110", "v110")
+"""HDF5's formats: with checksums of objects, and without a tree for what is one chunk."""
+
+_CHUNK_BYTES, _CACHE_BYTES, _WHOLE_CHUNK_BYTES = 1 << 16, 1 << 18, 1 << 20
+"""Sizes of chunks of columns that grow, of what is kept of them in memory, and of chunks of what is written at once."""
+
+_DENIAL = "not a results file of emuchain"
 _MOST_PACKED, _SECONDS, _BYTES_PER_SECOND = 16, 10, 20_000_000
 """The most bytes of content for each byte of a file, and the time that reading may take."""
 
@@ -73,73 +85,100 @@ def fill_results(into: BinaryIO, results: Results, growing: Growing = _NOTHING_G
 def _fill(told: LossyFile, results: Results, growing: Growing) -> None:
     import h5py
 
-    with h5py.File(told, "w") as file:
-        file.attrs["format"] = FORMAT
-        _attributes(file.create_group("config"), results.config)
-        _attributes(file.create_group("versions"), results.versions)
+    with h5py.File(told, "w", libver=_HDF5, rdcc_nbytes=_CACHE_BYTES) as file:
+        into = _Sealed(file)
+        into.attributes("config", results.config)
+        into.attributes("versions", results.versions)
         for name, text in results.descriptions.items():
-            file[f"descriptions/{name}"] = np.bytes_(text.encode())
+            into.whole(f"descriptions/{name}", np.array(text.encode()))
         for group in TABLES:
             table = getattr(results, group)
             file.create_group(group)
             for name, column in table.items():
                 # Strings have a fixed length: HDF5 may hang on a damaged heap of variable-length ones.
                 values = np.char.encode(column, "utf-8") if column.dtype.kind == "U" else column
-                _data_set(file, f"{group}/{name}", values, len(values))[:] = values
-        _grow(file, growing, told)
+                into.rows(f"{group}/{name}", values, len(values))
+        for piece in growing.pieces:
+            for group, table in piece.items():
+                for name, values in table.items():
+                    into.rows(f"{group}/{name}", values, growing.rows[group])
+            told.check()
         file.create_group("weights")
         for layer, arrays in results.weights.items():
             for name, array in arrays.items():
-                file[f"weights/{layer}/{name}"] = array
+                into.whole(f"weights/{layer}/{name}", array)
+        file.attrs["format"], file.attrs["digest"] = FORMAT, np.bytes_(into.seal.digest())
 
 
-def _grow(file: Any, growing: Growing, told: LossyFile) -> None:
-    """Add columns piece by piece."""
-    done: dict[str, tuple[Any, int]] = {}
-    for piece in growing.pieces:
-        for group, table in piece.items():
-            for name, values in table.items():
-                path = f"{group}/{name}"
-                data, first = done.get(path) or (_data_set(file, path, values, growing.rows[group]), 0)
-                data[first : first + len(values)] = values
-                done[path] = data, first + len(values)
-        told.check()
+class _Sealed:
+    """Adds attributes and data sets to a file, and to its seal."""
+
+    def __init__(self, file: Any) -> None:
+        self.seal, self._file = Seal(), file
+        self._columns: dict[str, tuple[Any, int]] = {}
+
+    def attributes(self, path: str, values: Mapping[str, Any]) -> None:
+        """Make a group with these attributes."""
+        group = self._file.create_group(path)
+        for name, value in values.items():
+            plain = "" if value is None else np.array(value, np.int64) if isinstance(value, tuple) else value
+            group.attrs[name] = plain
+            self.seal.add(f"{path}/@{name}", as_array(plain))
+
+    def whole(self, path: str, values: NDArray[Any]) -> None:
+        """Add a data set."""
+        chunks = None
+        if values.ndim and values.size:
+            count = -(-values.nbytes // _WHOLE_CHUNK_BYTES)
+            chunks = (-(-len(values) // min(count, len(values))), *values.shape[1:])
+        self._file.create_dataset(path, data=values, chunks=chunks, fletcher32=chunks is not None)
+        self.seal.add(path, values)
+
+    def rows(self, path: str, values: NDArray[Any], rows: int) -> None:
+        """Add the next rows of a data set that will have `rows`."""
+        data, first = self._columns.get(path) or (self._data_set(path, values, rows), 0)
+        data[first : first + len(values)] = values
+        self._columns[path] = data, first + len(values)
+        self.seal.add(path, values)
+
+    def _data_set(self, path: str, values: NDArray[Any], rows: int) -> Any:
+        """Return a new data set of `rows` rows like those of `values`; what has columns is compressed, too."""
+        shape = (rows, *values.shape[1:])
+        if not np.prod(shape):
+            return self._file.create_dataset(path, shape, values.dtype)
+        chunk = max(1, min(rows, _CHUNK_BYTES // values[:1].nbytes)), *values.shape[1:]
+        packed = {"compression": "gzip", "shuffle": True} if values.ndim > 1 else {}
+        return self._file.create_dataset(path, shape, values.dtype, chunks=chunk, fletcher32=True, **packed)
 
 
-def _data_set(file: Any, path: str, values: NDArray[Any], rows: int) -> Any:
-    """Return a new data set of `rows` rows like those of `values`."""
-    shape = (rows, *values.shape[1:])
-    if values.ndim == 1:
-        return file.create_dataset(path, shape, values.dtype)
-    size = max(1, _CHUNK_BYTES // max(1, values[:1].nbytes))
-    chunks = (max(1, min(rows, size)), *values.shape[1:])
-    return file.create_dataset(path, shape, values.dtype, chunks=chunks, compression="gzip", shuffle=True)
-
-
-def read_results(path: pathlib.Path) -> Results:
+def read_results(path: pathlib.Path, blame: str | None = None, denial: str = _DENIAL) -> Results:
     """Return the content of a results file, which may come from anywhere: it is read in a process with limits.
+
+    `blame` begins messages, by default the path; `denial` is what another file is not. Warns by a `Note` of a file of
+    an earlier version, whose damage is not always seen.
 
     Raises:
         InputError: no such file, not HDF5, damaged, or not a results file of emuchain.
     """
+    blame = str(path) if blame is None else blame
     try:
         with open_file(path) as file:
-            size = os.fstat(file.fileno()).st_size
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        raise InputError(f"{path}: no such file; `emuchain train --out {path}` would write it") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: no such file, or one that cannot be read: {reason}") from None
+            head, size = file.read(len(HDF5_HEAD)), os.fstat(file.fileno()).st_size
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{blame}: no such file; `emuchain train --out {path}` would write it") from None
+    except (OSError, ValueError):
+        head, size = b"", 0
+    if head != HDF5_HEAD:
+        raise other_kind(path, blame, denial)
     most = 2**26 + _MOST_PACKED * size
     seconds = _SECONDS + size // _BYTES_PER_SECOND
-    found = confined(lambda: read_arrays(path, most), str(path), most_bytes=2**28 + 3 * most, seconds=seconds)
+    read = functools.partial(read_arrays, path, blame, denial, most)
+    found = confined(read, blame, most_bytes=2**28 + 3 * most, seconds=seconds)
     try:
-        return results_from(found)
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not a readable results file, possibly damaged or truncated: {reason}") from None
-
-
-def _attributes(group: Any, values: dict[str, Any]) -> None:
-    for name, value in values.items():
-        group.attrs[name] = "" if value is None else np.array(value, np.int64) if isinstance(value, tuple) else value
+        results = results_from(found)
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise damaged(" ".join(str(error).split()), blame) from None
+    if found["@format"] == UNSEALED_FORMAT:
+        said = "is of an earlier version of emuchain, without a digest: damage to it is not always seen"
+        warnings.warn(f"{blame} {said}", Note, stacklevel=2)
+    return results

@@ -1,26 +1,45 @@
-"""What a results file holds: its groups, checked before any content is read, as plain arrays by path."""
+"""What a results file holds: its groups, checked before any content is read, as plain arrays by path, and its seal."""
 
 from __future__ import annotations
 
 import pathlib
+import shlex
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...common import InputError, escaped
+from ...common import RESULTS, InputError, escaped, kind_of_hdf5, unlike
+from .checked_results import Arrays, checked_results
 from .results import Results
+from .seal import Seal
 
-FORMAT = 1
+FORMAT, UNSEALED_FORMAT = 2, 1
+"""The format of files with a digest, and that of earlier versions."""
+
 TABLES = ("history", "devices", "links", "exchange", "messages", "resources", "steps")
 _LATER_TABLES = ("exchange", "messages", "resources", "steps")
 """Absent from files of earlier versions."""
+
 _GROUPS = ("config", "descriptions", "versions", "weights", *TABLES)
+_WITH_ATTRIBUTES = ("config", "versions")
 _MOST_MEMBERS = 100_000
 _PLAIN_KINDS = "biufSU"
+_LOCKED = (
+    "another program has it open for writing, and HDF5 has locked it; close it there, and try again (where that program"
+    " was killed, `h5clear --status {}` unlocks it)"
+)
 
 
-def read_arrays(path: pathlib.Path, most_bytes: int) -> dict[str, np.ndarray]:
+def as_array(value: Any) -> NDArray[Any]:
+    """Return an attribute's value as an array, as it is before it is written and after it was read."""
+    return np.asarray(value)
+
+
+def read_arrays(path: pathlib.Path, blame: str, denial: str, most_bytes: int) -> dict[str, NDArray[Any]]:
     """Return all attributes and data sets of a results file, by path; `most_bytes` of content at most.
+
+    `blame` begins messages; `denial` is what another HDF5 file is not.
 
     Raises:
         InputError: not HDF5, damaged, or not a results file of emuchain.
@@ -29,12 +48,38 @@ def read_arrays(path: pathlib.Path, most_bytes: int) -> dict[str, np.ndarray]:
 
     try:
         with h5py.File(path, "r") as file:
-            if file.attrs.get("format") != FORMAT:
-                raise InputError(f"{path}: an HDF5 file, but not a results file of emuchain (format {FORMAT})")
-            return _Reader(most_bytes).read(file)
+            reader = _Reader(most_bytes)
+            form = reader.attribute(file, "format") if "format" in file.attrs else np.zeros(0)
+            if form.ndim or form.dtype.kind not in "iu" or form not in (FORMAT, UNSEALED_FORMAT):
+                kind = kind_of_hdf5(file)
+                if kind == RESULTS:
+                    raise ValueError(f"its format is {form}, and {FORMAT} is the last that this version knows")
+                raise unlike(kind, path, blame, denial)
+            found = reader.read(file)
+            if form == FORMAT and reader.attribute(file, "digest").tobytes() != _digest(found).encode():
+                raise ValueError("its content is not what was written, by its digest")
+            return found | {"@format": form}
     except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError, MemoryError) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not a readable results file, possibly damaged or truncated: {reason}") from None
+        if "unable to lock file" in reason or "already open for write" in reason:
+            raise InputError(f"{blame}: {_LOCKED.format(shlex.quote(str(path)))}") from None
+        raise damaged(reason, blame) from None
+
+
+def damaged(reason: str, blame: str) -> InputError:
+    """Return the error for a file that is not as emuchain wrote it; `blame` begins its message."""
+    return InputError(
+        f"{blame}: not a readable results file, possibly damaged or truncated: {escaped(reason)}; take an earlier copy"
+        " of it, or train again"
+    )
+
+
+def _digest(found: Arrays) -> str:
+    seal = Seal()
+    for path, array in found.items():
+        if not path.endswith("/"):
+            seal.add(path, array)
+    return seal.digest()
 
 
 class _Reader:
@@ -43,23 +88,21 @@ class _Reader:
     def __init__(self, most_bytes: int) -> None:
         self._left, self._members = most_bytes, _MOST_MEMBERS
 
-    def read(self, file: Any) -> dict[str, np.ndarray]:
+    def read(self, file: Any) -> dict[str, NDArray[Any]]:
         """Return arrays by path; those of attributes have `@` before the name. A group is there as an empty array."""
-        found: dict[str, np.ndarray] = {}
+        found: dict[str, NDArray[Any]] = {}
         for group in _GROUPS:
             if group in _LATER_TABLES and group not in file:
                 continue
             self._group(_member(file, group), group, found)
         return found
 
-    def _group(self, group: Any, path: str, found: dict[str, np.ndarray]) -> None:
+    def _group(self, group: Any, path: str, found: dict[str, NDArray[Any]]) -> None:
         if not hasattr(group, "items"):
             raise ValueError(f"{path} is no group")
         found[f"{path}/"] = np.zeros(0)
         for name in group:
-            self._members -= 1
-            if self._members < 0:
-                raise ValueError(f"more than {_MOST_MEMBERS:,} data sets")
+            self._count()
             member = _member(group, name)
             if hasattr(member, "items"):
                 if path != "weights":
@@ -67,11 +110,27 @@ class _Reader:
                 self._group(member, f"{path}/{name}", found)
             else:
                 found[f"{path}/{name}"] = self._data(member, f"{path}/{name}")
-        for name in group.attrs if path in ("config", "versions") else ():
-            value = np.asarray(group.attrs[name])
-            found[f"{path}/@{name}"] = value.astype(np.str_) if value.dtype.kind == "O" and not value.ndim else value
+        for name in group.attrs if path in _WITH_ATTRIBUTES else ():
+            self._count()
+            found[f"{path}/@{name}"] = self.attribute(group, name)
 
-    def _data(self, data: Any, path: str) -> np.ndarray:
+    def _count(self) -> None:
+        self._members -= 1
+        if self._members < 0:
+            raise ValueError(f"more than {_MOST_MEMBERS:,} data sets")
+
+    def attribute(self, group: Any, name: str) -> NDArray[Any]:
+        """Return the value of an attribute, after checking that it is plain."""
+        identity = group.attrs.get_id(name)
+        if identity.shape is None or identity.dtype.kind not in _PLAIN_KINDS + "O":
+            raise ValueError(f"{name} holds what no results hold: {identity.dtype}")
+        self._take(identity.dtype.itemsize * int(np.prod(identity.shape, dtype=object)), name)
+        value = as_array(group.attrs[name])
+        if value.dtype.kind not in _PLAIN_KINDS:
+            raise ValueError(f"{name} holds what no results hold")
+        return value
+
+    def _data(self, data: Any, path: str) -> NDArray[Any]:
         """Return the content of a data set after checking that it is in the file, and not more than that can hold."""
         if data.dtype.kind not in _PLAIN_KINDS or data.ndim > 4 or data.shape is None:
             raise ValueError(f"{path} holds what no results hold: {data.dtype}")
@@ -79,10 +138,13 @@ class _Reader:
             raise ValueError(f"{path} is in another file")
         if data.nbytes and not data.id.get_storage_size():
             raise ValueError(f"{path} has a shape, but no content")
-        self._left -= data.nbytes
-        if self._left < 0:
-            raise ValueError(f"{path} has the shape {data.shape}, which is more than such a file can hold")
+        self._take(data.nbytes, path)
         return np.asarray(data[()])
+
+    def _take(self, count: int, name: str) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise ValueError(f"{name} has a shape which is more than such a file can hold")
 
 
 def _member(group: Any, name: str) -> Any:
@@ -94,14 +156,14 @@ def _member(group: Any, name: str) -> Any:
     return group[name]
 
 
-def results_from(found: dict[str, np.ndarray]) -> Results:
+def results_from(found: dict[str, NDArray[Any]]) -> Results:
     """Return the results that the arrays of `read_arrays` are.
 
     Raises:
         KeyError, TypeError, ValueError: something is missing, or has another kind or length.
     """
-    groups: dict[str, dict[str, np.ndarray]] = {name: {} for name in _GROUPS}
-    weights: dict[str, dict[str, np.ndarray]] = {}
+    groups: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in _GROUPS}
+    weights: dict[str, dict[str, NDArray[Any]]] = {}
     for path, array in found.items():
         group, _, name = path.partition("/")
         if group == "weights":
@@ -111,23 +173,8 @@ def results_from(found: dict[str, np.ndarray]) -> Results:
             if layer:
                 weights.setdefault(escaped(layer), {}).update({escaped(of): array} if of else {})
         elif name:
-            groups[group][escaped(name)] = array
-    tables = {group: {_name(name): _column(array) for name, array in groups[group].items()} for group in TABLES}
-    for group in ("history", "devices", "links", "resources", "steps"):
-        if len({len(column) for column in tables[group].values()}) > 1:
-            raise ValueError(f"columns of {group} have several lengths")
-    said = {
-        group: {name[1:]: _plain(array) for name, array in groups[group].items()} for group in ("config", "versions")
-    }
-    descriptions = {name: escaped(array.item().decode()) for name, array in groups["descriptions"].items()}
-    return Results(said["config"], descriptions, said["versions"], weights=weights, **tables)
-
-
-def _plain(value: np.ndarray) -> Any:
-    """Return a number or text; a list of numbers unchanged."""
-    if value.ndim:
-        return value
-    return escaped(value.item()) if value.dtype.kind == "U" else value.item()
+            groups[group][escaped(_name(name))] = _text(array) if group in TABLES and array.dtype.kind == "S" else array
+    return checked_results(groups, weights)
 
 
 def _name(column: str) -> str:
@@ -135,10 +182,6 @@ def _name(column: str) -> str:
     return "compressed_bytes" if column == "made_bytes" else column
 
 
-def _column(values: np.ndarray) -> np.ndarray:
-    if not values.ndim:
-        raise ValueError("a column is a single value")
-    if values.dtype.kind != "S":
-        return values
+def _text(values: NDArray[Any]) -> NDArray[Any]:
     texts = np.char.decode(values, "utf-8")
     return np.array([escaped(text) for text in texts.ravel().tolist()], np.str_).reshape(texts.shape)

@@ -15,10 +15,10 @@ import pytest
 
 from emuchain.emulator.commands.show import show_results
 from emuchain.emulator.common import InputError
+from emuchain.emulator.common.confined import confined
 from emuchain.emulator.run import read_results, write_results
-from emuchain.emulator.run.results.confined import confined
 
-from .test_results import results
+from .test_results import results, unseal
 
 
 def crash() -> dict[str, np.ndarray]:
@@ -118,6 +118,7 @@ def test_what_results_never_hold(tmp_path: Path, one_line: Any, harm: Callable[[
     (tmp_path / "secret").write_bytes(bytes(8))
     with h5py.File(path, "r+") as file:
         harm(file)
+        unseal(file)
     with pytest.raises(InputError) as error:
         read_results(path)
     assert "not a readable results file" in one_line(error)
@@ -128,6 +129,7 @@ def test_a_circle_of_groups(tmp_path: Path, one_line: Any) -> None:
     write_results(path, results())
     with h5py.File(path, "r+") as file:
         file["weights/again"] = file["weights"]
+        unseal(file)
     with pytest.raises(InputError) as error:
         read_results(path)
     assert "not a readable results file" in one_line(error)
@@ -140,6 +142,7 @@ def test_what_a_terminal_would_obey(tmp_path: Path, capsys: pytest.CaptureFixtur
         file["config"].attrs["network"] = "\x1b]0;title\x07"
         file["versions"].attrs["mpi"] = "\x9b2J"
         file.move("weights/conv1", "weights/\x1b[2J")
+        unseal(file)
     show_results(str(path), full=True)
     shown = capsys.readouterr().out
     assert "\\x1b]0;title" in shown
@@ -155,6 +158,7 @@ def test_settings_that_are_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[s
         del file["config"].attrs[key]
         if value is not None:
             file["config"].attrs[key] = value
+        unseal(file)
     try:
         show_results(str(path), full=True)
     except InputError as error:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ...common import InputError
+from .errors import InputError
 
 Arrays = Mapping[str, np.ndarray]
 """Arrays of numbers, bools, or text of a fixed length, by name."""
