@@ -17,6 +17,7 @@ from ..bench.recurrent_shapes import BATCHES, KINDS, STEPS, UNITS
 from ..bench.shapes import LISTS
 from ..common import InputError
 from . import collector
+from .named import NETWORK, WORD, FileGroup
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting
@@ -44,7 +45,7 @@ def _output(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.group("bench")
+@click.group("bench", cls=FileGroup)
 def bench() -> None:
     """Measure speed on this machine, compared with PyTorch if it is installed."""
     collector.resume()
@@ -63,7 +64,9 @@ def bench() -> None:
     help="Layers to measure; may be given several times.  [default: all lists]",
 )
 @_number("--runs", "Timings of each phase; short ones get more.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
-@click.option("--form", metavar="NAME", help=f"The micro-kernel's form, as {_FORM}.  [default: this processor's]")
+@click.option(
+    "--form", type=WORD, metavar="NAME", help=f"The micro-kernel's form, as {_FORM}.  [default: this processor's]"
+)
 @_output
 def kernels(
     lists: tuple[str, ...], runs: int, form: str | None, no_torch: bool, as_json: bool, as_markdown: bool
@@ -100,7 +103,9 @@ def kernels(
 )
 @_number("--steps", "Time steps.", STEPS, most=4096)
 @_number("--runs", "Timings of each layer; short ones get more.", _FEWEST_RUNS, _FEWEST_RUNS, _MOST_RUNS)
-@click.option("--form", metavar="NAME", help=f"The micro-kernel's form, as {_FORM}.  [default: this processor's]")
+@click.option(
+    "--form", type=WORD, metavar="NAME", help=f"The micro-kernel's form, as {_FORM}.  [default: this processor's]"
+)
 @_output
 def recurrent(
     kinds: tuple[str, ...],
@@ -130,7 +135,12 @@ def recurrent(
 
 @bench.command()
 @click.option(
-    "--network", default="vgg16-cifar", show_default=True, metavar="WORD", help="One for 3x32x32 images in ten classes."
+    "--network",
+    type=NETWORK,
+    default="vgg16-cifar",
+    show_default=True,
+    metavar="WORD",
+    help="One for 3x32x32 images in ten classes.",
 )
 @_number("--devices", "Emulated FPGAs.", 8)
 @_number("--ranks", "Ranks that emulate them.  [default: one for each core]", most=_MOST_RANKS)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ... import __version__
-from ..common import InputError
+from ..common import InputError, NamedFiles
 from .bench import bench
 from .compare import compare, topology
 from .data import data
@@ -21,6 +21,7 @@ from .explore import explore
 from .finished import evaluate, export, report, retime, show
 from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
+from .named import CLUSTER, FILES, NETWORK, OUTPUT, RTL, SCHEDULE, WAVES, WHAT_IF, WORD, FileGroup
 from .pipeline import pipeline
 from .ranges import CountOrRange
 from .session import Session
@@ -54,7 +55,7 @@ def run(arguments: Sequence[str], session: Session) -> int:
     return status if isinstance(status, int) else 0
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=FileGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="emuchain")
 def commands() -> None:
     """An emulator of FPGA clusters that train neural networks.
@@ -67,7 +68,15 @@ def commands() -> None:
 @full_option
 @traced
 @click.pass_obj
-def train(session: Session, config_file: str | None, flags: dict[str, Any], full: bool, **trace: str | None) -> None:
+@click.decorators.pass_meta_key(FILES)
+def train(
+    files: NamedFiles,
+    session: Session,
+    config_file: str | None,
+    flags: dict[str, Any],
+    full: bool,
+    **trace: str | None,
+) -> None:
     """Train a network on the chain: real numbers, virtual time.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Every key of CONFIG.toml has its flag, and a flag
@@ -77,7 +86,7 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any], full
     with starting():
         from .train import run_training
 
-    status = run_training(ranks, config_file, flags, full, trace)
+    status = run_training(ranks, config_file, flags, full, trace, files)
     if status:
         session.end(status)
 
@@ -101,6 +110,7 @@ def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
 @commands.command(cls=PlanningCommand, sweeps=True)
 @click.option(
     "--what-if",
+    type=WHAT_IF,
     multiple=True,
     metavar="KEY=VALUE",
     help="Compare with another value: link.bandwidth_gbps=250, board.dsp, devices, …; may be repeated.",
@@ -113,7 +123,7 @@ def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
     help="Images of an epoch in the steady state.  [default: ImageNet's 1281167]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--plot", metavar="FILE.png", help="Draw how busy engines and links are.")
+@click.option("--plot", type=OUTPUT, metavar="FILE.png", help="Draw how busy engines and links are.")
 @full_option
 @traced
 @click.pass_obj
@@ -155,6 +165,7 @@ def simulate(
 @commands.command(cls=PlanningCommand)
 @click.option(
     "--samples-shown",
+    type=WORD,
     metavar="FIRST-LAST",
     help="Show the time in which these samples, from 0 on, are worked on.  [default: 0-7]",
 )
@@ -162,7 +173,7 @@ def simulate(
     "--width", type=click.IntRange(40, 10_000), metavar="N", help="Columns.  [default: the terminal's, or 80]"
 )
 @click.option("--all-lanes", is_flag=True, help="A line for each engine and stream, not for FP, EB, PG of each device.")
-@click.option("--plot", metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
+@click.option("--plot", type=OUTPUT, metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
 def timeline(
     config_file: str | None,
     flags: dict[str, Any],
@@ -191,7 +202,12 @@ def timeline(
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print a mini-batch as CSV, as PyTorch's schedules read it.")
 @click.option("--text", "as_text", is_flag=True, help="With --check, print what is in the file as text.")
-@click.option("--check", metavar="FILE", help="Dry-run a schedule in a file instead; --csv or --text print it, too.")
+@click.option(
+    "--check",
+    type=SCHEDULE,
+    metavar="FILE",
+    help="Dry-run a schedule in a file instead; --csv or --text print it, too.",
+)
 def schedule(
     config_file: str | None,
     flags: dict[str, Any],
@@ -224,8 +240,13 @@ def schedule(
 
 
 @commands.command()
-@click.argument("network")
-@click.option("--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]")
+@click.argument("network", type=NETWORK)
+@click.option(
+    "--cluster",
+    type=CLUSTER,
+    metavar="WORD",
+    help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]",
+)
 @click.option(
     "--devices", type=CountOrRange(), metavar=RANGE_METAVAR, help=f"Number of FPGAs; {RANGE_HELP}.  [default: 1]"
 )
@@ -236,7 +257,9 @@ def schedule(
     type=click.Choice(["modelled", "ignored"]),
     help="Whether what does not fit on chip costs time at the off-chip memory port.  [default: modelled]",
 )
-@click.option("--schedule", metavar="NAME", help="Which decides how many samples are in flight.  [default: fpdeep]")
+@click.option(
+    "--schedule", type=WORD, metavar="NAME", help="Which decides how many samples are in flight.  [default: fpdeep]"
+)
 @click.option(
     "--optimizer",
     type=click.Choice(["sgd", "nesterov", "adam", "adamw"]),
@@ -261,6 +284,7 @@ def schedule(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot",
+    type=OUTPUT,
     metavar="FILE.png",
     help="Draw the devices' shares of multipliers, block RAM and look-up tables by layers.",
 )
@@ -283,10 +307,15 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags:
 
 
 @commands.command()
-@click.argument("network")
-@click.option("--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]")
+@click.argument("network", type=NETWORK)
+@click.option(
+    "--cluster",
+    type=CLUSTER,
+    metavar="WORD",
+    help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]",
+)
 @click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Number of FPGAs.  [default: 1]")
-@click.option("--out", required=True, metavar="DIR", help="The folder for the SystemVerilog files.")
+@click.option("--out", type=RTL, required=True, metavar="DIR", help="The folder for the SystemVerilog files.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Samples of a mini-batch.  [default: 2]")
 @click.option("--learning-rate", type=float, metavar="X", help="Of the update.  [default: 0.01]")
 @click.option("--seed", type=int, metavar="N", help="Of weights, and of the images of a simulation.  [default: 0]")
@@ -298,7 +327,12 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags:
     help="Cycles of a multiply-add; 0 has the time model's rows.  [default: 0]",
 )
 @click.option("--simulate", is_flag=True, help="Train a mini-batch with Verilator, and compare bits and cycles.")
-@click.option("--waves", metavar="FILE.vcd", help="Write the waves of the simulation, a file for each device.")
+@click.option(
+    "--waves",
+    type=WAVES,
+    metavar="FILE.vcd",
+    help="Write the waves of the simulation, a file for each device.",
+)
 @click.option("--synthesise", is_flag=True, help="Count what Yosys makes of it, beside the plan. Takes minutes.")
 def rtl(out: str, fma_latency: int, simulate: bool, waves: str | None, synthesise: bool, **flags: Any) -> int:
     """Write SystemVerilog for each device of NETWORK's plan, and simulate it against the emulator.
@@ -314,9 +348,9 @@ def rtl(out: str, fma_latency: int, simulate: bool, waves: str | None, synthesis
 
 
 @commands.command()
-@click.argument("name", required=False)
+@click.argument("name", type=NETWORK, required=False)
 @click.option("--toml", "as_toml", is_flag=True, help="Print its TOML description.")
-@click.option("--out", metavar="FILE.toml", help="Write its TOML description.")
+@click.option("--out", type=OUTPUT, metavar="FILE.toml", help="Write its TOML description.")
 @click.option("--json", "as_json", is_flag=True, help="Print its operator graph as one JSON object.")
 def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> None:
     """Describe a network, or list those that come with emuchain.

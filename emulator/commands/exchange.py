@@ -14,6 +14,7 @@ import click
 
 from ..common import InputError
 from .kernels import starting
+from .named import CLUSTER, NETWORK, PICTURE, FileCommand
 from .phases import phases
 from .ranges import Counts
 
@@ -25,8 +26,8 @@ _MOST_RATIO = 16
 """Greatest compression ratio: 32 bits over a tag of 2."""
 
 
-@click.command()
-@click.argument("network")
+@click.command(cls=FileCommand)
+@click.argument("network", type=NETWORK)
 @click.option(
     "--workers",
     type=Counts("workers", _MOST_WORKERS),
@@ -34,7 +35,14 @@ _MOST_RATIO = 16
     show_default=True,
     metavar="N,N-N,...",
 )
-@click.option("--cluster", default="titan-xp-10gbe", show_default=True, metavar="WORD", help="A name, or a TOML file.")
+@click.option(
+    "--cluster",
+    type=CLUSTER,
+    default="titan-xp-10gbe",
+    show_default=True,
+    metavar="WORD",
+    help="A name, or a TOML file.",
+)
 @click.option(
     "--compress-ratio",
     "ratio",
@@ -43,7 +51,7 @@ _MOST_RATIO = 16
     show_default=True,
     help="Compression ratio, in the rows with compression.",
 )
-@click.option("--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE.png", help="Draw a picture.")
+@click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw a picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def exchange(
     network: str, workers: tuple[int, ...], cluster: str, ratio: float, plot: pathlib.Path | None, as_json: bool

@@ -4,6 +4,7 @@ from .hints import did_you_mean
 from .html import html_table
 from .line_file import LineFile
 from .lock import own_folder
+from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
 from .processes import parse_status
 from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
 from .shipped import find, names
@@ -36,6 +37,7 @@ __all__ = [
     "IMAGENET_IMAGES",
     "INPUT_STATUS",
     "MOST_TOML_BYTES",
+    "NO_FILE",
     "Channels",
     "Finite",
     "Gbps",
@@ -44,18 +46,23 @@ __all__ = [
     "LineFile",
     "Megahertz",
     "Microseconds",
+    "NamedFiles",
     "Names",
     "Nanoseconds",
     "NotNegative",
     "NotNegativePair",
+    "Paths",
     "Positive",
     "PositiveFinite",
     "PositiveNumber",
     "PositivePair",
     "Rate",
+    "Reads",
+    "Role",
     "Share",
     "Watts",
     "WholeFile",
+    "Writes",
     "an",
     "did_you_mean",
     "escaped",
@@ -65,6 +72,8 @@ __all__ = [
     "gbps",
     "gops",
     "html_table",
+    "in_folder",
+    "itself",
     "names",
     "number",
     "open_file",

@@ -4,8 +4,8 @@
 `steps` makes the description, and `weights` the arrays of its layers.
 """
 
-from .file import read_onnx, read_onnx_arrays
+from .file import files_beside, read_onnx, read_onnx_arrays
 from .operators import describe
 from .weights import weights_of
 
-__all__ = ["describe", "read_onnx", "read_onnx_arrays", "weights_of"]
+__all__ = ["describe", "files_beside", "read_onnx", "read_onnx_arrays", "weights_of"]

@@ -56,6 +56,21 @@ def read_onnx_arrays(path: pathlib.Path) -> dict[str, NDArray[Any]]:
     return _read(path, shown(path), arrays)
 
 
+def files_beside(path: pathlib.Path) -> list[pathlib.Path]:
+    """Return the files beside an ONNX file in which it keeps arrays.
+
+    Raises:
+        InputError: as of `read_onnx`.
+    """
+
+    def places(model: onnx.ModelProto) -> list[pathlib.Path]:
+        tensors = [*model.graph.initializer, *(said.t for node in model.graph.node for said in node.attribute)]
+        entries = (entry for tensor in tensors for entry in tensor.external_data if entry.key == "location")
+        return [path.parent / _text(entry.value) for entry in entries]
+
+    return list(dict.fromkeys(_read(path, shown(path), places)))
+
+
 def _read(path: pathlib.Path, source: str, take: Callable[[onnx.ModelProto], T]) -> T:
     try:
         import onnx
