@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
 from .all_ranks import failure_of, on_all, stop_others
-from .asked import AnyCluster, AnyNetwork, OfPairs, asked_settings, new_plan, plan_again, plan_of
+from .asked import (
+    AnyCluster,
+    AnyNetwork,
+    OfPairs,
+    asked_keys,
+    asked_settings,
+    check_files,
+    new_plan,
+    plan_again,
+    plan_of,
+)
 from .cluster import Cluster, load_cluster
 from .common import IMAGENET_IMAGES, InputError, WholeFile
 from .data import Dataset
@@ -132,6 +142,7 @@ def sweep(
     values = {"network": network, "cluster": cluster, "devices": devices, **settings, **(changes or {})}
     path = None if csv is None else pathlib.Path(csv)
     space = Space.of(values, blame="sweep")
+    check_files(space.values, csv=csv)
     return run_space(space, epoch_images, jobs=jobs, csv=path, restart=restart, blame="sweep")
 
 
@@ -191,6 +202,7 @@ def simulate(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
+    check_files(asked_keys(network, cluster, settings), trace=trace)
     planned = plan_of(network, cluster, settings)
     if isinstance(planned, PairPlan):
         return _simulated_pair(planned, observer, asked_pair_trace(trace, trace_level, trace_samples))
@@ -243,10 +255,12 @@ def train(
     files = contextlib.ExitStack()
 
     def prepare() -> tuple[Plan | PairPlan, Dataset, WholeFile | None, StepLog, SpanRecorder | None, RunCheckpoints]:
+        check_files(asked_keys(network, cluster, settings), trace=trace)
         start = resumed(asked_settings(network, cluster, settings))
         if start is None:
             planned = plan_of(network, cluster, settings, ranks.size)
         else:
+            check_files(dict(start.config), trace=trace)
             planned = plan_again(start)
         if isinstance(planned, PairPlan) and traced is not None:
             raise InputError("`trace`: of a pair, `emuchain.simulate` writes it, with the same times")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from .cluster import Cluster, load_cluster
-from .common import InputError
-from .config import Config, settings_config
+from .common import InputError, NamedFiles
+from .config import Config, name_files, roles, settings_config
 from .data import Reading
 from .network import Network
 from .plan import PairPlan, Plan, make_pair_plan, make_plan, network_of
@@ -33,6 +33,7 @@ def new_plan(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
+    check_files(asked_keys(network, cluster, settings))
     given = settings_config(settings)
     network = network_of(network, given.time_steps, given.data, Reading.of(given))
     if not isinstance(cluster, Cluster):
@@ -60,6 +61,28 @@ def plan_of(
     if settings:
         raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
     return network
+
+
+def check_files(keys: Mapping[str, object], **written: object) -> None:
+    """Check what a call names: the values of keys, and files to write, by the names of their arguments.
+
+    Raises:
+        InputError: an output is an input, too, or another output.
+    """
+    files = NamedFiles()
+    name_files(files, keys)
+    for argument, value in written.items():
+        files.add(argument, value, roles.OUTPUT)
+    files.check()
+
+
+def asked_keys(
+    network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: Mapping[str, object]
+) -> Mapping[str, object]:
+    """Return all keys that a call gives, or those of a plan that is given in a network's place."""
+    if isinstance(network, Plan | PairPlan):
+        return {**dict(network.config), **settings}
+    return {"network": network, "cluster": cluster, **settings}
 
 
 def plan_again(start: Resumed) -> Plan | PairPlan:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from .common import InputError
+from .common import InputError, NamedFiles
+from .config import roles
 from .data import Dataset
 from .run import Evaluation, Found, Results, WeightsFile, found_of, read_found
 from .run import evaluate as evaluate_found
@@ -42,6 +43,10 @@ def export(run: Run, out: str | os.PathLike[str]) -> None:
     Raises:
         InputError: the run cannot be read, the file cannot be written, or the network cannot be in such a file.
     """
+    files = NamedFiles()
+    files.add("run", run, roles.RUN)
+    files.add("out", out, roles.OUTPUT)
+    files.check()
     with WeightsFile(out) as file:
         file.write(_found(run))
 

@@ -4,7 +4,7 @@ from .board import BANK_BYTES, Board, Engine, Resources, Work
 from .cluster import Cluster, Link, LinkShare
 from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
-from .load import board_keys, board_types, changeable_keys, clusters, load_cluster
+from .load import board_keys, board_types, changeable_keys, cluster_files, clusters, load_cluster
 from .named import NamedChain, load_named
 from .pe_array import PeArray
 
@@ -24,6 +24,7 @@ __all__ = [
     "board_keys",
     "board_types",
     "changeable_keys",
+    "cluster_files",
     "clusters",
     "load_cluster",
     "load_named",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import pathlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..common import InputError, did_you_mean, find, names, read_text
@@ -87,6 +88,22 @@ def load_cluster(
         described = _changed(described, said, changes, blame)
         source, said, text = blame, _validated(described, blame), json.dumps(described, indent=2)
     return _cluster(said, source, text)
+
+
+def cluster_files(cluster: str) -> Iterator[pathlib.Path]:
+    """Yield the files of which `load_cluster` reads a cluster: its own, and those of its boards.
+
+    Raises:
+        InputError: no such name or file, or one that cannot be read.
+    """
+    from ..inputs import read_toml
+
+    path = find("cluster", cluster, CLUSTERS)
+    yield path
+    boards = read_toml(path).get("boards")
+    for board in boards if isinstance(boards, list) else ():
+        if isinstance(board, dict) and isinstance(board.get("type"), str):
+            yield find("type", board["type"], _BOARDS)
 
 
 def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:

@@ -17,6 +17,7 @@ from ..bench.recurrent_shapes import BATCHES, KINDS, STEPS, UNITS
 from ..bench.shapes import LISTS
 from ..common import InputError
 from . import collector
+from .named import WORD, FileGroup
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting
@@ -44,7 +45,7 @@ def _output(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.group("bench")
+@click.group("bench", cls=FileGroup)
 def bench() -> None:
     """Measure speed on this machine, compared with PyTorch if it is installed."""
     collector.resume()
@@ -69,7 +70,9 @@ def bench() -> None:
     _FEWEST_RUNS,
     _MOST_RUNS,
 )
-@click.option("--form", metavar="NAME", help=f"Form of the micro-kernel, like {_FORM}.  [default: this processor's]")
+@click.option(
+    "--form", type=WORD, metavar="NAME", help=f"Form of the micro-kernel, like {_FORM}.  [default: this processor's]"
+)
 @_output
 def kernels(
     lists: tuple[str, ...], runs: int, form: str | None, no_torch: bool, as_json: bool, as_markdown: bool
@@ -112,7 +115,9 @@ def kernels(
     _FEWEST_RUNS,
     _MOST_RUNS,
 )
-@click.option("--form", metavar="NAME", help=f"Form of the micro-kernel, like {_FORM}.  [default: this processor's]")
+@click.option(
+    "--form", type=WORD, metavar="NAME", help=f"Form of the micro-kernel, like {_FORM}.  [default: this processor's]"
+)
 @_output
 def recurrent(
     kinds: tuple[str, ...],

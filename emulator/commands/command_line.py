@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ... import __version__
-from ..common import InputError
+from ..common import InputError, NamedFiles
 from . import output
 from .bench import bench
 from .compare import compare, topology
@@ -22,6 +22,7 @@ from .explore import explore
 from .finished import evaluate, export, report, retime, show
 from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
+from .named import CLUSTER, FILES, NETWORK, OUTPUT, RTL, SCHEDULE, WAVES, WHAT_IF, WORD, FileGroup
 from .pipeline import pipeline
 from .ranges import CountOrRange
 from .session import Session
@@ -56,7 +57,7 @@ def run(arguments: Sequence[str], session: Session) -> int:
     return status if isinstance(status, int) else 0
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=FileGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="emuchain")
 def commands() -> None:
     """An emulator of FPGA clusters that train neural networks.
@@ -69,7 +70,15 @@ def commands() -> None:
 @full_option
 @traced
 @click.pass_obj
-def train(session: Session, config_file: str | None, flags: dict[str, Any], full: bool, **trace: str | None) -> None:
+@click.decorators.pass_meta_key(FILES)
+def train(
+    files: NamedFiles,
+    session: Session,
+    config_file: str | None,
+    flags: dict[str, Any],
+    full: bool,
+    **trace: str | None,
+) -> None:
     """Train a network on the chain: real numbers, virtual time.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Every key of CONFIG.toml has its flag, and a flag
@@ -79,7 +88,7 @@ def train(session: Session, config_file: str | None, flags: dict[str, Any], full
     with starting():
         from .train import run_training
 
-    status = run_training(ranks, config_file, flags, full, trace)
+    status = run_training(ranks, config_file, flags, full, trace, files)
     if status:
         session.end(status)
 
@@ -103,6 +112,7 @@ def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
 @commands.command(cls=PlanningCommand, sweeps=True)
 @click.option(
     "--what-if",
+    type=WHAT_IF,
     multiple=True,
     metavar="KEY=VALUE",
     help="Compare with another value: link.bandwidth_gbps=250, board.dsp, devices, …; may be repeated.",
@@ -115,7 +125,7 @@ def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
     help="Images of an epoch in the steady state.  [default: ImageNet's 1281167]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--plot", metavar="FILE.png", help="Draw how busy engines and links are.")
+@click.option("--plot", type=OUTPUT, metavar="FILE.png", help="Draw how busy engines and links are.")
 @full_option
 @traced
 @click.pass_obj
@@ -157,6 +167,7 @@ def simulate(
 @commands.command(cls=PlanningCommand)
 @click.option(
     "--samples-shown",
+    type=WORD,
     metavar="FIRST-LAST",
     help="Samples to show, counted from 0.  [default: 0-7]",
 )
@@ -166,7 +177,7 @@ def simulate(
 @click.option(
     "--all-lanes", is_flag=True, help="One line per engine and stream, instead of FP, EB and PG of each device."
 )
-@click.option("--plot", metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
+@click.option("--plot", type=OUTPUT, metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
 def timeline(
     config_file: str | None,
     flags: dict[str, Any],
@@ -195,7 +206,12 @@ def timeline(
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print a mini-batch as CSV, as PyTorch's schedules read it.")
 @click.option("--text", "as_text", is_flag=True, help="With --check, print the file's schedule as text.")
-@click.option("--check", metavar="FILE", help="Dry-run the schedule in a file instead; --csv or --text also print it.")
+@click.option(
+    "--check",
+    type=SCHEDULE,
+    metavar="FILE",
+    help="Dry-run the schedule in a file instead; --csv or --text also print it.",
+)
 def schedule(
     config_file: str | None,
     flags: dict[str, Any],
@@ -228,8 +244,13 @@ def schedule(
 
 
 @commands.command()
-@click.argument("network")
-@click.option("--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]")
+@click.argument("network", type=NETWORK)
+@click.option(
+    "--cluster",
+    type=CLUSTER,
+    metavar="WORD",
+    help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]",
+)
 @click.option(
     "--devices", type=CountOrRange(), metavar=RANGE_METAVAR, help=f"Number of FPGAs; {RANGE_HELP}.  [default: 1]"
 )
@@ -240,7 +261,9 @@ def schedule(
     type=click.Choice(["modelled", "ignored"]),
     help="Whether data off chip takes time at the memory port.  [default: modelled]",
 )
-@click.option("--schedule", metavar="NAME", help="Schedule; it sets how many samples are in flight.  [default: fpdeep]")
+@click.option(
+    "--schedule", type=WORD, metavar="NAME", help="Schedule; it sets how many samples are in flight.  [default: fpdeep]"
+)
 @click.option(
     "--optimizer",
     type=click.Choice(["sgd", "nesterov", "adam", "adamw"]),
@@ -265,6 +288,7 @@ def schedule(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--plot",
+    type=OUTPUT,
     metavar="FILE.png",
     help="Draw each device's multipliers, block RAM and look-up tables by layer.",
 )
@@ -287,10 +311,15 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags:
 
 
 @commands.command()
-@click.argument("network")
-@click.option("--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]")
+@click.argument("network", type=NETWORK)
+@click.option(
+    "--cluster",
+    type=CLUSTER,
+    metavar="WORD",
+    help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]",
+)
 @click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Number of FPGAs.  [default: 1]")
-@click.option("--out", required=True, metavar="DIR", help="The folder for the SystemVerilog files.")
+@click.option("--out", type=RTL, required=True, metavar="DIR", help="The folder for the SystemVerilog files.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Samples of a mini-batch.  [default: 2]")
 @click.option("--learning-rate", type=float, metavar="X", help="Learning rate of the update.  [default: 0.01]")
 @click.option("--seed", type=int, metavar="N", help="Seed of the weights, and of a simulation's images.  [default: 0]")
@@ -302,7 +331,7 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags:
     help="Latency of a multiply-add in cycles; with 0, rows take as long as in the time model.  [default: 0]",
 )
 @click.option("--simulate", is_flag=True, help="Train a mini-batch with Verilator, and compare bits and cycles.")
-@click.option("--waves", metavar="FILE.vcd", help="Write the simulation's waveforms, one file per device.")
+@click.option("--waves", type=WAVES, metavar="FILE.vcd", help="Write the simulation's waveforms, one file per device.")
 @click.option(
     "--synthesise", is_flag=True, help="Synthesise with Yosys and compare its resources with the plan's; takes minutes."
 )
@@ -320,9 +349,9 @@ def rtl(out: str, fma_latency: int, simulate: bool, waves: str | None, synthesis
 
 
 @commands.command()
-@click.argument("name", required=False)
+@click.argument("name", type=NETWORK, required=False)
 @click.option("--toml", "as_toml", is_flag=True, help="Print its TOML description.")
-@click.option("--out", metavar="FILE.toml", help="Write its TOML description.")
+@click.option("--out", type=OUTPUT, metavar="FILE.toml", help="Write its TOML description.")
 @click.option("--json", "as_json", is_flag=True, help="Print its operator graph as one JSON object.")
 def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> None:
     """Describe a network, or list those that come with emuchain.

@@ -12,6 +12,7 @@ import click
 
 from ..common import InputError
 from .kernels import starting
+from .named import NETWORK, PICTURE, WORD, FileCommand
 from .phases import phases
 from .ranges import Counts
 
@@ -28,9 +29,11 @@ _CLUSTER = "vc709"
 def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
-            click.option("--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE.png", help="Draw a picture."),
+            click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw a picture."),
             click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-            click.option("--layers", metavar="FIRST:LAST", help="Only these layers, such as conv3_1:conv5_3."),
+            click.option(
+                "--layers", type=WORD, metavar="FIRST:LAST", help="Only these layers, such as conv3_1:conv5_3."
+            ),
             click.option("--devices", type=Counts(), default=devices, show_default=True, metavar="N,N-N,..."),
             click.option(
                 "--cluster",
@@ -39,7 +42,7 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
                 metavar="WORD",
                 help="A cluster that comes with emuchain, or a TOML file.",
             ),
-            click.argument("network"),
+            click.argument("network", type=NETWORK),
         ):
             command = option(command)
         return command
@@ -47,7 +50,7 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     return add
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @_options("2-16")
 @click.option("--batch", type=click.IntRange(min=1), default=128, show_default=True, help="Samples of a mini-batch.")
 def compare(
@@ -83,7 +86,7 @@ def compare(
         _print_comparison(comparison, _to_try(network, cluster, devices))
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @_options("2-16")
 @click.option("--ports", type=click.IntRange(min=1), default=10, show_default=True, help="Ports of a board.")
 @click.option(

@@ -11,6 +11,7 @@ import click
 
 from ..common import InputError, own_folder, write_whole
 from . import collector
+from .named import DATA, FETCHED, PICTURE, WORD, FileGroup
 
 if TYPE_CHECKING:
     from ..data import Dataset
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _where = click.option(
     "--data",
     "where",
+    type=DATA,
     default="shapes",
     show_default=True,
     metavar="shapes|text|DIR|FILE",
@@ -25,8 +27,8 @@ _where = click.option(
 )
 
 _IMAGE_FLAGS = {
-    "resize": click.option("--resize", metavar="A,B", help="Resize: the shorter side, or rows,columns."),
-    "crop": click.option("--crop", metavar="A,B", help="Cut this size out of the centre."),
+    "resize": click.option("--resize", type=WORD, metavar="A,B", help="Resize: the shorter side, or rows,columns."),
+    "crop": click.option("--crop", type=WORD, metavar="A,B", help="Cut this size out of the centre."),
     "skip_broken": click.option("--skip-broken", is_flag=True, help="Skip broken images."),
 }
 
@@ -47,7 +49,7 @@ def _loaded(where: str, flags: Mapping[str, Any]) -> Dataset:
     return load_data(where, reading=Reading.of(settings_config(given)))
 
 
-@click.group("data")
+@click.group("data", cls=FileGroup)
 def data() -> None:
     """Fetch data sets and look at them."""
     collector.resume()
@@ -55,8 +57,8 @@ def data() -> None:
 
 @data.command()
 @click.argument("name", type=click.Choice(["cifar10", "mnist"]))
-@click.option("--to", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Directory to put it in.")
-@click.option("--mirror", metavar="URL", help="Address to fetch the files from instead of the official one.")
+@click.option("--to", type=FETCHED, required=True, metavar="DIR", help="Directory to put it in.")
+@click.option("--mirror", type=WORD, metavar="URL", help="Address to fetch the files from instead of the official one.")
 def fetch(name: str, to: Path, mirror: str | None) -> None:
     """Fetch a published data set; sizes and checksums are known, and nothing is left of a failure."""
     from ..data import fetch_data
@@ -114,7 +116,7 @@ def _show(lines: Mapping[str, str]) -> None:
 @data.command()
 @_where
 @_of_images
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.png", help="Picture to write.")
+@click.option("--out", type=PICTURE, required=True, metavar="FILE.png", help="Picture to write.")
 @click.option("--columns", type=click.IntRange(1, 100), default=12, show_default=True, help="Images of each class.")
 def preview(where: str, out: Path, columns: int, **flags: Any) -> None:
     """Draw the first training images of each class, one class a row."""

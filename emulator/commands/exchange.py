@@ -14,6 +14,7 @@ import click
 
 from ..common import InputError
 from .kernels import starting
+from .named import NETWORK, PICTURE, FileCommand
 from .phases import phases
 from .ranges import Counts
 
@@ -25,8 +26,8 @@ _MOST_RATIO = 16
 """Greatest compression ratio: 32 bits over a tag of 2."""
 
 
-@click.command()
-@click.argument("network")
+@click.command(cls=FileCommand)
+@click.argument("network", type=NETWORK)
 @click.option(
     "--workers",
     type=Counts("workers", _MOST_WORKERS),
@@ -49,7 +50,7 @@ _MOST_RATIO = 16
     show_default=True,
     help="Compression ratio, in the rows with compression.",
 )
-@click.option("--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE.png", help="Draw a picture.")
+@click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw a picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def exchange(
     network: str, workers: tuple[int, ...], cluster: str, ratio: float, plot: pathlib.Path | None, as_json: bool

@@ -15,6 +15,7 @@ import click
 
 from ..common import InputError, plural
 from .kernels import starting
+from .named import CLUSTER, NETWORK, PROFILE, WORD, FileCommand
 from .output import tell
 
 if TYPE_CHECKING:
@@ -32,10 +33,21 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 """Defaults of flags that a run takes, too."""
 
 
-@click.command()
-@click.argument("network", required=False)
-@click.option("--cluster", required=True, metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.")
-@click.option("--profile", metavar="FILE", help="Measured times: a TOML file, or PipeDream's graph.txt.")
+@click.command(cls=FileCommand)
+@click.argument("network", type=NETWORK, required=False)
+@click.option(
+    "--cluster",
+    type=CLUSTER,
+    required=True,
+    metavar="WORD",
+    help="A cluster that comes with emuchain, or a TOML file.",
+)
+@click.option(
+    "--profile",
+    type=PROFILE,
+    metavar="FILE",
+    help="Measured times: a TOML file, or PipeDream's graph.txt.",
+)
 @click.option(
     "--devices",
     type=click.IntRange(1, _MOST_DEVICES),
@@ -47,6 +59,7 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 )
 @click.option(
     "--micro-batch",
+    type=WORD,
     default="search",
     show_default=True,
     metavar="N|search",

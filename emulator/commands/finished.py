@@ -6,10 +6,11 @@ import click
 
 from .flags import full_option
 from .kernels import starting
+from .named import CLUSTER, DATA, OUTPUT, RUN, WHAT_IF, FileCommand
 
 
-@click.command()
-@click.argument("file", metavar="RUN.h5")
+@click.command(cls=FileCommand)
+@click.argument("file", type=RUN, metavar="RUN.h5")
 @full_option
 def show(file: str, full: bool) -> None:
     """Print a results file as tables."""
@@ -19,9 +20,9 @@ def show(file: str, full: bool) -> None:
     show_results(file, full)
 
 
-@click.command()
-@click.argument("file", metavar="RUN.h5|RUN.ckpt")
-@click.option("--data", metavar="WORD", help="Data to test on, as for `train`.  [default: the run's]")
+@click.command(cls=FileCommand)
+@click.argument("file", type=RUN, metavar="RUN.h5|RUN.ckpt")
+@click.option("--data", type=DATA, metavar="WORD", help="Data to test on, as for `train`.  [default: the run's]")
 @click.option(
     "--test-samples",
     type=click.IntRange(min=1),
@@ -37,9 +38,9 @@ def evaluate(file: str, data: str | None, test_samples: int | None, as_json: boo
     evaluate_file(file, data, test_samples, as_json)
 
 
-@click.command()
-@click.argument("file", metavar="RUN.h5|RUN.ckpt")
-@click.argument("out", metavar="FILE.onnx|FILE.safetensors")
+@click.command(cls=FileCommand)
+@click.argument("file", type=RUN, metavar="RUN.h5|RUN.ckpt")
+@click.argument("out", type=OUTPUT, metavar="FILE.onnx|FILE.safetensors")
 def export(file: str, out: str) -> None:
     """Write the weights of a results file or a checkpoint for other programs.
 
@@ -51,13 +52,17 @@ def export(file: str, out: str) -> None:
     export_weights(file, out)
 
 
-@click.command()
-@click.argument("file", metavar="RUN.h5")
+@click.command(cls=FileCommand)
+@click.argument("file", type=RUN, metavar="RUN.h5")
 @click.option(
-    "--cluster", metavar="WORD", help="A cluster that comes with emuchain, or a TOML file.  [default: its own]"
+    "--cluster",
+    type=CLUSTER,
+    metavar="WORD",
+    help="A cluster that comes with emuchain, or a TOML file.  [default: its own]",
 )
 @click.option(
     "--what-if",
+    type=WHAT_IF,
     multiple=True,
     metavar="KEY=VALUE",
     help="Change a key of the cluster: link.bandwidth_gbps=250, board.dsp, …; may be repeated.",
@@ -74,9 +79,16 @@ def retime(file: str, cluster: str | None, what_if: tuple[str, ...], as_json: bo
     retime_run(file, cluster, what_if, as_json)
 
 
-@click.command()
-@click.argument("files", metavar="RUN.h5 ...", nargs=-1, required=True)
-@click.option("-o", "--out", default="report.html", metavar="FILE.html", help="File to write.  [default: report.html]")
+@click.command(cls=FileCommand)
+@click.argument("files", type=RUN, metavar="RUN.h5 ...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--out",
+    type=OUTPUT,
+    default="report.html",
+    metavar="FILE.html",
+    help="File to write.  [default: report.html]",
+)
 def report(files: tuple[str, ...], out: str) -> None:
     """Write an HTML page of one results file, or of several side by side."""
     with starting():

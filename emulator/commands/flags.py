@@ -9,6 +9,9 @@ from typing import Any
 
 import click
 
+from ..common import NamedFiles
+from ..config import roles
+from .named import OUTPUT, WORD, FileCommand, Named
 from .ranges import CountOrRange
 from .subject import subject_of
 
@@ -18,7 +21,7 @@ RANGE_HELP = "a range such as 1-64 or 1,2,4,8 is swept"
 full_option = click.option("--full", is_flag=True, help="Show all devices and links, not only the most loaded ones.")
 
 
-class ConfiguredCommand(click.Command):
+class ConfiguredCommand(FileCommand):
     """A command that takes a network or a configuration file, and a flag for each key.
 
     Its function gets `config_file`, and the dictionary `flags` of the flags that are set; a network is one of them.
@@ -33,7 +36,7 @@ class ConfiguredCommand(click.Command):
 
     @functools.cached_property
     def _subject(self) -> click.Argument:
-        return click.Argument(["subject"], metavar="[NETWORK|CONFIG.toml]", required=False)
+        return click.Argument(["subject"], metavar="[NETWORK|CONFIG.toml]", required=False, type=WORD)
 
     @functools.cached_property
     def _flags(self) -> dict[str, click.Option]:
@@ -68,6 +71,17 @@ class ConfiguredCommand(click.Command):
         ctx.params["flags"] = flags
         return super().invoke(ctx)
 
+    def check(self, ctx: click.Context, files: NamedFiles) -> None:
+        """See `FileCommand`; the configuration with its flags names files, too."""
+        from ..config import blaming, load_config, name_files
+
+        file, flags = ctx.params["config_file"], ctx.params["flags"]
+        files.add("CONFIG.toml", file, roles.CONFIGURATION)
+        with blaming(file, flags):
+            of_one = {key: value for key, value in flags.items() if not isinstance(value, tuple) or key != "devices"}
+            name_files(files, dict(load_config(file, of_one)))
+            super().check(ctx, files)
+
 
 class PlanningCommand(ConfiguredCommand):
     """A `ConfiguredCommand` without the keys that matter only for training.
@@ -89,14 +103,17 @@ class PlanningCommand(ConfiguredCommand):
 def traced(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags of a trace to a command, whose function gets them as `trace`, `trace_level` and `trace_samples`."""
     options = [
-        click.option("--trace", metavar="FILE.json", help="Write a timeline for https://ui.perfetto.dev."),
+        click.option("--trace", type=OUTPUT, metavar="FILE.json", help="Write a timeline for https://ui.perfetto.dev."),
         click.option(
             "--trace-level",
             type=click.Choice(["sample", "row"]),
             help="One slice per sample, or one per row of a sample.  [default: sample]",
         ),
         click.option(
-            "--trace-samples", metavar="FIRST-LAST", help="Samples in the trace, counted from 0.  [default: 0-63]"
+            "--trace-samples",
+            type=WORD,
+            metavar="FIRST-LAST",
+            help="Samples in the trace, counted from 0.  [default: 0-63]",
         ),
     ]
     for option in reversed(options):
@@ -105,7 +122,7 @@ def traced(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _flag(key: str) -> click.Option:
-    from ..config import Config
+    from ..config import Config, role_of
 
     field = Config.model_fields[key]
     extra = field.json_schema_extra
@@ -116,7 +133,7 @@ def _flag(key: str) -> click.Option:
     default = "" if field.default in (None, ()) else f"  [default: {field.default}]"
     return click.Option(
         [f"--{key.replace('_', '-')}", key],
-        type=str if kind is list else kind,
+        type=Named(role_of(key)) if kind in (str, list) else kind,
         is_flag=True if kind is bool else None,
         default=None,
         metavar="NAME" if key == "schedule" else _metavar(kind),

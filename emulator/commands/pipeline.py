@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .kernels import starting
+from .named import OUTPUT, WORD, FileCommand
 
 if TYPE_CHECKING:
     from ..common import WholeFile
@@ -18,23 +19,33 @@ if TYPE_CHECKING:
     from ..timing import Timed
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.option(
     "--schedule",
+    type=WORD,
     required=True,
     metavar="NAME",
     help="1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream, 2bw.",
 )
 @click.option("--stages", type=click.IntRange(1, 1024), required=True, metavar="N", help="Devices of the chain.")
 @click.option(
-    "--micro-batches", type=click.IntRange(min=1), required=True, metavar="M", help="Micro-batches of a mini-batch."
+    "--micro-batches",
+    type=click.IntRange(min=1),
+    required=True,
+    metavar="M",
+    help="Micro-batches of a mini-batch.",
 )
-@click.option("--forward", required=True, metavar="F", help="Time of F on a device, in any unit.")
-@click.option("--backward", required=True, metavar="B", help="Time of B, including the parameter gradients.")
-@click.option("--gradient", metavar="W", help="Time of W, the part of B for parameter gradients.  [default: half]")
-@click.option("--transfer", default="0", show_default=True, metavar="SR", help="Time of a message between devices.")
+@click.option("--forward", type=WORD, required=True, metavar="F", help="Time of F on a device, in any unit.")
+@click.option("--backward", type=WORD, required=True, metavar="B", help="Time of B, including the parameter gradients.")
+@click.option(
+    "--gradient", type=WORD, metavar="W", help="Time of W, the part of B for parameter gradients.  [default: half]"
+)
+@click.option(
+    "--transfer", type=WORD, default="0", show_default=True, metavar="SR", help="Time of a message between devices."
+)
 @click.option(
     "--latency",
+    type=WORD,
     default="0",
     show_default=True,
     metavar="L",
@@ -58,11 +69,17 @@ if TYPE_CHECKING:
     default=None,
     help="Whether B includes W, so that errors leave after both.  [default: as published]",
 )
-@click.option("--warm-up", metavar="EXPR", help="Warm-up forwards of stage i, counted from 1, such as `2(N-i)+1`.")
+@click.option(
+    "--warm-up", type=WORD, metavar="EXPR", help="Warm-up forwards of stage i, counted from 1, such as `2(N-i)+1`."
+)
 @click.option("--chunks", type=click.IntRange(1, 1024), metavar="V", help="Stages per device, for `interleaved`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--plot", metavar="FILE", help="Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]")
-@click.option("--trace", metavar="FILE.json", help="Write the timeline as a trace for https://ui.perfetto.dev.")
+@click.option(
+    "--plot", type=OUTPUT, metavar="FILE", help="Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]"
+)
+@click.option(
+    "--trace", type=OUTPUT, metavar="FILE.json", help="Write the timeline as a trace for https://ui.perfetto.dev."
+)
 def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -> None:
     """Time a pipeline schedule: mini-batch, bubble, memory by stage, and a drawing.
 

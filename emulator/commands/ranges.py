@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from ..common import NO_FILE, Role
+
 _LARGEST = 999_999
 
 
@@ -44,9 +46,12 @@ class CountOrRange(click.ParamType):
 
 
 class Values(click.ParamType):
-    """Values of any key: numbers and ranges of numbers, or words; a tuple."""
+    """Values of any key: numbers and ranges of numbers, or words, which name files in a `role`; a tuple."""
 
     name = "values"
+
+    def __init__(self, role: Role = NO_FILE) -> None:
+        self.role = role
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return numbers in ascending order, words in the order given, each once."""

@@ -25,7 +25,7 @@ def write_report(files: Sequence[str], out: str) -> None:
     page = WholeFile(out, example="report.html")
     with page:
         runs = [Run.of(name, read_results(path)) for name, path in zip(_names(paths), paths, strict=True)]
-        _check_distinct(paths, runs, page.path)
+        _check_distinct(paths, runs)
         text = render(make_page(runs))
         page.write(text.encode())
     for run in runs:
@@ -41,15 +41,13 @@ def _names(paths: Sequence[pathlib.Path]) -> list[str]:
     return [stem if stems.count(stem) == 1 else str(path) for stem, path in zip(stems, paths, strict=True)]
 
 
-def _check_distinct(paths: Sequence[pathlib.Path], runs: Sequence[Run], out: pathlib.Path) -> None:
-    """Check that no run is there twice, and that the page replaces none of the results files.
+def _check_distinct(paths: Sequence[pathlib.Path], runs: Sequence[Run]) -> None:
+    """Check that no run is there twice.
 
     A run is known by the times that its epochs took on the host.
     """
     seen: dict[object, pathlib.Path] = {}
     for path, run in zip(paths, runs, strict=True):
-        if out.exists() and out.samefile(path):
-            raise InputError(f"`out` = '{out}': is a results file; give the name of the page, such as report.html")
         times = tuple(run.results.history.get("host_time_s", ()))
         for mark in (path.resolve(), times):
             if mark in seen:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import IMAGENET_IMAGES, InputError
+from ..common import IMAGENET_IMAGES, InputError, NamedFiles
+from ..config import roles
 from .kernels import starting
+from .named import PICTURE, FileCommand, Named
 from .output import tell
 from .ranges import Values
 
@@ -27,7 +29,7 @@ _MANY_POINTS = 2_000
 _HELP = {"devices": "emulated FPGAs of a chain; default: 1, or a pair's own"}
 
 
-class SweepCommand(click.Command):
+class SweepCommand(FileCommand):
     """A command with a flag for each key that can be swept; its function gets those given as `swept`."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -37,7 +39,7 @@ class SweepCommand(click.Command):
 
     @functools.cached_property
     def _keys(self) -> dict[str, click.Option]:
-        from ..config import Config
+        from ..config import Config, role_of
         from ..studies.sweep import sweepable_keys
 
         found = {}
@@ -47,7 +49,7 @@ class SweepCommand(click.Command):
                 continue
             found[key] = click.Option(
                 [f"--{key.replace('_', '-') if field else key}", _parameter(key)],
-                type=Values(),
+                type=Values(role_of(key)),
                 metavar="VALUES",
                 help=_HELP.get(key, (field.description or "").replace("`", "")) if field else None,
                 hidden=field is None,
@@ -60,17 +62,24 @@ class SweepCommand(click.Command):
         ctx.params["swept"] = {key: values for key, values in given.items() if values is not None}
         return super().invoke(ctx)
 
+    def check(self, ctx: click.Context, files: NamedFiles) -> None:
+        """See `FileCommand`; several values name several files."""
+        from ..config import name_files
+
+        name_files(files, ctx.params["swept"])
+        super().check(ctx, files)
+
 
 def _parameter(key: str) -> str:
     return f"key_{key.replace('.', '__')}"
 
 
 @click.command(cls=SweepCommand, epilog="Keys of boards, links and the like: docs/configuration.md, a cluster.")
-@click.argument("network")
-@click.option("--plot", type=click.Path(path_type=pathlib.Path), metavar="FILE.png", help="Draw the rate.")
+@click.argument("network", type=Named(roles.NETWORKS))
+@click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw the rate.")
 @click.option(
     "--csv",
-    type=click.Path(path_type=pathlib.Path),
+    type=PICTURE,
     metavar="FILE.csv",
     help="Write all points; an interrupted sweep resumes from this file.",
 )

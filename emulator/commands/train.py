@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...comm import Ranks
-from ..common import InputError, WholeFile, an, format_time_ps, plural
-from ..config import RUN_ONLY_KEYS, Config, blaming, load_config
+from ..common import InputError, NamedFiles, WholeFile, an, format_time_ps, plural
+from ..config import RUN_ONLY_KEYS, Config, blaming, load_config, name_files
 from ..data import Dataset
 from ..plan import Plan, describe_devices, long_work, make_plan, training_data
 from ..report import (
@@ -67,21 +67,29 @@ from .shown import Shown, hosts
 
 
 def run_training(
-    ranks: Ranks, config_file: str | None, flags: dict[str, Any], full: bool, trace: Mapping[str, str | None]
+    ranks: Ranks,
+    config_file: str | None,
+    flags: dict[str, Any],
+    full: bool,
+    trace: Mapping[str, str | None],
+    named: NamedFiles,
 ) -> int:
     """Train as configured on all ranks, show progress, tables and an answer, and write results; for rank 0.
 
     Return the exit status: 0, or that of a run that a signal has ended at a checkpoint.
 
-    `trace` has the flags of a trace.
+    `trace` has the flags of a trace. The files that are `named` are joined by those of a run that goes on.
 
     Raises:
-        InputError: the configuration, the data or `trace` are invalid.
+        InputError: the configuration, the data or `trace` are invalid, or an output is an input, too.
     """
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
         start = resumed(config)
-        config = config if start is None else start.config
+        if start is not None:
+            config = start.config
+            name_files(named, dict(config))
+            named.check()
         if config.schedule.offload is not None:
             if config.rtl_device is not None:
                 raise InputError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .kernels import starting
+from .named import FIGURES, RUNS, WORD, FileCommand
 
 if TYPE_CHECKING:
     from ..studies.validate import Claim, Result
@@ -20,17 +21,17 @@ _WIDEST = 48
 _MOST_NAMED = 3
 
 
-@click.command()
-@click.argument("paper")
-@click.option("--only", default="", metavar="PREFIX", help="Only claims whose ids begin with PREFIX: fpdeep-t6, or t6.")
+@click.command(cls=FileCommand)
+@click.argument("paper", type=WORD)
+@click.option(
+    "--only", type=WORD, default="", metavar="PREFIX", help="Only claims whose ids begin with PREFIX: fpdeep-t6, or t6."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all claims.")
 @click.option("--markdown", is_flag=True, help="Print the tables in Markdown, as in docs/validation*.md.")
-@click.option(
-    "--pictures", type=click.Path(path_type=pathlib.Path), metavar="DIR", help="Draw the paper's figures there."
-)
+@click.option("--pictures", type=FIGURES, metavar="DIR", help="Draw the paper's figures there.")
 @click.option(
     "--runs",
-    type=click.Path(path_type=pathlib.Path, exists=True, file_okay=False),
+    type=RUNS,
     metavar="DIR",
     help="Results files (RUN.h5) for fpdeep's picture of convergence.",
 )

@@ -19,6 +19,7 @@ from .html import html_table
 from .line_file import LineFile
 from .lock import own_folder
 from .memory import Room, free_room, host_room, process_room
+from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
 from .processes import parse_status, system_name
 from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
 from .shipped import find, names
@@ -54,6 +55,7 @@ __all__ = [
     "IMAGENET_IMAGES",
     "INPUT_STATUS",
     "MOST_TOML_BYTES",
+    "NO_FILE",
     "ONNX",
     "RESULTS",
     "SAFETENSORS",
@@ -66,20 +68,25 @@ __all__ = [
     "LineFile",
     "Megahertz",
     "Microseconds",
+    "NamedFiles",
     "Names",
     "Nanoseconds",
     "NotNegative",
     "NotNegativePair",
     "Note",
+    "Paths",
     "Positive",
     "PositiveFinite",
     "PositiveNumber",
     "PositivePair",
     "Rate",
+    "Reads",
+    "Role",
     "Room",
     "Share",
     "Watts",
     "WholeFile",
+    "Writes",
     "an",
     "confined",
     "did_you_mean",
@@ -92,6 +99,8 @@ __all__ = [
     "gops",
     "host_room",
     "html_table",
+    "in_folder",
+    "itself",
     "kind_of",
     "kind_of_hdf5",
     "names",

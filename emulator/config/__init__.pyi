@@ -1,4 +1,5 @@
-from .config import RUN_ONLY_KEYS, Config, blaming, listed, load_config, settings_config
+from . import roles
+from .config import RUN_ONLY_KEYS, Config, blaming, listed, load_config, name_files, role_of, settings_config
 from .optimizers import STATES, states_beside_lgb
 from .rates import check_updates, learning_rate
 from .settings import Settings, log_place
@@ -14,6 +15,9 @@ __all__ = [
     "listed",
     "load_config",
     "log_place",
+    "name_files",
+    "role_of",
+    "roles",
     "settings_config",
     "states_beside_lgb",
 ]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic_core import core_schema
 
 from ...kernels.codec import Codec, codecs, parse_codec
-from ..common import InputError, NotNegative, Positive, did_you_mean
+from ..common import NO_FILE, InputError, NamedFiles, NotNegative, Positive, Reads, Role, Writes, did_you_mean
 from ..inputs import Model, read_toml, validate
 from ..schedule import ScheduleKind, schedules
+from . import roles
 from .settings import Settings
 
 NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
@@ -107,11 +108,13 @@ RUN_ONLY_KEYS = (
 class Config(Model):
     """Everything that a run depends on, apart from the files that it names."""
 
-    network: str = pydantic.Field("quick-cifar", description="a network of the zoo, or a TOML or ONNX file")
+    network: Annotated[str, roles.NETWORK] = pydantic.Field(
+        "quick-cifar", description="a network of the zoo, or a TOML or ONNX file"
+    )
     time_steps: Positive | None = pydantic.Field(
         None, description="time steps of a network that takes sequences; default: as many as its `input` has rows"
     )
-    data: str | None = pydantic.Field(
+    data: Annotated[str | None, roles.DATA] = pydantic.Field(
         None,
         description="`shapes` or `text` (built in); a folder with CIFAR-10 or MNIST, or with a folder of images for"
         " each class; FILE.npz or FILE.h5, with `images` and `labels`; FILE.txt, a text in UTF-8; default: `text` for"
@@ -164,7 +167,7 @@ class Config(Model):
         description="; ".join(f"{kind.name}: {kind.summary}" for kind in schedules().values()),
         json_schema_extra={"choices": [*schedules()]},
     )
-    warm_up: str | None = pydantic.Field(
+    warm_up: Annotated[str | None, NO_FILE] = pydantic.Field(
         None, description="for 1F1B and FBP: forwards of stage i of N before its first backward, such as `2(N-i)+1`"
     )
     chunks: Positive | None = pydantic.Field(None, description="for interleaved: stages per device; default: 2")
@@ -203,8 +206,10 @@ class Config(Model):
     compress_ratio: PositiveNumber | None = pydantic.Field(
         None, description="compression ratio of the codec, for simulate, which has no gradients"
     )
-    cluster: str = pydantic.Field("vc709", description="a cluster that comes with emuchain, or a TOML file")
-    faults: str | None = pydantic.Field(
+    cluster: Annotated[str, roles.CLUSTER] = pydantic.Field(
+        "vc709", description="a cluster that comes with emuchain, or a TOML file"
+    )
+    faults: Annotated[str | None, roles.FAULTS] = pydantic.Field(
         None, description="a TOML file of faults to inject, in place of the cluster's; `none`: no faults"
     )
     balancing: Literal["auto", "none"] = pydantic.Field(
@@ -220,7 +225,7 @@ class Config(Model):
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
         1, description="seed of initial weights, order of samples, and dropout"
     )
-    init: str | None = pydantic.Field(
+    init: Annotated[str | None, roles.WEIGHTS] = pydantic.Field(
         None,
         description="a file with the initial weights: a results file, a checkpoint, FILE.safetensors or FILE.onnx;"
         " default: drawn by the seed",
@@ -276,8 +281,8 @@ class Config(Model):
     stall_timeout: NotNegativeNumber = pydantic.Field(
         60.0, description="seconds without progress on any rank after which the run ends, with status 3; 0: never"
     )
-    out: str | None = pydantic.Field(None, description="the HDF5 file of the results")
-    checkpoint: str | None = pydantic.Field(
+    out: Annotated[str | None, roles.OUTPUT] = pydantic.Field(None, description="the HDF5 file of the results")
+    checkpoint: Annotated[str | None, roles.NEXT_CHECKPOINT] = pydantic.Field(
         None,
         description="a file from which the run can be resumed: written after each epoch, and when the run is stopped",
     )
@@ -285,8 +290,10 @@ class Config(Model):
         None,
         description="mini-batches between checkpoints within an epoch; the chain drains there, with or without a file",
     )
-    resume: str | None = pydantic.Field(None, description="the checkpoint to resume from; it holds all other settings")
-    log: str | None = pydantic.Field(
+    resume: Annotated[str | None, roles.CHECKPOINT] = pydantic.Field(
+        None, description="the checkpoint to resume from; it holds all other settings"
+    )
+    log: Annotated[str | None, roles.LOG] = pydantic.Field(
         None,
         description="loss, rate and virtual time of each mini-batch, as they come: `csv`, `csv:FILE` (log.csv),"
         " `tensorboard` or `tensorboard:FOLDER` (runs)",
@@ -312,6 +319,19 @@ class Config(Model):
     def __reduce__(self) -> tuple[type[Settings], tuple[()], dict[str, object]]:
         """Pickle the values alone, so that other ranks need not import pydantic."""
         return Settings, (), {key: getattr(self, key) for key in type(self).model_fields}
+
+
+def role_of(key: str) -> Role:
+    """Return which files a key of the configuration, or of a cluster, names."""
+    field = Config.model_fields.get(key)
+    marks = () if field is None else (mark for mark in field.metadata if isinstance(mark, Reads | Writes))
+    return next(iter(marks), NO_FILE)
+
+
+def name_files(files: NamedFiles, keys: Mapping[str, object]) -> None:
+    """Add the files that some keys of the configuration name."""
+    for key, value in keys.items():
+        files.add(key, value, role_of(key))
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@ from .ahead import ReadAhead
 from .dataset import Dataset, Normalisation
 from .fetch import fetch_data
 from .lazy import Images, LazyImages
-from .load import describe_data, load_data
+from .load import data_files, describe_data, load_data
 from .ngrams import NgramBits, ngram_bits
 from .png import png
 from .preview import preview_picture
@@ -20,6 +20,7 @@ __all__ = [
     "Progress",
     "ReadAhead",
     "Reading",
+    "data_files",
     "describe_data",
     "fetch_data",
     "is_text",

@@ -30,12 +30,24 @@ class _Layout(NamedTuple):
     recognise: Callable[[Path], bool]
     load: Callable[[Path], Dataset]
     describe: Callable[[Path], Description] | None  # None if the data set must be loaded for it
+    files: tuple[str, ...]  # patterns of their names
 
 
+_OF_CIFAR = ("data_batch_*", "test_batch*", "batches.meta*")
+_OF_MNIST = ("train-images*", "train-labels*", "t10k-images*", "t10k-labels*")
 _LAYOUTS = (
-    _Layout("CIFAR-10", ("cifar-10-batches-bin",), cifar.is_binary, cifar.load_binary, cifar.describe_binary),
-    _Layout("CIFAR-10", ("cifar-10-batches-py",), cifar.is_pickled, cifar.load_pickled, None),
-    _Layout("MNIST", ("mnist", "MNIST/raw", "MNIST", "raw"), mnist.is_mnist, mnist.load_mnist, mnist.describe_mnist),
+    _Layout(
+        "CIFAR-10", ("cifar-10-batches-bin",), cifar.is_binary, cifar.load_binary, cifar.describe_binary, _OF_CIFAR
+    ),
+    _Layout("CIFAR-10", ("cifar-10-batches-py",), cifar.is_pickled, cifar.load_pickled, None, _OF_CIFAR),
+    _Layout(
+        "MNIST",
+        ("mnist", "MNIST/raw", "MNIST", "raw"),
+        mnist.is_mnist,
+        mnist.load_mnist,
+        mnist.describe_mnist,
+        _OF_MNIST,
+    ),
 )
 _UNDERSTOOD = (
     "CIFAR-10 binary (data_batch_1.bin ... or cifar-10-batches-bin/), CIFAR-10 pickled (data_batch_1 ... or"
@@ -116,6 +128,38 @@ def describe_data(
                 return layout.describe(found)
     data = load_data(where, steps, lines=lines, reading=reading)
     return data.n_train, data.n_test, data.shape, data.n_classes
+
+
+def data_files(where: str) -> Iterator[str | Path]:
+    """Yield the files of which `load_data` reads a data set; of a folder of images, each that may be one.
+
+    Raises InputError and OSError where there is no data set.
+    """
+    if where in ("shapes", text.SENTENCES):
+        return
+    if not os.path.isdir(where):
+        yield where
+        return
+    folder, layout = _look_in(Path(where))
+    if isinstance(layout, _Layout):
+        for pattern in layout.files:
+            yield from folder.glob(pattern)
+    else:
+        yield from _images_below(folder)
+
+
+def _images_below(folder: Path) -> Iterator[str]:
+    """Yield all images below a folder, by links, too, each folder once."""
+    from .folder import SUFFIXES
+
+    seen = set[tuple[int, int]]()
+    for below, folders, names in os.walk(folder, followlinks=True):
+        status = os.stat(below)
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        yield from (os.path.join(below, name) for name in names if name.lower().endswith(SUFFIXES))
 
 
 def _prepared(data: Dataset, reading: Reading) -> Dataset:

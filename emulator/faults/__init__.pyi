@@ -4,12 +4,13 @@ from .delay import Delay, Loss, check_time, slowed_ps
 from .description import FaultsDescription
 from .fault import BoardFault, Faults, FlipFault, FlipTarget, LinkFault, exact
 from .flips import Flipper
-from .load import described_faults, load_faults
+from .load import NO_FAULTS, described_faults, load_faults
 from .paced import PacedResource
 from .span import Span
 from .streams import Purpose, stream
 
 __all__ = [
+    "NO_FAULTS",
     "Begun",
     "BoardDeath",
     "BoardFault",

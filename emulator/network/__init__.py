@@ -1,7 +1,7 @@
 """Networks: layers and tensors, their description as TOML or ONNX, and the zoo."""
 
 from .layer import Layer, Network, SfuStep, Tensor
-from .load import load_network, onnx_image, onnx_weights, zoo
+from .load import load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
 from .operation import EngineView, LayerOperation, Operation, SfuOperation
 from .operator_graph import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC, OperatorGraph, Phase, operator_graph
 from .recurrent import Recurrent
@@ -26,9 +26,11 @@ __all__ = [
     "Shape",
     "Tensor",
     "load_network",
+    "network_files",
     "onnx_image",
     "onnx_weights",
     "operation_types",
     "operator_graph",
+    "weights_files",
     "zoo",
 ]

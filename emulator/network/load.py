@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..common import find, names, read_text
@@ -65,6 +66,29 @@ def load_network(
     if time_steps is not None:
         description = with_steps(description, time_steps)
     return dataclasses.replace(resolve(description, source), text=text or to_toml(description), note=note)
+
+
+def network_files(network: str) -> Iterator[pathlib.Path]:
+    """Yield the files of which `load_network` reads a network.
+
+    Raises:
+        InputError: no such name or file, or an ONNX file that cannot be read.
+    """
+    yield from weights_files(find("network", network, _ZOO, (".toml", ONNX)))
+
+
+def weights_files(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
+    """Yield a file of a network or of weights, and those beside it in which an ONNX file keeps arrays.
+
+    Raises:
+        InputError: an ONNX file cannot be read.
+    """
+    file = pathlib.Path(path)
+    yield file
+    if file.suffix.lower() == ONNX:
+        from .onnx_import import files_beside
+
+        yield from files_beside(file)
 
 
 def onnx_weights(path: str) -> dict[str, dict[str, NDArray[Any]]]:

@@ -7,7 +7,7 @@ from .model import DeviceModel
 from .numerics import RtlNumerics, check_device, rtl_numerics
 from .reference import Reference, drawn_images
 from .resources import DeviceResources, device_resources
-from .simulate import EngineRows, RtlResult, build_models, simulate_rtl, waves_file
+from .simulate import EngineRows, RtlResult, build_models, simulate_rtl, waves_file, waves_files
 from .verilator import SOURCES, Tools, find_tools, lint, needs_compiler, sources
 from .yosys import find_yosys
 
@@ -43,4 +43,5 @@ __all__ = [
     "simulate_rtl",
     "sources",
     "waves_file",
+    "waves_files",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import glob
 import itertools
 import os
 import pathlib
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Served, Times
-from ..common import WholeFile
+from ..common import WholeFile, touched
 from ..timing import DeviceClock
 from .chain import RtlChain
 from .clock import clocks_of, run_mini_batch
@@ -140,6 +141,13 @@ def waves_file(waves: str, device: int) -> pathlib.Path:
     """Return the file of a device's waves: run.vcd is run-device0.vcd of device 0."""
     path = pathlib.Path(waves)
     return path.with_name(f"{path.stem}-device{device}{path.suffix or '.vcd'}")
+
+
+def waves_files(waves: str) -> Iterator[pathlib.Path]:
+    """Yield the files that those of devices' waves may touch: the first, and all that are there."""
+    yield from touched(waves_file(waves, 0))
+    path = pathlib.Path(waves)
+    yield from path.parent.glob(f"{glob.escape(path.stem)}-device*{glob.escape(path.suffix or '.vcd')}")
 
 
 @contextlib.contextmanager

@@ -181,8 +181,16 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "dilated-1x1": (cnn(nn.ReLU(), nn.Conv2d(8, 8, 1, dilation=3)), SMALL),
     "grouped": (cnn(nn.ReLU(), nn.Conv2d(8, 12, 3, groups=4), channels=12), SMALL),
     "depthwise": (cnn(nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8, bias=False), nn.Conv2d(8, 8, 1)), SMALL),
-    "clamp": (lambda: Of(lambda self, x: self.net(x).clamp(min=0) @ self.w, net=cnn()(), w=nn.Parameter(torch.randn(10, 10))), SMALL),
-    "maximum": (lambda: Of(lambda self, x: self.fc(torch.maximum(self.net(x), torch.zeros(1))), net=cnn()(), fc=nn.Linear(10, 10)), SMALL),
+    "clamp": (
+        lambda: Of(lambda self, x: self.net(x).clamp(min=0) @ self.w, net=cnn()(), w=nn.Parameter(torch.randn(10, 10))),
+        SMALL,
+    ),
+    "maximum": (
+        lambda: Of(
+            lambda self, x: self.fc(torch.maximum(self.net(x), torch.zeros(1))), net=cnn()(), fc=nn.Linear(10, 10)
+        ),
+        SMALL,
+    ),
     "hardtanh": (cnn(nn.Hardtanh()), SMALL),
     "hardtanh-0-6": (cnn(nn.Hardtanh(0.0, 6.0)), SMALL),
     "relu6": (cnn(nn.ReLU6()), SMALL),
@@ -205,37 +213,157 @@ OWN: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "adaptive-average-uneven": (head(nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(72, CLASSES)), SMALL),
     "adaptive-max": (head(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, CLASSES)), SMALL),
     "adaptive-max-2": (head(nn.AdaptiveMaxPool2d(2), nn.Flatten(), nn.Linear(32, CLASSES)), SMALL),
-    "flatten-mean": (lambda: Of(lambda self, x: self.fc(self.conv(x).flatten(2).mean(2)), conv=nn.Conv2d(3, 8, 3), fc=nn.Linear(8, CLASSES)), SMALL),
-    "squeeze-twice": (lambda: Of(lambda self, x: self.fc(self.pool(self.conv(x)).squeeze(-1).squeeze(-1)), conv=nn.Conv2d(3, 8, 3), pool=nn.AdaptiveAvgPool2d(1), fc=nn.Linear(8, CLASSES)), SMALL),
-    "mean-twice": (lambda: Of(lambda self, x: self.fc(self.conv(x).mean(-1).mean(-1)), conv=nn.Conv2d(3, 8, 3), fc=nn.Linear(8, CLASSES)), SMALL),
-    "max-of-maps": (lambda: Of(lambda self, x: self.fc(self.conv(x).amax((2, 3))), conv=nn.Conv2d(3, 8, 3), fc=nn.Linear(8, CLASSES)), SMALL),
-    "pixel-of-one": (lambda: Of(lambda self, x: self.fc(self.pool(self.conv(x))[:, :, 0, 0]), conv=nn.Conv2d(3, 8, 3), pool=nn.AdaptiveAvgPool2d(1), fc=nn.Linear(8, CLASSES)), SMALL),
+    "flatten-mean": (
+        lambda: Of(
+            lambda self, x: self.fc(self.conv(x).flatten(2).mean(2)), conv=nn.Conv2d(3, 8, 3), fc=nn.Linear(8, CLASSES)
+        ),
+        SMALL,
+    ),
+    "squeeze-twice": (
+        lambda: Of(
+            lambda self, x: self.fc(self.pool(self.conv(x)).squeeze(-1).squeeze(-1)),
+            conv=nn.Conv2d(3, 8, 3),
+            pool=nn.AdaptiveAvgPool2d(1),
+            fc=nn.Linear(8, CLASSES),
+        ),
+        SMALL,
+    ),
+    "mean-twice": (
+        lambda: Of(
+            lambda self, x: self.fc(self.conv(x).mean(-1).mean(-1)), conv=nn.Conv2d(3, 8, 3), fc=nn.Linear(8, CLASSES)
+        ),
+        SMALL,
+    ),
+    "max-of-maps": (
+        lambda: Of(
+            lambda self, x: self.fc(self.conv(x).amax((2, 3))), conv=nn.Conv2d(3, 8, 3), fc=nn.Linear(8, CLASSES)
+        ),
+        SMALL,
+    ),
+    "pixel-of-one": (
+        lambda: Of(
+            lambda self, x: self.fc(self.pool(self.conv(x))[:, :, 0, 0]),
+            conv=nn.Conv2d(3, 8, 3),
+            pool=nn.AdaptiveAvgPool2d(1),
+            fc=nn.Linear(8, CLASSES),
+        ),
+        SMALL,
+    ),
     "same": (cnn(nn.Conv2d(8, 8, 3, padding="same"), nn.ReLU(), nn.Conv2d(8, 8, 5, padding="same")), SMALL),
     "same-even": (cnn(nn.Conv2d(8, 8, 4, padding="same")), SMALL),
     "zero-pad": (cnn(nn.ZeroPad2d(1), nn.Conv2d(8, 8, 3)), SMALL),
     "zero-pad-pool": (cnn(nn.ZeroPad2d(1), nn.AvgPool2d(4)), SMALL),
     "zero-pad-max": (cnn(nn.ReLU(), nn.ZeroPad2d(1), nn.MaxPool2d(3, 2)), SMALL),
     "zero-pad-uneven": (cnn(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(8, 8, 3, 2)), SMALL),
-    "zero-pad-images": (lambda: nn.Sequential(nn.ZeroPad2d(2), nn.Conv2d(3, 8, 5), nn.Flatten(), nn.Linear(512, CLASSES)), SMALL),
+    "zero-pad-images": (
+        lambda: nn.Sequential(nn.ZeroPad2d(2), nn.Conv2d(3, 8, 5), nn.Flatten(), nn.Linear(512, CLASSES)),
+        SMALL,
+    ),
     "reflect": (cnn(nn.ReflectionPad2d(1), nn.Conv2d(8, 8, 3)), SMALL),
     "reflect-conv": (cnn(nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect")), SMALL),
     "circular-conv": (cnn(nn.Conv2d(8, 8, 3, padding=1, padding_mode="circular")), SMALL),
     "pixel-shuffle": (cnn(nn.PixelShuffle(2), channels=2), SMALL),
     "channel-shuffle": (cnn(nn.ChannelShuffle(2)), SMALL),
-    "unflatten": (head(nn.Flatten(), nn.Linear(512, 32), nn.Unflatten(1, (2, 4, 4)), nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(16, CLASSES)), SMALL),
-    "weight-norm": (lambda: nn.Sequential(parametrizations.weight_norm(nn.Conv2d(3, 8, 3)), nn.ReLU(), nn.Flatten(), parametrizations.weight_norm(nn.Linear(288, CLASSES))), SMALL),
-    "old-weight-norm": (lambda: nn.Sequential(nn.utils.weight_norm(nn.Conv2d(3, 8, 3)), nn.ReLU(), nn.Flatten(), nn.utils.weight_norm(nn.Linear(288, CLASSES))), SMALL),
-    "spectral-norm": (lambda: nn.Sequential(parametrizations.spectral_norm(nn.Conv2d(3, 8, 3)), nn.ReLU(), nn.Flatten(), parametrizations.spectral_norm(nn.Linear(288, CLASSES))), SMALL),
+    "unflatten": (
+        head(
+            nn.Flatten(),
+            nn.Linear(512, 32),
+            nn.Unflatten(1, (2, 4, 4)),
+            nn.Conv2d(2, 4, 3),
+            nn.Flatten(),
+            nn.Linear(16, CLASSES),
+        ),
+        SMALL,
+    ),
+    "weight-norm": (
+        lambda: nn.Sequential(
+            parametrizations.weight_norm(nn.Conv2d(3, 8, 3)),
+            nn.ReLU(),
+            nn.Flatten(),
+            parametrizations.weight_norm(nn.Linear(288, CLASSES)),
+        ),
+        SMALL,
+    ),
+    "old-weight-norm": (
+        lambda: nn.Sequential(
+            nn.utils.weight_norm(nn.Conv2d(3, 8, 3)),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.utils.weight_norm(nn.Linear(288, CLASSES)),
+        ),
+        SMALL,
+    ),
+    "spectral-norm": (
+        lambda: nn.Sequential(
+            parametrizations.spectral_norm(nn.Conv2d(3, 8, 3)),
+            nn.ReLU(),
+            nn.Flatten(),
+            parametrizations.spectral_norm(nn.Linear(288, CLASSES)),
+        ),
+        SMALL,
+    ),
     "tied": (tied, SMALL),
-    "twice": (lambda: Of(lambda self, x: self.c(self.b(torch.relu(self.b(self.a(x.flatten(1)))))), a=nn.Linear(192, 48), b=nn.Linear(48, 48), c=nn.Linear(48, CLASSES)), SMALL),
-    "zero-biases": (lambda: zeros(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 32), nn.ReLU(), nn.Linear(32, CLASSES))), SMALL),
-    "matmul": (lambda: Of(lambda self, x: torch.matmul(x.flatten(1), self.w) + self.b, w=nn.Parameter(torch.randn(192, CLASSES)), b=nn.Parameter(torch.randn(CLASSES))), SMALL),
-    "matmul-transposed": (lambda: Of(lambda self, x: torch.relu(x.flatten(1) @ self.v.T) @ self.w.t(), v=nn.Parameter(torch.randn(32, 192)), w=nn.Parameter(torch.randn(CLASSES, 32))), SMALL),
-    "einsum": (lambda: Of(lambda self, x: torch.einsum("bi,oi->bo", x.flatten(1), self.w), w=nn.Parameter(torch.randn(CLASSES, 192))), SMALL),
-    "linear-of-steps": (lambda: Of(lambda self, x: self.fc(torch.relu(self.a(self.rnn(x.squeeze(1))[0]))[:, -1]), rnn=nn.GRU(28, 16, batch_first=True), a=nn.Linear(16, 24), fc=nn.Linear(24, CLASSES)), GREY),
-    "mean-of-steps": (lambda: Of(lambda self, x: self.fc(self.rnn(x.squeeze(1))[0].mean(1)), rnn=nn.GRU(28, 16, batch_first=True), fc=nn.Linear(16, CLASSES)), GREY),
+    "twice": (
+        lambda: Of(
+            lambda self, x: self.c(self.b(torch.relu(self.b(self.a(x.flatten(1)))))),
+            a=nn.Linear(192, 48),
+            b=nn.Linear(48, 48),
+            c=nn.Linear(48, CLASSES),
+        ),
+        SMALL,
+    ),
+    "zero-biases": (
+        lambda: zeros(
+            nn.Sequential(
+                nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 32), nn.ReLU(), nn.Linear(32, CLASSES)
+            )
+        ),
+        SMALL,
+    ),
+    "matmul": (
+        lambda: Of(
+            lambda self, x: torch.matmul(x.flatten(1), self.w) + self.b,
+            w=nn.Parameter(torch.randn(192, CLASSES)),
+            b=nn.Parameter(torch.randn(CLASSES)),
+        ),
+        SMALL,
+    ),
+    "matmul-transposed": (
+        lambda: Of(
+            lambda self, x: torch.relu(x.flatten(1) @ self.v.T) @ self.w.t(),
+            v=nn.Parameter(torch.randn(32, 192)),
+            w=nn.Parameter(torch.randn(CLASSES, 32)),
+        ),
+        SMALL,
+    ),
+    "einsum": (
+        lambda: Of(
+            lambda self, x: torch.einsum("bi,oi->bo", x.flatten(1), self.w), w=nn.Parameter(torch.randn(CLASSES, 192))
+        ),
+        SMALL,
+    ),
+    "linear-of-steps": (
+        lambda: Of(
+            lambda self, x: self.fc(torch.relu(self.a(self.rnn(x.squeeze(1))[0]))[:, -1]),
+            rnn=nn.GRU(28, 16, batch_first=True),
+            a=nn.Linear(16, 24),
+            fc=nn.Linear(24, CLASSES),
+        ),
+        GREY,
+    ),
+    "mean-of-steps": (
+        lambda: Of(
+            lambda self, x: self.fc(self.rnn(x.squeeze(1))[0].mean(1)),
+            rnn=nn.GRU(28, 16, batch_first=True),
+            fc=nn.Linear(16, CLASSES),
+        ),
+        GREY,
+    ),
     "softmax-end": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES), nn.LogSoftmax(1)), SMALL),
-    "log-softmax-in-forward": (lambda: Of(lambda self, x: torch.log_softmax(self.fc(x.flatten(1)), -1), fc=nn.Linear(192, CLASSES)), SMALL),
+    "log-softmax-in-forward": (
+        lambda: Of(lambda self, x: torch.log_softmax(self.fc(x.flatten(1)), -1), fc=nn.Linear(192, CLASSES)),
+        SMALL,
+    ),
 }
 
 

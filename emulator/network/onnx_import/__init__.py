@@ -5,8 +5,8 @@
 layers. `pytorch` tells what the nodes were in PyTorch, and what its exporters left out.
 """
 
-from .file import read_onnx
+from .file import files_beside, read_onnx
 from .operators import describe
 from .weights import weights_of
 
-__all__ = ["describe", "read_onnx", "weights_of"]
+__all__ = ["describe", "files_beside", "read_onnx", "weights_of"]

@@ -58,18 +58,18 @@ class StoredArrays(Mapping[str, NDArray[Any]]):
         return len(self._tensors)
 
     @property
+    def files(self) -> list[pathlib.Path]:
+        """The files beside it in which it keeps arrays."""
+        entries = (entry for tensor in self._tensors.values() for entry in tensor.external_data)
+        return list(dict.fromkeys(self._folder / _text(entry.value) for entry in entries if entry.key == "location"))
+
+    @property
     def other_bytes(self) -> int:
         """The size of the files beside it."""
-        names = {
-            entry.value
-            for tensor in self._tensors.values()
-            for entry in tensor.external_data
-            if entry.key == "location"
-        }
         sizes = []
-        for name in names:
+        for path in self.files:
             with contextlib.suppress(OSError, ValueError):
-                sizes.append((self._folder / _text(name)).stat().st_size)
+                sizes.append(path.stat().st_size)
         return sum(sizes)
 
 
@@ -95,6 +95,16 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
     if not graph.nodes:
         raise InputError(f"{source}: not an ONNX file, or one without a network: its graph holds no node")
     return graph
+
+
+def files_beside(path: pathlib.Path) -> list[pathlib.Path]:
+    """Return the files beside an ONNX file in which it keeps arrays.
+
+    Raises:
+        InputError: as of `read_onnx`.
+    """
+    arrays = read_onnx(path).arrays
+    return arrays.files if isinstance(arrays, StoredArrays) else []
 
 
 def _plain(model: onnx.ModelProto, path: pathlib.Path, size: int) -> OnnxGraph:

@@ -113,7 +113,7 @@ def flags_of(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> tuple[str
     runner = click.testing.CliRunner()
     result = runner.invoke(commands, ["train", *arguments], obj=Session(), catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    [(_, file, flags, _, trace)] = seen
+    [(_, file, flags, _, trace, _)] = seen
     assert set(trace.values()) == {None}
     return file, flags
 

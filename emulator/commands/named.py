@@ -1,0 +1,99 @@
+"""Commands whose arguments and flags say which files they name; what is written is compared with all else first."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import click
+
+from ..common import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder
+from ..config import roles
+
+FILES = "emuchain.files"
+"""Where a command's context keeps its `NamedFiles`, for those that learn of others later."""
+
+
+class Named(click.ParamType):
+    """The type of an argument or flag that names files in a `role`, and is besides of type `kind`."""
+
+    def __init__(self, role: Role, kind: click.ParamType = click.STRING) -> None:
+        self.role, self._kind, self.name = role, kind, kind.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value as `kind` has it."""
+        return self._kind.convert(value, param, ctx)
+
+
+WORD = Named(NO_FILE)
+"""The type of an argument or flag that is text, and names no file."""
+
+PATH = click.Path(path_type=pathlib.Path)
+OUTPUT, PICTURE = Named(roles.OUTPUT), Named(roles.OUTPUT, PATH)
+NETWORK, CLUSTER, DATA, RUN = (Named(role) for role in (roles.NETWORK, roles.CLUSTER, roles.DATA, roles.RUN))
+PROFILE, SCHEDULE = Named(Reads("a profile")), Named(Reads("a schedule"))
+
+
+def _what_if(text: str) -> Paths:
+    from ..config import role_of
+
+    key, _, value = text.partition("=")
+    return role_of(key.strip()).files(value.strip())
+
+
+def _waves(value: str) -> Paths:
+    from ..rtl import waves_files
+
+    return waves_files(value)
+
+
+def _results_in(folder: str) -> Paths:
+    return pathlib.Path(folder).rglob("*.h5")
+
+
+WHAT_IF = Named(Reads("a file to compare with", _what_if))
+WAVES = Named(Writes(_waves))
+RTL, FIGURES = Named(Writes(in_folder("*.sv"))), Named(Writes(in_folder("*.png")), PATH)
+FETCHED = Named(Writes(in_folder("*.part")), PATH)
+RUNS = Named(Reads("a results file", _results_in), click.Path(path_type=pathlib.Path, exists=True, file_okay=False))
+
+
+class FileCommand(click.Command):
+    """A command that checks the files of its arguments and flags before its function is called.
+
+    All commands of emuchain are of this class. An argument or flag that is text has the type `Named`, or another one
+    with a `role`.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function.
+
+        Raises:
+            InputError: an output is an input, too, or another output.
+        """
+        ctx.meta[FILES] = files = NamedFiles()
+        self.check(ctx, files)
+        return super().invoke(ctx)
+
+    def check(self, ctx: click.Context, files: NamedFiles) -> None:
+        """Add all files, and check them.
+
+        Raises:
+            InputError: an output is an input, too, or another output.
+        """
+        for param in self.get_params(ctx):
+            files.add(setting_of(param), ctx.params.get(param.name or ""), getattr(param.type, "role", NO_FILE))
+        files.check()
+
+
+def setting_of(param: click.Parameter) -> str:
+    """Return the name of an argument or flag in messages."""
+    flags = [name for name in param.opts if name.startswith("--")]
+    return flags[0].removeprefix("--").replace("-", "_") if flags else param.name or ""
+
+
+class FileGroup(click.Group):
+    """A group of such commands."""
+
+    command_class = FileCommand
+    group_class = type

@@ -1,0 +1,62 @@
+"""Which files the keys of a configuration name, and settings of other commands that name the same kinds of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..common import Paths, Reads, Writes, itself, touched
+from .settings import log_place
+
+
+def _network(value: str) -> Paths:
+    from ..network import network_files
+
+    return network_files(value)
+
+
+def _cluster(value: str) -> Paths:
+    from ..cluster import cluster_files
+
+    return cluster_files(value)
+
+
+def _data(value: str) -> Paths:
+    from ..data import data_files
+
+    return data_files(value)
+
+
+def _faults(value: str) -> Paths:
+    from ..faults import NO_FAULTS
+
+    return () if value == NO_FAULTS else itself(value)
+
+
+def _weights(value: str) -> Paths:
+    from ..network import weights_files
+
+    return weights_files(value)
+
+
+def _log(value: str) -> Paths:
+    kind, where = log_place(value)
+    return touched(where) if kind == "csv" else itself(where)  # in a folder of events, each log is a new file
+
+
+def _listed_networks(value: str) -> Iterator[str]:
+    for each in value.split(","):
+        yield from map(str, _network(each))
+
+
+NETWORK = Reads("a network's file", _network)
+NETWORKS = Reads("a network's file", _listed_networks)
+CLUSTER = Reads("a cluster's file", _cluster)
+DATA = Reads("a file of the data", _data)
+FAULTS = Reads("a file of faults", _faults)
+WEIGHTS = Reads("a file of weights", _weights)
+CHECKPOINT = Reads("a checkpoint")
+RUN = Reads("a results file")
+CONFIGURATION = Reads("the configuration")
+OUTPUT = Writes()
+NEXT_CHECKPOINT = Writes(goes_on="resume")
+LOG = Writes(_log)
