@@ -21,9 +21,9 @@ from ...common import format_bytes
 from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 
 _FOLDED = frozenset(
-    "Abs Add Cast CastLike Clip Concat ConstantOfShape Div Exp Expand Flatten Gather Identity Log MatMul Max Min Mod Mul"
-    " Neg Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
-    " Reshape Sigmoid Slice Softplus Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Where".split()
+    "Abs Add Cast CastLike Clip Concat ConstantOfShape Div Exp Expand Flatten Gather Identity Log MatMul Max Min Mod"
+    " Mul Neg Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum"
+    " ReduceSumSquare Reshape Sigmoid Slice Softplus Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Where".split()
 )
 """Operators whose results have known sizes, and which take no longer than the sizes of inputs and results say."""
 
@@ -109,9 +109,7 @@ class Expressions:
     def _known(self, name: str) -> NDArray[Any]:
         return self._values[name] if name in self._values else self._arrays[name]
 
-    def _inferred(
-        self, node: OnnxNode, given: Mapping[str, Constant]
-    ) -> dict[str, tuple[int, tuple[int, ...]]] | None:
+    def _inferred(self, node: OnnxNode, given: Mapping[str, Constant]) -> dict[str, tuple[int, tuple[int, ...]]] | None:
         """Return type and shape of a node's outputs; None if not all are known."""
         from onnx import defs, helper, shape_inference
 
@@ -146,9 +144,7 @@ class Expressions:
                 f" file: {made[0].name!r} has the sizes {list(made[0].shape)}"
             )
 
-    def _with_numbers(
-        self, node: OnnxNode, given: Mapping[str, Constant], made: Sequence[Constant]
-    ) -> list[Constant]:
+    def _with_numbers(self, node: OnnxNode, given: Mapping[str, Constant], made: Sequence[Constant]) -> list[Constant]:
         values = self._computed(node, {name: _array(constant) for name, constant in given.items()})
         found = []
         for constant in made:

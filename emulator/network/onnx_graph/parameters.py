@@ -1,7 +1,7 @@
 """Which node trains which array of the file: here each has its own.
 
-Exporters of PyTorch merge arrays that are equal: zeros, ones, and what was copied. Those become copies again; what is one
-parameter in PyTorch cannot be trained by two layers here.
+Exporters of PyTorch merge arrays that are equal: zeros, ones, and what was copied. Those become copies again; what is
+one parameter in PyTorch cannot be trained by two layers here.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ class Value:
     """The result of a step, as maps or as one row of values; `is_closed` after softmax, when nothing may take it.
 
     With `axes`, a sequence or maps with their axes in this order. A recurrent layer's last state has the steps of all
-    layers that it is of in `state`. A row of values has the axes that it was made of in `order`. With `pads`, zeros that
-    the node `padded_by` put above, left, below and right of maps, which the next window has to take in.
+    layers that it is of in `state`. A row of values has the axes that it was made of in `order`. With `pads`, zeros
+    that the node `padded_by` put above, left, below and right of maps, which the next window has to take in.
     """
 
     step: int

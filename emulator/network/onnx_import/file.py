@@ -51,6 +51,9 @@ class StoredArrays(Mapping[str, NDArray[Any]]):
         except (ValueError, TypeError, ValidationError) as error:
             raise InputError(f"{self._source}: {name!r} is damaged: {' '.join(str(error).split())}") from None
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
 
@@ -60,7 +63,8 @@ class StoredArrays(Mapping[str, NDArray[Any]]):
     @property
     def other_bytes(self) -> int:
         """The size of the files beside it."""
-        names = {entry.value for tensor in self._tensors.values() for entry in tensor.external_data if entry.key == "location"}
+        entries = [entry for tensor in self._tensors.values() for entry in tensor.external_data]
+        names = {entry.value for entry in entries if entry.key == "location"}
         sizes = []
         for name in names:
             with contextlib.suppress(OSError, ValueError):
@@ -76,8 +80,9 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
     """
     source = shown(path)
     try:
-        import onnx
         from google.protobuf.message import DecodeError
+
+        import onnx
     except ImportError:
         raise InputError(f"{source}: ONNX files need the package onnx: pip install 'emuchain[onnx]'") from None
     try:

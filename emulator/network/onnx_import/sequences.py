@@ -113,8 +113,8 @@ def reshape(walk: Walk, node: OnnxNode) -> Value | None:
         return value.with_axes(made)
     if axes == MAPS and len(entries) > len(axes):
         raise node.refusal(
-            f"takes axes of maps apart, to the shape {list(entries)}, as ChannelShuffle and PixelShuffle do; that is not"
-            " supported"
+            f"takes axes of maps apart, to the shape {list(entries)}, as ChannelShuffle and PixelShuffle do; that is"
+            " not supported"
         )
     raise node.refusal(
         f"{_shown(axes)} to the shape {list(entries)}: sequences may have directions, or channels and columns, merged,"
