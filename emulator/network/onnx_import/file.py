@@ -51,6 +51,9 @@ class StoredArrays(Mapping[str, NDArray[Any]]):
         except (ValueError, TypeError, ValidationError) as error:
             raise InputError(f"{self._source}: {name!r} is damaged: {' '.join(str(error).split())}") from None
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
 

@@ -17,61 +17,30 @@ from ..onnx_graph import OnnxNode, Walk
 _CLASSES, _PATHS, _RULES = "class_hierarchy", "name_scopes", "rule_name"
 """Ends of the keys of metadata."""
 
+_PAIRS = """
+    Add=sum BatchNormalization=BatchNorm Celu=CELU Concat=cat CumSum=cumsum DepthToSpace=PixelShuffle
+    Div=quotient Einsum=einsum Elu=ELU Equal=comparison Erf=GELU Gather=index Gelu=GELU Gemm=Linear GRU=GRU
+    GlobalAveragePool=AdaptiveAvgPool2d GlobalMaxPool=AdaptiveMaxPool2d GridSample=grid_sample
+    GroupNormalization=GroupNorm HardSigmoid=Hardsigmoid HardSwish=Hardswish InstanceNormalization=InstanceNorm
+    LRN=LocalResponseNorm LSTM=LSTM LayerNormalization=LayerNorm LeakyRelu=LeakyReLU LogSoftmax=LogSoftmax
+    Max=maximum Min=minimum Mish=Mish Mul=product PRelu=PReLU Pow=power RMSNormalization=RMSNorm RNN=RNN
+    ReduceMax=amax ReduceMean=mean ReduceSum=sum Reshape=reshape Resize=Upsample Selu=SELU Slice=slice
+    Softmax=Softmax Softplus=Softplus Softsign=Softsign SpaceToDepth=PixelUnshuffle Sub=difference Tanh=Tanh
+    ThresholdedRelu=Threshold TopK=topk Transpose=permute Upsample=Upsample Where=where
+"""
+
 _NAMES: Mapping[str, str] = {
-    **{"Add": "sum", "BatchNormalization": "BatchNorm", "Celu": "CELU", "Clip": "Hardtanh or clamp", "Concat": "cat"},
-    **{"CumSum": "cumsum", "DepthToSpace": "PixelShuffle", "Div": "quotient", "Einsum": "einsum", "Elu": "ELU"},
-    **{"Equal": "comparison", "Erf": "GELU", "Gather": "index", "Gelu": "GELU", "Gemm": "Linear", "GRU": "GRU"},
-    **{"GlobalAveragePool": "AdaptiveAvgPool2d", "GlobalMaxPool": "AdaptiveMaxPool2d", "GridSample": "grid_sample"},
-    **{
-        "GroupNormalization": "GroupNorm",
-        "HardSigmoid": "Hardsigmoid",
-        "HardSwish": "Hardswish",
-        "LRN": "LocalResponseNorm",
-    },
-    **{"InstanceNormalization": "InstanceNorm", "LSTM": "LSTM", "LayerNormalization": "LayerNorm", "Max": "maximum"},
-    **{
-        "LeakyRelu": "LeakyReLU",
-        "LogSoftmax": "LogSoftmax",
-        "MatMul": "Linear or matmul",
-        "Min": "minimum",
-        "Mish": "Mish",
-    },
-    **{
-        "Mul": "product",
-        "PRelu": "PReLU",
-        "Pow": "power",
-        "RMSNormalization": "RMSNorm",
-        "RNN": "RNN",
-        "Resize": "Upsample",
-    },
-    **{
-        "ReduceMax": "amax",
-        "ReduceMean": "mean",
-        "ReduceSum": "sum",
-        "Reshape": "reshape",
-        "Selu": "SELU",
-        "Slice": "slice",
-    },
-    **{"Shrink": "Hardshrink or Softshrink", "Softmax": "Softmax", "Softplus": "Softplus", "Softsign": "Softsign"},
-    **{
-        "SpaceToDepth": "PixelUnshuffle",
-        "Split": "chunk or split",
-        "Sub": "difference",
-        "Tanh": "Tanh",
-        "TopK": "topk",
-    },
-    **{"ThresholdedRelu": "Threshold", "Transpose": "permute", "Upsample": "Upsample", "Where": "where"},
+    "Clip": "Hardtanh or clamp",
+    "MatMul": "Linear or matmul",
+    "Shrink": "Hardshrink or Softshrink",
+    "Split": "chunk or split",
+    **dict(pair.split("=", 1) for pair in _PAIRS.split()),
 }
 """What an operator is in PyTorch, if its neighbours tell nothing else."""
 
-_OF_WINDOWS: Mapping[str, str] = {
-    **{
-        "AveragePool": "AvgPool",
-        "Conv": "Conv",
-        "ConvTranspose": "ConvTranspose",
-        "LpPool": "LPPool",
-        "MaxPool": "MaxPool",
-    },
+_OF_WINDOWS = {
+    **{"AveragePool": "AvgPool", "Conv": "Conv", "ConvTranspose": "ConvTranspose"},
+    **{"LpPool": "LPPool", "MaxPool": "MaxPool"},
 }
 """Those of which PyTorch has one for each number of dimensions."""
 
@@ -139,9 +108,8 @@ def _name(node: OnnxNode, operators: set[str]) -> str:
 
 def note_of(walk: Walk) -> str:
     """Return in one line what the user should know of what the export left out, merged or computed; or nothing."""
-    nodes = collections.Counter(
-        (_LAYERS[node.operator], _lost(node)) for node in walk.nodes if node.operator in _LAYERS
-    )
+    layers_of = [node for node in walk.nodes if node.operator in _LAYERS]
+    nodes = collections.Counter((_LAYERS[node.operator], _lost(node)) for node in layers_of)
     said = [
         text.format(" and ".join(plural(nodes[layer, lost], layer) for layer in layers))
         for lost, text in _LOST.items()

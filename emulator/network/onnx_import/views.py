@@ -1,8 +1,8 @@
 """Views of maps whose sizes are known: axes of one that come and go, and neighbours that merge.
 
-No number changes place. So each view is known by how it groups the axes of maps that hold more than one value:
-`rows·columns` are the pixels of a map, `one` is an axis of none of them. Where sizes are not known, as of sequences
-until a recurrent layer takes them, names alone decide (`sequences`).
+No number changes place. So each view is known by how it groups the axes that maps have and that hold more than one
+value each: `rows·columns` are the pixels of a map, `one` is an axis of none of them. Where sizes are not known, as of
+sequences until a recurrent layer takes them, names alone decide (`sequences`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,23 @@ class Graph:
         self.constants.append(onnx.helper.make_tensor(name, kind, [len(numbers)], numbers))
         return name
 
-    def node(self, operator: str, *takes: str, name: str = "", **attributes: Any) -> str:
-        """Add a node, which takes the last one's result or values by name; return the name of its result."""
+    def array(self, array: Any, name: str = "") -> str:
+        """A constant whose values are in the file."""
+        name = name or f"w{len(self.constants)}"
+        self.constants.append(onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def node(
+        self, operator: str, *takes: str, name: str = "", said: Mapping[str, str] | None = None, **attributes: Any
+    ) -> str:
+        """Add a node, which takes the last one's result or values by name; return the name of its result.
+
+        `said` is what PyTorch's exporter tells of it.
+        """
         made = f"{operator.lower()}:{len(self.nodes)}"
         found = onnx.helper.make_node(operator, list(takes or (self.last,)), [made], name, **attributes)
+        for key, value in (said or {}).items():
+            found.metadata_props.add(key=key, value=value)
         self.nodes.append(found)
         self.last = made
         return made
@@ -69,11 +82,12 @@ class Graph:
         """A fully connected layer, as PyTorch has it."""
         return self.node("Gemm", self.last, self.weight(features, inputs), self.weight(features), name=name, transB=1)
 
-    def model(self) -> bytes:
-        """The file."""
+    def model(self, producer: str = "") -> bytes:
+        """The file, which `producer` exported."""
         outputs = self.outputs or [onnx.helper.make_tensor_value_info(self.last, onnx.TensorProto.FLOAT, None)]
         graph = onnx.helper.make_graph(self.nodes, "graph", self.inputs, outputs, self.constants)
         made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)])
+        made.producer_name = producer
         return made.SerializeToString()
 
 

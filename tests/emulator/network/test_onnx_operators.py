@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from emuchain.emulator.commands.subject import subject_of
 from emuchain.emulator.network import load_network
 from emuchain.emulator.network.operations.dropout import Dropout
 
@@ -75,6 +76,81 @@ GOOD = {
         '{ type = "relu", name = "a" }, { type = "relu", name = "b" }, { type = "add", from = ["conv", "a", "b"] },',
     ),
     "twice the same": ([lambda g: g.node("Add", g.last, g.last)], '{ type = "add", from = ["conv", "conv"] },'),
+    "maximum with zero": ([lambda g: g.node("Max", g.last, g.numbers(0.0))], '{ type = "relu" },'),
+    "zero and maximum": ([lambda g: g.node("Max", g.numbers(0.0), g.last)], '{ type = "relu" },'),
+    "minimum of relu and six": (
+        [op("Relu"), lambda g: g.node("Min", g.last, g.numbers(6.0))],
+        '{ type = "relu6" },',
+    ),
+    "rounding up that divides": (
+        [op("MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)],
+        '{ type = "max-pool", kernel = 2 },',
+    ),
+    "rounding up to a window in the padding": (  # as PyTorch leaves it out: 8 + 2 - 2 over 3 is 2, and one more is none
+        [op("MaxPool", kernel_shape=[2, 2], strides=[3, 3], pads=[1] * 4, ceil_mode=1)],
+        '{ type = "max-pool", kernel = 2, stride = 3, pad = 1 },',
+    ),
+    "padding at the end that no window reaches": (
+        [op("AveragePool", kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 1, 1], count_include_pad=1)],
+        '{ type = "average-pool", kernel = 2 },',
+    ),
+    "padding at the beginning alone": (  # 8 + 1 - 3 over 2 is 3, as is 8 + 2 - 3
+        [lambda g: g.conv("two", 4, 4, 3, strides=[2, 2], pads=[1, 1, 0, 0])],
+        '{ type = "conv", channels = 4, kernel = 3, pad = 1, stride = 2, name = "two" },',
+    ),
+    "dilation of one place": (
+        [lambda g: g.conv("two", 4, 4, 1, dilations=[3, 2])],
+        '{ type = "conv", channels = 4, kernel = 1, name = "two" },',
+    ),
+    "same size": (
+        [lambda g: g.conv("two", 4, 4, 5, pads=[0] * 4, auto_pad="SAME_UPPER")],
+        '{ type = "conv", channels = 4, kernel = 5, pad = 2, name = "two" },',
+    ),
+    "same size in steps": (  # 7 rows of 8 reach from -1 to 7: one more before, none behind
+        [lambda g: g.conv("two", 4, 4, 3, pads=[0] * 4, strides=[2, 2], auto_pad="SAME_LOWER")],
+        '{ type = "conv", channels = 4, kernel = 3, pad = 1, stride = 2, name = "two" },',
+    ),
+    "zeros before a convolution": (
+        [
+            lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 2, 0, 0, 1, 2)),
+            lambda g: g.conv("two", 4, 4, 5, pads=[1] * 4),
+        ],
+        '{ type = "conv", channels = 4, kernel = 5, pad = [2, 3], name = "two" },',
+    ),
+    "zeros before an average": (
+        [
+            lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1)),
+            op("AveragePool", kernel_shape=[2, 2], strides=[2, 2]),
+        ],
+        '{ type = "average-pool", kernel = 2, stride = 2, pad = 1 },',
+    ),
+    "zeros before a maximum of what is above": (
+        [
+            op("Relu"),
+            lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1)),
+            op("MaxPool", kernel_shape=[3, 3], strides=[2, 2]),
+        ],
+        '{ type = "relu" }, { type = "max-pool", kernel = 3, stride = 2, pad = 1 },',
+    ),
+    "no padding": ([lambda g: g.node("Pad", g.last, g.numbers(*[0] * 8))], ""),
+    "maximum of the map": ([op("GlobalMaxPool")], '{ type = "max-pool", kernel = 8 },'),
+    "maximum over rows and columns": (
+        [op("ReduceMax", axes=[2, -1])],
+        '{ type = "max-pool", kernel = 8 },',
+    ),
+    "mean of rows": ([op("ReduceMean", axes=[2])], '{ type = "average-pool", kernel = [8, 1] },'),
+    "axes moved and back": (
+        [op("Transpose", perm=[0, 2, 3, 1]), op("Relu"), op("Transpose", perm=[0, 3, 1, 2])],
+        '{ type = "relu" },',
+    ),
+    "an axis of one in between": (
+        [
+            lambda g: g.node("Reshape", g.last, g.numbers(-1, 4, 1, 64)),
+            op("Relu"),
+            lambda g: g.node("Reshape", g.last, g.numbers(0, 4, 8, 8)),
+        ],
+        '{ type = "relu" },',
+    ),
     "groups": (
         [lambda g: g.node("Conv", g.last, g.weight(4, 2, 3, 3), name="two", group=2, pads=[1] * 4)],
         '{ type = "conv", channels = 4, kernel = 3, pad = 1, groups = 2, bias = false, name = "two" },',
@@ -118,6 +194,14 @@ def heads() -> dict[str, Graph]:
         x = graph.last
         graph.node("Reshape", x, graph.node("Identity", graph.node("Constant", value=shape)))
 
+    def channels_last(graph: Graph) -> None:
+        x = graph.node("Transpose", perm=[0, 2, 3, 1])
+        graph.node("Reshape", x, graph.numbers(7, -1))
+
+    def in_parts(graph: Graph) -> None:
+        x = graph.node("Reshape", graph.last, graph.numbers(0, 4, -1))
+        graph.node("Reshape", x, graph.numbers(-1, 64))
+
     def ints(graph: Graph) -> None:
         x = graph.last
         graph.node("Reshape", x, graph.node("Constant", value_ints=[0, -1]))
@@ -130,6 +214,8 @@ def heads() -> dict[str, Graph]:
         "flatten, matmul": of(op("Flatten", axis=1), matmul),
         "shape from a constant": of(constant, gemm),
         "shape from integers": of(ints, gemm),
+        "channels last": of(channels_last, gemm),
+        "pixels first, then all": of(in_parts, gemm),
         "old reshape": of(op("Reshape", shape=[7, -1]), gemm),
         "relu of a row": of(op("Flatten"), op("Identity"), gemm),
         "softmax": of(op("Flatten"), gemm, op("Softmax", axis=-1)),
@@ -155,6 +241,73 @@ def test_means_of_whole_maps(tmp_path: Path, keepdims: int) -> None:
     [conv] = load(tmp_path, graph).layers
     assert conv.feeds == (4, 1, 1)
     assert [step.operation.type for step in conv.sfu] == ["average-pool"]
+
+
+def squeezed_twice(graph: Graph) -> None:
+    """Rows and columns of maps of 1x1 leave one after the other."""
+    graph.node("GlobalAveragePool")
+    for axis in (-1, 2):
+        graph.node("Squeeze", graph.last, graph.numbers(axis))
+
+
+def pixels(graph: Graph) -> None:
+    """The mean of all pixels in a row."""
+    x = graph.node("Reshape", graph.last, graph.numbers(-1, 4, 64))
+    graph.node("ReduceMean", x, axes=[2], keepdims=0)
+
+
+def one_after_the_other(graph: Graph) -> None:
+    """The mean of columns, and then of rows."""
+    for _ in range(2):
+        graph.node("ReduceMean", graph.last, axes=[-1], keepdims=0)
+
+
+def squeezed(graph: Graph) -> None:
+    """All axes of one leave."""
+    graph.node("GlobalAveragePool")
+    graph.node("Squeeze")
+
+
+ENDS = {
+    "squeeze twice": (squeezed_twice, ["average-pool"]),
+    "squeeze all": (squeezed, ["average-pool"]),
+    "mean of pixels": (pixels, ["average-pool"]),
+    "mean twice": (one_after_the_other, ["average-pool", "average-pool"]),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_ways_to_one_value_of_each_channel(tmp_path: Path, case: str) -> None:
+    end, pools = ENDS[case]
+    graph = Graph("n", 3, 8, 8)
+    graph.conv("conv", 3, 4, 3)
+    end(graph)
+    graph.fc("fc", 4, 5)
+    conv, fc = load(tmp_path, graph).layers
+    assert [step.operation.type for step in conv.sfu] == pools
+    assert (conv.feeds, fc.weight_shape) == ((4, 1, 1), (5, 4, 1, 1))
+
+
+def test_images_with_channels_last_go_in_with_channels_first(tmp_path: Path) -> None:
+    graph = Graph("n", 6, 8, 3)
+    graph.node("Transpose", perm=[0, 3, 1, 2])
+    graph.conv("conv", 3, 4, 3)
+    graph.node("GlobalAveragePool")
+    assert load(tmp_path, graph).input == (3, 6, 8)
+
+
+def test_rows_of_values_are_channels_of_one_pixel(tmp_path: Path) -> None:
+    graph = Graph("n", 784)
+    graph.fc("one", 784, 5)
+    network = load(tmp_path, graph)
+    assert (network.input, network.layers[0].weight_shape) == ((784, 1, 1), (5, 784, 1, 1))
+
+
+def test_the_end_of_the_name_may_be_in_capitals(tmp_path: Path) -> None:
+    path = tmp_path / "MINE.ONNX"
+    path.write_bytes(small().model())
+    assert load_network(str(path)).layers == load(tmp_path, small()).layers
+    assert subject_of(str(path)).network == str(path)
 
 
 def test_the_end_need_not_be_the_last_node(tmp_path: Path) -> None:

@@ -97,6 +97,53 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: small(op("MaxPool", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)),
         ["(MaxPool)", "`ceil_mode` = 1"],
     ),
+    "zeros before a maximum": (
+        lambda: small(
+            lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), name="edge"),
+            op("MaxPool", kernel_shape=[3, 3]),
+        ),
+        ["'edge' (Pad)", "negative"],
+    ),
+    "zeros before an average that does not count its own": (
+        lambda: small(
+            lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), name="edge"),
+            op("AveragePool", kernel_shape=[3, 3], pads=[1] * 4),
+        ),
+        ["'edge' (Pad)", "count"],
+    ),
+    "zeros before nothing that has windows": (
+        lambda: small(lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), name="edge"), op("Relu")),
+        ["'edge' (Pad)", "puts zeros", "(Relu)"],
+    ),
+    "padding by reflection": (
+        lambda: small(lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), mode="reflect")),
+        ["(Pad)", "reflection", "zeros"],
+    ),
+    "padding by ones": (
+        lambda: small(lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), g.numbers(1.0))),
+        ["(Pad)", "another value than zero"],
+    ),
+    "padding of channels": (
+        lambda: small(lambda g: g.node("Pad", g.last, g.numbers(0, 1, 0, 0, 0, 0, 0, 0))),
+        ["(Pad)", "[0, 1, 0, 0, 0, 0, 0, 0]"],
+    ),
+    "channels shuffled": (
+        lambda: small(lambda g: g.node("Reshape", g.last, g.numbers(0, 2, 2, 8, 8))),
+        ["(Reshape)", "apart", "ChannelShuffle"],
+    ),
+    "other rows and channels": (
+        lambda: small(lambda g: g.node("Reshape", g.last, g.numbers(0, 8, 4, 8))),
+        ["(Reshape)", "[0, 8, 4, 8]"],
+    ),
+    "channels scaled": (
+        lambda: small(lambda g: g.node("Mul", g.last, g.node("Sigmoid", g.node("GlobalAveragePool")))),
+        ["(Mul)", "scales channels", "squeeze-and-excitation"],
+    ),
+    "maximum with one": (lambda: small(lambda g: g.node("Max", g.last, g.numbers(1.0))), ["(Max)", "and 0"]),
+    "squeeze of maps": (
+        lambda: small(lambda g: g.node("Squeeze", g.last, g.numbers(2, 3))),
+        ["(Squeeze)", "[2, 3]", "axes of one"],
+    ),
     "pool without kernel": (lambda: small(op("MaxPool")), ["(MaxPool)", "`kernel_shape` = []"]),
     "clip to other limits": (lambda: small(op("Clip", min=-1.0, max=1.0)), ["(Clip)", "-1 ... 1", "0 ... 6"]),
     "clip to made limits": (lambda: small(lambda g: g.node("Clip", g.last, g.last)), ["(Clip)", "`min`"]),

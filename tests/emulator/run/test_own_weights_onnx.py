@@ -82,7 +82,29 @@ class RowsFirst(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         return self.classes(torch.flatten(torch.relu(self.maps(x)).permute(0, 2, 3, 1), 1))
 
 
-MODELS: dict[str, Callable[[], Any]] = {"images": images, "rows": Rows, "all rows": AllRows, "rows first": RowsFirst}
+class Spelled(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
+    """What people write in many ways: padding, norms of weights, views, and products with parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        normed = nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 8, 3))
+        same = nn.Conv2d(8, 8, 5, padding="same"), nn.MaxPool2d(2, 2, ceil_mode=True)
+        self.maps = nn.Sequential(nn.ZeroPad2d(1), normed, nn.ReLU(), *same)
+        self.bn, self.conv = nn.BatchNorm2d(8), nn.Conv2d(8, 6, 1, dilation=2)
+        self.classes, self.v = nn.Linear(14, 24, bias=False), nn.Parameter(torch.randn(10, 24))
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits of images."""
+        maps = self.bn(self.maps(x)).clamp(min=0)
+        mean = nn.functional.adaptive_avg_pool2d(self.conv(maps), 1).squeeze(-1).squeeze(-1)
+        both = torch.cat([mean, maps.flatten(2).mean(2)], 1)
+        return torch.relu(self.classes(both)) @ self.v.t()
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    **{"images": images, "rows": Rows, "all rows": AllRows, "rows first": RowsFirst},
+    **{"spelled": Spelled},
+}
 
 
 def export(model: Any, file: Path) -> None:
@@ -112,6 +134,9 @@ def test_a_model_computes_what_it_did(tmp_path: Path, name: str) -> None:
     with torch.no_grad():
         loss = nn.functional.cross_entropy(model(torch.from_numpy(x)), torch.from_numpy(data.test_labels)).item()
     assert tested.mean_loss == pytest.approx(loss, rel=1e-5)
+    if name == "spelled":
+        assert "1 array of weights are computed from others" in network.note
+        return
     values = sorted(array.tobytes() for arrays in weights.values() for array in arrays.values() if array.ndim == 1)
     kept = {key: of.numpy() for key, of in model.state_dict().items() if of.ndim == 1}
     assert values == sorted(of.tobytes() for of in kept.values()), "biases and averages, bit for bit"
