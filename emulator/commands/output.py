@@ -9,7 +9,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TextIO
 
 from ..common import INPUT_STATUS, InputError, Note
 
@@ -70,11 +70,18 @@ def notes() -> Iterator[None]:
     with warnings.catch_warnings():
         show_others = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
             if issubclass(category, Note):
                 tell(f"emuchain: note: {message}")
             else:
-                show_others(message, category, *rest)
+                show_others(message, category, filename, lineno, file, line)
 
         warnings.showwarning = show
         warnings.simplefilter("always", Note)

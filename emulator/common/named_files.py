@@ -124,7 +124,7 @@ class NamedFiles:
             if isinstance(setting.role, Reads):
                 for place, named in setting.files():
                     output = written.get(place)
-                    if output is not None and output.role.goes_on != named.key:
+                    if output is not None and (not isinstance(output.role, Writes) or output.role.goes_on != named.key):
                         raise InputError(f"{output}: is {setting.role.what}, which {named} names; give another path")
 
 

@@ -150,7 +150,7 @@ def data_files(where: str) -> Iterator[str | Path]:
 
 def _images_below(folder: Path) -> Iterator[str]:
     """Yield all images below a folder, by links, too, each folder once."""
-    from .folder import SUFFIXES
+    from .listing import SUFFIXES
 
     seen = set[tuple[int, int]]()
     for below, folders, names in os.walk(folder, followlinks=True):

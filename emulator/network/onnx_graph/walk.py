@@ -5,10 +5,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...common import InputError
-from ..description import node as node_of
 from ..shape import Shape
 from .expressions import Expressions
 from .node import Constant, OnnxGraph, OnnxNode
@@ -19,13 +19,20 @@ _FROM_CHANNELS_LAST = (0, 3, 1, 2)
 """The order in which Transpose brings images with their channels last to maps."""
 
 
+OutputShape = Callable[[type[Any], dict[str, Any], str, Sequence[Shape]], Shape]
+"""Function that returns the shape that an operation with these keys makes of others; its messages begin with a place.
+
+Raises ValueError where the operation does not take them.
+"""
+
+
 class Walk:
     """Values, steps and expectations so far.
 
     All methods raise InputError if a node is not as they expect it.
     """
 
-    def __init__(self, graph: OnnxGraph) -> None:
+    def __init__(self, graph: OnnxGraph, output_shape: OutputShape) -> None:
         self.steps: list[Step] = []
         self.expectations: list[Expectation] = []
         self._roles: dict[str, str] = {}
@@ -34,7 +41,7 @@ class Walk:
         self.images: Shape | None = None
         self.constants = dict(graph.constants)
         self.expressions, self.parameters = Expressions(graph), Parameters(graph)
-        self._graph = graph
+        self._graph, self._output_shape = graph, output_shape
         self._shapes: list[Shape] = []
         self._values = dict.fromkeys(graph.inputs, self._begin(graph))
         self._made = {name for node in graph.nodes for name in node.outputs}
@@ -97,7 +104,7 @@ class Walk:
             taken = [self.images if n == FROM_IMAGES else self._shapes[n] for n in step.takes]
             keys = {**step.keys, "from": ["", ""]} if step.kind.joins else dict(step.keys)
             try:
-                self._shapes.append(node_of(step.kind, keys, step.node.where).operation.output(taken))
+                self._shapes.append(self._output_shape(step.kind, keys, step.node.where, taken))
             except ValueError as error:
                 raise step.node.refusal(str(error)) from None
         return self.images if value.step == FROM_IMAGES else self._shapes[value.step]

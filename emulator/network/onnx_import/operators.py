@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ..description import Description
+from ..description import node as node_of
 from ..onnx_graph import OnnxGraph, OnnxNode, Value, Walk, folded
+from ..operation import Operation
 from ..registry import operation_types
+from ..shape import Shape
 from . import sequences, views
 from .pytorch import note_of
 from .steps import to_description
@@ -37,7 +41,7 @@ def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
 
 def walked(graph: OnnxGraph) -> Walk:
     """Return the walk through all nodes of a graph; it raises as `describe`."""
-    walk = Walk(graph)
+    walk = Walk(graph, _output_shape)
     for node in graph.nodes:
         if node.operator == "Constant":
             walk.name(node, node.constant())
@@ -49,6 +53,10 @@ def walked(graph: OnnxGraph) -> Walk:
         else:
             raise node.refusal(f"unknown operator; known are Constant, {', '.join(_known())}")
     return walk
+
+
+def _output_shape(kind: type[Operation], keys: dict[str, Any], where: str, taken: Sequence[Shape]) -> Shape:
+    return node_of(kind, keys, where).operation.output(taken)
 
 
 def _same(walk: Walk, node: OnnxNode) -> Value:

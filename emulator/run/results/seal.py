@@ -32,7 +32,7 @@ class Seal:
         """Add an array, or the next rows of one."""
         plain = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         before = self._contents.get(path)
-        checksum = zlib.crc32(plain, 0 if before is None else before.checksum)
+        checksum = zlib.crc32(plain.data, 0 if before is None else before.checksum)
         rows = values.shape if before is None else (before.shape[0] + len(values), *values.shape[1:])
         self._contents[path] = _Content(values.dtype.str, rows, checksum)
 
