@@ -33,5 +33,5 @@ def split(
             stream = np.random.Generator(np.random.Philox(key=np.array([seed, k], np.uint64)))
             is_test[stream.permutation(members)[:count]] = True
     if not is_test.any():
-        raise InputError(f"{where}: no class has two images, one for training and one for test")
+        raise InputError(f"{where}: no class has two images, one for training and one for testing")
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)

@@ -95,8 +95,8 @@ def needs_compiler(tools: Tools) -> str:
     """
     if tools.compiler is None:
         named = os.environ.get("CXX")
-        missing = f"`CXX` = {named!r} is not there" if named else "neither g++ nor clang++ is there"
-        raise InputError(f"a C++ compiler is needed to simulate RTL, and {missing}: install g++, or set CXX")
+        missing = f"`CXX` = {named!r} does not exist" if named else "neither g++ nor clang++ is installed"
+        raise InputError(f"a C++ compiler is needed to simulate RTL, but {missing}: install g++, or set CXX")
     return tools.compiler
 
 
@@ -117,7 +117,7 @@ def build(
     options += ["--trace"] if waves else []
     done = tools.run([*options, str(top), *map(str, modules)])
     if done.returncode:
-        raise InputError(f"Verilator does not take {top}: {_short(done.stderr)}")
+        raise InputError(f"Verilator rejects {top}: {_short(done.stderr)}")
     (folder / "ports.inc").write_text(ports, encoding="utf-8")
     made = [*sorted(folder.glob(f"{prefix}*.cpp")), _HERE / "cpp" / "device.cpp"]
     whole, library = folder / "whole.cc", folder / f"{top.stem}.so"
