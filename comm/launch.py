@@ -17,7 +17,7 @@ _LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 _ABORT_DELAY = "OMPI_MCA_opal_abort_delay"
 _NOT_OF_ONE_KIND = (
-    "mpiexec and mpi4py's MPI library are not of one kind; use the mpiexec in this environment's bin folder"
+    "mpiexec and mpi4py's library belong to different MPIs; use the mpiexec in this environment's bin folder"
 )
 
 

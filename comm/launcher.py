@@ -28,7 +28,7 @@ def find_mpiexec() -> str:
     found = str(beside) if beside.exists() else find_program("mpiexec")
     if found is None:
         raise LaunchError(
-            "there is no `mpiexec`, neither beside this Python nor on the PATH; install `emuchain[mpi-mpich]`"
+            "there is no `mpiexec`, neither next to this Python nor on the PATH; install `emuchain[mpi-mpich]`"
             " or `emuchain[mpi-openmpi]`"
         )
     return found

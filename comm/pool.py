@@ -57,7 +57,7 @@ def in_parallel(
             for done in concurrent.futures.as_completed(list(places)):
                 yield places.pop(done), done.result()
         except BrokenProcessPool:
-            raise WorkerLost("a worker process has died, perhaps for want of memory; fewer jobs need less") from None
+            raise WorkerLost("a worker process has died, possibly out of memory; try fewer jobs") from None
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
 

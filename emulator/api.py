@@ -121,7 +121,8 @@ def sweep(
 ) -> SweepResult:
     """Return the rates of all combinations of values: `.rows`, a list of dictionaries, and `.best`, one of them.
 
-    Every argument that says what runs may be a value or several. A point that fails is a row whose `error` says why.
+    Every argument that describes the run may be one value or several. A point that fails is a row whose `error` says
+    why.
 
     Args:
         network: the network or networks to train.
@@ -131,7 +132,7 @@ def sweep(
         epoch_images: images of an epoch, for its hours.
         jobs: number of processes; by default one for each core.
         csv: a file for the rows; points that it holds are not computed again.
-        restart: whether to begin that file anew.
+        restart: whether to start that file over.
         **settings: further keys of the configuration that change times, such as batch=[32, 64], schedule="sync".
 
     Raises:
@@ -188,14 +189,15 @@ def simulate(
 ) -> Simulation | PairSimulation:
     """Return a run's virtual time and its usage of devices and links, equal to those of `train` to the picosecond.
 
-    Of a GPU, alone or with an FPGA, it is that of mini-batches of tasks; a trace has those of one, and no observer.
+    For a GPU, alone or with an FPGA, it is that of mini-batches of tasks; a trace has the tasks of one mini-batch,
+    and there is no observer.
 
     Args:
         network: the network to train, or a plan.
         cluster: the cluster to run on; unused with a plan.
         observer: called with what each engine, link and exchange of the first replica serves.
-        trace: the file of a timeline, which https://ui.perfetto.dev opens (docs/timelines.md).
-        trace_level: "sample" or "row"; what has a slice of its own in the trace.
+        trace: the file of a timeline for https://ui.perfetto.dev (docs/timelines.md).
+        trace_level: "sample" or "row"; what gets its own slice in the trace.
         trace_samples: the first and the last sample in the trace.
         **settings: as for `plan`; with `samples`, no data set is needed.
 
@@ -243,7 +245,7 @@ def train(
         observer: called with what engines, links and exchanges of the first replica's devices in this process serve.
         trace, trace_level, trace_samples: as for `simulate`; of all devices, in one file.
         **settings: as for `plan`; with `out`, the results are also written to a file; with `checkpoint`, a file from
-            which another call goes on that gives it as `resume`, and all other settings as they were, or none.
+            which another call resumes, given as `resume`, with all other settings unchanged or left out.
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one, or training diverged; on all ranks.

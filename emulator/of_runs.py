@@ -1,4 +1,4 @@
-"""The functions of `import emuchain` on the weights of runs: their test, and their way to other programs."""
+"""The functions of `import emuchain` on the weights of runs: to test them, and to export them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def export(run: Run, out: str | os.PathLike[str]) -> None:
 
     Args:
         run: the run's results, or the path of a results file or a checkpoint.
-        out: a file whose name ends in .safetensors, for the weights alone, or in .onnx, for the network, too.
+        out: a file whose name ends in .safetensors, for only the weights, or in .onnx, for the network, too.
 
     Raises:
         InputError: the run cannot be read, the file cannot be written, or the network cannot be in such a file.

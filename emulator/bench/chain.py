@@ -107,7 +107,7 @@ def find_mpiexec() -> str:
     found = str(beside) if beside.exists() else find_program("mpiexec")
     if found is None:
         raise InputError(
-            f"no `mpiexec`, neither beside {sys.executable} nor on the path; install `emuchain[mpi-mpich]`, or give"
+            f"no `mpiexec`, neither next to {sys.executable} nor on the PATH; install `emuchain[mpi-mpich]`, or give"
             " --ranks 1"
         )
     return found

@@ -130,21 +130,21 @@ def summary_sheet(summaries: Sequence[Summary]) -> Sheet:
 
 
 KERNEL_NOTES = (
-    f"Peak: multiply-adds in registers, measured beside each phase. Bar: {BAR_SHARE:.0%} of the peak, for layers of 64"
-    " channels or more and 64 output pixels or more in the micro-batch. Ratio: PyTorch's time over ours, one thread"
-    " each; at the peak: what it would be if ours took no longer than its multiply-adds. A network's first layer has no"
-    " EB, here as in training."
+    f"Peak: multiply-adds in registers, measured together with each phase. Bar: {BAR_SHARE:.0%} of the peak, for layers"
+    " of 64 channels or more and 64 output pixels or more in the micro-batch. Ratio: PyTorch's time over ours, one"
+    " thread each; at the peak: what it would be if ours took no longer than its multiply-adds. A network's first layer"
+    " has no EB, here as in training."
 )
 RECURRENT_NOTES = (
-    "A training step: forward, and backward with all gradients, from plain weights. GFLOP/s count its products alone."
+    "A training step: forward, and backward with all gradients, from plain weights. GFLOP/s count only its products."
     " Bound: products at the multiply-add peak, but those with R at each step no faster than R can be read; both are"
-    " measured beside it. Ratio: PyTorch's time over ours, one thread each, medians."
+    " measured together with it. Ratio: PyTorch's time over ours, one thread each, medians."
 )
 NO_TORCH = "PyTorch was not measured: it is not installed (`pip install torch==2.13.0`), or --no-torch was given."
 CHAIN_NOTES = (
     "The sides train in turns; each is stopped while the other trains. samples/s: the median over the turns; its ratio:"
-    " the median of ours to PyTorch's, turn by turn (more is better). Memory: the most at once of the sum of PSS over"
-    " all processes; its ratio: ours to PyTorch's (less is better). At the peak: the multiply-adds of training alone,"
+    " the median of ours to PyTorch's, turn by turn (more is better). Memory: the peak of the sum of PSS over all"
+    " processes; its ratio: ours to PyTorch's (less is better). At the peak: only the multiply-adds of training,"
     " on all cores at once; no program has more samples/s."
 )
 
@@ -168,7 +168,7 @@ def chain_sheet(setting: Setting, comparison: Comparison) -> Sheet:
     rows = [_side_row(how, comparison.ours)]
     if comparison.torch is not None:
         rows.append(_side_row(f"PyTorch, {setting.threads} thread{'s' * (setting.threads != 1)}", comparison.torch))
-    rows.append((*_side_row("multiply-adds alone, at the peak", comparison.peak)[:-1], ""))
+    rows.append((*_side_row("multiply-adds only, at the peak", comparison.peak)[:-1], ""))
     if comparison.torch is not None:
         rows.append(("ratio", "", _ratio(comparison.ratio), "", _ratio(comparison.memory_ratio)))
         rows.append(("ratio at the peak", "", _ratio(comparison.peak_ratio), "", ""))
@@ -177,7 +177,7 @@ def chain_sheet(setting: Setting, comparison: Comparison) -> Sheet:
 
 
 SIMULATION_NOTES = (
-    "Processor seconds. Plan: mapping, timing, the steady pipeline and the dry run, whatever the samples; for"
+    "Processor seconds. Plan: mapping, timing, the steady pipeline and the dry run, regardless of the samples; for"
     " each device, in ms. Run: the samples through the chain; for each row that a resource serves, in ns."
 )
 
@@ -211,9 +211,7 @@ def simulation_sheet(costs: Sequence[Cost]) -> Sheet:
     return Sheet("Simulation, mini-batches of 64, fpdeep", columns, cells, 1)
 
 
-CURVE_NOTES = (
-    "Whole commands, with their start and all that they print: seconds of the processor, most memory at a time."
-)
+CURVE_NOTES = "Whole commands, with their start and all that they print: seconds of the processor, peak memory."
 
 
 def curve_sheet(found: Sequence[WholeCommand]) -> Sheet:
@@ -232,8 +230,8 @@ def curve_sheet(found: Sequence[WholeCommand]) -> Sheet:
 
 
 CODEC_NOTES = (
-    "GB of float32 a second, one thread; medians. Size: float32's over the compressed one. Error: the greatest one."
-    " Ratio: our speed over theirs, round by round. Bar: the least ratio that is asked for, both ways; for ours, GB/s."
+    "GB of float32 a second, one thread; medians. Size: float32's over the compressed one. Error: the largest."
+    " Ratio: our speed over theirs, round by round. Bar: the lowest ratio required, both ways; for ours, GB/s."
 )
 
 

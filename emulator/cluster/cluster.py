@@ -144,7 +144,7 @@ class Cluster:
     def among(self, alive: Sequence[int]) -> Cluster:
         """Return the cluster of some of its boards, in the order of the chain.
 
-        Links between two of them are joined past those that are missing: as slow as the slowest, as late as all.
+        Links past missing boards are joined: with the lowest bandwidth and the sum of the latencies.
         """
         joined = [self._joined([self.link_at(link) for link in links]) for links in joined_links(alive)]
         boards = tuple(self.board(board) for board in alive)

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except InputError as error:
         session.fail(f"emuchain: error: {error}", INPUT_STATUS)
     except MemoryError as error:
-        why = str(error) or "more was asked for than there is"
+        why = str(error) or "more was requested than is available"
         session.fail(f"emuchain: error: not enough memory: {why}; take fewer samples, or a smaller batch", INPUT_STATUS)
     except KeyboardInterrupt:
         session.fail("emuchain: interrupted", 130)

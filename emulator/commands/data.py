@@ -101,8 +101,8 @@ def _show_text(found: Dataset) -> None:
         "training samples": f"{found.n_train:,} windows of {steps} characters",
         "test samples": f"{found.n_test:,}, the last tenth of the text",
         "symbols": f"{found.symbols}: {' '.join(map(repr, found.classes))}",
-        "unigram model": f"{ngrams.unigram:.3f} bits a character of the test (add-one smoothing)",
-        "bigram model": f"{ngrams.bigram:.3f} bits a character",
+        "unigram model": f"{ngrams.unigram:.3f} bits per character of the test (add-one smoothing)",
+        "bigram model": f"{ngrams.bigram:.3f} bits per character",
     }
     _show(lines)
 

@@ -131,8 +131,9 @@ def _print(title: str, rows: Sequence[ExchangeTimes]) -> None:
     table(title, columns, shown)
     print()
     say(
-        "A ring sends two gradients over each link whatever the number of workers, so its time grows only with latency;"
-        " an aggregator's time grows with the workers. Hierarchies sum by rings within groups, then by an aggregator or"
-        " a ring between groups: they send more, in fewer steps. Gradients are compressed, weights are not; where links"
-        " are faster than the compression engines of the network interface, compression takes longer than it saves."
+        "A ring sends two gradients over each link regardless of the number of workers, so its time grows only with"
+        " latency; an aggregator's time grows with the workers. Hierarchies sum by rings within groups, then by an"
+        " aggregator or a ring between groups: they send more, in fewer steps. Gradients are compressed, weights are"
+        " not; where links are faster than the compression engines of the network interface, compression takes longer"
+        " than it saves."
     )

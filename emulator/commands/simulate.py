@@ -143,7 +143,7 @@ def _run(
                 trace.write(plan, samples, [recorder])
             costs = None
             if plan.faults.in_time:
-                show("simulating without faults, and with each alone")
+                show("simulating without faults, and with each one separately")
                 costs = fault_costs(plan, samples, simulation.virtual_time_ps)
             show(f"steady state of {plan.nodes:,} devices")
             state = steady_state(plan) if plan.times_rows else None

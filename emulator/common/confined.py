@@ -45,12 +45,12 @@ def confined(read: Callable[[], Arrays], told: str, *, most_bytes: int, seconds:
                 os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
     if content is None:
-        raise InputError(f"{told}: takes longer than {seconds} s to read; it is damaged, or made to harm")
+        raise InputError(f"{told}: takes longer than {seconds} s to read; it is damaged or malicious")
     kind, rest = content[:1], content[1:]
     if kind == b"e":
         raise InputError(rest.decode("utf-8", "replace"))
     if kind != b"r":
-        raise InputError(f"{told}: crashes the library that reads it; it is damaged, or made to harm")
+        raise InputError(f"{told}: crashes the library that reads it; it is damaged or malicious")
     with np.load(io.BytesIO(rest), allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 

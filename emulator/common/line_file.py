@@ -40,7 +40,7 @@ class LineFile(WholeFile):
             InputError: it cannot be written; what there was room for stays.
         """
         assert self._file is not None
-        with self._telling("give another path, or free some room", OSError):
+        with self._telling("give another path, or free some space", OSError):
             left = memoryview(text.encode())
             while left:
                 left = left[self._file.write(left) :]

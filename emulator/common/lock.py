@@ -122,8 +122,8 @@ def _open(path: pathlib.Path, setting: str) -> tuple[bool, int | None]:
             return False, lock
         os.close(lock)
     raise InputError(
-        f"{setting}: cannot be locked: {path} should be the lock's file, and is another one, which is left alone; move"
-        " it away, or give another path"
+        f"{setting}: cannot be locked: {path} should be the lock's file, but is another file, which is not touched;"
+        " move it away, or give another path"
     )
 
 
@@ -145,7 +145,7 @@ def _owner() -> str:
 def _rival(lock: int) -> str:
     owner = os.pread(lock, _MOST_BYTES, 0).decode(errors="replace")
     if owner == _owner():
-        return "this run writes another file there; give each file a name of its own"
+        return "this run writes another file there; give each file its own name"
     who = f" ({owner.strip()})" if owner.strip().isprintable() and owner else ""
     return f"another run{who} writes it; give another path, or wait until that run has ended"
 

@@ -49,11 +49,11 @@ def check_updates(config: Config) -> None:
         )
     if config.lr_schedule != "step" and config.lr_step is not None:
         raise InputError(
-            f"`lr_step` = {config.lr_step}: has no part in `lr_schedule` = {config.lr_schedule!r}; should be left out,"
-            " or `lr_schedule` be 'step'"
+            f"`lr_step` = {config.lr_step}: has no effect with `lr_schedule` = {config.lr_schedule!r}; leave it out,"
+            " or set `lr_schedule` = 'step'"
         )
     if config.lr_schedule != "constant" and config.learning_rate_steps:
         raise InputError(
-            f"`lr_schedule` = {config.lr_schedule!r}: does not go with `learning_rate_steps`, which is a schedule by"
-            " epochs; leave one of them out"
+            f"`lr_schedule` = {config.lr_schedule!r}: cannot be combined with `learning_rate_steps`, which is a"
+            " schedule by epochs; leave one of them out"
         )

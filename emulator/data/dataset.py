@@ -98,7 +98,7 @@ class Dataset:
         )
 
     def last_labels(self) -> "Dataset":
-        """Return the set with the label of each sample's last step alone, (N,)."""
+        """Return the set with only the label of each sample's last step, (N,)."""
         return dataclasses.replace(
             self,
             train_labels=_last_labels(self.train_labels, self.train_lengths),

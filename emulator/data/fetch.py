@@ -23,7 +23,9 @@ def fetch_data(name: str, to: Path, *, mirrors: Sequence[str] | None = None, pro
     for collection in COLLECTIONS:
         if collection.name == name:
             return fetch_collection(collection, to, mirrors=mirrors, progress=progress)
-    raise InputError(f"{name}: no data set to fetch; there are {', '.join(c.name for c in COLLECTIONS)}")
+    raise InputError(
+        f"{name}: not a data set that can be fetched; choose from {', '.join(c.name for c in COLLECTIONS)}"
+    )
 
 
 def fetch_collection(
@@ -41,7 +43,7 @@ def fetch_collection(
         missing = [member for member in collection.members if not (folder / member).exists()]
         if not missing:
             return folder
-        raise InputError(f"{folder}: is there, but without {missing[0]}; remove it and fetch again")
+        raise InputError(f"{folder}: exists, but lacks {missing[0]}; remove it and fetch again")
     try:
         with _made(place):
             for source in collection.files:
@@ -74,9 +76,7 @@ def _fetch_file(source: Source, place: Path, mirrors: Sequence[str], progress: P
         with open_file(final) as file:
             if _is_whole(file, source):
                 return
-        raise InputError(
-            f"{final}: is there, but its SHA-256 checksum is not {source.sha256}; remove it and fetch again"
-        )
+        raise InputError(f"{final}: exists, but its SHA-256 checksum is not {source.sha256}; remove it and fetch again")
     if final.is_symlink():
         raise InputError(f"{final}: is a link to nowhere; remove it and fetch again")
     failures = []

@@ -76,7 +76,7 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
     _no_empty_class(train_folder, np.array(checked[0][0].labels), classes)
     if evaluated is None:
         train, test = split(labels, len(classes), reading.test_share, reading.split_seed, shown(root))
-        notes.append(f"{len(test):,} images, a share of {reading.test_share:g} of each class, are the test")
+        notes.append(f"{len(test):,} images, a share of {reading.test_share:g} of each class, are the test set")
     else:
         train, test = np.split(np.arange(len(files)), [len(checked[0][0].files)])
     preparation = Preparation(reading.resize, reading.crop_size)
@@ -118,7 +118,7 @@ def _checked(root: Path, part: Part, skip_broken: bool) -> tuple[Part, list[Head
 
 def _refusal(path: Path, broken: BrokenError) -> InputError:
     return InputError(
-        f"{shown(path)}: a broken image: {broken}; mend or remove it, or give --skip-broken, which reads all images"
+        f"{shown(path)}: a broken image: {broken}; repair or remove it, or give --skip-broken, which reads all images"
         " once before the start and leaves out broken ones"
     )
 

@@ -85,8 +85,8 @@ def _reading(path: Path) -> Iterator[None]:
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError) as error:
         if "already open for write" in str(error):
             raise InputError(
-                f"{shown(path)}: another program is writing it, or ended without closing it; wait for the one, and"
-                " write the file anew after the other"
+                f"{shown(path)}: another program is writing it, or ended without closing it; wait for it, or"
+                " write the file again"
             ) from None
         reason = shown(" ".join(str(error).split())[:100])
         raise InputError(f"{shown(path)}: not a readable HDF5 file, possibly damaged or cut off: {reason}") from None
@@ -101,7 +101,7 @@ def _checked(path: Path, file: Any, name: str) -> Any:
         raise InputError(f"{where}: `{name}` is a link, which is refused; it should be an array of the file itself")
     array = file[name]
     if not isinstance(array, h5py.Dataset):
-        raise InputError(f"{where}: `{name}` is no array")
+        raise InputError(f"{where}: `{name}` is not an array")
     if array.external is not None or array.is_virtual:
         raise InputError(f"{where}: `{name}` lies in other files, which is refused; copy it into this one")
     if array.shape is None:
@@ -146,7 +146,7 @@ def _check_chunks(where: str, name: str, array: Any) -> None:
     if written < needed:
         raise InputError(
             f"{where}: `{name}` has {written:,} of its {needed:,} chunks, and what is missing would be read as zeros;"
-            " it was not written to its end: write it anew"
+            " it was not written to its end: write it again"
         )
 
 

@@ -93,14 +93,14 @@ def _refuse_mixture(root: Path, folders: Sequence[str], named: dict[str, str], p
     others = [*(name for name in folders if name not in parts), *_images_in(root)]
     if not others:
         return
-    beside = f"{shown(others[0])} stands beside {' and '.join(map(shown, parts))}"
+    beside = f"{shown(others[0])} is next to {' and '.join(map(shown, parts))}"
     if others[0] in named:
         raise InputError(
             f"{shown(root)}: a mixture: {beside}, but has no folder for each class, so that its labels are unknown;"
             " move it away"
         )
     raise InputError(
-        f"{shown(root)}: a mixture: {beside}; give a folder with `train` and `val` or `test` alone, or with a folder"
+        f"{shown(root)}: a mixture: {beside}; give a folder with only `train` and `val` or `test`, or with a folder"
         " for each class"
     )
 
@@ -116,7 +116,7 @@ def _one_each(root: Path, parts: dict[str, str]) -> dict[str, str]:
         by_part[part] = name
     if _TRAIN not in by_part:
         name = shown(next(iter(parts)))
-        raise InputError(f"{shown(root)}: has `{name}`, but no `train` with a folder for each class beside it")
+        raise InputError(f"{shown(root)}: has `{name}`, but no `train` with a folder for each class next to it")
     return by_part
 
 

@@ -233,8 +233,8 @@ def _look_in(root: Path) -> tuple[Path, _Layout | _Loader]:
             raise InputError(f"{shown(root)}: {advice}")
         if any(entry.is_dir() and not entry.name.startswith(".") for entry in root.iterdir()):
             return root, _load_folder
-        state = "holds no data set known here" if any(root.iterdir()) else "is empty"
-        raise InputError(f"{root}: {state}; understood are {_UNDERSTOOD}")
+        state = "holds no known data set" if any(root.iterdir()) else "is empty"
+        raise InputError(f"{root}: {state}; known layouts: {_UNDERSTOOD}")
     if len({layout.title for _, layout in found}) > 1:
         names = " and ".join(f"{layout.title} ({place})" for place, layout in found)
         raise InputError(f"{root}: holds {names}; give the directory of one of them")

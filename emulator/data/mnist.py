@@ -13,7 +13,7 @@ from .idx import idx_shape, read_idx
 CLASSES = tuple("0123456789")
 _TRAIN, _TEST = "train", "t10k"
 _TEST_SHARE = 5  # every fifth image is for test, if one set of files must serve for both
-_NOTE = "only the t10k files of MNIST are there: every fifth of their images is for test, the others for training"
+_NOTE = "only MNIST's t10k files are present: every fifth image is for testing, the others for training"
 
 
 class _Files(NamedTuple):

@@ -1,4 +1,4 @@
-"""The simplest models of a text, for comparison: bits a character of a unigram and of a bigram model."""
+"""The simplest models of a text, for comparison: bits per character of a unigram and of a bigram model."""
 
 from __future__ import annotations
 

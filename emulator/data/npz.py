@@ -71,7 +71,7 @@ def load_npz(path: Path, reading: Reading) -> Dataset:
             return load_arrays(_Archive(path, archive).file(), reading)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         reason = shown(" ".join(str(error).split())[:100])
-        raise InputError(f"{shown(path)}: not a whole archive of NumPy ({reason}); save it anew") from None
+        raise InputError(f"{shown(path)}: not a whole archive of NumPy ({reason}); save it again") from None
 
 
 class _Archive:
@@ -116,7 +116,7 @@ class _Archive:
         """Return where a member is and its header, checked against the size of the member and of the file."""
         info, where = self._archive.getinfo(f"{name}.npy"), shown(self._path)
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(f"{where}: `{name}` is compressed in a way that NumPy does not use; save it anew")
+            raise InputError(f"{where}: `{name}` is compressed in a way that NumPy does not use; save it again")
         with self._archive.open(info) as stream:
             header = _header(stream)
         check_type(where, name, header.dtype)
@@ -139,7 +139,7 @@ class _Archive:
             raise zipfile.BadZipFile("a member is not where the directory says")
         begin = info.header_offset + _LOCAL_HEADER + sum(int.from_bytes(local[i : i + 2], "little") for i in (26, 28))
         if begin + info.file_size > self._path.stat().st_size:
-            raise zipfile.BadZipFile("a member goes on beyond the end of the file")
+            raise zipfile.BadZipFile("a member extends beyond the end of the file")
         return begin
 
     def _read(self, info: zipfile.ZipInfo, header: _Header, name: str) -> NDArray[Any]:

@@ -37,5 +37,5 @@ def split(
         bits.state = fresh  # as a new generator with this key, in a fraction of the time
         is_test[stream.permutation(members)[:count]] = True
     if not is_test.any():
-        raise InputError(f"{where}: no class has two images, one for training and one for test")
+        raise InputError(f"{where}: no class has two images, one for training and one for testing")
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)

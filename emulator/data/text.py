@@ -58,7 +58,7 @@ def read_text(where: str) -> str:
         ) from None
     if "\0" in text:
         raise InputError(
-            f"{path}: not a text, or not written to its end: byte 0x00 at offset {content.index(0):,}; write it anew"
+            f"{path}: not a text, or not written to its end: byte 0x00 at offset {content.index(0):,}; write it again"
         )
     if not text:
         raise InputError(f"{path}: empty; a text has characters to learn from")

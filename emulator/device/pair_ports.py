@@ -33,7 +33,7 @@ class PairPorts:
         """Return the next values, which begin with sample `first`, or are those of mini-batch `first`."""
         message: Message = await self._inlets[key].get()
         if message.first != first or message.data is None:
-            raise RuntimeError(f"{key}: {message.first} came, {first} was due")
+            raise RuntimeError(f"{key}: {message.first} came, {first} was expected")
         return message.data[:, 0]
 
     def take_sent_bytes(self) -> collections.Counter[PairKey]:

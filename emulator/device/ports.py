@@ -55,7 +55,7 @@ class Ports:
         """Return a span's samples, joining or splitting messages as needed."""
         got = self._rest.pop(key, None) or await self._inlets[key].get()
         if got.first != span.first:
-            raise RuntimeError(f"device {self._device}: {key} of sample {got.first} came, {span.first} was due")
+            raise RuntimeError(f"device {self._device}: {key} of sample {got.first} came, {span.first} was expected")
         if len(got.times) < span.samples:
             parts = [got]
             while sum(len(part.times) for part in parts) < span.samples:

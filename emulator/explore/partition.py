@@ -71,7 +71,7 @@ class _Flow:
         first = least_cut(self._free, stages.starts)
         assert first is not None  # there are no fewer layers than devices
         self._say(
-            "inter-layer", f"slowest stage {format_time_ps(first.period_ps)}, the least of all cuts between layers"
+            "inter-layer", f"slowest stage {format_time_ps(first.period_ps)}, the fastest of all cuts between layers"
         )
         message_ps, link = self._free.slowest_link_ps(first.ends)
         bound = message_ps > first.period_ps

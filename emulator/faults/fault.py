@@ -52,9 +52,7 @@ class LinkFault(Span):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.timeout_ns is not None and not self.loss:
-            raise ValueError(
-                f"`timeout_ns` = {self.timeout_ns:g}: is of packets that are lost; add `loss`, such as 0.01"
-            )
+            raise ValueError(f"`timeout_ns` = {self.timeout_ns:g}: applies to lost packets; add `loss`, such as 0.01")
 
     @property
     def latency_ps(self) -> int:
@@ -89,9 +87,7 @@ class FlipFault:
         if self.board is not None and self.of == "messages":
             raise ValueError(f"`board` = {self.board}: messages are on a link; should be `link`")
         if self.of == "gradients" and (self.lowest_bit, self.highest_bit) != (0, 31):
-            raise ValueError(
-                "`lowest_bit` and `highest_bit` are of float32, and gradients are hurt as bytes on the way"
-            )
+            raise ValueError("`lowest_bit` and `highest_bit` are of float32, and gradients flip as bytes in transit")
         if self.highest_bit < self.lowest_bit:
             raise ValueError(f"`highest_bit` = {self.highest_bit}: is below `lowest_bit` = {self.lowest_bit}")
 

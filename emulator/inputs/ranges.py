@@ -75,9 +75,9 @@ def _range(item: str, first: str, last: str, step: str | None) -> Iterator[Value
         raise ValueError(f"{item!r}: needs a step, as in {item}:0.5")
     value, end, by = Decimal(first), Decimal(last), Decimal(step or 1)
     if value > end:
-        raise ValueError(f"{item!r}: goes down; write {last}-{first}{f':{step}' if step else ''}")
+        raise ValueError(f"{item!r}: runs downwards; write {last}-{first}{f':{step}' if step else ''}")
     if not by:
-        raise ValueError(f"{item!r}: a step of 0 never arrives")
+        raise ValueError(f"{item!r}: a step of 0 never ends")
     while value <= end:
         yield int(value) if whole else float(value)
         value += by

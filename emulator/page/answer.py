@@ -133,9 +133,9 @@ def _staleness(plan: Plan) -> Figure:
     stale = [of.stale_samples for of in plan.steady.staleness]
     least, most = min(stale), max(stale)
     value = f"{most} of {plan.batch} samples"
-    where = "on every device" if least == most else f"on the device with most; {least} on that with fewest"
+    where = "on every device" if least == most else f"on the device with the most; {least} on the one with the fewest"
     late = max(max(of.forward) for of in plan.steady.staleness)
-    note = f"of a mini-batch, by {plural(late, 'update')} at most, {where}"
+    note = f"of a mini-batch, at most {plural(late, 'update')} old, {where}"
     return Figure("Old weights", value, note if most else "of a mini-batch")
 
 

@@ -62,9 +62,9 @@ def _said(run: Run, held: list[dict[str, Any]]) -> str:
     fullest = max(held, key=_share)
     missing, off_chip = (sum(device[key] for device in held) for key in ("missing", "off_chip"))
     if missing:
-        said = f"{format_bytes(missing)} have no place on chip."
+        said = f"{format_bytes(missing)} do not fit on chip."
     else:
-        said = "Everything has a place on chip." if not off_chip else "All but what is kept off chip fits on chip."
+        said = "Everything fits on chip." if not off_chip else "Everything that is not kept off chip fits on chip."
     if off_chip:
         said += f" {format_bytes(off_chip)} of parameters, gradients and activations are off chip."
     where = f"Device {fullest['device']} is the fullest, with" if len(held) > 1 else "The device needs"

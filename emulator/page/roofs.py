@@ -1,4 +1,4 @@
-"""Roofs: the rate that each engine, link, memory port and exchange would allow alone, against the rate reached."""
+"""Roofs: the rate that each engine, link, memory port or exchange alone would allow, against the rate reached."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def roofs(run: Run) -> Section | None:
         lines.append(Key(f"reached, {rate(run.images_per_s, run.noun)}", "limit", "dashes"))
     chart = Chart(
         "roofs",
-        f"Rate that each engine and link would allow alone with this cut, in {run.noun}s/s",
+        f"Rate that each engine or link alone would allow with this cut, in {run.noun}s/s",
         data,
         (*(Key(kind, f"kind-{kind}") for kind in kinds), *lines),
     )

@@ -99,11 +99,11 @@ def rebuild(results: Results) -> Plan:
         cluster = dataclasses.replace(cluster, faults=faults)
     plan = make_plan(_config(results), network=network, cluster=cluster)
     if not plan.times_rows:
-        raise InputError("its boards take actions as a whole, and these show rows")
+        raise InputError("its boards take actions as a whole, but these views show rows")
     if plan.chunks > 1:
-        raise InputError("its devices have several stages, and these show one on each")
+        raise InputError("its devices have several stages, but these views show one on each")
     if plan.faults.in_time:
-        raise InputError("its boards or links were hurt, and these show ones that are not")
+        raise InputError("its boards or links had faults, which these views do not show")
     if not _is_plan_of(plan, results):
         raise InputError(
             "the plan that follows from the file's descriptions is not the one that has run: the cluster was changed in"

@@ -65,7 +65,7 @@ def timeline(run: Run) -> Section | None:
     entered = f"{run.steady.fill_samples:.1f}"
     said = f"The pipeline is full after {time(run.steady.fill_ps)}, when {entered} samples have entered. "
     told_apart = len(found.bars) == 0 or found.bars[0, 1] >= 0
-    said += "Light and dark tell samples apart. " if told_apart else ""
+    said += "Light and dark shades distinguish samples. " if told_apart else ""
     whose = "the first replica's" if run.plan.data_parallel.replicas > 1 else "the"
     said += f"Shown are {whose} first {time(found.window_ps)}, simulated; gaps are engines that wait."
     legend = tuple(Key(kind, f"kind-{kind}") for kind in kinds)

@@ -26,7 +26,7 @@ class Content(enum.Enum):
     TURNED_INPUT_WEIGHTS = "W, for BW"
     OUTPUT_ERRORS = "errors of outputs"
     DELTAS = "errors of gates' sums"
-    RESET = "what a GRU's gradient of R needs beside them"
+    RESET = "what a GRU's gradient of R also needs"
     CELLS = "inputs of the projection"
     PROJECTED_ERRORS = "errors of the projection's outputs"
     OTHER_INPUT_ERRORS = "errors of inputs from other layers"

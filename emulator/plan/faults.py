@@ -37,7 +37,7 @@ def check_faults(faults: Faults, config: Config, mapping: Mapping, replicas: int
     nodes = replicas * boards
     for name, board in _boards(faults):
         if board >= nodes:
-            known = f"boards 0 to {nodes - 1}" if nodes > 1 else "board 0 alone"
+            known = f"boards 0 to {nodes - 1}" if nodes > 1 else "only board 0"
             raise InputError(f"{source}: `{name}.board` = {board}: there is no such board; this run has {known}")
     for name, link in _links(faults):
         if link >= nodes - 1 or (link + 1) % boards == 0:
@@ -63,8 +63,8 @@ def check_deaths(faults: Faults, plan: Plan) -> None:
     twice = [board for board, count in collections.Counter(boards).items() if count > 1]
     if of.replicas > 1:
         raise InputError(
-            f"{source}: `faults.deaths`: the boards that are left of a single chain can be cut anew, and here are"
-            f" {of.replicas} replicas; should be `replicas` = 1, and a schedule such as 'sync' or 'fpdeep'"
+            f"{source}: `faults.deaths`: only a single chain can be cut again over the boards that are left, but"
+            f" there are {of.replicas} replicas; should be `replicas` = 1, and a schedule such as 'sync' or 'fpdeep'"
         )
     if twice:
         raise InputError(f"{source}: `faults.deaths`: board {twice[0]} dies twice; each may be listed once")
@@ -95,8 +95,8 @@ def _check_recurrent(source: str, mapping: Mapping) -> None:
         layer = slices[-1].layer
         if layer.operation.recurs and layer.index == behind[0].layer.index:
             raise InputError(
-                f"{source}: `faults`: boards {left} and {left + 1} step together through {layer.name}, where one cannot"
-                " be hurt alone; should be `stages` = 'layers'"
+                f"{source}: `faults`: boards {left} and {left + 1} step together through {layer.name}, so a fault of"
+                " only one of them cannot be modelled; should be `stages` = 'layers'"
             )
 
 

@@ -64,7 +64,7 @@ def make_plan(
             " `simulate`, `plan`, `timeline` and `sweep` take; should be one of a chain of FPGAs here, such as 'sync'"
         )
     if config.padding != 1:
-        raise InputError(f"`padding` = {config.padding:g}: is of the times of a GPU or a pair; leave it out on a chain")
+        raise InputError(f"`padding` = {config.padding:g}: applies to a GPU or a pair only; leave it out on a chain")
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
     check_memory(config, network)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
@@ -157,13 +157,13 @@ class _Making:
         replicas, kind = self.data_parallel.replicas, self.config.schedule
         if machine.engines is Engines.SHARED and replicas > 1:
             raise InputError(
-                f"`replicas` = {replicas}: engines that are shared are timed on one chain; should be 1, or `engines` ="
+                f"`replicas` = {replicas}: shared engines are timed on a single chain; should be 1, or `engines` ="
                 " 'turns'"
             )
         if machine.engines is Engines.SHARED and not kind.aligned:
             raise InputError(
-                f"`schedule` = {kind.name!r}: does micro-batches in parts where its weights change, and engines that"
-                " are shared take whole ones; should be one such as 'fbp-as' or 'sync'"
+                f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but shared engines take"
+                " whole ones; should be one such as 'fbp-as' or 'sync'"
             )
         stages = stages_on_boards(self.network, self.cluster, self.config, machine, self._mini_batch())
         if kind.aligned:
@@ -183,7 +183,7 @@ class _Making:
         config, network, cluster = self.config, self.network, self.cluster
         if config.precision != "fp32":
             raise InputError(
-                f"`precision` = {config.precision!r}: rows on split engines are of values of 4 bytes; should be 'fp32',"
+                f"`precision` = {config.precision!r}: rows on split engines have 4-byte values; should be 'fp32',"
                 " or `engines` = 'turns' or 'shared'"
             )
         balancing = config.balancing == "auto" and self.chunks == 1 and not network.last_first
@@ -215,8 +215,8 @@ class _Making:
             return False
         if self.stages > len(network.layers):
             raise InputError(
-                f"`schedule` = {kind.name!r}: does micro-batches in parts where its weights change, and devices that"
-                f" share a recurrent layer step through whole ones; {network.name} has {len(network.layers)} layers for"
+                f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but devices that share a"
+                f" recurrent layer step through whole ones; {network.name} has {len(network.layers)} layers for"
                 f" {self.stages} devices; should be at most {len(network.layers)} devices, or a schedule such as 'sync'"
             )
         return True
@@ -252,7 +252,7 @@ class _Making:
         if schedule.chunks != self.chunks:
             raise InputError(
                 f"schedule {schedule.name}: has {plural(schedule.chunks, 'stage')} on a device, and the chain has"
-                f" {self.chunks}; its kind's `chunks` should say as many"
+                f" {self.chunks}; its kind's `chunks` should match"
             )
         dry_run(schedule, timing.stores, aligned=kind.aligned)
         return plan

@@ -42,7 +42,7 @@ def make_pair_plan(
     defaults = type(config).model_validate({})
     for key in _OF_CHAINS:
         if getattr(config, key) != getattr(defaults, key):
-            raise InputError(f"`{key}` has no part in `schedule` = {kind.name!r}; leave it out")
+            raise InputError(f"`{key}` has no effect with `schedule` = {kind.name!r}; leave it out")
     check_updates(config)
     cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
     if faults_of(config, cluster):

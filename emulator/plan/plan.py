@@ -131,7 +131,7 @@ class Plan:
         return EpochShape(self.devices, samples, self.batch, size, late, stores, self.chunks, warm_ups)
 
     def course(self, schedule: Schedule) -> EpochCourse | None:
-        """Return when the actions of an epoch run, where F and B share a pool; None where devices find that alone.
+        """Return when the actions of an epoch run, where F and B share a pool; None where devices find that out.
 
         Raises:
             InputError: micro-batches are not all of one size.

@@ -36,7 +36,7 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
                 " replica; for chains side by side use schedule sync or fpdeep"
             )
         if "exchange" in config.model_fields_set and config.exchange != exchange:
-            raise InputError(f"`exchange` = {config.exchange!r}: schedule {schedule.name} says {exchange!r}")
+            raise InputError(f"`exchange` = {config.exchange!r}: schedule {schedule.name} uses {exchange!r}")
     _check(config, replicas)
     return DataParallel(replicas, config.groups, exchange, codec, ratio), devices
 

@@ -23,12 +23,12 @@ def shared_course(schedule: Schedule, stages: PlannedStages, timing: Timing) -> 
     for each in schedule.micro_batches:
         if each.samples != stages.samples:
             raise InputError(
-                f"`micro_batch` = {stages.samples}: leaves a micro-batch of {each.samples} samples, and engines that"
-                " are shared take equal ones; should divide `batch` and `samples`"
+                f"`micro_batch` = {stages.samples}: leaves a micro-batch of {each.samples} samples, but shared"
+                " engines need equal ones; should divide `batch` and `samples`"
             )
     links = [timing.cluster.link_at(link) for link in range(len(timing.links))]
     if len({link.latency_ps for link in links}) > 1:
-        raise InputError("`latency_ns`: differs from link to link, and engines that are shared take one for all")
+        raise InputError("`latency_ns`: differs from link to link, but shared engines need one for all")
     costs = []
     for stage in range(len(timing.mapping.devices)):
         right, left = (

@@ -46,7 +46,7 @@ def load_graph(path: pathlib.Path, samples: int, kinds: Sequence[str]) -> Profil
             source, target = parts
             for name in parts:
                 if name not in nodes:
-                    raise InputError(f"{where}: {name!r} is no node of the lines before")
+                    raise InputError(f"{where}: {name!r} is not a node of the lines before")
             takes[target].append(source)
         elif len(parts) >= 3:
             node, described, values = parts[:3]
@@ -82,7 +82,7 @@ def _ordered(path: pathlib.Path, takes: dict[str, list[str]]) -> list[str]:
     try:
         sorter.prepare()
     except graphlib.CycleError as error:
-        raise InputError(f"{path}: its edges are a circle: {' -> '.join(error.args[1])}") from None
+        raise InputError(f"{path}: its edges form a cycle: {' -> '.join(error.args[1])}") from None
     ready: list[str] = []
     order = []
     while sorter.is_active():

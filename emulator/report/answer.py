@@ -81,9 +81,9 @@ def outcome_line(epochs: int, train_loss: float, test_accuracy: float | None) ->
 
 
 def bits_line(test: float, ngrams: NgramBits) -> Line:
-    """Return the bits a character of a network on the test part of a text, and those of the simplest models."""
+    """Return the bits per character of a network on the test part of a text, and those of the simplest models."""
     return Line(
-        f"bits a character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model {ngrams.bigram:.3f} (add-one"
+        f"bits per character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model {ngrams.bigram:.3f} (add-one"
         " smoothing)"
     )
 
@@ -141,7 +141,7 @@ def _if_free(state: SteadyState) -> list[str]:
     tied = [kind for kind, time_ps in times.items() if time_ps == max(times.values())]
     if len(tied) > 1:
         *firsts, last = tied
-        return [f"With this cut, {', '.join(firsts)} and {last} limit alike: to lift one alone gains nothing"]
+        return [f"With this cut, {', '.join(firsts)} and {last} limit equally: lifting only one of them gains nothing"]
     kinds: dict[str, list[str]] = {}
     for kind, rate in rates_without(state).items():
         kinds.setdefault(number(rate), []).append(kind)

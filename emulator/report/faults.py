@@ -36,7 +36,7 @@ def _death_line(death: Death) -> Line:
     of, left = death.of, plural(death.left, "board")
     return Line(
         f"{of}, in {where} of epoch {death.at.epoch + 1}: {format_time_ps(death.lost_ps)} of work lost,"
-        f" {format_time_ps(of.detect_ps)} until it is noticed, {format_time_ps(of.reload_ps)} to reload; {left} go on"
+        f" {format_time_ps(of.detect_ps)} to detect it, {format_time_ps(of.reload_ps)} to reload; {left} continue"
     )
 
 
@@ -55,7 +55,7 @@ def cost_rows(costs: FaultCosts) -> None:
             [what, format_time_ps(cost_ps), percent(cost_ps / costs.without_ps)]
             for what, cost_ps in [*costs.each, ("all together", costs.cost_ps)]
         ]
-        table("What each fault costs alone", ["fault", "time", "share"], rows, left=("fault",))
+        table("Cost of each fault by itself", ["fault", "time", "share"], rows, left=("fault",))
 
 
 def costs_as_json(costs: FaultCosts) -> dict[str, Any]:

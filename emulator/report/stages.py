@@ -31,7 +31,11 @@ def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
             f"device {device}, busy for {percent(busy[device])} of the time; stage {stage} takes"
             f" F {format_time_ps(costs.forward_ps)}, B {format_time_ps(costs.backward_ps)} a micro-batch of"
             f" {plan.stages.samples}"
-            + ("; its memory port sets that" if plan.stages.stage(stage, plan.stages.samples).bound_by_memory else ""),
+            + (
+                "; its memory port is the cause"
+                if plan.stages.stage(stage, plan.stages.samples).bound_by_memory
+                else ""
+            ),
         )
     ]
     if usage.links:
@@ -56,7 +60,7 @@ def order_line(plan: Plan) -> list[Line]:
     engines = meant.machine.engines.value
     return [
         Line(
-            f"order: rows stream from split engines, whatever the order of {plan.config.schedule.name}; it is for"
+            f"order: no effect, since rows stream from split engines; {plan.config.schedule.name} is meant for"
             f" `--engines {engines}`"
         )
     ]

@@ -26,17 +26,17 @@ def check(plan: Plan) -> None:
     for layer in plan.network.layers:
         _check_layer(layer)
     if any(steps_before_sending(layer, plan.cluster.link.share) for layer in plan.network.layers):
-        raise InputError('`share` = "paths" in `[links]`: RTL pools behind a layer\'s last slice; leave `share` out')
+        raise InputError('`share` = "paths" in `[links]`: RTL pools after a layer\'s last slice; leave `share` out')
     if config.schedule.name != "sync":
-        raise InputError(f"`schedule` = {config.schedule.name!r}: RTL has the control of one schedule, 'sync'")
+        raise InputError(f"`schedule` = {config.schedule.name!r}: RTL supports one schedule, 'sync'")
     if config.optimizer != "sgd":
-        raise InputError(f"`optimizer` = {config.optimizer!r}: RTL has the update of one optimiser, 'sgd'")
+        raise InputError(f"`optimizer` = {config.optimizer!r}: RTL supports one optimiser, 'sgd'")
     if plan.missing_bytes or timing.blocks or any(plan.off_chip_bytes):
         beyond = sum(plan.off_chip_bytes) + plan.missing_bytes
         what = f"{beyond:,} bytes do not fit on chip" if beyond else "parameters do not fit on the boards that use them"
         raise InputError(
-            f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name}: {what}, and RTL holds all of a"
-            " device there; take more devices, larger boards, or a smaller network"
+            f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name}: {what}, but RTL keeps all of a"
+            " device's data there; use more devices, larger boards, or a smaller network"
         )
 
 

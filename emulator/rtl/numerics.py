@@ -53,11 +53,13 @@ def check_device(plan: Plan) -> None:
         if getattr(config, key) is not None:
             raise InputError(f"`{key}`: the velocities of device {device} are in its RTL; leave out `{key}`")
     if plan.data_parallel.replicas > 1 or plan.faults:
-        raise InputError(f"`rtl_device` = {device}: RTL is of one chain without faults; leave out replicas and faults")
+        raise InputError(
+            f"`rtl_device` = {device}: RTL supports one chain without faults; leave out replicas and faults"
+        )
     if config.samples is None or config.samples % config.batch:
         given = "all" if config.samples is None else config.samples
         raise InputError(
-            f"`rtl_device` = {device}: RTL has mini-batches of one size; `samples` = {given} should be a multiple of"
+            f"`rtl_device` = {device}: RTL needs mini-batches of one size; `samples` = {given} should be a multiple of"
             f" `batch`, {config.batch}"
         )
     designs_of(plan)

@@ -63,7 +63,7 @@ def device_resources(yosys: str, rtl: Rtl, device: int, top: pathlib.Path, scrat
     """Synthesise a device of `rtl` whose top module is in the file `top`; return what it takes.
 
     Raises:
-        InputError: Yosys does not take it.
+        InputError: Yosys rejects it.
     """
     # Packages come before what uses them.
     modules = sorted(sources(), key=lambda module: module.stem != "fp32")

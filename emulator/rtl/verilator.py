@@ -94,8 +94,8 @@ def needs_compiler(tools: Tools) -> str:
     """
     if tools.compiler is None:
         named = os.environ.get("CXX")
-        missing = f"`CXX` = {named!r} is not there" if named else "neither g++ nor clang++ is there"
-        raise InputError(f"a C++ compiler is needed to simulate RTL, and {missing}: install g++, or set CXX")
+        missing = f"`CXX` = {named!r} does not exist" if named else "neither g++ nor clang++ is installed"
+        raise InputError(f"a C++ compiler is needed to simulate RTL, but {missing}: install g++, or set CXX")
     return tools.compiler
 
 
@@ -116,7 +116,7 @@ def build(
     options += ["--trace"] if waves else []
     done = tools.run([*options, *_absolute([top, *modules])])
     if done.returncode:
-        raise InputError(f"Verilator does not take {top}: {_short(done.stderr)}")
+        raise InputError(f"Verilator rejects {top}: {_short(done.stderr)}")
     (folder / "ports.inc").write_text(ports, encoding="utf-8")
     shutil.copyfile(_HERE / "cpp" / "device.cpp", folder / "device.cpp")
     made = [*sorted(path.name for path in folder.glob(f"{prefix}*.cpp")), "device.cpp"]

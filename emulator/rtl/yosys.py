@@ -44,7 +44,7 @@ def synthesise(
     The sources stay in the folder `scratch` as Yosys reads them; packages come first.
 
     Raises:
-        InputError: Yosys does not take the module.
+        InputError: Yosys rejects the module.
     """
     copies = [scratch / source.name for source in sources]
     for source, copy in zip(sources, copies, strict=True):
@@ -67,7 +67,7 @@ def synthesise(
     )
     if done.returncode:
         told = next((line for line in (done.stderr + done.stdout).splitlines() if "ERROR" in line), "it failed")
-        raise InputError(f"Yosys does not take {top}: {told[:_SHOWN]}")
+        raise InputError(f"Yosys rejects {top}: {told[:_SHOWN]}")
     return modules_of(stat.read_text(encoding="utf-8"))
 
 

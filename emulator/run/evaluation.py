@@ -27,8 +27,8 @@ _OF_DATA = (
 class Evaluation:
     """The test of a network's weights on the data set called `data`.
 
-    Of a text `ngrams` are the bits a character of the simplest models, as in a run's results. `note` is what is said of
-    the data, such as what was left out.
+    Of a text `ngrams` are the bits per character of the simplest models, as in a run's results. `note` says what was
+    done to the data, such as what was left out.
     """
 
     network: Network
@@ -54,7 +54,7 @@ class Evaluation:
 
     @property
     def bits(self) -> tuple[float, NgramBits] | None:
-        """Bits a character, and those of the simplest models; None without a text."""
+        """Bits per character, and those of the simplest models; None without a text."""
         return None if self.ngrams is None else (self.tested.bits_per_step, self.ngrams)
 
     def __repr__(self) -> str:

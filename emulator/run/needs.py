@@ -50,8 +50,9 @@ def check_needs(
             parameters = sum(layer.parameters for layer in plan.network.layers)
             raise InputError(
                 f"`network` = {plan.network.name!r}: {'training' if trains else 'evaluating'} takes at least"
-                f" {format_bytes(needed)} of memory, for {parameters:,} parameters and all that is kept beside them,"
-                f" and {room.limit} {format_bytes(room.free_bytes)}; give a smaller network or `batch`, or more memory"
+                f" {format_bytes(needed)} of memory, for {parameters:,} parameters and all arrays that belong to"
+                f" them, but {room.limit} {format_bytes(room.free_bytes)}; give a smaller network or `batch`, or more"
+                " memory"
             )
 
 

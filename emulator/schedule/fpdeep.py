@@ -138,7 +138,7 @@ class _Chain:
         if stuck is not None:
             raise InputError(
                 f"mini-batches are too short for {count} devices under schedule {self._name}: device {stuck} waits for"
-                f" version {devices[stuck].version + 1} of weights that wait for samples behind it; try a larger"
+                f" version {devices[stuck].version + 1} of weights that wait for samples after it; try a larger"
                 " `batch`, or schedule sync"
             )
 

@@ -154,7 +154,7 @@ def _sizes(results: Results, own: Plan, source: str) -> tuple[Sequence[GivenSize
             raise InputError(f"{source}: the sizes of its messages cannot be read, possibly damaged: {error}") from None
     if not of.codec.size_depends_on_values and not own.timing.blocks:
         return (), []
-    earlier = "the file, of an earlier version, has no sizes of messages: gradients are taken"
+    earlier = "the file, of an earlier version, has no sizes of messages: gradients are assumed"
     if not results.exchange:
         return (), [f"{earlier} to have the size that {of.codec} expects"]
     ratios = results.exchange["value_bytes"] / results.exchange["compressed_bytes"]
@@ -167,7 +167,7 @@ def _mean_ratios(sizes: Sequence[GivenSizes], notes: list[str]) -> tuple[Sequenc
         return sizes, notes
     ratios = [MeanRatio(epoch.ratio) if isinstance(epoch, RecordedSizes) else epoch for epoch in sizes]
     held = "devices hold other slices, or parameters for others, there"
-    return ratios, [f"{held}: gradients are taken to shrink by the mean ratio of each epoch"]
+    return ratios, [f"{held}: gradients are assumed to shrink by the mean ratio of each epoch"]
 
 
 def _about_own_times(found: Retiming, results: Results, sizes: Sequence[GivenSizes]) -> list[str]:

@@ -74,7 +74,7 @@ class Retiming:
 
     @property
     def same_staleness(self) -> bool:
-        """Whether each sample would see weights as late as it did, so that time changes no numbers."""
+        """Whether each sample would use weights as old as in the run, so that time changes no numbers."""
         return self.plan.config.schedule.drains or self.own.steady.staleness == self.plan.steady.staleness
 
     @property

@@ -162,7 +162,7 @@ def attack_checkpoints(
                         bool(case.wrong),
                     )
     yield "", False
-    yield f"{'variant':<10}{'MPI':<9}{'runs':>6}{'kills':>7}{'resumed':>9}{'anew only':>11}{'equal':>7}", False
+    yield f"{'variant':<10}{'MPI':<9}{'runs':>6}{'kills':>7}{'resumed':>9}{'restarted':>11}{'equal':>7}", False
     for (variant, mpi), row in total.items():
         yield f"{variant:<10}{mpi:<9}" + "".join(map("{:>{}}".format, row, (6, 7, 9, 11, 7))), False
     sums = [sum(column) for column in zip(*total.values(), strict=True)]

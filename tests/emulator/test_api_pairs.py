@@ -125,7 +125,7 @@ LSTM: dict[str, Any] = {"network": "char-lstm", "cluster": "farnn-9p", "schedule
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: emuchain.plan(**LSTM, replicas=2), "`replicas` has no part in `schedule` = 'farnn'"),
+        (lambda: emuchain.plan(**LSTM, replicas=2), "`replicas` has no effect with `schedule` = 'farnn'"),
         (lambda: emuchain.plan(**{**LSTM, "cluster": "vc709"}), "needs a GPU"),
         (lambda: emuchain.simulate(emuchain.plan(**LSTM), batch=3), "`batch`: a plan has its settings"),
         (lambda: emuchain.simulate(**LSTM, observer=print), "`observer`: a pair has tasks and no rows"),

@@ -32,7 +32,7 @@ def test_killed_runs_end_as_they_should(mpiexec):
     ]
     done = subprocess.run([*command, "--", *TRAIN], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 runs, 0 of them not as they should be" in done.stdout
+    assert "2 runs, 0 of them failed the check" in done.stdout
 
 
 def test_killed_runs_go_on_from_their_checkpoints(mpiexec):

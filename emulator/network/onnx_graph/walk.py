@@ -170,9 +170,9 @@ class Walk:
         name = node.inputs[place] if place < len(node.inputs) else ""
         if name in self._values:
             if self._values[name].is_closed:
-                raise node.refusal("takes what softmax made, but softmax should be the end")
+                raise node.refusal("takes the result of softmax, which should be the last operation")
             if self._values[name].state and not states:
-                raise node.refusal("takes the states of recurrent layers; only one layer's last output may go on")
+                raise node.refusal("takes the states of recurrent layers; only one layer's last output may be used")
             if (pad := self._values[name].padded_by) is not None and not padded:
                 raise pad.refusal(
                     f"puts zeros around maps that node {node.name!r} ({node.operator}) takes; only padding of a"

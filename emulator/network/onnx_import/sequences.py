@@ -129,10 +129,10 @@ def _last_step(walk: Walk, node: OnnxNode, value: Value, axes: Axes) -> Value:
 def _state(walk: Walk, node: OnnxNode, value: Value, index: int) -> Value:
     """Return the last output of one of the layers of a state."""
     if CELLS in value.state:
-        raise node.refusal("takes the cells of an LSTM; only its outputs may go on")
+        raise node.refusal("takes the cells of an LSTM; only its outputs may be used")
     if any(walk.steps[step].keys["bidirectional"] for step in value.state):
         raise node.refusal(
-            "takes the state of one direction; only the outputs of both at the last step may go on, as y[:, -1]"
+            "takes the state of one direction; only the outputs of both at the last step may be used, as y[:, -1]"
         )
     if not -len(value.state) <= index < len(value.state):
         raise node.refusal(f"takes the state of layer {index} of {len(value.state)}")

@@ -54,12 +54,10 @@ class Add(SfuOperation):
         value, bias = walk.take(node, place), walk.constants[node.inputs[1 - place]]
         matmul = walk.step_of(value)
         if matmul is None or matmul.node.operator != "MatMul" or matmul.keys["bias"]:
-            raise node.refusal("adds a constant; only the bias behind a MatMul is supported")
+            raise node.refusal("adds a constant; only the bias after a MatMul is supported")
         outputs = matmul.keys.get("features", matmul.keys.get("channels"))
         if math.prod(bias.shape) != outputs or not walk.is_used_once(node.inputs[place]):
-            raise node.refusal(
-                "adds a constant that is not one bias for each feature of the MatMul before, and for it alone"
-            )
+            raise node.refusal("adds a constant that is not one bias for each feature of only the MatMul before")
         walk.parameters.use(node, 1 - place, bias)
         walk.steps[value.step] = dataclasses.replace(matmul, keys={**matmul.keys, "bias": True})
         return value
@@ -100,5 +98,5 @@ class Concat(SfuOperation):
         """Return the last states of several layers, one after another."""
         taken = [walk.take(node, place, states=True) for place in range(len(node.inputs))]
         if axis != walk.axes_of(first).index("directions") or not all(value.state for value in taken):
-            raise node.refusal("joins the states of recurrent layers; only one layer's last output may go on")
+            raise node.refusal("joins the states of recurrent layers; only one layer's last output may be used")
         return dataclasses.replace(taken[-1], state=tuple(step for value in taken for step in value.state))

@@ -67,7 +67,7 @@ class Resumed:
             before = settings_config({**text["config"], "resume": config.resume})
             if text["faults"] != _faults(plan):
                 raise InputError(
-                    f"`resume` = {config.resume!r}: was written with other faults; leave them as they were, or begin a"
+                    f"`resume` = {config.resume!r}: was written with other faults; use the same faults, or begin a"
                     " new run"
                 )
             clusters = (read_description(each) for each in (text["cluster"], plan.cluster.text))
@@ -75,8 +75,8 @@ class Resumed:
             same &= all(getattr(before, key) == getattr(config, key) for key in _OF_MACHINE)
         if not same and isinstance(plan, Plan) and plan.faults.deaths:
             raise InputError(
-                f"`resume` = {config.resume!r}: was written on another cluster, and which boards die is counted on that"
-                " one; resume it there"
+                f"`resume` = {config.resume!r}: was written on another cluster, which numbers the boards that die;"
+                " resume it there"
             )
         if not same and not config.schedule.drains:
             raise InputError(

@@ -61,7 +61,7 @@ def epoch_steps(plan: Plan | PairPlan, samples: int) -> int:
 
 
 def history_table(history: Sequence[EpochResult], ngrams: NgramBits | None = None) -> Table:
-    """Return the history's columns; of a text's network bits a character, too, with those of the simplest models."""
+    """Return the history's columns; of a text's network bits per character, too, with those of the simplest models."""
     return history_rows(History.of(history).rows.read(), ngrams)
 
 

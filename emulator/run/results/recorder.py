@@ -27,7 +27,7 @@ class Recorder:
 
     `mpi` is the MPI library's version, `out` the results file, if one is wanted.
 
-    `ngrams` are the bits a character of the simplest models, where the network predicts each character of a text.
+    `ngrams` are the bits per character of the simplest models, where the network predicts each character of a text.
     Mini-batches go to `log`.
     """
 

@@ -76,7 +76,7 @@ class Results:
 
     @property
     def bits(self) -> tuple[float, NgramBits] | None:
-        """Bits a character of the test, after the last epoch, and those of the simplest models; None without a text."""
+        """Bits per character of the test set after the last epoch, and of the simplest models; None without a text."""
         if not self.epochs or "test_bits" not in self.history:
             return None
         test, unigram, bigram = (float(self.history[f"{of}_bits"][-1]) for of in ("test", "unigram", "bigram"))
@@ -144,7 +144,7 @@ def results_of(
 ) -> Results:
     """Return the results of a run of a plan with `samples` training images; open settings are filled in.
 
-    `ngrams` are the bits a character of the simplest models, beside which those of a text's network stand.
+    `ngrams` are the bits per character of the simplest models, to compare with those of a text's network.
     """
     growing = growing_of(plan, samples, history := History.of(history), ngrams).joined()
     found = fixed_results(plan, samples, history, weights, versions, ngrams)

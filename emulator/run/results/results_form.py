@@ -99,7 +99,7 @@ class _Reader:
 
     def _group(self, group: Any, path: str, found: dict[str, NDArray[Any]]) -> None:
         if not hasattr(group, "items"):
-            raise ValueError(f"{path} is no group")
+            raise ValueError(f"{path} is not a group")
         found[f"{path}/"] = np.zeros(0)
         for name in group:
             self._count()
@@ -169,7 +169,7 @@ def results_from(found: dict[str, NDArray[Any]]) -> Results:
         if group == "weights":
             layer, _, of = name.rpartition("/")
             if of and not layer:
-                raise TypeError(f"weights/{of} is no group")
+                raise TypeError(f"weights/{of} is not a group")
             if layer:
                 weights.setdefault(escaped(layer), {}).update({escaped(of): array} if of else {})
         elif name:

@@ -138,13 +138,13 @@ def _amount(row: dict[str, Any], along: str) -> str:
 def _memory(series: Series) -> str:
     start, last = series.on_chip_from, series.rows[-1]
     if start == series.rows[0]["devices"]:
-        return f"memory: all is on chip from {_boards(start)} on, the fewest asked for"
+        return f"memory: all is on chip from {_boards(start)} on, the fewest of the sweep"
     whole = [row["devices"] for row in series.rows if is_on_chip(row)]
     if start is not None:
         before = series.rows[[row["devices"] for row in series.rows].index(start) - 1]
         return f"memory: all is on chip from {_boards(start)} on; with {before['devices']}, {_lacking(before)}"
     if whole:
-        return f"memory: all is on chip with {_ranges(whole)} boards alone; with {last['devices']}, {_lacking(last)}"
+        return f"memory: all is on chip only with {_ranges(whole)} boards; with {last['devices']}, {_lacking(last)}"
     return f"memory: never all on chip; with {_boards(last['devices'])}, {_lacking(last)}"
 
 

@@ -85,7 +85,7 @@ class Journal:
             raise InputError(f"{self._told}: cannot be read: {reason}") from None
         head = ",".join(self._columns) + "\n"
         if not text.startswith(head) and not head.startswith(text):
-            raise InputError(f"{self._told}: is not of this sweep, whose columns are other ones; {_REMEDY}")
+            raise InputError(f"{self._told}: belongs to another sweep, with other columns; {_REMEDY}")
         return text[: text.rfind("\n") + 1]
 
     def _take(self, text: str, points: set[str]) -> None:
@@ -107,7 +107,7 @@ class Journal:
         return f"`csv` = {shown(self._path)}"
 
 
-_REMEDY = "`restart` begins it anew, or name another file"
+_REMEDY = "`restart` starts it over, or name another file"
 
 
 def _truth(text: str) -> bool:

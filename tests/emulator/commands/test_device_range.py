@@ -71,7 +71,7 @@ def test_one_number_is_no_sweep(command: str, devices: str) -> None:
         (["simulate", "--devices", "1-2", "--trace", "x.json"], ["`--trace`", "give one number"]),
         (["simulate", "--devices", "1-2", "--trace-level", "row"], ["`--trace-level`", "give one number"]),
         (["simulate", "--devices", "1-2", "--what-if", "batch=3"], ["`--what-if`", "give one number"]),
-        (["simulate", "--devices", "2-1"], ["--devices", "goes down; write 1-2"]),
+        (["simulate", "--devices", "2-1"], ["--devices", "runs downwards; write 1-2"]),
         (["simulate", "--devices", "1-2,x"], ["--devices", "mixes the word 'x'"]),
         (["plan", "quick-cifar", "--devices", "0-2"], ["from 1 to 999999 devices"]),
         (["plan", "quick-cifar", "--devices", "0.5-2:0.5"], ["--devices", "not a list of numbers of devices"]),

@@ -84,7 +84,7 @@ def test_what_a_death_took_comes_next(file: str) -> None:
     assert first.startswith("faults cost ")
     assert first.endswith(" without: board 2 dies at 900 us")
     assert second.startswith("board 2 dies at 900 us, in mini-batch 2 of epoch 1: ")
-    assert second.endswith(" of work lost, 30.0 us until it is noticed, 70.0 us to reload; 3 boards go on")
+    assert second.endswith(" of work lost, 30.0 us to detect it, 70.0 us to reload; 3 boards continue")
     [death] = json.loads(printed(*KEYS, "--faults", file, "--checkpoint-every", "1", "--json"))["faults"]["deaths"]
     assert death.pop("lost_ps") > 0
     assert death == {

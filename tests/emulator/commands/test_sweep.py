@@ -166,7 +166,7 @@ def test_bad_input_is_one_line(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--devices", "4-1"], "goes down; write 1-4"),
+        (["--devices", "4-1"], "runs downwards; write 1-4"),
         (["--devices", "1,two"], "mixes the word 'two' with numbers"),
         (["--link.bandwith_gbps", "3"], "--link.bandwidth_gbps"),
         (["--seed", "3"], "No such option"),

@@ -241,7 +241,7 @@ def test_a_file_in_the_locks_place_is_left_alone(
     lock.write_text(content)
     if is_linked:
         (tmp_path / "mine").hardlink_to(lock)
-    assert f"{lock} should be the lock's file, and is another one" in refused(tmp_path / "run.h5")
+    assert f"{lock} should be the lock's file, but is another file" in refused(tmp_path / "run.h5")
     assert lock.read_text() == content
     assert names(tmp_path) == ([LOCK, "mine"] if is_linked else [LOCK])
 

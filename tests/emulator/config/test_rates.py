@@ -88,5 +88,5 @@ def test_what_goes_together() -> None:
     check_updates(Config(momentum=0))
     check_updates(Config(optimizer="adam", momentum=0, lr_schedule="step", lr_step=3))
     check_updates(Config(learning_rate_steps=(1,), lr_warm_up=3))
-    with pytest.raises(InputError, match="`lr_step` = 3: has no part in `lr_schedule` = 'cosine'"):
+    with pytest.raises(InputError, match="`lr_step` = 3: has no effect with `lr_schedule` = 'cosine'"):
         check_updates(Config(lr_schedule="cosine", lr_step=3))

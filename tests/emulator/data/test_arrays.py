@@ -119,7 +119,7 @@ def test_what_is_wrong(tmp_path: Path, write: Write, name: str, one_line: OneLin
 
 
 def test_single_images_of_each_class_cannot_be_split(tmp_path: Path, write: Write) -> None:
-    with pytest.raises(InputError, match="no class has two images, one for training and one for test"):
+    with pytest.raises(InputError, match="no class has two images, one for training and one for testing"):
         load_data(str(write(tmp_path, arrays(2, 0))))
 
 

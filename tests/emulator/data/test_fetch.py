@@ -125,7 +125,7 @@ def test_another_file_already_there(tmp_path, server):
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "a.gz").write_bytes(b"mine")
     with pytest.raises(
-        InputError, match=r"a.gz: is there, but its SHA-256 checksum is not .*; remove it and fetch again"
+        InputError, match=r"a.gz: exists, but its SHA-256 checksum is not .*; remove it and fetch again"
     ):
         fetch_collection(one(server), tmp_path)
     assert (tmp_path / "one" / "a.gz").read_bytes() == b"mine"
@@ -241,7 +241,7 @@ def test_no_place(tmp_path, server):
 
 
 def test_unknown_name(tmp_path):
-    with pytest.raises(InputError, match="imagenet: no data set to fetch; there are cifar10, mnist"):
+    with pytest.raises(InputError, match="imagenet: not a data set that can be fetched; choose from cifar10, mnist"):
         fetch_data("imagenet", tmp_path)
 
 
@@ -290,7 +290,7 @@ def test_unpacked(tmp_path, server, prefix):
     assert fetch_collection(collection, tmp_path) == folder
     assert len(server.requests) == 1
     (folder / "y.bin").unlink()
-    with pytest.raises(InputError, match=r"two: is there, but without y.bin; remove it and fetch again"):
+    with pytest.raises(InputError, match=r"two: exists, but lacks y.bin; remove it and fetch again"):
         fetch_collection(collection, tmp_path)
 
 

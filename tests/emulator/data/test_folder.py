@@ -205,7 +205,10 @@ def odd_name(folder: Path) -> None:
         (empty_class, "train/bird: an empty class: no images"),
         (unknown_class, "val/bird: a class that `train` does not have"),
         (no_train, "has `val`, but no `train`"),
-        (broken, "train/cat/1.png: a broken image: not a picture in a known format; mend or remove it, or give --skip"),
+        (
+            broken,
+            "train/cat/1.png: a broken image: not a picture in a known format; repair or remove it, or give --skip",
+        ),
         (empty_file, "train/cat/1.png: a broken image: an empty file"),
         (pipe, "train/cat/7.png: a broken image: not a file"),
         (deep, "train/cat/1.png: a broken image: mode I;16, with more than 8 bits"),

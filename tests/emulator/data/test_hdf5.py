@@ -81,7 +81,7 @@ def references(file: h5py.File, folder: Path) -> None:
         (outer, "`images` is a link, which is refused"),
         (external, "`images` lies in other files, which is refused"),
         (virtual, "`images` lies in other files, which is refused"),
-        (group, "`images` is no array"),
+        (group, "`images` is not an array"),
         (empty, "`images` is empty"),
         (
             unwritten,

@@ -11,10 +11,10 @@ from emuchain.emulator.data import describe_data, load_data
 def test_no_data_set(tmp_path, read):
     with pytest.raises(InputError, match="nowhere: no such directory; give `shapes`, `text`, or a directory"):
         read(str(tmp_path / "nowhere"))
-    with pytest.raises(InputError, match=r"is empty; understood are CIFAR-10 binary .* CIFAR-10 pickled .* MNIST"):
+    with pytest.raises(InputError, match=r"is empty; known layouts: CIFAR-10 binary .* CIFAR-10 pickled .* MNIST"):
         read(str(tmp_path))
     (tmp_path / "notes.md").write_text("nothing")
-    with pytest.raises(InputError, match="holds no data set known here; understood are CIFAR-10 binary"):
+    with pytest.raises(InputError, match="holds no known data set; known layouts: CIFAR-10 binary"):
         read(str(tmp_path))
     with pytest.raises(InputError, match=r"notes.md: is a file; give the directory it is in, or a text"):
         read(str(tmp_path / "notes.md"))

@@ -37,7 +37,7 @@ def test_values(text: str, values: tuple[object, ...]) -> None:
     [
         ("", "empty item"),
         ("1,,2", "empty item"),
-        ("4-1", "goes down; write 1-4"),
+        ("4-1", "runs downwards; write 1-4"),
         ("9-1:2", "write 1-9:2"),
         ("1-5:0", "step of 0"),
         ("0.5-2", "needs a step"),

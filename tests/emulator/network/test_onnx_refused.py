@@ -177,7 +177,7 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
             lambda g: g.node("MatMul", g.last, g.weight(256, 5)),
             lambda g: g.node("Sum", g.last, g.node("Add", g.last, g.weight(5))),
         ),
-        ["(Add)", "for it alone"],
+        ["(Add)", "of only the MatMul before"],
     ),
     "joined rows": (
         lambda: small(lambda g: g.node("Concat", g.last, g.node("Relu"), axis=2)),

@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_said_first(trained_results: Trained) -> None:
     assert run.plan is not None and not run.plan.fits
     assert figure(page, "Fits").is_warning
     assert figure(page, "Fits").value.startswith("no, memory ignored, ")
-    assert "no place on chip" in section(page, "Memory").said
+    assert "do not fit on chip" in section(page, "Memory").said
     missing = sum(device["missing"] for device in section(page, "Memory").charts[0].data["devices"])
     assert missing == run.plan.missing_bytes
 

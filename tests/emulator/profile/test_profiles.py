@@ -130,8 +130,8 @@ def test_bad_profiles_are_refused(tmp_path: Path, old: str, new: str, said: str)
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("\tnode1 -- node2", "\tnode4 -- node2", "its edges are a circle: node"),
-        ("\tnode1 -- node2", "\tnode1 -- node9", ":5: 'node9' is no node of the lines before"),
+        ("\tnode1 -- node2", "\tnode4 -- node2", "its edges form a cycle: node"),
+        ("\tnode1 -- node2", "\tnode1 -- node9", ":5: 'node9' is not a node of the lines before"),
         (
             "forward_compute_time=1.500",
             "forward_compute_time=-1.500",

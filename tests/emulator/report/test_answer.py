@@ -142,7 +142,7 @@ def test_several_kinds_that_limit_alike_are_named(plan_of: PlanOf) -> None:
     tied = dataclasses.replace(state.bottleneck, engines_ps=slowest, links_ps=slowest, memory_ps=slowest - 1)
     plan = plan_of(network="vgg16-cifar", devices=15)
     lines = [line.text for line in limit_lines(plan, dataclasses.replace(state, bottleneck=tied), Cause("engine"))]
-    assert "With this cut, engines and links limit alike: to lift one alone gains nothing" in lines
+    assert "With this cut, engines and links limit equally: lifting only one of them gains nothing" in lines
     assert not any("If " in line for line in lines)
 
 

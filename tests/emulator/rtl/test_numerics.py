@@ -96,9 +96,9 @@ def test_one_of_four_ranks_is_rtl(mpiexec: Any, tmp_path: Path) -> None:
     ("more", "said"),
     [
         ({"rtl_device": 4}, "`rtl_device` = 4: there are 4 devices; should be 0 to 3"),
-        ({"rtl_device": 1, "schedule": "fpdeep"}, "RTL has the control of one schedule, 'sync'"),
+        ({"rtl_device": 1, "schedule": "fpdeep"}, "RTL supports one schedule, 'sync'"),
         ({"rtl_device": 1, "samples": 20}, "`samples` = 20 should be a multiple of `batch`, 8"),
-        ({"rtl_device": 1, "optimizer": "adam"}, "the update of one optimiser"),
+        ({"rtl_device": 1, "optimizer": "adam"}, "supports one optimiser"),
         ({"rtl_device": 1, "checkpoint_every": 1}, "leave out `checkpoint_every`"),
     ],
 )

@@ -134,7 +134,7 @@ def test_what_yosys_does_not_take_is_one_line(yosys: str, tmp_path: Path) -> Non
     source = tmp_path / "from" / "wrong.sv"
     source.parent.mkdir()
     source.write_text("module wrong (input logic a; endmodule\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"^Yosys does not take wrong: .*syntax error[^\n]*$"):
+    with pytest.raises(InputError, match=r"^Yosys rejects wrong: .*syntax error[^\n]*$"):
         synthesise(yosys, "wrong", [source], {}, tmp_path)
 
 

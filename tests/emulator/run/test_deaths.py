@@ -310,5 +310,5 @@ def test_what_shows_one_cut_refuses(plan_with: PlanWith, tmp_path: Path) -> None
     file = tmp_path / "run.ckpt"
     keys = {**KEYS, "epochs": 1, "faults": str(tmp_path / "faults.toml"), "schedule": "sync"}
     emuchain.train(**keys, checkpoint=str(file))
-    with pytest.raises(InputError, match="which boards die is counted on that one"):
+    with pytest.raises(InputError, match="which numbers the boards that die"):
         emuchain.train(resume=str(file), devices=3, epochs=2)

@@ -246,7 +246,7 @@ def test_bad_faults_are_refused_in_one_line(tmp_path: Path, table: str, said: st
     [
         ({"schedule": "1f1b-as", "engines": "shared", "transport": "hidden"}, "F and B share"),
         ({"network": "char-lstm", "schedule": "sync", "devices": 4}, "step together"),
-        ({"devices": 1}, "there is no such board; this run has board 0 alone"),
+        ({"devices": 1}, "there is no such board; this run has only board 0"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -280,7 +280,7 @@ def test_results_describe_their_faults(tmp_path: Path) -> None:
     assert results.virtual_time_ps > healthy.virtual_time_ps
     hurt = described_faults(results.descriptions["faults.json"], "it")
     assert hurt == Faults((BoardFault(board=1, factor=2),), (LinkFault(link=0, loss=0.1),), (), 5)
-    with pytest.raises(InputError, match="were hurt"):
+    with pytest.raises(InputError, match="had faults"):
         rebuild(results)
     with pytest.raises(InputError, match="does not describe its faults"):
         described_faults("{", "it")

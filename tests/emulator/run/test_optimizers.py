@@ -186,8 +186,8 @@ def test_steps_are_the_history(images: Dataset) -> None:
     [
         ({"optimizer": "nesterov", "momentum": 0}, "`momentum` = 0: `optimizer` = 'nesterov'"),
         ({"lr_schedule": "step"}, "`lr_schedule` = 'step': needs `lr_step`"),
-        ({"lr_step": 5}, "`lr_step` = 5: has no part in `lr_schedule` = 'constant'"),
-        ({"lr_schedule": "cosine", "learning_rate_steps": (1,)}, "does not go with `learning_rate_steps`"),
+        ({"lr_step": 5}, "`lr_step` = 5: has no effect with `lr_schedule` = 'constant'"),
+        ({"lr_schedule": "cosine", "learning_rate_steps": (1,)}, "cannot be combined with `learning_rate_steps`"),
     ],
 )
 @pytest.mark.parametrize("schedule", ["sync", "farnn"])

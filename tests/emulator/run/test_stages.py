@@ -157,7 +157,7 @@ def test_training_takes_the_time_of_the_simulation(schedule: str, keys: dict[str
         ({"schedule": "gpipe", "chunks": 2}, "`chunks` = 2: schedule gpipe has one stage on each device"),
         ({"schedule": "fbp-as", "engines": "shared", "micro_batch": 5}, "`micro_batch` = 5: leaves a micro-batch of 4"),
         ({"engines": "shared"}, "`schedule` = 'fpdeep': does micro-batches in parts"),
-        ({"engines": "shared", "replicas": 2, "schedule": "sync"}, "`replicas` = 2: engines that are shared"),
+        ({"engines": "shared", "replicas": 2, "schedule": "sync"}, "`replicas` = 2: shared engines"),
     ],
 )
 def test_what_cannot_be_is_refused(keys: dict[str, Any], words: str) -> None:

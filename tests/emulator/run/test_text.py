@@ -1,4 +1,4 @@
-"""Training on texts: the same bits however samples are split, lengths that differ, bits a character."""
+"""Training on texts: the same bits however samples are split, lengths that differ, bits per character."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_bits_a_character_fall_below_those_of_ngrams(tmp_path: Path, capsys: pyt
     assert results.bits is not None
     test, ngrams = results.bits
     assert test < ngrams.bigram < ngrams.unigram
-    line = f"bits a character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model {ngrams.bigram:.3f}"
+    line = f"bits per character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model {ngrams.bigram:.3f}"
     assert line in said
     assert np.isclose(results.history["test_loss"][-1] / math.log(2), test)
     with pytest.raises(SystemExit):

@@ -141,8 +141,8 @@ def test_files_of_earlier_versions(run: Run, tmp_path: Path) -> None:
     results = run(schedule="data-parallel-ring", devices=4, compress="inceptionn:-10", cluster="titan-xp-10gbe")
     found = retime(without_sizes(results))
     assert found.notes == (
-        "the file, of an earlier version, has no sizes of messages: gradients are taken to shrink by the mean ratio of"
-        " each epoch",
+        "the file, of an earlier version, has no sizes of messages: gradients are assumed to shrink by the mean ratio"
+        " of each epoch",
     )
     assert found.epoch_ends_ps != found.own_ends_ps
     assert found.virtual_time_ps == pytest.approx(found.own_virtual_time_ps, rel=0.05)
@@ -170,7 +170,7 @@ def _written(results: Results, folder: Path) -> Path:
 def test_balanced_parameters_without_sizes(run: Run) -> None:
     results = run(schedule="sync", cluster=SMALL, devices=5, memory="ignored", compress="inceptionn:-10")
     [note] = about_sizes(retime(without_sizes(results)))
-    assert note.endswith("gradients are taken to have the size that inceptionn:-10 expects")
+    assert note.endswith("gradients are assumed to have the size that inceptionn:-10 expects")
 
 
 def test_other_slices(run: Run) -> None:
@@ -179,7 +179,9 @@ def test_other_slices(run: Run) -> None:
     results = run(schedule="sync", cluster=SMALL, devices=3, replicas=3, balancing="none", compress="inceptionn:-10")
     found = retime(results, emuchain.load_cluster(unequal))
     assert found.own.mapping.devices != found.plan.mapping.devices
-    assert found.notes[0].startswith("devices hold other slices, or parameters for others, there: gradients are taken")
+    assert found.notes[0].startswith(
+        "devices hold other slices, or parameters for others, there: gradients are assumed"
+    )
     assert any("another order" in note for note in found.notes)
     there = run(schedule="sync", cluster=unequal, devices=3, replicas=3, balancing="none", compress="inceptionn:-10")
     assert found.virtual_time_ps == pytest.approx(there.virtual_time_ps, rel=0.02)

@@ -1,4 +1,4 @@
-"""BaPipe's figures of schedules as timelines, and its Tables III to VI as bars, published beside ours."""
+"""BaPipe's figures of schedules as timelines, and its Tables III to VI as bars, published next to ours."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _time(schedule: str) -> Measured:
         split = dataclasses.replace(pipeline_kind(schedule).machine, engines=Engines.SPLIT)
         apart = [case for case in found if case.sr == 0 and case.m >= 2 * case.n]
         longer = sum(run(schedule, c, split).makespan_ps == table_ps(schedule, c, split) for c in apart)
-        how += f"; engines of their own for F and B take (M + 2N - 1)(F + B) in {longer} of {len(apart)} with M >= 2N"
+        how += f"; separate engines for F and B take (M + 2N - 1)(F + B) in {longer} of {len(apart)} with M >= 2N"
     return Measured(wrong, how)
 
 
@@ -119,7 +119,7 @@ def _features(schedule: str, warm_up: int) -> Measured:
     if schedule == "fbp-as":
         split = dataclasses.replace(pipeline_kind(schedule).machine, engines=Engines.SPLIT)
         kept = run(schedule, Case(3, 8, 12, 24), split).features
-        how += f"; N = 3, M = 8: {', '.join(map(str, kept))} with engines of their own, too"
+        how += f"; N = 3, M = 8: {', '.join(map(str, kept))} with separate engines, too"
     return Measured(wrong, how)
 
 
@@ -135,7 +135,7 @@ def _bandwidth(schedule: str) -> Measured:
     by_table = {"fbp-as": lambda case: Fraction(2, case.f + case.b)}
     table = by_table.get(schedule, lambda case: Fraction(1, case.f))
     wrong = sum(run(schedule, case).send_peak != table(case) for case in found)
-    return Measured(wrong, f"of {len(found)} with B >= F; where B < F, 1F1B's errors want a/B")
+    return Measured(wrong, f"of {len(found)} with B >= F; where B < F, 1F1B's errors need a/B")
 
 
 def _same_time() -> Measured:

@@ -57,14 +57,14 @@ def _side_by_side(found: PipelineResult) -> list[float]:
 
 
 def _parallel() -> Measured:
-    """Measure how long F and B run at once on engines of their own, as FPDeep has them."""
+    """Measure how long F and B run at once on separate engines, as FPDeep has them."""
     case, pool = Case(3, 24, 10, 20), pipeline_kind("fbp-as").machine
     split, shared = (
         _side_by_side(run("fbp-as", case, dataclasses.replace(pool, engines=each)))
         for each in (Engines.SPLIT, Engines.SHARED)
     )
     said = ", ".join(f"{each:.2f}" for each in shared)
-    return Measured(split, f"share of the time, stages 1 to 3, engines of their own; on one pool {said}")
+    return Measured(split, f"share of the time, stages 1 to 3, separate engines; on one pool {said}")
 
 
 def _example() -> Measured:
@@ -107,7 +107,7 @@ def _modes() -> Measured:
 def _schedules_with(transport: Transport, wanted: tuple[str, ...]) -> Measured:
     found = [name for name, kind in pipelines().items() if kind.machine.transport is transport]
     more = ", ".join(name for name in found if name not in wanted) or "no others"
-    return Measured([name for name in wanted if name in found], f"{transport.value} transport; beside them {more}")
+    return Measured([name for name in wanted if name in found], f"{transport.value} transport; besides them {more}")
 
 
 def _overlap() -> Measured:

@@ -30,7 +30,7 @@ def _ds2(cell: Cell) -> Measured:
         time_ps(deep_speech(cell, 2), FARNN["13P", cell]),
         persistent_ps(deep_speech(cell, 2)),
     )
-    return Measured(ds2_reduction("13P", cell, 2), f"beside cuDNN-Std; beside cuDNN-PD {persistent:.1f} %")
+    return Measured(ds2_reduction("13P", cell, 2), f"against cuDNN-Std; against cuDNN-PD {persistent:.1f} %")
 
 
 def _ds2_batches() -> Measured:
@@ -83,10 +83,10 @@ MEASURES: dict[str, Measure] = {
     "farnn-ds2-13p-lstm": functools.partial(_ds2, Cell.LSTM),
     "farnn-ds2-13p-gru": functools.partial(_ds2, Cell.GRU),
     "farnn-ds2-batch4": _ds2_batches,
-    "farnn-ds2-padding": lambda: Measured(100 * (runs.PADDING[4] - 1), "taken for batch 4"),
+    "farnn-ds2-padding": lambda: Measured(100 * (runs.PADDING[4] - 1), "assumed for batch 4"),
     "farnn-ds2-gru-b4": _ds2_gru_4,
     "farnn-rnnt-model": lambda: Measured(list(runs.RNNT.values())),
-    "farnn-rnnt-encoder-share": lambda: Measured(100 * in_use(ENCODER_SHARE), "taken for the rows of all of RNN-T"),
+    "farnn-rnnt-encoder-share": lambda: Measured(100 * in_use(ENCODER_SHARE), "assumed for the rows of all of RNN-T"),
     **{f"farnn-rnnt-enc-{build.lower()}": functools.partial(_encoder, build) for build in ENCODERS},
     **{f"farnn-rnnt-total-{build.lower()}": functools.partial(_total, build) for build in ENCODERS},
     "farnn-rnnt-batch-9p": functools.partial(_batches, "9P", 4),

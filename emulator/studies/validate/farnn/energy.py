@@ -45,7 +45,7 @@ def _large_batch() -> Measured:
 
 
 MEASURES: dict[str, Measure] = {
-    "farnn-power-ds2": lambda: Measured(100 * (POWER - 1), "taken for all rows of energy"),
+    "farnn-power-ds2": lambda: Measured(100 * (POWER - 1), "assumed for all rows of energy"),
     "farnn-energy-ds2": _ds2,
     "farnn-edp-rnnt-b1": functools.partial(_delay_product, 1),
     "farnn-edp-rnnt-b2": functools.partial(_delay_product, 2),

@@ -104,7 +104,7 @@ def deviations(steps: int) -> dict[str, float]:
 def _of(steps: int, *names: str) -> Measured:
     found = deviations(steps)
     said = "one step" if steps == 1 else f"{steps} steps"
-    return Measured(max(found[name] for name in names), f"kernels beside float64, {said}: {', '.join(names)}")
+    return Measured(max(found[name] for name in names), f"kernels against float64, {said}: {', '.join(names)}")
 
 
 def _sum_of_errors() -> Measured:
@@ -122,7 +122,7 @@ def _activations() -> Measured:
     x = np.linspace(-80, 80, 3201, dtype=np.float32)
     exact = x.astype(np.float64)
     apart = np.abs(sigmoid(x) - _sigma(exact)).max(), np.abs(tanh(x) - _tanh(exact)).max()
-    return Measured(float(max(apart)), "kernels beside the formulas in float64, -80 to 80; beyond, they are clamped")
+    return Measured(float(max(apart)), "kernels against the formulas in float64, -80 to 80; beyond, they are clamped")
 
 
 def _derivatives() -> Measured:
@@ -131,12 +131,12 @@ def _derivatives() -> Measured:
     found = []
     for of, slope in ((_sigma, _sigma(x) * (1 - _sigma(x))), (_tanh, 1 - _tanh(x) ** 2)):
         found.append(np.abs((of(x + width) - of(x - width)) / (2 * width) - slope).max())
-    return Measured(float(max(found)), "formulas beside central differences")
+    return Measured(float(max(found)), "formulas against central differences")
 
 
 def _single_precision() -> Measured:
     found = deviations(3)
-    return Measured(max(found.values()), "float32 kernels beside float64: all outputs, errors and gradients")
+    return Measured(max(found.values()), "float32 kernels against float64: all outputs, errors and gradients")
 
 
 MEASURES: dict[str, Measure] = {

@@ -31,7 +31,7 @@ def _unique(values: Iterable[str]) -> list[str]:
 def _steps() -> Measured:
     found = _unique(task.phase.value for task in tasks())
     found += _unique(task.part.value for task in tasks(lambda task: task.part in (Part.GRADIENTS, Part.UPDATE)))
-    return Measured(found, "phases, and tasks behind BW")
+    return Measured(found, "phases, and tasks after BW")
 
 
 def _subtasks() -> Measured:
@@ -126,7 +126,7 @@ def _forward_overlap() -> Measured:
         lambda task: task.part is Part.INPUTS and task.phase is Phase.FORWARD,
         lambda task: task.part is Part.WEIGHTS and task.phase is Phase.FORWARD,
     )
-    return Measured(found / 1e9, "ms of I-MVM beside transfers of R, of five layers")
+    return Measured(found / 1e9, "ms of I-MVM in parallel with transfers of R, of five layers")
 
 
 def _backward_overlap() -> Measured:
@@ -134,7 +134,7 @@ def _backward_overlap() -> Measured:
         lambda task: task.part in (Part.GRADIENTS, Part.UPDATE),
         lambda task: task.phase is Phase.BACKWARD and task.part in (Part.WEIGHTS, Part.STEPS),
     )
-    return Measured(found / 1e9, "ms of GC and WU beside BW of the next layer, of five layers")
+    return Measured(found / 1e9, "ms of GC and WU in parallel with BW of the next layer, of five layers")
 
 
 def _amortised() -> Measured:

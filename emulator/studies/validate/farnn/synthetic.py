@@ -39,7 +39,7 @@ def _peak() -> float:
 
 def _recurrent_share() -> Measured:
     found = gpu_tflops(1, Part.STEPS)
-    return Measured(100 * found / _peak(), f"{found:.3f} TFLOPS, as a dependent phase takes what 3.6 times demand")
+    return Measured(100 * found / _peak(), f"{found:.3f} TFLOPS, as a dependent phase takes what 3.6 times requires")
 
 
 def _input_share() -> Measured:

@@ -46,7 +46,7 @@ def _peak_with_balancing() -> Measured:
     name, devices = BALANCED
     links = [max(link.forward_bytes, link.backward_bytes) for link in layout(name, devices).links]
     small = max(links) / max(map(max, _directions(Timing.of(mapping(name, devices), cluster()))))
-    how = f"VGG-16 on 15 FPGAs, had values 2 bytes and one sample in flight; {name} on {devices}"
+    how = f"VGG-16 on 15 FPGAs, with 2-byte values and one sample in flight; {name} on {devices}"
     return Measured([halved, small], how)
 
 

@@ -25,14 +25,14 @@ def simulated_period_ps(found: Plan, samples: int) -> float:
 def _latency() -> Measured:
     periods = [simulated_period_ps(plan(_NETWORK, latency_ns=latency), 256) for latency in (0, 1000, 50_000)]
     return Measured(
-        [period / periods[0] for period in periods], f"{_NETWORK}: time a sample with 0, 1, 50 us over with 0"
+        [period / periods[0] for period in periods], f"{_NETWORK}: time per sample with 0, 1, 50 us over with 0"
     )
 
 
 def _batch() -> Measured:
     periods = [simulated_period_ps(plan(_NETWORK, batch=batch), 128) for batch in (64, 8, 1)]
     return Measured(
-        [period / periods[0] for period in periods], f"{_NETWORK}: time a sample with batch 64, 8, 1 over 64"
+        [period / periods[0] for period in periods], f"{_NETWORK}: time per sample with batch 64, 8, 1 over 64"
     )
 
 
@@ -60,7 +60,7 @@ def _old_weights() -> Measured:
 
 def _flush() -> Measured:
     drained, steady = (steady_period_ps(plan(_NETWORK, schedule=schedule)) for schedule in ("sync", "fpdeep"))
-    return Measured(drained / steady, f"{_NETWORK}, batch 64: time a sample with a flush at each update over without")
+    return Measured(drained / steady, f"{_NETWORK}, batch 64: time per sample with a flush at each update over without")
 
 
 def _local() -> Measured:

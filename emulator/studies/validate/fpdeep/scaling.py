@@ -60,7 +60,9 @@ def images_per_s(name: str, devices: int, link_gbps: float = LINK_GBPS) -> float
 def _limit(name: str) -> Measured:
     limit = linear_limit(name)
     link = max(_links(name, limit + 1), key=lambda load: load.sample_ps)
-    how = f"then {link.name}, {link.sample_bytes // VALUE_BYTES} values a sample; roofs meet at {roofs_meet(name):.1f}"
+    how = (
+        f"then {link.name}, {link.sample_bytes // VALUE_BYTES} values per sample; roofs meet at {roofs_meet(name):.1f}"
+    )
     return Measured(limit, how)
 
 

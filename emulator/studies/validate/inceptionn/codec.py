@@ -105,7 +105,7 @@ def _digits() -> Measured:
     for value in (all_ones * 2.0**-6, all_ones):
         back = _through(np.array([value], np.float32), by_range)[0]
         found.append(next(digits for digits in range(33) if float(back) * 2.0**digits % 1 == 0))
-    return Measured(found, "of 8 bits, of 16 bits, beside the sign; rule by range")
+    return Measured(found, "of 8 bits, of 16 bits, in addition to the sign; rule by range")
 
 
 def _error() -> Measured:

@@ -9,7 +9,7 @@ CONSTANTS = (
         "network.latency_us",
         100,
         (25, 50, 75, 100, 150, 200, 280),
-        "Table II wants next to none for HDC, Fig. 12 wants 280",
+        "Table II needs almost none for HDC, Fig. 12 needs 280",
         "HDC's rows",
     ),
     Constant(

@@ -154,7 +154,7 @@ def test_simulate_gives_the_time_of_train(tmp_path: Path, capsys: pytest.Capture
     ("words", "told"),
     [
         (["--trace", "x.json"], "`--trace`: of a pair, `emuchain simulate --trace` writes it"),
-        (["--chunks", "2"], "`chunks` has no part in `schedule` = 'farnn'"),
+        (["--chunks", "2"], "`chunks` has no effect with `schedule` = 'farnn'"),
         (["--replicas", "2"], "`replicas` has no part"),
         (["--compress", "inceptionn:-10"], "`compress` has no part"),
         (["--balancing", "none"], "`balancing` has no part"),

@@ -19,7 +19,7 @@ def test_best_and_knee() -> None:
         "knee: 3 boards, 3,000 images/s; FP of conv1[0:4] ICP on device 0 limits up to it; beyond, each board adds less"
         " than half as much: link 2 -> 3 (paths 1, 2) limits"
     )
-    assert memory == "memory: all is on chip from 1 board on, the fewest asked for"
+    assert memory == "memory: all is on chip from 1 board on, the fewest of the sweep"
 
 
 def test_a_plateau_is_called_by_its_cause() -> None:
@@ -72,7 +72,7 @@ def test_memory() -> None:
 
     assert told("noyy") == "memory: all is on chip from 3 boards on; with 2, 3.5 MiB are off chip"
     assert told("ooob") == "memory: never all on chip; with 4 boards, 3.5 MiB are off chip, 9.2 MiB are missing"
-    assert told("yynyn") == "memory: all is on chip with 1-2, 4 boards alone; with 5, 9.2 MiB are missing"
+    assert told("yynyn") == "memory: all is on chip only with 1-2, 4 boards; with 5, 9.2 MiB are missing"
 
 
 def test_a_best_point_that_does_not_fit_says_so() -> None:

@@ -141,7 +141,7 @@ def test_the_file_of_another_sweep_is_left_alone(tmp_path: Path, other: dict[str
         sweep(path, **other)
     line = one_line(error)
     assert f"`csv` = {path}" in line
-    assert "`restart` begins it anew" in line
+    assert "`restart` starts it over" in line
     assert path.read_bytes() == content
     sweep(path, restart=True, **other)
     assert path.read_bytes() != content

@@ -86,7 +86,7 @@ def other_runs(patch: pytest.MonkeyPatch) -> None:
 
 
 def weights_for_gradients(patch: pytest.MonkeyPatch) -> None:
-    """Truncated weights and truncated gradients are taken for each other."""
+    """Truncated weights and truncated gradients are swapped."""
     found = [run.model_copy(update={"gradients": run.weights, "weights": run.gradients}) for run in runs.all_runs()]
     patch.setattr(runs, "all_runs", lambda: found)
 
