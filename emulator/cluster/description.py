@@ -40,7 +40,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from ...comm import Interconnect, NicEngines
-from ..common import Gbps, GbytesPerSecond, Megahertz, Microseconds, Nanoseconds, Share
+from ..common import Gbps, GbytesPerSecond, Megahertz, Microseconds, Name, Nanoseconds, Share
 from ..faults import FaultsDescription
 from ..inputs import DESCRIBED, Model
 from .cluster import Link, LinkShare
@@ -150,7 +150,7 @@ def _tuple_of(value: Any) -> Any:
 class ClusterDescription(Model):
     """A cluster, as in its TOML file, but for its links."""
 
-    name: str
+    name: Name
     boards: Annotated[_Boards, pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
     machine: MachineDescription | None = None
     resources: ResourcesDescription | None = None
@@ -195,14 +195,14 @@ class WithLinkTables(ClusterDescription):
 class NamedDevice(Model):
     """A `[[boards]]` table with no more than a name: of a device that a profile describes."""
 
-    name: str
+    name: Name
     count: Annotated[int, pydantic.Field(ge=1, le=100_000)] = 1
 
 
 class NamedCluster(Model):
     """A cluster whose devices have names alone."""
 
-    name: str
+    name: Name
     boards: Annotated[tuple[NamedDevice, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
     links: Annotated[tuple[LinksDescription, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple_of)]
     network: NetworkDescription | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
 
-from ..common import GbytesPerSecond, Megahertz, NotNegative, Positive, PositiveNumber, Share, Watts
+from ..common import GbytesPerSecond, Megahertz, Name, NotNegative, Positive, PositiveNumber, Share, Watts
 from .board import ACTIVATION_CYCLES
 from .fpga import LUT_PER_DSP, Fpga, lut_multipliers
 from .pe_array import LSTM_UNITS, PeArray
@@ -20,7 +20,7 @@ class FpgaDescription:
 
     type: str | None = None
     kind: Literal["fpga"] = "fpga"
-    name: str
+    name: Name
     clock_mhz: Megahertz
     dsp: Positive
     dsp_share: Share = 1.0

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from ..common import FINITE, GbytesPerSecond, PositiveNumber, Share, Watts
+from ..common import FINITE, GbytesPerSecond, Name, PositiveNumber, Share, Watts
 from .gpu import Gpu
 
 
@@ -17,7 +17,7 @@ class GpuDescription:
 
     type: str | None = None
     kind: Literal["gpu"] = "gpu"
-    name: str
+    name: Name
     peak_tflops: PositiveNumber
     gemm_efficiency: Share
     memory_gbytes_per_s: GbytesPerSecond

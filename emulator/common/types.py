@@ -40,6 +40,29 @@ def _as_names(value: object) -> object:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
+class _OneLine:
+    """A marker of texts that are one line of printable characters."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(_as_name, handler(source))
+
+
+_LONGEST_NAME = 200
+
+
+def _as_name(value: str) -> str:
+    """Return a name, which is written into files of other languages, and shown.
+
+    Raises:
+        ValueError: it is no name.
+    """
+    if not value.strip() or not value.isprintable() or len(value) > _LONGEST_NAME:
+        raise ValueError(f"a name is one line of 1 to {_LONGEST_NAME} printable characters")
+    return value
+
+
 FINITE, AS_PAIR, AS_NAMES = _Finite(), _Before(_as_pair), _Before(_as_names)
 
 Positive = Annotated[int, Ge(1)]
@@ -47,7 +70,8 @@ NotNegative = Annotated[int, Ge(0)]
 Channels = Annotated[int, Ge(1), Le(1_000_000)]
 PositivePair = Annotated[tuple[Positive, Positive], AS_PAIR]
 NotNegativePair = Annotated[tuple[NotNegative, NotNegative], AS_PAIR]
-Names = Annotated[tuple[str, ...], AS_NAMES, MinLen(1)]
+Name = Annotated[str, _OneLine()]
+Names = Annotated[tuple[Name, ...], AS_NAMES, MinLen(1)]
 
 Finite = Annotated[float, FINITE]
 PositiveFinite = Annotated[float, FINITE, Gt(0)]

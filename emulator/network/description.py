@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ..common import InputError, Names, Positive
+from ..common import InputError, Name, Names, Positive
 from ..inputs import Model, model_of, validate
 from .operation import Operation
 from .registry import operation_types
@@ -41,7 +41,7 @@ def node_model(kind: type[Operation]) -> type[Model]:
     source: Any = (_SEVERAL, pydantic.Field(alias="from"))
     if not kind.joins:
         source = (Names | None, pydantic.Field(None, alias="from"))
-    return model_of(kind, type=(Literal[kind.type], ...), name=(str | None, None), source=source)
+    return model_of(kind, type=(Literal[kind.type], ...), name=(Name | None, None), source=source)
 
 
 def node(kind: type[Operation], keys: dict[str, Any], where: str) -> Node:
@@ -80,7 +80,7 @@ class Description(Model):
     With `any_images`, its input is that of the images that it trains on.
     """
 
-    name: str
+    name: Name
     any_images: bool = False
     symbols: Positive | None = None
     input: Annotated[tuple[Positive, Positive, Positive], pydantic.BeforeValidator(_as_tuple)]

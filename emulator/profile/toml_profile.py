@@ -7,7 +7,7 @@ from typing import Annotated
 
 import pydantic
 
-from ..common import Finite, InputError, NotNegative, Positive, PositiveNumber
+from ..common import Finite, InputError, Name, NotNegative, Positive, PositiveNumber
 from ..inputs import Model, read_toml, validate
 from ..mapping import VALUE_BYTES, Slice, cut_channels
 from ..network import Layer, Network
@@ -38,7 +38,7 @@ class TimesTable(Model):
 class LayerTable(Model):
     """A `[[layers]]` table; bytes that are left out are those of the network's layer of this name."""
 
-    name: str
+    name: Name
     output_bytes: NotNegative | None = None
     feature_bytes: NotNegative | None = None
     parameter_bytes: NotNegative | None = None
@@ -54,7 +54,7 @@ class DeviceTable(Model):
 class ProfileDescription(Model):
     """A profile, as in its TOML file."""
 
-    name: str
+    name: Name
     parameter_copies: Positive = 2
     devices: Annotated[dict[str, DeviceTable], pydantic.Field(min_length=1)]
     layers: Annotated[tuple[LayerTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]

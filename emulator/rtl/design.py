@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 
 from ..common import InputError
 from ..mapping import Cut, Slice, SliceEngines
@@ -17,6 +16,7 @@ from ..network import Layer, SfuStep
 from ..network.operations.fc import Fc
 from ..plan import Plan
 from .check import check
+from .identifiers import identifier
 
 UPDATE_LANES = 8
 """Parameters of a slice that enter its update in a cycle, at most; each takes seven multiply-adds."""
@@ -224,9 +224,3 @@ def bias_design(layer: Layer, fp_cycles: int, pg_cycles: int, latency: int) -> B
     lanes = min(UPDATE_LANES, channels)
     sums = EngineDesign.of(values, channels, sum_lanes, latency)
     return BiasDesign(add_lanes, -(-values // add_lanes), sums, lanes, -(-channels // lanes))
-
-
-def identifier(name: str) -> str:
-    """Return a name of a layer as an identifier of SystemVerilog."""
-    plain = re.sub(r"\W", "_", name)
-    return plain if plain[:1].isalpha() else f"layer_{plain}"

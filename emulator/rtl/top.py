@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from ..network.operations.pool import MaxPool
-from .design import DeviceDesign, Room, SliceDesign, identifier
+from .design import DeviceDesign, Room, SliceDesign
+from .identifiers import comment
 from .parameters import bias_parameters, slice_parameters, step_parameters
 from .ports import Port, engines_of, inputs_of, outputs_of, units_of
 
@@ -87,7 +88,7 @@ class _Top:
         return "\n".join([self._head(bits), *declared, "", *self._body, "", "endmodule", ""])
 
     def _head(self, bits: int) -> str:
-        slices = "".join(f"\n//     {of.part}" for of in self._device.slices)
+        slices = "".join(f"\n//   - {comment(str(of.part))}" for of in self._device.slices)
         unit_bits = max(1, (len(self._units) - 1).bit_length())
         ports = [
             "    input  logic clk",
@@ -116,7 +117,7 @@ class _Top:
         ]
         listed = ",\n".join(ports)
         return (
-            f"// {self._title}, device {self._device.number} (FPDeep, Fig. 12):{slices}\n"
+            f"// Device {self._device.number} of {comment(self._title)} (FPDeep, Fig. 12):{slices}\n"
             f"// Written by `emuchain rtl`; the modules beside it are the same for every device.\n"
             f"module {self._device.module} (\n{listed}\n);\n"
         )
@@ -238,7 +239,7 @@ class _Top:
         errors = dy  # of what the next step takes
         for number, step in enumerate(of.steps):
             kind = "max_pool" if isinstance(step.operation, MaxPool) else "relu"
-            title = f"{name}_{identifier(kind)}{number}"
+            title = f"{name}_{kind.replace('-', '_')}{number}"
             made = self._bus(title, step.output[0] * step.output[2])
             after = behind if number == len(of.steps) - 1 else self._bus(f"{title}_errors", made.words)
             ports = {

@@ -87,7 +87,7 @@ def test_maps_that_bypass_a_layer() -> None:
 def test_what_does_not_fit_the_board() -> None:
     boards = cluster(200)
     boards["boards"][0]["on_chip_memory_kbit"] = 36
-    with pytest.raises(emuchain.InputError, match="do not fit on chip, and RTL holds all of a device there"):
+    with pytest.raises(emuchain.InputError, match="do not fit on chip, but RTL keeps all of a device's data there"):
         Rtl.of(plan(network([3, 8, 8], conv(16), RELU, fc(10)), boards, 1))
 
 
