@@ -17,7 +17,7 @@ from .file_kind import (
 from .hints import did_you_mean
 from .html import html_table
 from .processes import parse_status
-from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
+from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_file, read_text
 from .shipped import find, names
 from .types import (
     FINITE,
@@ -78,6 +78,7 @@ __all__ = [
     "an",
     "check_writable",
     "confined",
+    "decoded",
     "did_you_mean",
     "escaped",
     "find",
@@ -94,6 +95,7 @@ __all__ = [
     "other_kind",
     "parse_status",
     "percent",
+    "place_in",
     "plural",
     "read_file",
     "read_text",
