@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from ..common import InputError, escaped, format_time_ps
+from ..common import format_time_ps
 from ..config import Config
 from ..report import (
     Line,
@@ -38,14 +38,6 @@ def show_results(file: str, full: bool) -> None:
         InputError: the file cannot be read, or lacks what a results file has.
     """
     results = read_results(pathlib.Path(file))
-    try:
-        _show(results, full)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        reason = escaped(" ".join(str(error).split()))
-        raise InputError(f"{file}: a results file that is damaged: {type(error).__name__}: {reason}") from None
-
-
-def _show(results: Results, full: bool) -> None:
     print_answer(_answer(results))
     _history(results)
     usage = results.usage
@@ -60,9 +52,10 @@ def _show(results: Results, full: bool) -> None:
     if results.weights:
         _weights(results)
     print()
+    versions = results.versions
     shown = ("emuchain", "python", "numpy", "numba")
-    say("versions: " + ", ".join(f"{name} {results.versions[name]}" for name in shown))
-    say(f"mpi: {results.versions['mpi']}; on {results.versions['platform']}")
+    say("versions: " + ", ".join(f"{name} {versions[name]}" for name in shown if name in versions))
+    say(f"mpi: {versions.get('mpi', 'unknown')}; on {versions.get('platform', 'unknown')}")
 
 
 def _answer(results: Results) -> list[Line]:
@@ -97,7 +90,7 @@ def _busiest_resource(results: Results) -> list[Line]:
     if not table:
         return []
     place = int(np.argmax(table["busy_ps"]))
-    share = percent(int(table["busy_ps"][place]) / results.virtual_time_ps)
+    share = percent(int(table["busy_ps"][place]) / max(1, results.virtual_time_ps))
     return [Line(f"busiest: {table['resource'][place]}, {share} of the time; longest: {table['longest'][place]}")]
 
 

@@ -21,7 +21,7 @@ from .lock import own_folder
 from .memory import Room, free_room, host_room, process_room
 from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
 from .processes import parse_status, system_name
-from .reading import MOST_TOML_BYTES, open_file, read_file, read_text
+from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_file, read_text
 from .shipped import find, names
 from .types import (
     FINITE,
@@ -91,6 +91,7 @@ __all__ = [
     "Writes",
     "an",
     "confined",
+    "decoded",
     "did_you_mean",
     "escaped",
     "find",
@@ -112,6 +113,7 @@ __all__ = [
     "own_folder",
     "parse_status",
     "percent",
+    "place_in",
     "plural",
     "process_room",
     "read_file",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import pathlib
+import re
 import stat
 from typing import BinaryIO
 
@@ -12,6 +14,7 @@ from .units import format_bytes
 
 MOST_TOML_BYTES = 2**22
 MOST_TEXT_BYTES = 2**28
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
@@ -45,10 +48,33 @@ def read_file(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
 
 
 def read_text(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
-    """Return the content of a text file in UTF-8, with line ends of any system as `\\n`.
+    """Return the content of a text file in UTF-8, with line ends of any system as `\\n`, and without a byte order mark.
 
     Raises:
         OSError: as `read_file`.
-        UnicodeDecodeError: it is not UTF-8.
+        ValueError: it is in another encoding; the message says where, and what to do.
     """
-    return read_file(path, most_bytes).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    return decoded(read_file(path, most_bytes))
+
+
+def decoded(content: bytes) -> str:
+    """Return bytes of a text file as `read_text` does.
+
+    Raises:
+        ValueError: they are in another encoding.
+    """
+    if any(content.startswith(mark) for mark in _WIDE_MARKS) or re.match(rb"(?:[^\0]\0){2}|(?:\0[^\0]){2}", content):
+        raise ValueError("in UTF-16 or UTF-32; save it in UTF-8")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, column = place_in(content[: error.start].decode("utf-8", "replace"))
+        raise ValueError(
+            f"not in UTF-8: byte 0x{content[error.start]:02x} at line {line}, column {column}; save it in UTF-8"
+        ) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def place_in(before: str) -> tuple[int, int]:
+    """Return the line and the column, both from 1, that come after a text."""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pydantic
 
-from ..common import MOST_TOML_BYTES, InputError, did_you_mean, read_text
+from ..common import MOST_TOML_BYTES, InputError, did_you_mean, place_in, read_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -60,7 +60,8 @@ def shown(path: pathlib.Path) -> str:
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
-_MOST_DOTS = 200
+_MOST_DOTS, _MOST_DIGITS = 200, 4000
+_LONG_NUMBER = re.compile(rf"\d[\d_]{{{_MOST_DIGITS}}}")
 
 ModelT = TypeVar("ModelT", bound=Model)
 
@@ -72,15 +73,9 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
         InputError: the file cannot be read or is not TOML.
     """
     try:
-        text = read_text(path, MOST_TOML_BYTES)
-        # Keys take time with the square of their dots.
-        if any(part.count(".") > _MOST_DOTS for part in re.split("[=,\n]", text)):
-            raise RecursionError
-        return tomllib.loads(text)
+        return _parsed(read_text(path, MOST_TOML_BYTES))
     except OSError as error:
         raise InputError(f"{shown(path)}: cannot be read: {error.strerror or error}") from None
-    except RecursionError:
-        raise InputError(f"{shown(path)}: not a TOML file: nested too deeply") from None
     except ValueError as error:  # not TOML, not UTF-8, or a path that no file can have
         raise InputError(f"{shown(path)}: not a TOML file: {error}") from None
 
@@ -91,7 +86,35 @@ def read_description(text: str) -> dict[str, Any]:
     Raises:
         ValueError: it is neither.
     """
-    return dict(json.loads(text) if text.startswith("{") else tomllib.loads(text))
+    try:
+        return dict(json.loads(text)) if text.startswith("{") else _parsed(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Return the content of TOML.
+
+    Raises:
+        ValueError: it is none; the message says what is wrong, at which line and column.
+    """
+    number = _LONG_NUMBER.search(text)
+    if number is not None:
+        raise ValueError(f"A number of more than {_MOST_DIGITS:,} digits {_at(text, number.start())}")
+    # Keys take time with the square of their dots.
+    if any(part.count(".") > _MOST_DOTS for part in re.split("[=,\n]", text)):
+        raise ValueError("nested too deeply")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(str(error).replace("(at end of document)", _at(text, len(text)))) from None
+
+
+def _at(text: str, place: int) -> str:
+    line, column = place_in(text[:place])
+    return f"(at line {line}, column {column})"
 
 
 def validate(model: type[ModelT], values: dict[str, Any], source: str) -> ModelT:

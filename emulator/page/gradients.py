@@ -122,8 +122,8 @@ def _table(run: Run) -> Table:
     statistics = [name for name in exchange if name.startswith("width_") and exchange[name].any()]
     rows = []
     for i, epoch in enumerate(exchange["epoch"]):
-        took_ps = times[i] - (times[i - 1] if i else 0)
-        values = sum(exchange[name][i] for name in statistics)
+        took_ps = max(1, times[i] - (times[i - 1] if i else 0))
+        values = max(1, sum(exchange[name][i] for name in statistics))
         rows.append(
             [
                 str(epoch),

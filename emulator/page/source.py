@@ -149,6 +149,8 @@ def _is_plan_of(plan: Plan, results: Results) -> bool:
     usage = results.usage
     if usage is None:
         return True
+    if len(usage.devices) != len(plan.timing.engines) or len(usage.links) != 2 * len(plan.timing.links):
+        return False
     epoch = plan.data_parallel.samples_of(0, int(results.config["samples"]), plan.config.batch)
     samples = len(epoch) * results.epochs
     for device, engines in zip(usage.devices, plan.timing.engines, strict=True):

@@ -52,7 +52,7 @@ def resource_rows(resources: Mapping[str, Any], total_ps: int) -> None:
         [
             str(resources["resource"][i]),
             format_time_ps(int(resources["busy_ps"][i])),
-            percent(int(resources["busy_ps"][i]) / total_ps),
+            percent(int(resources["busy_ps"][i]) / max(1, total_ps)),
             format_bytes(int(resources["carried_bytes"][i])) if resources["carried_bytes"][i] else "-",
             str(resources["longest"][i]),
         ]
@@ -129,7 +129,7 @@ def exchange_rows(exchange: Mapping[str, Any], virtual_time_ps: Any) -> None:
     values = sum(exchange[width] for width in widths)
     rows = []
     for i, epoch in enumerate(exchange["epoch"]):
-        took_ps = virtual_time_ps[i] - (virtual_time_ps[i - 1] if i else 0)
+        took_ps = max(1, virtual_time_ps[i] - (virtual_time_ps[i - 1] if i else 0))
         rows.append(
             [
                 str(epoch),

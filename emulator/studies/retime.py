@@ -23,6 +23,7 @@ from ..plan import Plan, make_plan
 from ..run import (
     GivenSizes,
     MeanRatio,
+    OtherMessages,
     RecordedSizes,
     Results,
     recorded_sizes,
@@ -70,17 +71,19 @@ def retime(
     own = _planned(results, own_cluster, source)
     plan = _planned(results, cluster, source)
     alike = own.mapping.devices == plan.mapping.devices and own.timing.blocks == plan.timing.blocks
-    own_sizes, own_notes = _sizes(results, own, source)
+    own_sizes, own_notes = _sizes(results, own)
     sizes, notes = (own_sizes, own_notes) if alike else _mean_ratios(own_sizes, own_notes)
     if results.exchange:
         ratio = float(results.exchange["value_bytes"].sum() / results.exchange["compressed_bytes"].sum())
         if plan.data_parallel.codec.compresses:
             plan = dataclasses.replace(plan, data_parallel=dataclasses.replace(plan.data_parallel, ratio=ratio))
     samples, ends = int(results.config["samples"]), tuple(results.history["virtual_time_ps"].tolist())
-    found = Retiming(
-        label or label_of(cluster.name, changes), own, ends, simulate(plan, samples, sizes=sizes), steady_state(plan)
-    )
-    notes = [*notes, *_about_own_times(found, results, own_sizes), *_about_sums(own, plan, alike)]
+    try:
+        simulation = simulate(plan, samples, sizes=sizes)
+        found = Retiming(label or label_of(cluster.name, changes), own, ends, simulation, steady_state(plan))
+        notes = [*notes, *_about_own_times(found, results, own_sizes), *_about_sums(own, plan, alike)]
+    except OtherMessages as error:
+        raise InputError(f"{source}: has sizes of other messages than its run sends: {error}; train it again") from None
     if sizes and not found.same_staleness:
         notes.append("gradients shrink as they did in the run, with the old weights that it used")
     if not plan.fits:
@@ -94,6 +97,8 @@ def _check_finished(results: Results, source: str) -> None:
     if epochs < wanted:
         done = f"{epochs} of {wanted} epochs" if epochs else "no epoch"
         raise InputError(f"{source}: the run is not finished: {done}; a finished run is needed, so train it to its end")
+    if not results.history["virtual_time_ps"][0]:
+        raise InputError(f"{source}: its first epoch took no virtual time, so that there is nothing to compare with")
 
 
 def _described(results: Results, name: str, source: str) -> dict[str, Any]:
@@ -114,7 +119,7 @@ def _planned(results: Results, cluster: Cluster, source: str) -> Plan:
     """Return the plan of the run on a cluster."""
     network = load_network(_described(results, "network.toml", source))
     try:
-        config = settings_config(_settings(results))
+        config = settings_config({**_settings(results), "epochs": results.epochs})
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
     if "faults.json" in results.descriptions:
@@ -142,16 +147,13 @@ def _settings(results: Results) -> dict[str, Any]:
     }
 
 
-def _sizes(results: Results, own: Plan, source: str) -> tuple[Sequence[GivenSizes], list[str]]:
+def _sizes(results: Results, own: Plan) -> tuple[Sequence[GivenSizes], list[str]]:
     """Return the sizes of compressed messages in each epoch, () where those expected serve; and what is assumed."""
     of = own.data_parallel
     if not of.codec.compresses or (of.replicas == 1 and not own.timing.blocks):
         return (), []
     if results.messages:
-        try:
-            return recorded_sizes(results.messages, results.epochs), []
-        except (KeyError, ValueError) as error:
-            raise InputError(f"{source}: the sizes of its messages cannot be read, possibly damaged: {error}") from None
+        return recorded_sizes(results.messages, results.epochs), []
     if not of.codec.size_depends_on_values and not own.timing.blocks:
         return (), []
     earlier = "the file, of an earlier version, has no sizes of messages: gradients are assumed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import pathlib
@@ -72,6 +73,7 @@ class _Stopped(Exception):
     """What ends a run within an epoch."""
 
 
+@functools.cache
 def examples() -> list[bytes]:
     """Return checkpoints within an epoch, and after the last one."""
     from emuchain import train
@@ -95,8 +97,11 @@ def examples() -> list[bytes]:
     return found
 
 
-def resume(path: pathlib.Path) -> None:
-    """Go on from a checkpoint as `train --resume` does, for one epoch at most; no file is written."""
+def resume(path: pathlib.Path) -> list[bytes]:
+    """Go on from a checkpoint as `train --resume` does, for one epoch at most; no file is written.
+
+    Return the weights, and what the history has but for the host's time.
+    """
     from emuchain.comm import SingleProcess
     from emuchain.emulator.config import load_config
     from emuchain.emulator.plan import make_plan, training_data
@@ -109,7 +114,15 @@ def resume(path: pathlib.Path) -> None:
     of = repr(plan.config.model_dump(exclude={"seed", "resume", *(key for each in VARIANTS for key in each)}))
     data, ranks = _drawn.get(of) or training_data(plan), SingleProcess()
     _drawn.setdefault(of, data)
-    train(plan, data, ranks, gather_weights=True, checkpoints=checkpoints_of(plan, data, ranks, start))
+    weights: list[dict[str, Any]] = []
+    history = train(
+        *(plan, data, ranks, lambda _: None, lambda _, last: weights.append(last)),
+        gather_weights=True,
+        checkpoints=checkpoints_of(plan, data, ranks, start),
+    )
+    learnt = [array.tobytes() for arrays in weights[-1].values() for array in arrays.values()]
+    rows = [(epoch.train, epoch.test, epoch.virtual_time_ps, epoch.exchanged.traffic) for epoch in history]
+    return [*learnt, repr(rows).encode()]
 
 
 def damaged(example: bytes, chance: random.Random, bytes_changed: Callable[[bytes, random.Random], bytes]) -> bytes:

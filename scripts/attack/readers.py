@@ -13,6 +13,7 @@ from typing import NamedTuple
 import checkpoints
 import chunks as half_written
 import numpy as np
+import results
 
 Change = Callable[[bytes, random.Random], bytes]
 """Function that changes some bytes."""
@@ -21,7 +22,8 @@ Change = Callable[[bytes, random.Random], bytes]
 class Reader(NamedTuple):
     """Examples of valid input; the end of a file's name; and functions that read such a file, and that damage it.
 
-    `change` takes one that changes bytes, besides; without it, that is used alone.
+    What `read` returns shows whether two files are read alike. `change` takes one that changes bytes, besides; without
+    it, that is used alone.
     """
 
     examples: list[bytes]
@@ -71,25 +73,9 @@ def schedule() -> Reader:
     return Reader([to_text(of).encode(), to_csv(one).encode()], ".txt", lambda path: check_schedule(str(path)))
 
 
-def results() -> Reader:
-    """Results files, as `show` prints them."""
-    from emuchain import train
-    from emuchain.emulator.commands.show import show_results
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "run.h5")
-        train("quick-cifar", samples=16, test_samples=4, batch=16, out=str(path))
-        return Reader([path.read_bytes()], ".h5", lambda found: show_results(str(found), True))
-
-
 def checkpoint() -> Reader:
     """Checkpoints, from which a small run goes on."""
-    return Reader(
-        checkpoints.examples(),
-        ".ckpt",
-        checkpoints.resume,
-        checkpoints.damaged,
-    )
+    return Reader(checkpoints.examples(), ".ckpt", checkpoints.resume, checkpoints.damaged)
 
 
 def onnx() -> Reader:
@@ -249,11 +235,28 @@ def safetensors() -> Reader:
     return Reader([packed], ".safetensors", lambda path: read_weights(str(path), network, "it"))
 
 
-READERS = {
+def _of_runs(read: Callable[[pathlib.Path], object], kept: list[bytes]) -> Reader:
+    return Reader(kept, ".h5", read, _damaged)
+
+
+def _damaged(example: bytes, chance: random.Random, change: Change) -> bytes:
+    is_checkpoint = example.startswith(b"PK")
+    return (checkpoints if is_checkpoint else results).damaged(example, chance, change)
+
+
+READERS: dict[str, Callable[[], Reader]] = {
     of.__name__: of
     for of in (
         *(config, network, cluster, faults, schedule, profile, codec),
-        *(results, checkpoint, onnx, safetensors),
+        *(checkpoint, onnx, safetensors),
         *(npz, hdf5, chunks, text, archive),
     )
 }
+for command in results.OF_ANY_RUN:
+    READERS[command.__name__] = lambda of=command: _of_runs(of, results.examples())
+for command in results.OF_CHAINS:
+    READERS[command.__name__] = lambda of=command: _of_runs(of, results.examples()[:2])
+for command in results.OF_WEIGHTS:
+    READERS[command.__name__] = lambda of=command: _of_runs(of, results.examples()[:2] + checkpoints.examples())
+SEALED = ("show", "report", "retime", "export", "evaluate", "init", "checkpoint")
+"""Readers of files in which damage must be seen."""

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,10 @@ class SentBy(NamedTuple):
     replica: int
     device: int
     block: int = EXCHANGE
+
+
+class OtherMessages(LookupError):
+    """Sizes are given of other messages than those that a run sends."""
 
 
 EpochSizes = Mapping[SentBy, NDArray[np.int64]]
@@ -50,18 +54,30 @@ class RecordedSizes:
 
     def bytes_of(self, source: SentBy) -> GivenBytes:
         """See `GivenSizes`."""
-        following = iter(self.sizes[source][:, 1].tolist())
+        sizes = self._of(source)[:, 1].tolist()
+        following = itertools.chain(sizes, _no_more(source, len(sizes)))
         return lambda _: next(following)
 
     def shares_of(self, source: SentBy) -> Iterator[float]:
         """See `GivenSizes`."""
-        return (after / before for before, after in self.sizes[source].tolist())
+        sizes = self._of(source).tolist()
+        return itertools.chain((after / before for before, after in sizes), _no_more(source, len(sizes)))
+
+    def _of(self, source: SentBy) -> NDArray[np.int64]:
+        if source not in self.sizes:
+            raise OtherMessages(f"there are none of {source}")
+        return self.sizes[source]
 
     @property
     def ratio(self) -> float:
         """Bytes before over bytes after the codec, of all messages."""
         before, after = np.concatenate(list(self.sizes.values())).sum(axis=0).tolist()
         return before / after
+
+
+def _no_more(source: SentBy, count: int) -> Iterator[Any]:
+    raise OtherMessages(f"there are only {count} of {source}")
+    yield
 
 
 @dataclasses.dataclass(frozen=True)

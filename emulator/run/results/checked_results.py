@@ -99,12 +99,12 @@ _MESSAGES = {**dict.fromkeys(SentBy._fields, _Column(least=-1)), "value_bytes": 
 _RESOURCES = {"resource": _TEXT, "busy_ps": _COUNT, "carried_bytes": _BYTES, "longest": _TEXT}
 _STEPS = {"epoch": _ORDINAL, "step": _ORDINAL, "loss": _LOSS, "learning_rate": _REAL, "virtual_time_ps": _COUNT}
 
-_NAMES = ("network", "cluster", "schedule", "data")
+_NAMES = ("network", "cluster", "schedule", "data", "compress")
 _COUNTS = {"epochs": 1, "batch": 1, "samples": 1, "devices": 1, "replicas": 1, "seed": 0}
 """Keys that are numbers, and the least of each."""
 
-_LEFT_OPEN = ("devices", "replicas")
-"""Those that files of earlier versions lack, or have not filled in."""
+_EARLIER = {"replicas": 1, "compress": "none"}
+"""What keys that files of earlier versions lack meant then; those files may leave `devices` open, too."""
 
 
 def checked_results(groups: Mapping[str, Arrays], weights: Mapping[str, Arrays]) -> Results:
@@ -113,12 +113,13 @@ def checked_results(groups: Mapping[str, Arrays], weights: Mapping[str, Arrays])
     Raises:
         KeyError, ValueError: something is missing, or has another form.
     """
+    devices = _table("devices", groups, _DEVICES, _LATER_OF_DEVICES)
     found = Results(
-        _config(groups["config"]),
+        _config(groups["config"], len(devices["device"]) if devices else 1),
         _descriptions(groups["descriptions"]),
         {name: str(value) for name, value in _attributes(groups["versions"]).items()},
         _columns("history", groups, _HISTORY, _BITS),
-        _table("devices", groups, _DEVICES, _LATER_OF_DEVICES),
+        devices,
         _table("links", groups, _LINKS),
         _weights(weights),
         _exchange(groups),
@@ -181,12 +182,12 @@ def _attributes(group: Arrays) -> dict[str, Any]:
     return found
 
 
-def _config(group: Arrays) -> dict[str, Any]:
-    config = _attributes(group)
+def _config(group: Arrays, devices: int) -> dict[str, Any]:
+    config = {**_EARLIER, **_attributes(group)}
+    if config.get("devices", "") == "":
+        config["devices"] = max(1, devices)
     for key in (*_NAMES, *_COUNTS):
         value, kind = config.get(key, ""), str if key in _NAMES else int
-        if key in _LEFT_OPEN and value == "":
-            continue
         if type(value) is not kind or (isinstance(value, int) and not _COUNTS[key] <= value < 1 << 63):
             raise ValueError(f"the setting {key} is {value!r}" if key in config else f"the setting {key} is missing")
     return config
