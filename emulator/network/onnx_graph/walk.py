@@ -102,7 +102,7 @@ class Walk:
             return None
         for step in self.steps[len(self._shapes) :]:
             taken = [self.images if n == FROM_IMAGES else self._shapes[n] for n in step.takes]
-            keys = {**step.keys, "from": ["", ""]} if step.kind.joins else dict(step.keys)
+            keys = {**step.keys, "from": ["one", "other"]} if step.kind.joins else dict(step.keys)
             try:
                 self._shapes.append(self._output_shape(step.kind, keys, step.node.where, taken))
             except ValueError as error:
@@ -141,7 +141,7 @@ class Walk:
     def name(self, node: OnnxNode, made: Value | Constant, place: int = 0) -> None:
         """Record a node's result under the name of one of its outputs."""
         name = node.outputs[place] if place < len(node.outputs) else ""
-        if name == "" and len(node.outputs) > 1:
+        if name == "" and (place or len(node.outputs) > 1):
             return
         if name == "" or name in self._values or name in self.constants:
             raise node.refusal(f"makes {name!r}; each node must make a new value")
