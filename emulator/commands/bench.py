@@ -17,7 +17,7 @@ from ..bench.recurrent_shapes import BATCHES, KINDS, STEPS, UNITS
 from ..bench.shapes import LISTS
 from ..common import InputError
 from . import collector
-from .named import WORD, FileGroup
+from .named import NETWORK, WORD, FileGroup
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting
@@ -148,6 +148,7 @@ def recurrent(
 @bench.command()
 @click.option(
     "--network",
+    type=NETWORK,
     default="vgg16-cifar",
     show_default=True,
     metavar="WORD",

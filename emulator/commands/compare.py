@@ -12,7 +12,7 @@ import click
 
 from ..common import InputError
 from .kernels import starting
-from .named import NETWORK, PICTURE, WORD, FileCommand
+from .named import CLUSTER, NETWORK, PICTURE, WORD, FileCommand
 from .phases import phases
 from .ranges import Counts
 
@@ -37,6 +37,7 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
             click.option("--devices", type=Counts(), default=devices, show_default=True, metavar="N,N-N,..."),
             click.option(
                 "--cluster",
+                type=CLUSTER,
                 default=_CLUSTER,
                 show_default=True,
                 metavar="WORD",

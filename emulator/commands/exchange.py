@@ -14,7 +14,7 @@ import click
 
 from ..common import InputError
 from .kernels import starting
-from .named import NETWORK, PICTURE, FileCommand
+from .named import CLUSTER, NETWORK, PICTURE, FileCommand
 from .phases import phases
 from .ranges import Counts
 
@@ -37,6 +37,7 @@ _MOST_RATIO = 16
 )
 @click.option(
     "--cluster",
+    type=CLUSTER,
     default="titan-xp-10gbe",
     show_default=True,
     metavar="WORD",

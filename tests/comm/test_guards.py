@@ -143,8 +143,8 @@ def test_a_guard_that_has_reported_is_not_waited_for() -> None:
     here.add(fd)
     here.ask()
     assert here.silent == {fd}
-    there.say("rank 1 died")
-    assert here.hear(fd) == "rank 1 died"
+    there.say("0 rank 1 died")
+    assert here.hear(fd) == "0 rank 1 died"
     here.ask()
     assert here.silent == set()
 

@@ -85,7 +85,7 @@ def written(small_cifar: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 BAD = [
     (["--resume", "none.ckpt"], ["`resume`", "none.ckpt", "no such file"]),
     (["--resume", "run.h5"], ["`resume`", "run.h5", "not a readable checkpoint"]),
-    (["--resume", "."], ["`resume`", "no such file"]),
+    (["--resume", "."], ["`resume`", "is a folder; give a file"]),
     (["--resume", "run.ckpt", "--batch", "16"], ["`batch` = 16", "run.ckpt", "with 32"]),
     (["--resume", "run.ckpt", "--devices", "3"], ["`devices` = 3", "with 2", "fpdeep"]),
     (["--resume", "run.ckpt", "--schedule", "sync"], ["`schedule` = 'sync'", "'fpdeep'"]),

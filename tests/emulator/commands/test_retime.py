@@ -81,4 +81,4 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "notes.h5").write_text("nothing")
     result = CliRunner().invoke(retime, [str(tmp_path / "notes.h5")])
     assert isinstance(result.exception, InputError)
-    assert "notes.h5: not a readable results file" in str(result.exception)
+    assert "notes.h5: not a results file of emuchain, but a text file" in str(result.exception)

@@ -117,7 +117,7 @@ def test_waves_without_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     line = refused(capsys, "quick-cifar", "--out", str(tmp_path), "--simulate")
-    assert "`CXX` = 'no-such-compiler' is not there: install g++, or set CXX" in line
+    assert "`CXX` = 'no-such-compiler' does not exist: install g++, or set CXX" in line
 
 
 def test_no_verilator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

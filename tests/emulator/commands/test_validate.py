@@ -123,5 +123,5 @@ def test_pictures_need_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r"pip install 'emuchain\[plot\]'"):
         pictures.draw_scaling(tmp_path / "fig15.png")
-    with pytest.raises(InputError, match="cannot be created"):
+    with pytest.raises(InputError, match="cannot be written: Not a directory"):
         draw_pictures("fpdeep", Path("/dev/null/x"), None)

@@ -200,8 +200,8 @@ def odd_name(folder: Path) -> None:
     ("spoil", "words"),
     [
         (mixture, "train: a mixture of images (cat.png) and folders of classes (cat); put each image"),
-        (mixed_classes, "a mixture: cats stands beside train and val"),
-        (mixed_parts, "a mixture: birds stands beside train and val; give a folder"),
+        (mixed_classes, "a mixture: cats is next to train and val"),
+        (mixed_parts, "a mixture: birds is next to train and val; give a folder"),
         (empty_class, "train/bird: an empty class: no images"),
         (unknown_class, "val/bird: a class that `train` does not have"),
         (no_train, "has `val`, but no `train`"),
@@ -379,7 +379,7 @@ def only_gifs(folder: Path) -> None:
     ("make", "words"),
     [
         (flat_parts, "holds no folder for each class, so the labels of its images are unknown"),
-        (flat_test, "test stands beside Train, but has no folder for each class, so that its labels are unknown"),
+        (flat_test, "test is next to Train, but has no folder for each class, so that its labels are unknown"),
         (two_trains, "Train and training are both `train` by their names; leave one"),
         (wrapped, "holds one folder, in which the parts are; give"),
         (parts_within, "within a class; put the folders of classes into those of the parts"),

@@ -39,5 +39,5 @@ def test_values_come_as_they_were_sent() -> None:
 def test_values_that_are_not_due() -> None:
     mailbox = Mailbox()
     PairPorts({}, {KEY: mailbox}).send(KEY, 4, np.zeros((1, 1, 1), np.float32))
-    with pytest.raises(RuntimeError, match="4 came, 0 was due"):
+    with pytest.raises(RuntimeError, match="4 came, 0 was expected"):
         received(PairPorts({KEY: mailbox}, {}), 0)

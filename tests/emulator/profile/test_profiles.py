@@ -154,5 +154,5 @@ def test_bad_graphs_are_refused(tmp_path: Path, old: str, new: str, said: str) -
 def test_a_circle_names_its_nodes(tmp_path: Path) -> None:
     path = tmp_path / "graph.txt"
     path.write_text(GRAPH + "\tnode4 -- node3\n")
-    with pytest.raises(InputError, match=r"circle: (node3 -> node4 -> node3|node4 -> node3 -> node4)$"):
+    with pytest.raises(InputError, match=r"cycle: (node3 -> node4 -> node3|node4 -> node3 -> node4)$"):
         load_graph(path, 1, ["g"])

@@ -111,8 +111,8 @@ def test_training_and_evaluating_are_refused_before_they_begin(
 ) -> None:
     emuchain.train("quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "run.h5"))
     monkeypatch.setattr("emuchain.emulator.run.needs.host_room", lambda: Room(1000, "this machine has"))
-    with pytest.raises(InputError, match=r"training takes at least .* and this machine has 1000 B"):
+    with pytest.raises(InputError, match=r"training takes at least .*, but this machine has 1000 B"):
         emuchain.train("quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "other.h5"))
     assert not (tmp_path / "other.h5").exists()
-    with pytest.raises(InputError, match=r"evaluating takes at least .* and this machine has 1000 B"):
+    with pytest.raises(InputError, match=r"evaluating takes at least .*, but this machine has 1000 B"):
         evaluate(read_found(str(tmp_path / "run.h5")))
