@@ -62,7 +62,7 @@ def test_bad_input(
         ([], "Missing argument 'RUN.h5 ...'"),
         ([tmp_path / "none.h5"], "no such file"),
         ([tmp_path], "is a folder; give a file"),
-        ([tmp_path / "no.h5"], "not a readable results file"),
+        ([tmp_path / "no.h5"], "not a results file of emuchain, but a text file"),
         ([run_file, run_file], f"the same run as {run_file}"),
         ([run_file, run_file.parent / ".." / run_file.parent.name / run_file.name], "the same run as"),
         ([run_file, copied], f"the same run as {run_file}"),

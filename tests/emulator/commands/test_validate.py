@@ -91,7 +91,7 @@ def test_scaling_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def write_run(path: Path, plan: Plan) -> None:
     """Write the results of two epochs."""
     empty = results_of(plan, samples=100, history=[], weights={}, versions={"emuchain": "0"})
-    history = {name: np.zeros(2) for name in empty.history}
+    history = {name: np.zeros(2, np.int64 if name.endswith("_ps") else np.float64) for name in empty.history}
     history |= {"epoch": np.array([1, 2]), "test_accuracy": np.array([0.5, 0.6])}
     write_results(path, dataclasses.replace(empty, history=history))
 
