@@ -16,6 +16,7 @@ import pytest
 from emuchain.emulator.bench import chain, chain_peak, host, peer, report, torch_training, turns
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
+from emuchain.kernels.current_folder import RUN_MODULE
 
 from .helpers import NEEDS_TORCH, README, is_there, keys_of, wait_until
 
@@ -35,7 +36,8 @@ def test_sides_are_compared_turn_by_turn() -> None:
 def test_the_chain_runs_as_users_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain, "find_mpiexec", lambda: "mpiexec")
     words = chain.ours_command(dataclasses.replace(SETTING, ranks=3))
-    assert words[:7] == ["mpiexec", "-n", "3", sys.executable, "-m", "emuchain", "train"]
+    begin = ["mpiexec", "-n", "3", sys.executable, *RUN_MODULE, "emuchain", "train"]
+    assert words[: len(begin)] == begin
     assert {"--devices=4", "--schedule=fpdeep", "--batch=16", "--micro-batch=8", "--samples=10000"} <= set(words)
     assert chain.ours_command(SETTING) == words[3:]
 
