@@ -187,9 +187,11 @@ def _config(group: Arrays, devices: int) -> dict[str, Any]:
     if config.get("devices", "") == "":
         config["devices"] = max(1, devices)
     for key in (*_NAMES, *_COUNTS):
-        value, kind = config.get(key, ""), str if key in _NAMES else int
+        if key not in config:
+            raise ValueError(f"the setting {key} is missing")
+        value, kind = config[key], str if key in _NAMES else int
         if type(value) is not kind or (isinstance(value, int) and not _COUNTS[key] <= value < 1 << 63):
-            raise ValueError(f"the setting {key} is {value!r}" if key in config else f"the setting {key} is missing")
+            raise ValueError(f"the setting {key} is {value!r}")
     return config
 
 

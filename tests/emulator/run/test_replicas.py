@@ -237,7 +237,7 @@ def test_every_sample_has_one_replica(flags: Flags, replicas_plan: ReplicasPlan)
         ({"replicas": 8, "samples": 50}, "leaves 2 for the last mini-batch, fewer than 8 replicas; try 48 or 56"),
         ({"replicas": 8, "samples": 2}, "fewer than 8 replicas; try 8"),
         ({"schedule": "data-parallel-ring", "devices": 4, "replicas": 2}, "every one of 4 devices is a replica"),
-        ({"schedule": "data-parallel-ring", "devices": 4, "exchange": "aggregator"}, "says 'ring'"),
+        ({"schedule": "data-parallel-ring", "devices": 4, "exchange": "aggregator"}, "uses 'ring'"),
         ({"compress": "gzip"}, "`compress` = 'gzip': there is no codec 'gzip'; known codecs: none, inceptionn:E"),
         ({"compress": "inceptionn:3"}, "-127"),
         ({"compress_weights": "truncate:7"}, "16, 22"),

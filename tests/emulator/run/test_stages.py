@@ -156,7 +156,7 @@ def test_training_takes_the_time_of_the_simulation(schedule: str, keys: dict[str
         ({"schedule": "gpipe", "warm_up": "N-i+1"}, "`warm_up` = 'N-i+1': schedule gpipe has a fixed order"),
         ({"schedule": "gpipe", "chunks": 2}, "`chunks` = 2: schedule gpipe has one stage on each device"),
         ({"schedule": "fbp-as", "engines": "shared", "micro_batch": 5}, "`micro_batch` = 5: leaves a micro-batch of 4"),
-        ({"engines": "shared"}, "`schedule` = 'fpdeep': does micro-batches in parts"),
+        ({"engines": "shared"}, "`schedule` = 'fpdeep': splits micro-batches where its weights change"),
         ({"engines": "shared", "replicas": 2, "schedule": "sync"}, "`replicas` = 2: shared engines"),
     ],
 )
