@@ -67,7 +67,7 @@ _COUNT, _ORDINAL, _TEXT = _Column(), _Column(least=1), _Column(np.str_)
 _BYTES, _SOME_BYTES = _Column(is_summed=True), _Column(least=1, is_summed=True)
 _LOSS = _Column(np.float64, -math.inf, math.inf, or_nan=True)  # flips of bits make any
 _SHARE, _REAL = _Column(np.float64, 0, 1, or_nan=True), _Column(np.float64, 0, 1e38)
-_BUSY = _Column(np.float64, -1, 2, or_nan=True)
+_BUSY = _Column(np.float64, -1, 2)
 _NONE: _Forms = {}
 
 _HISTORY = {
@@ -77,8 +77,8 @@ _HISTORY = {
 _BITS = dict.fromkeys(("test_bits", "unigram_bits", "bigram_bits"), _LOSS)
 _DEVICES = {
     **{"device": _COUNT, "board": _TEXT, "slices": _TEXT, "multipliers": _COUNT},
-    **{f"{phase.lower()}_busy": _BUSY for phase in PHASES},
-    **{f"{phase.lower()}_idle": _BUSY for phase in PHASES},
+    **{f"{phase.lower()}_busy": _BUSY._replace(or_nan=phase != "FP") for phase in PHASES},
+    **{f"{phase.lower()}_idle": _BUSY._replace(or_nan=phase != "FP") for phase in PHASES},
     **dict.fromkeys(("lpram_bytes", "lgb_bytes", "act_ram_bytes"), _BYTES),
     "board_memory_bytes": _SOME_BYTES,
 }

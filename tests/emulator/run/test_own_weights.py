@@ -23,6 +23,7 @@ from emuchain.emulator.run import (
     Position,
     RunCheckpoints,
     Trainer,
+    Usage,
     Weights,
     results_of,
     safetensors_image,
@@ -63,6 +64,7 @@ def write(trainer: Trainer, folder: Path) -> None:
     plan, weights, ranks = trainer.plan, trainer.weights(), SingleProcess()
     [first] = [trainer.finish(0)]  # a results file has the weights of a finished epoch
     assert first is not None
+    first = dataclasses.replace(first, usage=Usage(0, (), ()))  # before training no time has passed to be busy in
     write_results(folder / "run.h5", results_of(plan, 36, [first], weights, {}))
     (folder / "run.safetensors").write_bytes(safetensors_image(weights, plan.network, "out"))
     with_settings = {"config": plan.config.model_dump(), "network": plan.network.text}
