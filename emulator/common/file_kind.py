@@ -32,7 +32,7 @@ RESULTS = FileKind(
 )
 CHECKPOINT = FileKind(
     "a checkpoint of emuchain",
-    "`emuchain train --resume {}` goes on from it; `evaluate`, `export` and `train --init` take its weights",
+    "`emuchain train --resume {}` resumes from it; `evaluate`, `export` and `train --init` take its weights",
 )
 SAFETENSORS = FileKind("a safetensors file", "`emuchain train NETWORK --init {}` begins with its weights")
 ONNX = FileKind("an ONNX file", "`emuchain network {}` shows it, and `train NETWORK --init {}` begins with its weights")

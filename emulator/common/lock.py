@@ -1,8 +1,8 @@
 """A lock on what one process writes at a time: a file beside it, on which the kernel holds a lock for this process.
 
 The kernel drops it with the process, however that ends. The file only says who that is, and is always one that was
-made for it: nothing is written to what is there already, which may be a link to a file of somebody. What a killed
-process left is known by what it says, and makes room for a new one.
+made for it: nothing is written to what is there already, which may be a link to another file. What a killed process
+left is recognised by its content, and replaced.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _open(path: pathlib.Path, setting: str) -> tuple[bool, int | None]:
 
 
 def _sign(lock: int) -> None:
-    """Write who holds a lock; on a full disk, nobody is said to."""
+    """Write who holds a lock; on a full disk, the file stays empty."""
     owner = _owner().encode()
     try:
         is_whole = os.pwrite(lock, owner, 0) == len(owner)

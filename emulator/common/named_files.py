@@ -30,7 +30,7 @@ def itself(value: str) -> Paths:
 
 @dataclasses.dataclass(frozen=True)
 class Reads:
-    """The role of a setting that names what is read: `what`, in words, and which files those are.
+    """The role of a setting that names what is read: `what` it is, as text, and which files those are.
 
     `files` raises nothing but OSError, ValueError or InputError, which are left to who reads them.
     """

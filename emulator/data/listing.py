@@ -106,7 +106,7 @@ def _refuse_mixture(root: Path, folders: Sequence[str], named: dict[str, str], p
 
 
 def _one_each(root: Path, parts: dict[str, str]) -> dict[str, str]:
-    """Return the folders by their part, of which there must be one each."""
+    """Return the folders by their part; each part may have one."""
     by_part: dict[str, str] = {}
     for name, part in parts.items():
         if part in by_part:

@@ -1,6 +1,6 @@
 """Schedules as data: the actions of each device in order, printed, parsed, and dry-run before anything starts."""
 
-from .action import Action, Kind, MicroBatch, SampleSpan, Schedule, cut_samples
+from .action import PASSES, Action, Kind, MicroBatch, SampleSpan, Schedule, cut_samples
 from .csv_text import parse_csv, to_csv
 from .dry_run import check_complete, dry_run
 from .fpdeep import pipeline
@@ -13,6 +13,7 @@ from .versions import VersionedAction, kept_micro_batches, weight_copies, with_v
 from .warm_up import warm_up, warm_ups
 
 __all__ = [
+    "PASSES",
     "Action",
     "Backward",
     "ClosedForm",

@@ -32,6 +32,10 @@ class Kind(enum.Enum):
         return Kind.BACKWARD if self is Kind.GRADIENT else None
 
 
+PASSES = Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT
+"""What each stage does once with each micro-batch, in this order."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Action:
     """One action; `index` is a micro-batch for F, B and W, and the version made for U.

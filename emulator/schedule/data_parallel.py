@@ -6,24 +6,18 @@ On the one device of each replica's chain the schedule is that of `sync`; the ex
 
 from __future__ import annotations
 
-import functools
+from typing import Literal
 
-from .fpdeep import in_order_of_sync
+from ..common import an
+from .fpdeep import InOrderOfSync
 from .kind import ScheduleKind
 
-_SUMMARY = "each device holds the whole network, and they exchange gradients by"
 
-RING = ScheduleKind(
-    "data-parallel-ring",
-    functools.partial(in_order_of_sync, "data-parallel-ring"),
-    f"{_SUMMARY} a ring",
-    drains=True,
-    replicates="ring",
-)
-AGGREGATOR = ScheduleKind(
-    "data-parallel-aggregator",
-    functools.partial(in_order_of_sync, "data-parallel-aggregator"),
-    f"{_SUMMARY} an aggregator",
-    drains=True,
-    replicates="aggregator",
-)
+def _exchanging(exchange: Literal["ring", "aggregator"]) -> ScheduleKind:
+    """Return the kind whose devices exchange gradients in this way."""
+    name = f"data-parallel-{exchange}"
+    summary = f"each device holds the whole network, and they exchange gradients by {an(exchange)}"
+    return ScheduleKind(name, InOrderOfSync(name), summary, drains=True, replicates=exchange)
+
+
+RING, AGGREGATOR = _exchanging("ring"), _exchanging("aggregator")

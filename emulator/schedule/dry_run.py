@@ -12,11 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from ..common import InputError
-from .action import Action, Kind, Schedule
+from .action import PASSES, Action, Kind, Schedule
 from .stage import Stage
 from .versions import VersionedAction, with_versions
-
-PASSES = (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT)
 
 
 def dry_run(schedule: Schedule, stores: Iterable[tuple[int, int]] = (), *, aligned: bool = False) -> None:

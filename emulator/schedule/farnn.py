@@ -9,48 +9,19 @@ and when, is in `emulator/pair`.
 
 from __future__ import annotations
 
-import functools
-
-from .fpdeep import in_order_of_sync
+from .fpdeep import InOrderOfSync
 from .kind import Offload, ScheduleKind
 
-FARNN = ScheduleKind(
-    "farnn",
-    functools.partial(in_order_of_sync, "farnn"),
-    "a GPU, and an FPGA for steps of recurrent layers",
-    drains=True,
-    repeats=True,
-    offload=Offload.OVERLAPPED,
-)
-NO_OVERLAP = ScheduleKind(
-    "farnn-no-overlap",
-    functools.partial(in_order_of_sync, "farnn-no-overlap"),
-    "the same, but one task after another",
-    drains=True,
-    repeats=True,
-    offload=Offload.IN_TURN,
-)
-ALL_FPGA = ScheduleKind(
-    "farnn-all-fpga",
-    functools.partial(in_order_of_sync, "farnn-all-fpga"),
-    "the same, with the input products on the FPGA, too",
-    drains=True,
-    repeats=True,
-    offload=Offload.ALL_STEPS,
-)
-STANDARD = ScheduleKind(
-    "gpu-standard",
-    functools.partial(in_order_of_sync, "gpu-standard"),
-    "a GPU alone, time step by time step",
-    drains=True,
-    repeats=True,
-    offload=Offload.STANDARD,
-)
-PERSISTENT = ScheduleKind(
-    "gpu-persistent",
-    functools.partial(in_order_of_sync, "gpu-persistent"),
-    "a GPU alone, which keeps recurrent weights on chip as far as it can",
-    drains=True,
-    repeats=True,
-    offload=Offload.PERSISTENT,
+
+def _offloading(name: str, summary: str, offload: Offload) -> ScheduleKind:
+    """Return the kind of a name in which a GPU, alone or with an FPGA, trains recurrent layers."""
+    return ScheduleKind(name, InOrderOfSync(name), summary, drains=True, repeats=True, offload=offload)
+
+
+FARNN = _offloading("farnn", "a GPU, and an FPGA for steps of recurrent layers", Offload.OVERLAPPED)
+NO_OVERLAP = _offloading("farnn-no-overlap", "the same, but one task after another", Offload.IN_TURN)
+ALL_FPGA = _offloading("farnn-all-fpga", "the same, with the input products on the FPGA, too", Offload.ALL_STEPS)
+STANDARD = _offloading("gpu-standard", "a GPU alone, time step by time step", Offload.STANDARD)
+PERSISTENT = _offloading(
+    "gpu-persistent", "a GPU alone, which keeps recurrent weights on chip as far as it can", Offload.PERSISTENT
 )

@@ -40,9 +40,15 @@ def sync(epoch: EpochShape) -> Schedule:
     return pipeline("sync", [none] * epoch.devices, epoch)
 
 
-def in_order_of_sync(name: str, epoch: EpochShape) -> Schedule:
-    """Return the schedule of `sync` under another name."""
-    return dataclasses.replace(sync(epoch), name=name)
+@dataclasses.dataclass(frozen=True)
+class InOrderOfSync:
+    """A function that returns the schedule of `sync` under another name; one that was pickled equals the original."""
+
+    name: str
+
+    def __call__(self, epoch: EpochShape) -> Schedule:
+        """Return the schedule of an epoch."""
+        return dataclasses.replace(sync(epoch), name=self.name)
 
 
 def pipeline(name: str, staleness: Sequence[Staleness], epoch: EpochShape) -> Schedule:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Sequence
 
-from .action import Action, Kind, MicroBatch
+from .action import PASSES, Action, Kind, MicroBatch
 
 
 class Messages:
@@ -62,8 +62,7 @@ class Stage:
         self.right: Stage | None = None
         self.messages = {Kind.FORWARD: Messages(), Kind.BACKWARD: Messages()}
         self._micro_batches = micro_batches
-        kinds = (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT)
-        self._done = {kind: [0] * len(micro_batches) for kind in kinds}  # samples of each micro-batch
+        self._done = {kind: [0] * len(micro_batches) for kind in PASSES}  # samples of each micro-batch
         self._used: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)  # (end of span, version) of F
 
     def source(self, kind: Kind) -> Stage | None:

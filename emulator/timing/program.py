@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..common import InputError
-from ..schedule import Action, Backward, Engines, Kind, Machine, Schedule, StageCosts, Transport
+from ..schedule import PASSES, Action, Backward, Engines, Kind, Machine, Schedule, StageCosts, Transport
 
 
 class Step(NamedTuple):
@@ -65,8 +65,7 @@ def _device_tasks(
     machine: Machine,
 ) -> list[Task]:
     where = f"schedule {schedule.name}: device {device}"
-    kinds = (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT)
-    wanted = {(k, m.index, c) for k in kinds for m in schedule.micro_batches for c in range(chunks)}
+    wanted = {(k, m.index, c) for k in PASSES for m in schedule.micro_batches for c in range(chunks)}
     found: list[Task] = []
     waits = _Waits(where, machine)
     for action in program:
@@ -86,7 +85,7 @@ def _device_tasks(
         work = work_ps(costs[step.stage], step.kind, machine)
         found.append(Task(str(action), step, device, work, _source(step), _message(step, len(costs)), before))
     if wanted:
-        kind, index, chunk = min(wanted, key=lambda each: (each[1], each[2], kinds.index(each[0])))
+        kind, index, chunk = min(wanted, key=lambda each: (each[1], each[2], PASSES.index(each[0])))
         raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")
     return found
 

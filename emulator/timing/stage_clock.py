@@ -20,7 +20,7 @@ import numpy as np
 from ...comm import Observer, Times
 from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
-from ..schedule import Backward, Kind, Machine, SampleSpan, StageCosts
+from ..schedule import PASSES, Backward, Kind, Machine, SampleSpan, StageCosts
 from .program import Step, work_ps
 from .stage_device import Ran, StageDevice
 
@@ -156,7 +156,7 @@ class StageClock:
         if is_last:
             self._done_ps = max(self._done_ps, ran.end_ps)
             if span.ends:
-                for each in (Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT):
+                for each in PASSES:
                     self._ended_ps.pop((each, index), None)
         return self._send(kind, span, ran)
 

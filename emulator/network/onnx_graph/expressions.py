@@ -36,10 +36,10 @@ _MOVES = frozenset(
 """Those that only move numbers."""
 
 _SPARE_BYTES, _TIMES = 2**26, 8
-"""All results may have so many bytes in all, and so many times the file's."""
+"""Most bytes of all results: a number of its own, and a multiple of the file's size."""
 
 _SPARE_WORK, _WORK_TIMES, _NODE_WORK = 2**30, 64, 2**15
-"""So many bytes may be read and written in all, and numbers multiplied by matrices; each node counts as some."""
+"""Most bytes read and written, and numbers multiplied by matrices, in all, likewise; and what a node adds by itself."""
 
 
 class Expressions:

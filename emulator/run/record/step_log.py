@@ -72,8 +72,8 @@ class CsvLog(StepLog):
 class TensorboardLog(StepLog):
     """A file of events in a folder for TensorBoard, which may hold those of other runs.
 
-    Events are written where they arise, not by the thread of `tensorboardX.SummaryWriter`, whose failures nobody hears
-    of.
+    Events are written where they arise, not by the thread of `tensorboardX.SummaryWriter`, whose failures would be
+    lost.
 
     Raises:
         InputError: the library of the events' form is not installed, or the file cannot be written; so do all methods.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 
 import pytest
 from hypothesis import assume, given
@@ -232,3 +233,9 @@ def test_other_schedules_and_balanced_parameters_are_checked_for_longer() -> Non
     assert fpdeep_kind.steps_to_check(balanced) == 6
     own = ScheduleKind("own", fpdeep_kind.generate, "", drains=False)
     assert own.steps_to_check(alone) == 6
+
+
+@pytest.mark.parametrize("name", schedules())
+def test_a_kind_equals_its_copy_of_another_process(name: str) -> None:
+    kind = schedules()[name]
+    assert pickle.loads(pickle.dumps(kind)) == kind
