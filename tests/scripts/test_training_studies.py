@@ -193,7 +193,8 @@ def write_run(path: Path, seed: int, epochs: int, schedule: str = "fpdeep") -> N
     """Write the results of a run of two epochs, of which `epochs` are finished."""
     planned = emuchain.plan(devices=3, batch=20, schedule=schedule, seed=seed, epochs=2)
     empty = results_of(planned, samples=60, history=[], weights={}, versions={"emuchain": "0"})
-    history = {name: np.full(epochs, 0.25 + seed / 100) for name in empty.history} | {"epoch": np.arange(1, epochs + 1)}
+    history: dict[str, Any] = {name: np.full(epochs, 0.25 + seed / 100) for name in empty.history}
+    history |= {"epoch": np.arange(1, epochs + 1), "virtual_time_ps": np.full(epochs, 250)}
     write_results(path, dataclasses.replace(empty, history=history))
 
 

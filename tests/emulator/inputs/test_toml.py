@@ -16,7 +16,7 @@ from emuchain.emulator.network.description import Description, with_symbols
 from emuchain.emulator.network.text import to_toml
 
 PAIRS = st.tuples(st.integers(1, 9), st.integers(1, 9))
-NAMES = st.text(st.characters(exclude_categories=["Cs"]))
+NAMES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1).filter(str.strip)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 POSITIVE = st.floats(0, 1, exclude_min=True)
 OPERATIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
