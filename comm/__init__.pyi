@@ -7,7 +7,7 @@ from .launch import LaunchError, join, launcher_rank
 from .launcher import launch_command, launch_environment, passed_on
 from .launchers_stderr import tell
 from .message import Format, Message, join_messages, split
-from .mpi import Receiver, Sender
+from .mpi import Receiver, Sender, drain
 from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_header, payload_of
 from .pool import WorkerLost, in_parallel
 from .processors import usable_cores
@@ -50,6 +50,7 @@ __all__ = [
     "Times",
     "Watch",
     "WorkerLost",
+    "drain",
     "egress",
     "in_parallel",
     "ingress",

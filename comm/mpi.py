@@ -6,13 +6,14 @@ All messages use a clone of the given communicator.
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import Arena
-from .host import Mailbox
+from .host import Mailbox, Pump
 
 _POSTED_AHEAD = 2
 
@@ -50,6 +51,11 @@ class Sender:
             moved = True
         return moved
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether MPI has sent all messages, as of the last poll."""
+        return not self._pending
+
 
 class Receiver:
     """Keeps receives posted for a stream and puts what arrives into a mailbox."""
@@ -69,7 +75,7 @@ class Receiver:
     def poll(self) -> bool:
         """Deliver what has arrived, in order, and post new receives; return whether anything had arrived."""
         moved = False
-        while self._posted[0][0].Test():
+        while self._posted and self._posted[0][0].Test():
             _, buffer = self._posted.popleft()
             self._mailbox.put(self._form.unpack(buffer))
             self._post()
@@ -82,3 +88,11 @@ class Receiver:
             request.Cancel()
             request.Wait()
         self._posted.clear()
+
+
+def drain(pumps: Iterable[Pump]) -> bool:
+    """Take what has arrived, for a run that has failed; return whether all that was sent from here has left."""
+    ends = [pump for pump in pumps if isinstance(pump, Sender | Receiver)]
+    for end in ends:
+        end.poll()
+    return all(end.is_idle for end in ends if isinstance(end, Sender))

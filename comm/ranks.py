@@ -15,7 +15,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from .awaited import ALL_RANKS, is_stopped
 from .end_request import EndRequest
@@ -64,6 +64,16 @@ class RankFailed(Exception):
         return RankFailed, (str(self), self.status)
 
 
+class Transport(Protocol):
+    """What carries a run's messages between ranks: MPI reads and writes its buffers until it is closed."""
+
+    def drain(self) -> bool:
+        """Take what has arrived; return whether all that was sent from here has left."""
+
+    def close(self) -> None:
+        """End all communication, when nothing is under way."""
+
+
 class MpiRanks:
     """The ranks of a communicator, which this object owns; `watch` is this rank's, if the guard knows it already."""
 
@@ -77,6 +87,9 @@ class MpiRanks:
         self._side = comm.Clone()
         self.exchange_comm = comm.Clone()
         self._pending: list[Any] = []
+        self.transport: Transport | None = None  # kept here, so that its buffers outlive a run that fails
+        self._settled = 0
+        self._settling: Any = None  # the last request
         own = socket.gethostname(), os.getpid(), "" if watch is None else watch.guard, os.sched_getaffinity(0)
         hosts, pids, guards, cores = zip(*comm.allgather(own), strict=True)
         self._on_this_host = [rank for rank, host in enumerate(hosts) if host == hosts[self.rank]]
@@ -215,7 +228,10 @@ class MpiRanks:
 
     def settling(self) -> Callable[[], bool]:
         """Return a function that returns true once all ranks have called `settling`."""
-        return self.comm.Ibarrier().Test
+        self._settled += 1
+        self._settling = self.comm.Ibarrier()
+        settled: Callable[[], bool] = self._settling.Test
+        return settled
 
     def send_to_root(self, value: Any) -> None:
         """Send rank 0 an object, without waiting."""
@@ -329,6 +345,33 @@ class MpiRanks:
         _nap_until(self._sent)
         for comm in (self._side, self.exchange_comm, self.comm):
             comm.Free()
+
+    def abandon(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
+        """Free all communicators after a failure that all ranks have been told of; call on all ranks.
+
+        First all messages that are under way are taken, since MPI may write to their buffers until then. Where a rank
+        does not take part in time, communicators and buffers stay as they are.
+        """
+
+        def drained() -> bool:
+            while self._side.iprobe():
+                self._side.recv()
+            return all([self._sent(), self.transport is None or self.transport.drain()])
+
+        if not _nap_until(drained, timeout_s):
+            return
+        with_all, settled = self._side.Ibarrier().Test, self._settled
+        if not _nap_until(lambda: drained() and with_all(), timeout_s):
+            return
+        # A rank that failed has not settled where others have; all must, as often, before communicators are freed.
+        for _ in range(settled, max(self._side.allgather(settled))):
+            self.settling()
+        if self._settling is not None:
+            self._settling.Wait()
+        if self.transport is not None:
+            self.transport.close()
+            self.transport = None
+        self.free()
 
     def describe(self) -> str:
         """Return the MPI library's name and version, for the results file."""

@@ -20,6 +20,7 @@ class SingleProcess:
     exchange_comm: Any = None
     running = False  # whether other ranks have a task, so that one may fail while others do not
     watchdog: Any = None
+    transport: Any = None
     idles = False  # whether a processor has nothing to do while this process waits: it never does
 
     def __init__(self) -> None:
@@ -104,6 +105,9 @@ class SingleProcess:
     def abort(self, status: int, *, first: bool) -> NoReturn:
         """Exit."""
         os._exit(status)
+
+    def abandon(self) -> None:
+        """Do nothing: there are no communicators."""
 
     def free(self) -> None:
         """Do nothing: there are no communicators."""

@@ -305,11 +305,14 @@ def train(
                 traced.write(planned, held.n_train, gathered)
         except RankFailed as failed:
             ranks.stop_others(failed.status, str(failed))
+            ranks.abandon()
             raise failure_of(str(failed), failed.status) from None
         except Stopped as stopped:
+            ranks.abandon()
             raise failure_of(stopped.line, stopped.status) from None
         except Exception as error:
             stop_others(ranks, error)
+            ranks.abandon()
             raise
     found = ranks.share(recorder.results(last) if ranks.rank == 0 else None)[0]
     ranks.free()

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from ...comm import Awaited, Gate, Mailbox, Observer, Pump, Receiver, Sender
+from ...comm import Awaited, Gate, Mailbox, Observer, Pump, Receiver, Sender, drain
 from ...comm.exchange import (
     Aggregator,
     Channel,
@@ -83,6 +83,10 @@ class Replicas:
     def observe(self, observer: Observer) -> None:
         """Call `observer` with what the first replica's engines, links and exchanges here serve from now on."""
         self.chains[0].observe(observer)
+
+    def drain(self) -> bool:
+        """Take what has arrived, for a run that has failed; return whether all that was sent from here has left."""
+        return drain(self.pumps)
 
     def close(self) -> None:
         """Cancel the receives that are still posted."""

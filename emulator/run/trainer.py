@@ -100,7 +100,7 @@ class Trainer:
             check_device(plan)
         check_samples(config, plan.data_parallel.replicas, data.n_train)
         comms = ranks.comm, ranks.exchange_comm
-        self.replicas = build_replicas(
+        self.replicas = ranks.transport = build_replicas(
             segment, ranks.rank, ranks.size, comms, most, functools.partial(_MakeNumerics, segment)
         )
         self._pumps: list[Pump] = [*self.replicas.pumps] if ranks.comm is None else [*self.replicas.pumps, ranks]

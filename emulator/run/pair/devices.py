@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from ....comm import Awaited, Format, Mailbox, Pump, Ranks, Receiver, Sender
+from ....comm import Awaited, Format, Mailbox, Pump, Ranks, Receiver, Sender, drain
 from ....kernels import Arena
 from ...device import (
     DeviceNumerics,
@@ -61,6 +61,15 @@ class PairDevices:
             self.gpu.source, self.gpu.head, self.gpu.lengths = source, head, lengths
         if self.fpga is not None:
             self.fpga.lengths = lengths
+
+    def drain(self) -> bool:
+        """Take what has arrived, for a run that has failed; return whether all that was sent from here has left."""
+        return drain(self.pumps)
+
+    def close(self) -> None:
+        """Cancel the receives that are still posted."""
+        for receiver in self.receivers:
+            receiver.close()
 
     def take_carried(self) -> Carried:
         """Return the bytes that have left devices of this rank since the last call."""

@@ -33,7 +33,7 @@ class PairTrainer:
         self.so_far, self.history = SoFar(), History()
         self._samples, config = data.n_train, plan.config
         most = max(config.micro_batch, _EVALUATION_MICRO_BATCH)
-        self.devices = build_pair(plan, ranks, config.micro_batch)
+        self.devices = ranks.transport = build_pair(plan, ranks, config.micro_batch)
         self._pumps: list[Pump] = [*self.devices.pumps] if ranks.comm is None else [*self.devices.pumps, ranks]
         self._ends = Ends.of(self.devices, data, plan.network.entry, config.label_smoothing)
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), most)
@@ -124,8 +124,7 @@ class PairTrainer:
 
     def close(self) -> None:
         """See `epochs.Trainer`."""
-        for receiver in self.devices.receivers:
-            receiver.close()
+        self.devices.close()
 
     def now_ps(self, position: Position) -> int:
         """See `epochs.Trainer`."""
