@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...kernels import find_program, python_command, safe_environment
-from ..common import InputError
+from ..common import InputError, plural
 from ..data import describe_data
 from ..network import load_network
 from .stopwatch import median_ratio
@@ -150,7 +150,8 @@ def _check_network(name: str) -> None:
     if (network.input, network.classes) != (images, classes):
         takes, needed = ("x".join(map(str, shape)) for shape in (network.input, images))
         raise InputError(
-            f"`network` = {name!r}: takes images {takes} in {network.classes} classes; `shapes`, which the benchmark"
+            f"`network` = {name!r}: takes images {takes} in {plural(network.classes, 'class')};"
+            f" `shapes`, which the benchmark"
             f" trains on, has {needed} in {classes}"
         )
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..common import format_bytes
+from ..common import format_bytes, plural
 from ..report import percent, table
 from . import codec
 from .shapes import BAR_SHARE
@@ -152,7 +152,9 @@ CHAIN_NOTES = (
 def chain_answer(setting: Setting, comparison: Comparison) -> list[str]:
     """Return the speed and memory of the chain, and beside PyTorch's, if that was measured."""
     ours, torch = comparison.ours, comparison.torch
-    lines = [f"{setting.network} on {setting.devices} devices: {ours.samples_per_s:,.1f} samples/s on this machine"]
+    lines = [
+        f"{setting.network} on {plural(setting.devices, 'device')}: {ours.samples_per_s:,.1f} samples/s on this machine"
+    ]
     lines.append(f"memory: {format_bytes(ours.peak_bytes)}")
     if torch is not None:
         lines.append(f"{_ratio(comparison.ratio)} times as fast as PyTorch with {torch.samples_per_s:,.1f} samples/s")
@@ -186,8 +188,8 @@ def simulation_answer(costs: Sequence[Cost]) -> list[str]:
     """Return what the largest cluster and the longest run cost."""
     most, longest = max(costs, key=lambda cost: cost.devices), max(costs, key=lambda cost: cost.samples)
     return [
-        f"{each.network} on {each.devices:,} devices: {each.plan_seconds:.2f} s to plan,"
-        f" {each.run_seconds:.2f} s for {each.samples:,} samples"
+        f"{each.network} on {plural(each.devices, 'device')}: {each.plan_seconds:.2f} s to plan,"
+        f" {each.run_seconds:.2f} s for {plural(each.samples, 'sample')}"
         for each in (most, longest)
     ]
 

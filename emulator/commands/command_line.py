@@ -120,9 +120,8 @@ def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
 @click.option(
     "--epoch-images",
     type=click.IntRange(min=1),
-    default=1_281_167,
     metavar="N",
-    help="Images of an epoch in the steady state.  [default: ImageNet's 1281167]",
+    help="Images of an epoch in the steady state.  [default: the data set's of such images; in JSON else ImageNet's]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", type=OUTPUT, metavar="FILE.png", help="Draw how busy engines and links are.")
@@ -134,7 +133,7 @@ def simulate(
     config_file: str | None,
     flags: dict[str, Any],
     what_if: tuple[str, ...],
-    epoch_images: int,
+    epoch_images: int | None,
     as_json: bool,
     plot: str | None,
     full: bool,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import InputError
+from ..common import InputError, plural
 from .kernels import starting
 from .named import CLUSTER, NETWORK, PICTURE, WORD, FileCommand
 from .phases import phases
@@ -77,7 +77,7 @@ def compare(
     found, boards = _load(network, cluster, layers)
     check_batch(batch, found)
     with picture_file(plot, "--plot") as picture:
-        with phases(f"mapping {found.name} in four ways on up to {devices[-1]:,} devices"):
+        with phases(f"mapping {found.name} in four ways on up to {plural(devices[-1], 'device')}"):
             comparison = run(Workload(found, boards, batch), devices)
         if picture is not None:
             draw_comparison(comparison, picture)
@@ -121,7 +121,7 @@ def topology(
     having = Ports(ports, port_gbps)
     title = f"{found.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
     with picture_file(plot, "--plot") as picture:
-        with phases(f"mapping {found.name} on up to {devices[-1]:,} devices"):
+        with phases(f"mapping {found.name} on up to {plural(devices[-1], 'device')}"):
             mappings = [partition(found, boards, count) for count in devices]
             pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
         if picture is not None:
@@ -269,7 +269,7 @@ def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], no
     chain, direct = pairs[-1]
     print_answer(
         [
-            f"{title}, {chain.devices:,} devices",
+            f"{title}, {plural(chain.devices, 'device')}",
             _reach("chain (1D)", chain, noun),
             _reach("direct links (2D)", direct, noun),
             "memory is not checked; `emuchain plan` checks it",

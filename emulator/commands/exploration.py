@@ -7,6 +7,7 @@ import dataclasses
 from ..common import format_bytes, format_time_ps
 from ..explore import FURTHEST, Candidate, Exploration, Question
 from ..report import Line, command_line, next_line, number, percent, plural, print_answer, say, table
+from ..schedule import Engines, Transport
 
 
 def print_exploration(devices: str, question: Question, found: Exploration, run: dict[str, object] | None) -> None:
@@ -42,21 +43,21 @@ def _answer(devices: str, question: Question, found: Exploration) -> list[Line]:
 
 
 def _next(question: Question, found: Exploration, run: dict[str, object] | None) -> list[Line]:
-    """Return the command that runs the best pipeline on the chain, which takes the same time there."""
-    best = next((each for each in found.candidates if each.timeline is not None), None)
-    if run is None or best is None:
+    """Return the command that simulates the winner, which takes the same time there, if there is one."""
+    winner = found.winner
+    if run is None:
         return []
-    machine = next(machine for kind, machine in question.schedules if kind.name == best.name)
-    flags = {
-        **run,
-        "batch": question.batch,
-        "samples": question.batch,
-        "micro_batch": best.samples,
-        "schedule": best.name,
-        "engines": machine.engines.value,
-        "transport": machine.transport.value,
-        **({"stages": "layers"} if question.whole_layers else {}),
-    }
+    flags = {**run, "batch": question.batch, "samples": question.batch, "micro_batch": winner.samples}
+    if winner.timeline is not None:
+        machine = next(machine for kind, machine in question.schedules if kind.name == winner.name)
+        flags |= {"schedule": winner.name, "engines": machine.engines.value, "transport": machine.transport.value}
+        if question.whole_layers:
+            flags["stages"] = "layers"
+    elif len({*winner.dealt}) == 1 and len({*question.stages_of(winner.samples).kinds}) == 1:
+        machine = {"engines": Engines.TURNS.value, "transport": Transport.HIDDEN.value}
+        flags |= {"devices": 1, "replicas": len(winner.dealt), "schedule": "gpipe", **machine}
+    else:
+        return []  # a run deals equally many samples to boards of one kind
     return [dataclasses.replace(next_line(command_line("simulate", None, flags)), optional=True)]
 
 

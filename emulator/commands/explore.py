@@ -160,7 +160,8 @@ def _question(network: str | None, flags: dict[str, Any]) -> tuple[str, Question
     sizes = _sizes(chain, flags["batch"], flags["micro_batch"])
     stages_of = functools.cache(chain.stages_of)
     question = Question(
-        stages_of, chain.wires, flags["batch"], sizes, _schedules(transport, engines), flags["whole_layers"]
+        *(stages_of, chain.wires, flags["batch"], sizes, _schedules(transport, engines), flags["whole_layers"]),
+        weights_together=flags["profile"] is not None,
     )
     alike = ((kind, len(list(group))) for kind, group in itertools.groupby(chain.kinds))
     return ", ".join(f"{count} {kind}" for kind, count in alike), question

@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 
-from ..common import write_whole
+from ..common import plural, write_whole
 from ..network import Network, load_network, operator_graph, zoo
 from ..report import layer_rows, next_line, percent, print_answer, table
 
@@ -41,7 +41,7 @@ def show_network(name: str) -> None:
     weights = math.prod(most_weights.weight_shape)
     print_answer(
         [
-            f"{found.name}: {found.parameters:,} parameters in {len(found.layers)} layers",
+            f"{found.name}: {plural(found.parameters, 'parameter')} in {plural(len(found.layers), 'layer')}",
             f"work: {found.macs / 1e6:,.2f} million multiply-accumulates (MMAC) a forward pass",
             _inputs(found),
             *([f"note: {found.note}"] if found.note else []),
@@ -57,9 +57,9 @@ def _inputs(network: Network) -> str:
     values, steps, _ = network.input
     said = f"images of {'x'.join(map(str, network.input))} (channels, rows, columns)"
     if network.takes_sequence:
-        said = f"sequences of {steps:,} steps of {values:,} values"
+        said = f"sequences of {plural(steps, 'step')} of {plural(values, 'value')}"
     each = ", each step" if network.result_steps > 1 else ""
-    return f"{said} in {network.classes:,} classes{each}"
+    return f"{said} in {plural(network.classes, 'class')}{each}"
 
 
 def graph_as_json(name: str) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from ..common import INPUT_STATUS, InputError, Note
@@ -86,6 +86,12 @@ def notes() -> Iterator[None]:
         warnings.showwarning = show
         warnings.simplefilter("always", Note)
         yield
+
+
+def tell_notes(lines: Iterable[str]) -> None:
+    """Print notes on a run, a line each."""
+    for line in lines:
+        tell(f"emuchain: note: {line}")
 
 
 def tell(line: str) -> None:

@@ -186,7 +186,8 @@ class _Run:
                 self._formula_line(),
                 f"machine: {machine.engines.value} engines, {machine.transport.value} transport, {backward}",
                 f"send peak: features of {_shown(result.send_peak * self.scale)} micro-batches in a unit of time",
-                f"critical path: {len(path)} actions, from device {path[0].device} to device {path[-1].device}",
+                f"critical path: {plural(len(path), 'action')}, from device {path[0].device} to"
+                f" device {path[-1].device}",
                 next_line(self.to_try),
             ]
         )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from ..common import InputError
+from ..common import InputError, plural
 from ..schedule import Backward, Engines, Machine, PipelineKind, Shape, StageCosts, Transport, pipeline_kind, warm_ups
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
@@ -31,7 +31,9 @@ def shape_of(flags: Mapping[str, Any]) -> tuple[PipelineKind, Shape, int]:
     most = _MOST_ACTIONS * _ROWS // (stages * chunks * max(rows, _ROWS))
     if micro_batches > most:
         of_rows = f" of {rows} rows" if rows > _ROWS else ""
-        raise InputError(f"`micro_batches` = {micro_batches}:{of_rows} on {stages * chunks} stages at most {most}")
+        raise InputError(
+            f"`micro_batches` = {micro_batches}:{of_rows} on {plural(stages * chunks, 'stage')} at most {most}"
+        )
     columns = _times(flags, stages, chunks)
     latency = _number(flags["latency"], "latency")
     # Times are exact: the unit of time is as many ps as make all of them, and those of rows, whole numbers.
@@ -84,8 +86,14 @@ def _by_stage(flags: Mapping[str, Any], name: str, devices: int, chunks: int) ->
     """Return the time of each stage: of one value, or one for each device, each chunk has an equal part."""
     times = _list(flags[name], name)
     if len(times) not in (1, devices, devices * chunks):
-        each = f"{devices} stages" if chunks == 1 else f"{devices} devices, or of {devices * chunks} stages"
-        raise InputError(f"`{name}` = {flags[name]!r}: has {len(times)} values; must be one, or one for each of {each}")
+        each = (
+            plural(devices, "stage")
+            if chunks == 1
+            else f"{plural(devices, 'device')}, or of {plural(devices * chunks, 'stage')}"
+        )
+        raise InputError(
+            f"`{name}` = {flags[name]!r}: has {plural(len(times), 'value')}; must be one, or one for each of {each}"
+        )
     if len(times) == devices * chunks and len(times) > 1:
         return times
     of_devices = times * devices if len(times) == 1 else times
@@ -97,7 +105,8 @@ def _by_link(text: str, stages: int) -> list[Fraction]:
     times = _list(text, "transfer")
     if len(times) not in (1, stages - 1, stages):
         raise InputError(
-            f"`transfer` = {text!r}: has {len(times)} values; must be one, or one for each link of {stages} stages"
+            f"`transfer` = {text!r}: has {plural(len(times), 'value')}; must be one, or one for each"
+            f" link of {plural(stages, 'stage')}"
         )
     if len(times) == 1:
         return times * stages

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..common import WholeFile, format_bytes, format_time_ps
+from ..common import WholeFile, format_bytes, format_time_ps, plural
 from ..config import Config
 from ..inputs import validate
 from ..mapping import channel_bytes
-from ..plan import DeviceLayout, Layout, Plan, SliceLayout, make_plan, place_on_chip, smallest_cluster
+from ..plan import DeviceLayout, Layout, Plan, SliceLayout, idle_settings, make_plan, place_on_chip, smallest_cluster
 from ..report import (
     Line,
     cause_as_json,
@@ -36,11 +36,9 @@ from ..report import (
     weights_line,
 )
 from ..run import cause_of, steady_state
+from .output import tell_notes
 from .pair import plan_pair
 from .phases import phases
-
-EPOCH_IMAGES = 1_281_167
-"""Images of an epoch in an answer: those of ImageNet."""
 
 _MOST_BLOCKS_SHOWN = 5
 _LARGER_BOARDS = "u280"
@@ -72,12 +70,15 @@ def show_plan(flags: dict[str, Any], as_json: bool, plot: str | None, full: bool
 
 def _show(config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFile | None, full: bool) -> None:
     """Do what `show_plan` says on a chain."""
-    with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
+    with phases(
+        f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
+    ) as show:
         plan = make_plan(config, 1)
+        tell_notes(idle_settings(plan))
         if not plan.times_rows:
             _show_stages(plan, flags, as_json, picture)
             return
-        show(f"laying out {plan.devices:,} devices")
+        show(f"laying out {plural(plan.devices, 'device')}")
         layout = plan.layout()
         missing, smallest = plan.missing_bytes, None
         if layout.off_chip_bytes or missing:
@@ -119,7 +120,7 @@ def _show_stages(plan: Plan, flags: dict[str, Any], as_json: bool, picture: Whol
 
 def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flags: dict[str, Any]) -> list[Line]:
     state = steady_state(plan)
-    cause = cause_of(plan, state)
+    cause, images = cause_of(plan, state), plan.network.epoch_images
     if missing:
         larger = {"devices": smallest} if smallest else {"devices": plan.devices, "cluster": _LARGER_BOARDS}
         to_try = command_line("plan", None, {**flags, **larger})
@@ -129,7 +130,7 @@ def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flag
         to_try = command_line(command, None, {**flags, **samples, **changes})
     return [
         rate_line(plan, layout.images_per_s, missing),
-        epoch_line(plan, EPOCH_IMAGES, EPOCH_IMAGES * layout.interval_ps, missing),
+        *([] if images is None else [epoch_line(plan, images, images * layout.interval_ps, missing)]),
         *limit_lines(plan, state, cause),
         _verdict(plan, layout, missing, smallest),
         weights_line(plan),
@@ -137,14 +138,19 @@ def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flag
     ]
 
 
+def _boards_that_hold(count: int) -> str:
+    return f"{plural(count, 'board')} hold{'s' * (count == 1)}"
+
+
 def _verdict(plan: Plan, layout: Layout, missing: int, smallest: int | None) -> Line:
     if missing:
         short = sum(device.missing_bytes > 0 for device in layout.devices)
-        enough = f"{smallest:,} boards hold it on chip" if smallest else "nor would it fit 1,024 boards"
-        where = f" on {short} of {len(layout.devices)} devices"
+        enough = f"{_boards_that_hold(smallest)} it on chip" if smallest else "nor would it fit 1,024 boards"
+        where = f" on {short} of {plural(len(layout.devices), 'device')}"
         return Line(f"memory: does not fit, {mebibytes(missing)} missing{where}; {enough}")
-    over = [f"too few {_SPELT[kind]} on {len(devices)} devices" for kind, devices in layout.exceeded().items()]
-    hold = [f"{smallest:,} boards hold all on chip"] if smallest else []
+    exceeded = layout.exceeded().items()
+    over = [f"too few {_SPELT[kind]} on {plural(len(devices), 'device')}" for kind, devices in exceeded]
+    hold = [f"{_boards_that_hold(smallest)} all on chip"] if smallest else []
     return Line("; ".join([memory_line(plan, missing).text, *hold, *over]))
 
 
@@ -223,7 +229,7 @@ def _print_devices(layout: Layout, title: str, devices: Sequence[DeviceLayout]) 
     ]
     columns = ["device", *(["board"] if differ else []), "slowest engine", "of the interval", "samples in flight"]
     table(title, columns, rows, names=("board", "slowest engine"))
-    columns = ["device", "DSP", "LUT", "FF", "BRAM", "on chip", "of the board's memory", "stored for others"]
+    columns = ["device", "DSP", "LUT", "FF", "BRAM", "on chip", "of block RAM", "stored for others"]
     table("Resources of these devices", columns, [_resource_row(layout, device) for device in devices])
 
 

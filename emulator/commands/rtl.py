@@ -138,7 +138,7 @@ def _first_wrong(engine: Any) -> str:
     for row, (done, expected) in enumerate(zip(engine.done, engine.expected, strict=False)):
         if done != expected:
             return f"row {row} of {engine.name} in cycle {done}, not {expected}"
-    return f"{len(engine.done)} rows of {engine.name}, not {len(engine.expected)}"
+    return f"{plural(len(engine.done), 'row')} of {engine.name}, not {len(engine.expected)}"
 
 
 def _print_rows(result: RtlResult) -> None:

@@ -55,7 +55,8 @@ def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int,
     chunks = asked_chunks(config)
     if devices * chunks * micro_batches * steps > _MOST_ACTIONS:
         raise InputError(
-            f"`micro_batches` = {micro_batches}: of {steps} mini-batches on {devices * chunks} stages, at most"
+            f"`micro_batches` = {micro_batches}: of {plural(steps, 'mini-batch')} on"
+            f" {plural(devices * chunks, 'stage')}, at most"
             f" {_MOST_ACTIONS // (devices * chunks * steps)}"
         )
     forwards = warm_ups_of(config, devices, micro_batches)

@@ -59,6 +59,6 @@ class Shown:
     def _place(self, at: Position) -> str:
         config = self._plan.config
         if at.step == 0:
-            return f"{at.epoch} of {config.epochs} epochs done"
+            return f"{at.epoch} of {plural(config.epochs, 'epoch')} done"
         steps = -(-self._data.n_train // config.batch)
-        return f"epoch {at.epoch + 1} of {config.epochs}, {at.step:,} of {steps:,} mini-batches done"
+        return f"epoch {at.epoch + 1} of {config.epochs}, {at.step:,} of {plural(steps, 'mini-batch')} done"

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...comm.exchange import step_sizes
-from ..common import format_time_ps
+from ..common import IMAGENET_IMAGES, format_time_ps
 from ..config import blaming, load_config
-from ..plan import describe_devices, epoch_samples, long_work, make_plan
+from ..plan import describe_devices, epoch_samples, idle_settings, long_work, make_plan
 from ..report import (
     Line,
     command_line,
@@ -48,7 +48,7 @@ from ..report import (
 from ..run import Cause, FaultCosts, Simulation, SteadyState, cause_of, fault_costs, simulate, steady_state
 from ..studies import Compared, compare_runs, parse_what_if
 from ..timeline import TraceRequest
-from .output import tell
+from .output import tell, tell_notes
 from .pair import simulate_pair
 from .phases import phases
 
@@ -69,7 +69,7 @@ def run_simulation(
     config_file: str | None,
     flags: dict[str, Any],
     what_if: Sequence[str],
-    epoch_images: int,
+    epoch_images: int | None,
     as_json: bool,
     full: bool,
     trace: Mapping[str, str | None],
@@ -77,7 +77,8 @@ def run_simulation(
 ) -> None:
     """Simulate as configured and print an answer and tables, or JSON; with `what_if`, compare with these values.
 
-    `trace` has the flags of a trace; it shows the run as it is.
+    `trace` has the flags of a trace; it shows the run as it is. Without `epoch_images`, an epoch has those of the
+    network's data set; where that is not known, JSON has ImageNet's and text none.
 
     The steady state is drawn into the file `plot`, if one is given.
 
@@ -96,8 +97,11 @@ def run_simulation(
             files.callback(traced.close)
         picture = files.enter_context(picture_file(plot, "--plot"))
         run = _run(config_file, flags, {}, traced)
+        tell_notes(idle_settings(run.simulation.plan))
         other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
-        rows = compare_runs(run[:2], other[:2], epoch_images) if other else []
+        known = epoch_images or run.simulation.plan.network.epoch_images
+        counted = known or IMAGENET_IMAGES
+        rows = compare_runs(run[:2], other[:2], counted) if other else []
         if picture is not None:
             plan = run.simulation.plan
             if run.steady is None:
@@ -105,21 +109,21 @@ def run_simulation(
             assert run.steady is not None
             draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", picture)
     if as_json:
-        found = _as_json(run, epoch_images)
+        found = _as_json(run, counted)
         if other is not None:
             changes = {**asked.cluster, **asked.config}
             figures = {row.figure: {"before": row.before, "after": row.after, "ratio": row.ratio} for row in rows}
-            found["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, epoch_images)}
+            found["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, counted)}
         print(json.dumps(found, indent=2))
         return
-    print_answer(_answer(run, other, str(asked), epoch_images, _to_try(run, config_file, flags)))
+    print_answer(_answer(run, other, str(asked), known, _to_try(run, config_file, flags)))
     if traced is not None:
         say(traced.written)
     if other is not None:
         _print_comparison(str(asked), rows, other)
     _print_tables(run, full)
     print()
-    _print_details(run, epoch_images)
+    _print_details(run, known)
 
 
 def _run(
@@ -130,13 +134,15 @@ def _run(
 ) -> _Run:
     with blaming(config_file, flags):
         config = load_config(config_file, flags)
-        with phases(f"mapping {config.network} on {config.devices or 1:,} devices, and its steady pipeline") as show:
+        with phases(
+            f"mapping {config.network} on {plural(config.devices or 1, 'device')}, and its steady pipeline"
+        ) as show:
             plan = make_plan(config, 1, cluster_changes, timing_only=True)
             samples = epoch_samples(plan)
             warning = long_work(config, plan.network, samples, numbers=False)
             if warning is not None:
                 tell(f"emuchain: warning: {warning}")
-            show(f"simulating {plural(samples, plan.network.sample_noun)} on {plan.nodes:,} devices")
+            show(f"simulating {plural(samples, plan.network.sample_noun)} on {plural(plan.nodes, 'device')}")
             recorder = None if trace is None else trace.recorder(plan, samples)
             simulation = simulate(plan, samples, recorder)
             if trace is not None and recorder is not None:
@@ -145,7 +151,7 @@ def _run(
             if plan.faults.in_time:
                 show("simulating without faults, and with each one separately")
                 costs = fault_costs(plan, samples, simulation.virtual_time_ps)
-            show(f"steady state of {plan.nodes:,} devices")
+            show(f"steady state of {plural(plan.nodes, 'device')}")
             state = steady_state(plan) if plan.times_rows else None
             return _Run(simulation, state, None if state is None else cause_of(plan, state), costs)
 
@@ -155,7 +161,7 @@ def _as_json(run: _Run, epoch_images: int) -> dict[str, Any]:
     return {**simulation_as_json(run.simulation, run.steady, epoch_images, run.cause), **costs}
 
 
-def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_try: str) -> list[Line]:
+def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int | None, to_try: str) -> list[Line]:
     """Return the first screen: of the run, and of the one with changes, if there is one."""
     simulation, steady, cause, costs = run
     plan, rate = simulation.plan, simulation.images_per_s
@@ -178,8 +184,9 @@ def _answer(run: _Run, other: _Run | None, changes: str, epoch_images: int, to_t
             weights_line(plan),
             next_line(to_try),
         ]
-    long_ps = round(epoch_images * steady.period_ps / steady.replicas)
-    lines.append(epoch_line(plan, epoch_images, long_ps, missing, optional=True))
+    if epoch_images is not None:
+        long_ps = round(epoch_images * steady.period_ps / steady.replicas)
+        lines.append(epoch_line(plan, epoch_images, long_ps, missing, optional=True))
     return [
         *lines,
         *limit_lines(plan, steady, cause),
@@ -216,7 +223,7 @@ def _print_tables(run: _Run, full: bool) -> None:
         print_steady_tables(run.steady, full)
 
 
-def _print_details(run: _Run, epoch_images: int) -> None:
+def _print_details(run: _Run, epoch_images: int | None) -> None:
     simulation, steady = run.simulation, run.steady
     plan, samples, config = simulation.plan, simulation.samples, simulation.plan.config
     counted = plural(samples, plan.network.sample_noun)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import IMAGENET_IMAGES, InputError, NamedFiles
+from ..common import IMAGENET_IMAGES, InputError, NamedFiles, plural
 from ..config import roles
 from .kernels import starting
 from .named import PICTURE, FileCommand, Named
@@ -150,7 +150,7 @@ def run_sweep(
         raise InputError(f"`jobs` = {jobs}: under mpiexec the ranks compute; leave it out")
     space = Space.of(values, settings)
     if space.points > _MANY_POINTS:
-        tell(f"preparing {space.points:,} points …")
+        tell(f"preparing {plural(space.points, 'point')} …")
     announce = functools.partial(point_progress, "sweep")
     with picture_file(plot, "--plot") as picture:
         try:
@@ -206,5 +206,6 @@ def _print(result: SweepResult, full: bool) -> None:
     table(_title(result), columns, cells, left=("limited by",))
     if len(rows) < len(result.rows):
         print(
-            f"{len(rows)} of {len(result.rows)} points; `--full` prints all, `--csv FILE` writes all with all figures"
+            f"{len(rows)} of {plural(len(result.rows), 'point')}; `--full` prints all, `--csv FILE`"
+            f" writes all with all figures"
         )

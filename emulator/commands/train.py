@@ -13,7 +13,7 @@ from ...comm import Ranks
 from ..common import InputError, NamedFiles, WholeFile, an, format_time_ps, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming, load_config, name_files
 from ..data import Dataset
-from ..plan import Plan, describe_devices, long_work, make_plan, training_data
+from ..plan import Plan, describe_devices, idle_settings, long_work, make_plan, training_data
 from ..report import (
     Line,
     Progress,
@@ -60,7 +60,7 @@ from ..run import (
 )
 from ..timeline import TraceRequest
 from .kernels import load as load_kernels
-from .output import tell
+from .output import tell, tell_notes
 from .pair_train import train_pair
 from .phases import phases
 from .shown import Shown, hosts
@@ -118,6 +118,8 @@ def _train_chain(
     with blaming(config_file, flags):
         network, cluster = (None, None) if start is None else (start.network, start.cluster)
         plan = make_plan(config, ranks.size, network=network, cluster=cluster)
+        if start is None:
+            tell_notes(idle_settings(plan))
         out = None if config.out is None else files.enter_context(WholeFile(config.out))
         data = training_data(plan)
         if config.rtl_device is not None:

@@ -55,7 +55,7 @@ def number(value: float) -> str:
 
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun."""
-    ending = "es" if noun.endswith("tch") else "s"
+    ending = "es" if noun.endswith(("tch", "ss")) else "s"
     return f"{count:,} {noun}{ending * (count != 1)}"
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError
+from ..common import InputError, plural
 from .dataset import Dataset
 from .lazy import LazyImages
 from .prepare import Preparation, Size
@@ -101,7 +101,10 @@ def load_arrays(file: ArrayFile, reading: Reading) -> Dataset:
     size = preparation.size(pictures.sizes, file.path)
     if not has_test:
         train, test = split(labels, len(classes), reading.test_share, reading.split_seed, file.path)
-        note = f"{len(test):,} images, a share of {reading.test_share:g} of each class, are the test set"
+        note = (
+            f"{plural(len(test), 'image')}, a share of {reading.test_share:g} of each class,"
+            f" {'is' if len(test) == 1 else 'are'} the test set"
+        )
         images, test_images = (LazyImages(pictures, preparation, size, numbers) for numbers in (train, test))
         notes = "; ".join([*file.notes, note])
         return Dataset(file.name, images, labels[train], test_images, labels[test], classes, notes)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError
+from ..common import InputError, plural
 from .dataset import Dataset
 from .files import file_size, read_file
 from .pickled import unpickle
@@ -88,7 +88,7 @@ def _note(paths: Sequence[Path], counts: Sequence[int]) -> str:
     if _BATCH in counts and min(counts) < _BATCH:
         path, count = next((path, count) for path, count in zip(paths, counts, strict=True) if count < _BATCH)
         raise InputError(
-            f"{path}: cut off: {count:,} images found, {_BATCH:,} expected, as in"
+            f"{path}: cut off: {plural(count, 'image')} found, {_BATCH:,} expected, as in"
             f" {paths[counts.index(_BATCH)].name}; fetch it again"
         )
     if min(counts) == max(counts) == _BATCH:

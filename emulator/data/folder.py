@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError
+from ..common import InputError, plural
 from .dataset import Dataset
 from .files import shown
 from .lazy import LazyImages
@@ -64,7 +64,7 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
     ]
     if broken:
         notes.append(
-            f"{len(broken):,} of {sum(len(part.files) for part in parts):,} images are broken and left out,"
+            f"{len(broken):,} of {plural(sum(len(part.files) for part in parts), 'image')} are broken and left out,"
             f" such as {shown(broken[0])}"
         )
     files = [name for kept, _ in checked for name in kept.files]
@@ -76,7 +76,10 @@ def load_folder(root: Path, reading: Reading) -> Dataset:
     _no_empty_class(train_folder, np.array(checked[0][0].labels), classes)
     if evaluated is None:
         train, test = split(labels, len(classes), reading.test_share, reading.split_seed, shown(root))
-        notes.append(f"{len(test):,} images, a share of {reading.test_share:g} of each class, are the test set")
+        notes.append(
+            f"{plural(len(test), 'image')}, a share of {reading.test_share:g} of each"
+            f" class, {'is' if len(test) == 1 else 'are'} the test set"
+        )
     else:
         train, test = np.split(np.arange(len(files)), [len(checked[0][0].files)])
     preparation = Preparation(reading.resize, reading.crop_size)

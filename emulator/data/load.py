@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..common import InputError
+from ..common import InputError, plural
 from . import cifar, mnist, shapes, text
 from .dataset import Dataset, Normalisation
 from .files import shown
@@ -168,7 +168,9 @@ def _prepared(data: Dataset, reading: Reading) -> Dataset:
     channels = data.shape[0]
     if reading.mean:
         if len(reading.mean) != channels:
-            raise InputError(f"`mean`: {len(reading.mean)} numbers, but images have {channels} channels; give as many")
+            raise InputError(
+                f"`mean`: {len(reading.mean)} numbers, but images have {plural(channels, 'channel')}; give as many"
+            )
         given = Normalisation(*(255 * np.array(values, np.float32) for values in (reading.mean, reading.std)))
     preparation = Preparation(reading.resize, reading.crop_size, reading.augment)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError
+from ..common import InputError, plural
 from .dataset import Dataset
 from .idx import idx_shape, read_idx
 
@@ -35,7 +35,7 @@ def load_mnist(folder: Path) -> Dataset:
     if _only_test(folder):
         n = len(test_images)
         if n < _TEST_SHARE:
-            raise InputError(f"{folder}: {n} images found, at least {_TEST_SHARE} needed to split them")
+            raise InputError(f"{folder}: {plural(n, 'image')} found, at least {_TEST_SHARE} needed to split them")
         test = np.arange(n) % _TEST_SHARE == _TEST_SHARE - 1
         parts = test_images[~test], test_labels[~test], test_images[test], test_labels[test]
         return Dataset("mnist-t10k", *parts, CLASSES, _NOTE)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError
+from ..common import InputError, plural
 from .dataset import Dataset
 
 _GAP = 2  # pixels between two images
@@ -25,7 +25,7 @@ def preview_picture(data: Dataset, columns: int) -> NDArray[np.uint8]:
     if rows * across > _MOST_PIXELS:
         raise InputError(
             f"`columns` = {columns}: a picture of {rows:,} x {across:,} pixels, since {data.name} has"
-            f" {data.n_classes:,} classes of {h}x{w}; give fewer, or a smaller `resize`"
+            f" {plural(data.n_classes, 'class')} of {h}x{w}; give fewer, or a smaller `resize`"
         )
     picture = np.full((data.n_classes * (h + _GAP) - _GAP, columns * (w + _GAP) - _GAP, 3), 255, np.uint8)
     by_class = np.argsort(data.train_labels, kind="stable")

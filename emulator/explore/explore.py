@@ -24,7 +24,8 @@ class Question:
     """What is explored.
 
     `stages_of` gives the stages for a number of samples in a micro-batch; `micro_batches` are the numbers to try, each
-    a divisor of `batch`; `schedules` are kinds with the machine that runs them.
+    a divisor of `batch`; `schedules` are kinds with the machine that runs them. In data parallelism all weights of a
+    device are on chip or all are not, if `weights_together`; else as many as fit, as a run has them.
     """
 
     stages_of: Callable[[int], Stages]
@@ -33,6 +34,7 @@ class Question:
     micro_batches: tuple[int, ...]
     schedules: tuple[tuple[PipelineKind, Machine], ...]
     whole_layers: bool = False
+    weights_together: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +113,7 @@ def _all(question: Question) -> list[Candidate]:
             each = pipelined(kind, machine, stages, question.wires, count, whole_layers=question.whole_layers)
             assert each is not None
             found.append(each)
-        found.append(data_parallel(stages, question.wires, count))
+        found.append(data_parallel(stages, question.wires, count, together=question.weights_together))
     return found
 
 
@@ -120,7 +122,7 @@ def _best(question: Question) -> Candidate | None:
     best: Candidate | None = None
     for samples in question.micro_batches:
         stages, count = question.stages_of(samples), question.batch // samples
-        tried = [data_parallel(stages, question.wires, count)]
+        tried = [data_parallel(stages, question.wires, count, together=question.weights_together)]
         for kind, machine in question.schedules:
             limit = None if best is None else best.time_ps
             each = pipelined(

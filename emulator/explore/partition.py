@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from ..cluster import Link
-from ..common import InputError, format_bytes, format_time_ps
+from ..common import InputError, format_bytes, format_time_ps, plural
 from ..profile import DoesNotFit, Stages
 from ..schedule import StageCosts
 from .ideal import ideal
@@ -51,7 +51,8 @@ def partition(stages: Stages, links: Sequence[Link], demand: Demand, *, whole_la
     """
     if stages.devices > len(stages.layers):
         raise InputError(
-            f"`devices` = {stages.devices}: {stages.name} has {len(stages.layers)} layers; a stage needs one at least"
+            f"`devices` = {stages.devices}: {stages.name} has {plural(len(stages.layers), 'layer')};"
+            f" a stage needs one at least"
         )
     return _Flow(stages, links, demand, whole_layers).run()
 
@@ -95,7 +96,7 @@ class _Flow:
         said = ", ".join(
             f"{kind} {format_time_ps(of)} (share {_percent(share)})" for kind, (of, share) in by_kind.items()
         )
-        self._say("profile", f"{len(stages.layers)} layers; F + B of all on one device: {said}")
+        self._say("profile", f"{plural(len(stages.layers), 'layer')}; F + B of all on one device: {said}")
         self._say("ideal", f"T = 1 / sum(1 / T_n) = {format_time_ps(int(time))} a micro-batch")
 
     def _coarse(self, message_ps: int, link: int) -> tuple[Cut, Sequence[int], int | None]:

@@ -15,17 +15,17 @@ from .candidate import Candidate, Wires
 DATA_PARALLEL = "data-parallel"
 
 
-def data_parallel(stages: Stages, wires: Wires, micro_batches: int) -> Candidate:
+def data_parallel(stages: Stages, wires: Wires, micro_batches: int, *, together: bool = True) -> Candidate:
     """Return data parallelism as a candidate: each device trains all layers, and a ring exchanges the gradients.
 
     Micro-batches are dealt so that the slowest device ends as early as possible. Weights are off chip as soon as not
-    all of them fit. The exchange begins when all devices are done.
+    all of them fit, if they are so `together`. The exchange begins when all devices are done.
     """
     found = Candidate(DATA_PARALLEL, stages.samples, micro_batches)
     times, parameters = [], 0
     for device in range(stages.devices):
         try:
-            costs = stages.costs(0, stages.end, device, 1, together=True)
+            costs = stages.costs(0, stages.end, device, 1, together=together)
         except DoesNotFit as shortage:
             return dataclasses.replace(found, why_not=str(shortage))
         times.append(costs.work_ps)

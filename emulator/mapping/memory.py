@@ -34,17 +34,24 @@ LUT_RAM_BITS = 64
 
 @dataclasses.dataclass(frozen=True)
 class Buffer:
-    """A buffer's plain bytes, banks of 18 kbit, and LUTs if its memories are too shallow for a bank."""
+    """A buffer's plain bytes, banks of 18 kbit, and LUTs, and bytes in them, of memories too shallow for a bank."""
 
     bytes: int = 0
     banks: int = 0
     lut: int = 0
+    lut_bytes: int = 0
 
     def __add__(self, other: Buffer) -> Buffer:
-        return Buffer(self.bytes + other.bytes, self.banks + other.banks, self.lut + other.lut)
+        lut_bytes = self.lut_bytes + other.lut_bytes
+        return Buffer(self.bytes + other.bytes, self.banks + other.banks, self.lut + other.lut, lut_bytes)
+
+    @property
+    def block_ram_bytes(self) -> int:
+        """Plain bytes without those in LUTs."""
+        return self.bytes - self.lut_bytes
 
     def __mul__(self, count: int) -> Buffer:
-        return Buffer(self.bytes * count, self.banks * count, self.lut * count)
+        return Buffer(self.bytes * count, self.banks * count, self.lut * count, self.lut_bytes * count)
 
 
 def memories(count: int, words: int, value_bytes: int = VALUE_BYTES) -> Buffer:
@@ -52,7 +59,7 @@ def memories(count: int, words: int, value_bytes: int = VALUE_BYTES) -> Buffer:
     total = count * words * value_bytes
     if words <= LUT_RAM_BITS:
         bits_a_lut = 1 if words > LUT_RAM_BITS // 2 else 2
-        return Buffer(total, 0, count * 8 * value_bytes // bits_a_lut)
+        return Buffer(total, 0, count * 8 * value_bytes // bits_a_lut, total)
     return Buffer(total, count * -(-words * value_bytes // BANK_BYTES), 0)
 
 

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Sequence
 
 from ..cluster import Board, Cluster
-from ..common import InputError
+from ..common import InputError, plural
 from ..network import Layer, Network
 from .boundaries import Boundaries
 from .coarse import coarse_shares
@@ -75,7 +75,7 @@ def _boards(network: Network, cluster: Cluster, devices: int) -> list[Board]:
     channels = sum(map(cut_channels, network.layers))
     if not 1 <= devices <= channels:
         raise InputError(
-            f"`devices` = {devices}: must be 1 to {channels}: {network.name} has {channels} channels to cut,"
+            f"`devices` = {devices}: must be 1 to {channels}: {network.name} has {plural(channels, 'channel')} to cut,"
             " and each device needs at least one; more boards train as `replicas` of such a chain"
         )
     return [cluster.board(device) for device in range(devices)]

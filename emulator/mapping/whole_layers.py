@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..cluster import Cluster
-from ..common import InputError
+from ..common import InputError, plural
 from ..network import Network
 from .slices import Mapping, Slice, cut_channels
 
@@ -56,7 +56,7 @@ def partition_layers(network: Network, cluster: Cluster, devices: int, cost: Sta
     if not 1 <= devices <= len(layers):
         raise InputError(
             f"`devices` = {devices}: must be 1 to {len(layers)} with `stages` = 'layers': {network.name} has"
-            f" {len(layers)} layers, and each stage needs one"
+            f" {plural(len(layers), 'layer')}, and each stage needs one"
         )
 
     def work(device: int, begin: int, end: int) -> float:

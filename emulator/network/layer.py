@@ -12,7 +12,7 @@ import functools
 import math
 from typing import Literal
 
-from ..common import html_table
+from ..common import IMAGENET_IMAGES, html_table, plural
 from .operation import EngineView, LayerOperation, SfuOperation, Window
 from .rows import LayerRows, SfuRows
 from .shape import Pair, Shape
@@ -219,6 +219,18 @@ class Network:
         return "sample" if self.takes_sequence else "image"
 
     @property
+    def epoch_images(self) -> int | None:
+        """Training samples of the data set that has such an input: MNIST, CIFAR or ImageNet; None of any other."""
+        channels, rows, columns = self.input
+        if (channels, rows, columns) == (1, 28, 28):
+            return 60_000
+        if (channels, rows, columns) == (3, 32, 32):
+            return 50_000
+        if channels == 3 and rows == columns >= 192 and self.classes == 1000:
+            return IMAGENET_IMAGES
+        return None
+
+    @property
     def result_steps(self) -> int:
         """Number of time steps that have results of their own; 1 where the network has one result."""
         return self.layers[-1].feeds[1]
@@ -245,7 +257,7 @@ class Network:
 
     def __repr__(self) -> str:
         return (
-            f"<Network {self.name}: {len(self.layers)} layers, {self.macs / 1e6:.1f} MMAC, "
+            f"<Network {self.name}: {plural(len(self.layers), 'layer')}, {self.macs / 1e6:.1f} MMAC, "
             f"{self.parameters / 1e6:.2f} M parameters>"
         )
 

@@ -116,7 +116,7 @@ def _faster(slowest_ps: int, behind_ps: int) -> str:
 
 def _fit(plan: Plan, run: Run) -> Figure:
     assert run.layout is not None
-    shares = [device.buffers.bytes / device.board.on_chip_memory_bytes for device in run.layout.devices]
+    shares = [run.layout.utilisation(device)["on_chip_bytes_share"] or 0 for device in run.layout.devices]
     fullest = f"the fullest device holds {percent(max(shares))} of its on-chip memory"
     if not plan.fits:
         missing = f"no, memory ignored, {format_bytes(plan.missing_bytes)} too much"
@@ -132,7 +132,7 @@ def _staleness(plan: Plan) -> Figure:
         return Figure("Old weights", "none", f"{plan.config.schedule.name} drains the pipeline at each update")
     stale = [of.stale_samples for of in plan.steady.staleness]
     least, most = min(stale), max(stale)
-    value = f"{most} of {plan.batch} samples"
+    value = f"{most} of {plural(plan.batch, 'sample')}"
     where = "on every device" if least == most else f"on the device with the most; {least} on the one with the fewest"
     late = max(max(of.forward) for of in plan.steady.staleness)
     note = f"of a mini-batch, at most {plural(late, 'update')} old, {where}"

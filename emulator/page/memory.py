@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..common import format_bytes
-from ..plan import DeviceLayout
+from ..plan import DeviceLayout, Layout
 from ..report import percent
 from ..run import DeviceUsage
 from .parts import Chart, Key, Section, Table
@@ -18,7 +18,7 @@ _MEANING = "LPRAM and LGB hold parameters and gradients, Act-RAM the activations
 def memory(run: Run) -> Section | None:
     """Return the section; None with neither a plan nor a finished epoch."""
     if run.layout is not None:
-        held = [_of_layout(device) for device in run.layout.devices]
+        held = [_of_layout(run.layout, device) for device in run.layout.devices]
     elif run.usage is not None:
         held = [_of_usage(device) for device in run.usage.devices]
     else:
@@ -30,18 +30,18 @@ def memory(run: Run) -> Section | None:
     return Section("Memory", _said(run, held), (Chart("memory", title, data, legend),), (_table(held, parts),))
 
 
-def _of_layout(device: DeviceLayout) -> dict[str, Any]:
+def _of_layout(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
     sums = dict.fromkeys(_PARTS, 0)
     for of in device.slices:
-        sums["LPRAM"] += of.memory.lpram.bytes
-        sums["LGB"] += of.memory.lgb.bytes
-        sums["Act-RAM"] += of.memory.act_ram.bytes
-        sums["buffers"] += of.memory.working.bytes - of.memory.act_ram.bytes
-    sums["BPRAM"], sums["BGB"] = device.bpram.bytes, device.bgb.bytes
+        sums["LPRAM"] += of.memory.lpram.block_ram_bytes
+        sums["LGB"] += of.memory.lgb.block_ram_bytes
+        sums["Act-RAM"] += of.memory.act_ram.block_ram_bytes
+        sums["buffers"] += of.memory.working.block_ram_bytes - of.memory.act_ram.block_ram_bytes
+    sums["BPRAM"], sums["BGB"] = device.bpram.block_ram_bytes, device.bgb.block_ram_bytes
     return {
         "device": device.device,
         "bytes": sums,
-        "board": device.board.on_chip_memory_bytes,
+        "board": layout.room(device),
         "off_chip": device.off_chip_bytes,
         "missing": device.missing_bytes,
     }

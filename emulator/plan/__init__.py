@@ -4,6 +4,7 @@ from .by_rate import Settled, place_by_rate
 from .chain import asked_chunks, warm_ups_of
 from .data import check_data, data_of, epoch_samples, network_of, training_data
 from .fit import missing_bytes, off_chip_bytes, on_chip_banks
+from .idle_settings import idle_settings
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
 from .make import make_plan, planned_on
 from .make_pair import make_pair_plan
@@ -41,6 +42,7 @@ __all__ = [
     "exchange_loads",
     "exchange_times",
     "find_steady",
+    "idle_settings",
     "lay_out",
     "lay_out_on_chip",
     "long_work",

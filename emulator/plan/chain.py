@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ..cluster import Cluster
-from ..common import InputError
+from ..common import InputError, plural
 from ..mapping import cut_channels
 from ..network import Network
 from ..schedule import Backward, Engines, Machine, ScheduleKind, Transport, warm_ups
@@ -93,7 +93,8 @@ def check_chunks(config: Config, network: Network, devices: int, chunks: int) ->
     if devices * chunks > parts:
         kind = "layers" if whole else "channels"
         raise InputError(
-            f"`chunks` = {chunks}: {devices} devices with {chunks} stages each are {devices * chunks} stages, and"
+            f"`chunks` = {chunks}: {plural(devices, 'device')} with {plural(chunks, 'stage')} each"
+            f" are {plural(devices * chunks, 'stage')}, and"
             f" {network.name} has {parts} {kind}; should be at most {parts // devices}"
         )
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..common import InputError
+from ..common import InputError, plural
 from ..data import Dataset, Reading, describe_data, is_text, load_data, symbol_count
 from ..network import Network, Shape, load_network
 
@@ -133,7 +133,10 @@ def _check(plan: Planned, shape: Shape, classes: int, *, is_text: bool) -> None:
             f' {network.result_steps} steps; put {{type = "last-step"}} before its last layer'
         )
     if classes != network.classes:
-        raise InputError(f"{source}: has {classes} classes, but network {network.name} has {network.classes} outputs")
+        raise InputError(
+            f"{source}: has {plural(classes, 'class')}, but network {network.name} has"
+            f" {plural(network.classes, 'output')}"
+        )
 
 
 def _check_text(network: Network, source: str, shape: Shape) -> None:
@@ -151,7 +154,8 @@ def _check_text(network: Network, source: str, shape: Shape) -> None:
         )
     if network.result_steps not in (1, steps):
         raise InputError(
-            f"{source}: has {steps:,} steps, but network {network.name} has results for {network.result_steps:,}; it"
+            f"{source}: has {plural(steps, 'step')}, but network {network.name} has results for"
+            f" {network.result_steps:,}; it"
             " should have one for each step, or one in all"
         )
 

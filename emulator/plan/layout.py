@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ..cluster import Board, Cluster, Resources
+from ..cluster import BANK_BYTES, Board, Cluster, Resources
 from ..common import gbps, gops
 from ..mapping import (
     Balancing,
@@ -151,6 +151,10 @@ class Layout:
         beta = self.cluster.beta
         return max(bram_bytes(device.buffers, beta) + lut_bytes(device.buffers, beta) for device in self.devices)
 
+    def room(self, device: DeviceLayout) -> int:
+        """Return the bytes that buffers may take in block RAM; those of memories built of LUTs are beside them."""
+        return max(BANK_BYTES * self.cluster.banks_for_buffers(device.board), device.board.on_chip_memory_bytes)
+
     def utilisation(self, device: DeviceLayout) -> dict[str, float | None]:
         """Return the used shares of the board's resources; None where the board's limit is unknown."""
         board, taken = device.board, device.resources
@@ -170,7 +174,7 @@ class Layout:
             "ff_share": share("ff", taken.ff),
             "bram_share": share("bram_banks", taken.bram_banks),
             "transceiver_share": transceivers,
-            "on_chip_bytes_share": device.buffers.bytes / board.on_chip_memory_bytes,
+            "on_chip_bytes_share": device.buffers.block_ram_bytes / self.room(device),
         }
 
     def exceeded(self) -> dict[str, list[int]]:

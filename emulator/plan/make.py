@@ -216,8 +216,9 @@ class _Making:
         if self.stages > len(network.layers):
             raise InputError(
                 f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but devices that share a"
-                f" recurrent layer step through whole ones; {network.name} has {len(network.layers)} layers for"
-                f" {self.stages} devices; should be at most {len(network.layers)} devices, or a schedule such as 'sync'"
+                f" recurrent layer step through whole ones; {network.name} has {plural(len(network.layers), 'layer')}"
+                f" for {plural(self.stages, 'device')}; should be at most {plural(len(network.layers), 'device')}, or a"
+                " schedule such as 'sync'"
             )
         return True
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel, exchange_ps
 from ..cluster import Cluster
-from ..common import InputError, format_bytes, format_time_ps, html_table
+from ..common import InputError, format_bytes, format_time_ps, html_table, plural
 from ..faults import Faults, left_alive
 from ..mapping import Mapping
 from ..network import Network
@@ -216,7 +216,7 @@ class Plan:
         ]
         if not schedule.drains:
             stale = self.stale_samples
-            rows.append(["use old weights", f"{min(stale)} to {max(stale)} of {self.batch} samples"])
+            rows.append(["use old weights", f"{min(stale)} to {max(stale)} of {plural(self.batch, 'sample')}"])
         return html_table(f"Plan: {self.network.name} on {describe_devices(self)}", rows)
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..common import InputError
+from ..common import InputError, plural
 from ..schedule import Schedule
 from ..timing import EpochCourse, Timing, run_course
 from .stages import PlannedStages
@@ -23,7 +23,8 @@ def shared_course(schedule: Schedule, stages: PlannedStages, timing: Timing) -> 
     for each in schedule.micro_batches:
         if each.samples != stages.samples:
             raise InputError(
-                f"`micro_batch` = {stages.samples}: leaves a micro-batch of {each.samples} samples, but shared"
+                f"`micro_batch` = {stages.samples}: leaves a micro-batch of"
+                f" {plural(each.samples, 'sample')}, but shared"
                 " engines need equal ones; should divide `batch` and `samples`"
             )
     links = [timing.cluster.link_at(link) for link in range(len(timing.links))]

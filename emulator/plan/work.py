@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common import InputError, format_bytes, free_room
+from ..common import InputError, format_bytes, free_room, plural
 from ..network import Network
 
 if TYPE_CHECKING:  # ranks that follow do without pydantic
@@ -40,7 +40,7 @@ def check_batch(batch: int, network: Network) -> None:
         most = room.free_bytes // (_ROW_BYTES * rows)
         raise InputError(
             f"`batch` = {batch}: planning takes about {format_bytes(needed)} of memory for"
-            f" {rows:,} rows a sample, and {room.limit} {format_bytes(room.free_bytes)}; "
+            f" {plural(rows, 'row')} a sample, and {room.limit} {format_bytes(room.free_bytes)}; "
             + (f"give at most {most:,}" if most else "the network's maps have too many rows")
         )
 

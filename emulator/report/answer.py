@@ -217,4 +217,5 @@ def weights_line(plan: Plan) -> Line:
         return Line(f"weights: every sample uses the newest weights ({schedule.name}, batch {plan.batch})")
     range_of = f"{min(stale)} to {max(stale)}" if min(stale) != max(stale) else str(stale[0])
     ages = f"{late:,} updates" if late > 1 else "one update"
-    return Line(f"weights: {range_of} of {plan.batch} samples in a mini-batch use weights up to {ages} old")
+    use = "uses" if range_of == "1" else "use"
+    return Line(f"weights: {range_of} of {plural(plan.batch, 'sample')} in a mini-batch {use} weights up to {ages} old")

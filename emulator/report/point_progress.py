@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from ..common import plural
 from .terminal import is_terminal
 
 _INTERVAL_S = 10.0
@@ -35,7 +36,7 @@ def _lines(title: str, total: int, done: int, clock: Callable[[], float]) -> Cal
         if now - spoken >= _INTERVAL_S:
             spoken = now
             left_s = (total - done) * (now - started) / (done - before)
-            print(f"{title}: {done} of {total} points, {left_s:.0f} s left", file=sys.stderr, flush=True)
+            print(f"{title}: {done} of {plural(total, 'point')}, {left_s:.0f} s left", file=sys.stderr, flush=True)
 
     return advance
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common import format_bytes, format_time_ps, number, percent
+from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..plan import Plan, PlannedStages
 from ..run import Usage, is_waiting
 from ..schedule import Engines, StageCosts, Transport, pipelines
@@ -110,7 +110,7 @@ def stage_rows(plan: Plan) -> None:
         )
     columns = ["stage", *(["device"] if chunks else []), "F", "B", "samples kept", "weight copies"]
     table(
-        f"Stages: a micro-batch of {plan.stages.samples} samples",
+        f"Stages: a micro-batch of {plural(plan.stages.samples, 'sample')}",
         [*columns, "on chip", "off chip", "waits for memory"],
         rows,
     )

@@ -54,13 +54,14 @@ def _idle_shares(device: DeviceUse) -> dict[str, dict[str, float]]:
     return found
 
 
-def print_steady_state(state: SteadyState, epoch_images: int) -> None:
-    """Print the steady state in a few lines."""
-    hours, note = state.epoch_hours(epoch_images), ignored(state.missing_bytes)
-    say(
-        f"steady state: {number(state.images_per_s)} {state.noun}s/s{note}; {plural(epoch_images, state.noun)} take"
-        f" {number(hours)} h, so {number(1 / hours)} epochs an hour"
-    )
+def print_steady_state(state: SteadyState, epoch_images: int | None) -> None:
+    """Print the steady state in a few lines, with the time of an epoch if it is known how many images it has."""
+    note, epoch = ignored(state.missing_bytes), ""
+    if epoch_images is not None:
+        hours = state.epoch_hours(epoch_images)
+        taken = f"{plural(epoch_images, state.noun)} take{'s' * (epoch_images == 1)}"
+        epoch = f"; {taken} {number(hours)} h, so {number(1 / hours)} epochs an hour"
+    say(f"steady state: {number(state.images_per_s)} {state.noun}s/s{note}{epoch}")
     if state.convolutions is not None:
         say(f"convolutions: {_throughput(state.convolutions, note)} that hold convolutions")
     say(f"all layers: {_throughput(state.all_layers, note)}")
@@ -73,9 +74,13 @@ def print_steady_state(state: SteadyState, epoch_images: int) -> None:
         f"idle: {percent(state.mean_idle_share)} of the engines, the mean over devices{where}; "
         f"{percent(min(idle))} to {percent(max(idle))}"
     )
-    say(f"pipeline full after {format_time_ps(state.fill_ps)}, when {number(state.fill_samples)} samples have entered")
+    say(f"pipeline full after {format_time_ps(state.fill_ps)}, when {_entered(number(state.fill_samples))}")
     behind = state.bottleneck.behind
     say(f"second slowest: {behind.name}, {format_time_ps(behind.sample_ps)}/sample")
+
+
+def _entered(count: str) -> str:
+    return f"{count} sample has entered" if count == "1" else f"{count} samples have entered"
 
 
 def _throughput(throughput: Throughput, note: str) -> str:

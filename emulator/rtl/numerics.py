@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.codec import Codec
-from ..common import InputError
+from ..common import InputError, plural
 from ..device import DeviceNumerics, Maps, Rule, Sgd, SliceNumerics
 from ..mapping import DeviceStreams
 from ..plan import Plan
@@ -48,7 +48,9 @@ def check_device(plan: Plan) -> None:
         return
     if device >= plan.devices:
         last = plan.devices - 1
-        raise InputError(f"`rtl_device` = {device}: there are {plan.devices} devices; should be 0 to {last}")
+        raise InputError(
+            f"`rtl_device` = {device}: the chain has {plural(plan.devices, 'device')}; should be 0 to {last}"
+        )
     for key in ("checkpoint", "resume", "checkpoint_every"):
         if getattr(config, key) is not None:
             raise InputError(f"`{key}`: the velocities of device {device} are in its RTL; leave out `{key}`")

@@ -13,7 +13,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from ..common import InputError
+from ..common import InputError, plural
 from .action import Action, Kind, MicroBatch, Schedule
 from .text import listed
 
@@ -36,7 +36,9 @@ def to_csv(schedule: Schedule) -> str:
         InputError: it has several mini-batches, or does a micro-batch in parts.
     """
     if schedule.steps != 1:
-        raise InputError(f"schedule {schedule.name}: has {schedule.steps} mini-batches; as CSV, it must be one")
+        raise InputError(
+            f"schedule {schedule.name}: has {plural(schedule.steps, 'mini-batch')}; as CSV, it must be one"
+        )
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     for device, program in schedule.programs(range(schedule.devices)).items():
@@ -85,7 +87,9 @@ def parse_csv(text: str, source: str = "schedule", name: str = "csv") -> Schedul
     actions = [list(_actions(row, rank, len(rows), source)) for rank, row in enumerate(rows)]
     count = 1 + max((action.index for program in actions for action in program), default=-1)
     if not 0 < count <= max(map(len, actions)):
-        raise InputError(f"{source}: has {count} micro-batches; they are counted from 0 on, and each has cells F and B")
+        raise InputError(
+            f"{source}: has {plural(count, 'micro-batch')}; they are counted from 0 on, and each has cells F and B"
+        )
     for program in actions:
         program.append(Action(Kind.UPDATE, 1))
     return listed(name, [MicroBatch(index, 0, index, index + 1) for index in range(count)], actions, source)

@@ -20,7 +20,7 @@ import heapq
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from ..common import InputError
+from ..common import InputError, plural
 from .action import Action, Kind, MicroBatch, Schedule, cut_samples
 from .kind import ScheduleKind
 from .shape import EpochShape, Staleness
@@ -143,7 +143,8 @@ class _Chain:
         stuck = next((number for number, device in enumerate(devices) if not device.is_done), None)
         if stuck is not None:
             raise InputError(
-                f"mini-batches are too short for {count} devices under schedule {self._name}: device {stuck} waits for"
+                f"mini-batches are too short for {plural(count, 'device')} under schedule"
+                f" {self._name}: device {stuck} waits for"
                 f" version {devices[stuck].version + 1} of weights that wait for samples after it; try a larger"
                 " `batch`, or schedule sync"
             )

@@ -12,7 +12,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from ..common import InputError
+from ..common import InputError, plural
 from .action import Action, Kind, MicroBatch, Schedule
 
 _HEAD = re.compile(r"schedule (\S+), ([1-9]\d{0,8}) devices?")
@@ -94,7 +94,7 @@ def _actions(line: str, device: int, micro_batches: list[MicroBatch], source: st
         if action.kind is not Kind.UPDATE:
             if action.index >= len(micro_batches):
                 raise InputError(
-                    f"{source}: device {device}: {word!r}: there are only {len(micro_batches)} micro-batches"
+                    f"{source}: device {device}: {word!r}: there are only {plural(len(micro_batches), 'micro-batch')}"
                 )
             samples = micro_batches[action.index].samples
             if action.span is not None and not 0 <= action.span[0] < action.span[1] <= samples:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..common import format_time_ps, html_table
+from ..common import format_time_ps, html_table, plural
 from ..plan import Plan
 from ..run import Simulation, SteadyState
 
@@ -91,7 +91,7 @@ class Retiming:
         also = sum(a != b for a, b in zip(before, after, strict=True)) - 1
         if also > 0:
             where += f" and others on {also} more"
-        changed = f"{after[device]} instead of {before[device]} of {batch} samples use old weights {where}"
+        changed = f"{after[device]} instead of {before[device]} of {plural(batch, 'sample')} use old weights {where}"
         if before == after:
             changed = "EB of other samples uses old weights"
         return f"under {self.label} {changed}: accuracy and loss would differ; times are right"

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..common import InputError
+from ..common import InputError, plural
 from ..schedule import PASSES, Action, Backward, Engines, Kind, Machine, Schedule, StageCosts, Transport
 
 
@@ -45,7 +45,8 @@ def tasks_of(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) 
     devices = schedule.devices
     if not costs or len(costs) % devices:
         raise InputError(
-            f"schedule {schedule.name}: costs of {len(costs)} stages for {devices} devices; must be one for each"
+            f"schedule {schedule.name}: costs of {plural(len(costs), 'stage')} for"
+            f" {plural(devices, 'device')}; must be one for each"
             " device, or for each chunk of each device"
         )
     chunks = len(costs) // devices

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from ...common import plural
 from ...mapping import DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
 from ...network import Phase
 from ...timing import DeviceClock, StageClock, Timing
@@ -123,7 +124,7 @@ class Usage:
     links: tuple[LinkUsage, ...]
 
     def __repr__(self) -> str:
-        return f"<Usage of {len(self.devices)} devices in {self.virtual_time_ps} ps>"
+        return f"<Usage of {plural(len(self.devices), 'device')} in {self.virtual_time_ps} ps>"
 
 
 def usage_of(timing: Timing, counters: Sequence[DeviceCounters], in_flight: Sequence[int], total_ps: int) -> Usage:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common import format_time_ps, html_table, system_name
+from ...common import format_time_ps, html_table, plural, system_name
 from ...data import NgramBits, is_text
 from ...mapping import DataPath
 from ...plan import PairPlan, Plan, data_of
@@ -125,7 +125,9 @@ class Results:
             for i in range(self.epochs)
         ]
         config = self.config
-        title = f"{config['network']} on {config['devices']} devices ({config['cluster']}), {config['schedule']}"
+        title = (
+            f"{config['network']} on {plural(config['devices'], 'device')} ({config['cluster']}), {config['schedule']}"
+        )
         columns = ["epoch", "loss", "accuracy", "test accuracy", "virtual time"]
         return html_table(f"Results of {title}", rows, columns)
 

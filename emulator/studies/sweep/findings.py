@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from ...common import plural
 from .result import SweepResult
 from .series import FEWEST, Series, is_on_chip
 
@@ -144,7 +145,8 @@ def _memory(series: Series) -> str:
         before = series.rows[[row["devices"] for row in series.rows].index(start) - 1]
         return f"memory: all is on chip from {_boards(start)} on; with {before['devices']}, {_lacking(before)}"
     if whole:
-        return f"memory: all is on chip only with {_ranges(whole)} boards; with {last['devices']}, {_lacking(last)}"
+        boards = f"{_ranges(whole)} board{'s' * (whole != [1])}"
+        return f"memory: all is on chip only with {boards}; with {last['devices']}, {_lacking(last)}"
     return f"memory: never all on chip; with {_boards(last['devices'])}, {_lacking(last)}"
 
 
@@ -168,8 +170,9 @@ def _falls(result: SweepResult) -> str:
     others = [f"{key} = {slower[key]}" for key in result.space.varied if key != "devices"]
     more = f"; so {'is' if len(found) == 2 else 'are'} {len(found) - 1} more" if len(found) > 1 else ""
     at = f" at {', '.join(others)}" if others else ""
+    are = "is" if slower["boards"] == 1 else "are"
     return (
-        f"not monotone: {_boards(slower['boards'])} ({_rate(slower, result.noun)}) are slower than {better['boards']}"
+        f"not monotone: {_boards(slower['boards'])} ({_rate(slower, result.noun)}) {are} slower than {better['boards']}"
         f" ({rate_text(better['images_per_s'])}){at}{more}"
     )
 
@@ -178,4 +181,4 @@ def _failures(rows: Sequence[dict[str, Any]]) -> str:
     failed = [row for row in rows if row["error"] is not None]
     if not failed:
         return ""
-    return f"{len(failed)} of {len(rows)} points fail, the first: {failed[0]['error']}"
+    return f"{len(failed)} of {plural(len(rows), 'point')} fail, the first: {failed[0]['error']}"

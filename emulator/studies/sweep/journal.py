@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...common import InputError, LineFile
+from ...common import InputError, LineFile, plural
 from ...inputs import shown
 from .measure import FIGURES, INTERNAL, Measured
 
@@ -94,7 +94,8 @@ class Journal:
         others = sum(row[_POINT] not in points for row in rows)
         if others:
             raise InputError(
-                f"{self._told}: {others} of its {len(rows)} points are not of this sweep, or are of another version of"
+                f"{self._told}: {others} of its {plural(len(rows), 'point')} are not of this sweep,"
+                f" or are of another version of"
                 f" emuchain or other content of the files; {_REMEDY}"
             )
         try:

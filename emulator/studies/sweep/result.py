@@ -44,4 +44,4 @@ class SweepResult:
             told = "all fail"
         else:
             told = f"best {best['images_per_s']:.1f} {self.noun}s/s on {plural(best['boards'], 'board')}"
-        return f"<Sweep of {len(self.rows)} points, {told}>"
+        return f"<Sweep of {plural(len(self.rows), 'point')}, {told}>"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...cluster import Cluster, changeable_keys, load_cluster
-from ...common import InputError, did_you_mean
+from ...common import InputError, did_you_mean, plural
 from ...config import RUN_ONLY_KEYS, Config, settings_config
 from ...data import Reading
 from ...inputs import validate
@@ -76,7 +76,7 @@ class Space:
         if space.points > _MOST_POINTS:
             most = max(listed, key=lambda key: len(listed[key]))
             raise InputError(
-                f"{blame}: {space.points:,} points, at most {_MOST_POINTS:,}; take fewer of the"
+                f"{blame}: {plural(space.points, 'point')}, at most {_MOST_POINTS:,}; take fewer of the"
                 f" {len(listed[most]):,} values of `{most}`"
             )
         return space

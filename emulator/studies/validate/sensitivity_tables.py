@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...common import plural
 from .claim import Claim
 from .constants import Constant
 from .fpdeep.blind import Blind
@@ -24,8 +25,9 @@ def headline(found: Sequence[Sensitivity]) -> str:
     turning = {name for each in found for name in each.turning}
     fitted = sum(bool(each.constant.fitted_to) for each in found)
     return (
-        f"{len(hanging)} claims depend on {len(found)} constants, of which {fitted} were fitted;"
-        f" {len(turning)} verdicts change within their ranges"
+        f"{plural(len(hanging), 'claim')} depend{'s' * (len(hanging) == 1)} on"
+        f" {plural(len(found), 'constant')}, of which {fitted} were fitted;"
+        f" {plural(len(turning), 'verdict')} change{'s' * (len(turning) == 1)} within their ranges"
     )
 
 

@@ -103,7 +103,7 @@ def test_plan_answers_with_the_numbers_of_its_json(printed: Printed) -> None:
     lines, said = printed(*words), as_json(printed, *words)
     assert number_before("images/s", lines[0]) == pytest.approx(said["images_per_s"], rel=1e-3)
     assert line_of("limit: ", lines).startswith(f"limit: {said['limit']}")
-    assert line_of("epoch of 1,281,167 images: ", lines)
+    assert line_of("epoch of 50,000 images: ", lines)
     assert line_of("next: ", lines) == "next: emuchain plan quick-cifar --devices 6"
     assert said["stale_samples"] == [5, 5, 4]
 
@@ -253,3 +253,64 @@ def test_piped_output_is_80_columns_wide_with_no_blanks_at_ends(printed: Printed
 
 def test_a_schedule_has_no_blanks_at_ends(printed: Printed) -> None:
     assert not [line for line in printed("schedule", "quick-cifar", "--devices", "3") if line != line.rstrip()]
+
+
+@pytest.mark.parametrize(
+    "network, epoch",
+    [
+        ("vgg16-cifar", "50,000 images"),  # CIFAR-10 and CIFAR-100 have 50,000 training images each
+        ("lenet-mnist", "60,000 images"),
+        ("alexnet", "1,281,167 images"),
+        ("char-lstm", None),  # a text of any length
+    ],
+)
+def test_an_epoch_is_that_of_the_data_set(printed: Printed, network: str, epoch: str | None) -> None:
+    for words in (("plan", network), ("simulate", network, "--samples", "2")):
+        starts = [line.partition(":")[0] for line in printed(*words) if line.startswith("epoch of ")]
+        others = [] if words[0] == "plan" else ["epoch of 2 samples" if epoch is None else "epoch of 2 images"]
+        assert starts == others + ([] if epoch is None else [f"epoch of {epoch}"])
+
+
+def test_nothing_fits_in_more_than_all_block_ram(printed: Printed) -> None:
+    """Device 0 of four has 117 % of its board's memory in buffers, of which 28 % are shallow memories of LUTs."""
+    words = ("plan", "resnet18-cifar", "--devices", "4")
+    found = as_json(printed, *words)
+    assert found["missing_bytes"] == 0
+    shares = [device["utilisation"]["on_chip_bytes_share"] for device in found["devices"]]
+    assert 0.5 < max(shares) <= 1
+
+
+@pytest.mark.parametrize(
+    "flags, note",
+    [
+        (["--compress", "inceptionn:-10"], "`compress` = inceptionn:-10: has no effect without replicas"),
+        (["--exchange", "aggregator"], "`exchange` = aggregator: has no effect without replicas"),
+        (["--optimizer", "adam", "--momentum", "0.5"], "`momentum` = 0.5: has no effect with `optimizer` = 'adam'"),
+        (["--lr-decay", "0.3"], "`lr_decay` = 0.3: has no effect without `lr_schedule` = 'step'"),
+        (["--compress", "inceptionn:-10", "--replicas", "2"], None),
+        (["--momentum", "0.5"], None),
+    ],
+)
+def test_settings_without_effect_are_noted(
+    capsys: pytest.CaptureFixture[str], flags: list[str], note: str | None
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "quick-cifar", "--samples", "2", *flags])
+    assert not ended.value.code
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("emuchain: note: ")]
+    assert len(said) == (note is not None)
+    assert note is None or said[0].startswith(f"emuchain: note: {note}")
+
+
+def test_one_of_a_kind_is_singular(printed: Printed) -> None:
+    text = "\n".join(
+        line
+        for words in (
+            ("simulate", "quick-cifar", "--samples", "1", "--batch", "1", "--micro-batch", "1"),
+            ("plan", "resnet18-cifar", "--devices", "4"),
+            ("explore", "quick-cifar", "--cluster", "vc709", "--devices", "1", "--batch", "1"),
+        )
+        for line in printed(*words)
+    )
+    assert "epoch of 1 image: " in text and "micro-batches of 1 sample: " in text and "on 1 device\n" in text
+    assert re.findall(r"(?<![\d.,])1 (?:images|samples|layers|devices|boards|micro-batches|stages|rows)\b", text) == []

@@ -21,8 +21,8 @@ def test_memories_round_up_to_banks_and_shallow_ones_are_luts() -> None:
     assert memories(3, 513) == Buffer(3 * 2052, 6, 0)
     assert memories(3, 1024, value_bytes=2) == Buffer(3 * 2048, 3, 0)
     assert memories(3, 65) == Buffer(3 * 260, 3, 0)
-    assert memories(3, 64) == Buffer(3 * 256, 0, 3 * 32)  # a LUT is 64 x 1
-    assert memories(3, 32) == Buffer(3 * 128, 0, 3 * 16)  # or 32 x 2
+    assert memories(3, 64) == Buffer(3 * 256, 0, 3 * 32, 3 * 256)  # a LUT is 64 x 1
+    assert memories(3, 32) == Buffer(3 * 128, 0, 3 * 16, 3 * 128)  # or 32 x 2
 
 
 def test_a_slice_by_hand() -> None:
