@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ... import __version__
-from ..common import InputError, NamedFiles
+from ..common import IMAGENET_IMAGES, InputError, NamedFiles
 from . import output
 from .bench import bench
 from .compare import compare, topology
@@ -153,7 +153,7 @@ def simulate(
             plot=plot,
             as_json=as_json,
             full=full,
-            epoch_images=epoch_images,
+            epoch_images=epoch_images or IMAGENET_IMAGES,
             alone=alone,
         )
     with starting():

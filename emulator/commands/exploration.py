@@ -54,8 +54,8 @@ def _next(question: Question, found: Exploration, run: dict[str, object] | None)
         if question.whole_layers:
             flags["stages"] = "layers"
     elif len({*winner.dealt}) == 1 and len({*question.stages_of(winner.samples).kinds}) == 1:
-        machine = {"engines": Engines.TURNS.value, "transport": Transport.HIDDEN.value}
-        flags |= {"devices": 1, "replicas": len(winner.dealt), "schedule": "gpipe", **machine}
+        flags |= {"devices": 1, "replicas": len(winner.dealt), "schedule": "gpipe"}
+        flags |= {"engines": Engines.TURNS.value, "transport": Transport.HIDDEN.value}
     else:
         return []  # a run deals equally many samples to boards of one kind
     return [dataclasses.replace(next_line(command_line("simulate", None, flags)), optional=True)]
