@@ -95,7 +95,7 @@ def test_the_devices_of_a_pair_are_on_ranks_of_their_own(comm: Any, bits: Any, s
 
 
 def test_every_rank_hears_why_training_ended(comm: Any) -> None:
-    for schedule in ("fpdeep", "sync", "fpdeep", "sync"):  # messages that were under way write into no later run's arrays
+    for schedule in ("fpdeep", "sync", "fpdeep", "sync"):  # no message under way writes into a later run
         with pytest.raises(emuchain.InputError, match="learning_rate.*diverged"):
             emuchain.train(comm=comm, **{**KEYS, "schedule": schedule, "learning_rate": 1e9, "devices": 4})
     again = emuchain.train(comm=comm, **KEYS, devices=4)
