@@ -164,19 +164,30 @@ def _command(
     """Return a function that runs a command with values of its parameters."""
 
     def call(values: Mapping[str, str]) -> str | None:
-        words = list(names)
-        for name, param in params.items():
-            value = values.get(name, _needed(name, param, values))
-            if value is not None:
-                words += [value] if isinstance(param, click.Argument) else [param.opts[-1], value]
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            try:
-                emuchain_main(words)
-            except SystemExit as ended:
-                return said.getvalue() if ended.code == 2 else None
+        status, said = run_command(words_of(names, params, values))
+        return said if status == 2 else None
 
     return call
+
+
+def words_of(names: tuple[str, ...], params: Mapping[str, click.Parameter], values: Mapping[str, str]) -> list[str]:
+    """Return the words of a command with values of its parameters, and of those that it needs."""
+    words = list(names)
+    for name, param in params.items():
+        value = values.get(name, _needed(name, param, values))
+        if value is not None:
+            words += [value] if isinstance(param, click.Argument) else [param.opts[-1], value]
+    return words
+
+
+def run_command(words: list[str]) -> tuple[object, str]:
+    """Run a command in this process; return its exit status and what it printed."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            emuchain_main(words)
+        except SystemExit as ended:
+            return ended.code, said.getvalue()
 
 
 def _needed(name: str, param: click.Parameter, values: Mapping[str, str]) -> str | None:
