@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Interconnect, NicEngines
-from ..common import format_time_ps, html_table
+from ..common import check_names, format_time_ps, html_table
 from ..faults import Faults, joined_links
 from .board import Board
 
@@ -113,6 +113,10 @@ class Cluster:
     transport: Literal["streamed", "stored", "hidden"] | None = None
     parameter_copies: int = 2
     faults: Faults = dataclasses.field(default_factory=Faults)
+
+    def __post_init__(self) -> None:
+        check_names("cluster", (self.name,))
+        check_names(f"cluster {self.name}: board", (board.name for board in self.boards))
 
     @property
     def interconnect(self) -> Interconnect:

@@ -29,14 +29,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     session = Session()
     try:
         output.check()
-        session.introduce(arguments)
-        if launcher_rank() is not None and session.join().rank > 0:
-            session.follow(arguments)
-        from .command_line import run
+        with output.escaping():
+            session.introduce(arguments)
+            if launcher_rank() is not None and session.join().rank > 0:
+                session.follow(arguments)
+            from .command_line import run
 
-        status = run(arguments, session)
-        output.finish()
-        session.end(status)
+            status = run(arguments, session)
+            output.finish()
+            session.end(status)
     except InputError as error:
         session.fail(f"emuchain: error: {error}", INPUT_STATUS)
     except MemoryError as error:

@@ -1,4 +1,4 @@
-"""Closed or full standard output and error, and closed pipes: how a command ends then."""
+"""What commands print: with what a terminal would obey as text; and how they end where it cannot be written."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
-from ..common import INPUT_STATUS, InputError, Note
+from ..common import INPUT_STATUS, InputError, Note, escaped
 
 _LONGEST_LINE = 2000
 _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
@@ -39,6 +39,32 @@ def check() -> None:
         )
     if 1 in closed:
         raise InputError("standard output is closed; redirect it to /dev/null if it is not wanted")
+
+
+class _Escaping:
+    """A stream that spells out what a terminal would obey in text; names and paths may hold it.
+
+    Rich's consoles write to the stream behind it, whose name is theirs: colours and bars are meant.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        return self.rich_proxied_file.write(escaped(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+@contextlib.contextmanager
+def escaping() -> Iterator[None]:
+    """Let nothing that is printed obey a file or a name; standard output and error must be open."""
+    with (
+        contextlib.redirect_stdout(_Escaping(sys.stdout)),  # type: ignore[type-var]  # all that print needs
+        contextlib.redirect_stderr(_Escaping(sys.stderr)),  # type: ignore[type-var]
+    ):
+        yield
 
 
 def finish() -> None:
@@ -96,9 +122,7 @@ def tell_notes(lines: Iterable[str]) -> None:
 
 def tell(line: str) -> None:
     """Print a line on standard error, if that is possible, with what a terminal would obey as text, and no novel."""
-    text = "".join(
-        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode() for each in line
-    )
+    text = escaped(line)
     if len(text) > _LONGEST_LINE:
         text = f"{text[:1000]} ... {text[-900:]}"
     if text:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..common import one_line
+
 
 @contextmanager
 def phases(first: str) -> Iterator[Callable[[str], None]]:
@@ -14,6 +16,10 @@ def phases(first: str) -> Iterator[Callable[[str], None]]:
         yield lambda phase: None
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(f"{first} …") as status:
-        yield lambda phase: status.update(f"{phase} …")
+    def shown(phase: str) -> Text:
+        return Text(f"{one_line(phase)} …")
+
+    with Console(stderr=True).status(shown(first)) as status:
+        yield lambda phase: status.update(shown(phase))

@@ -26,7 +26,7 @@ def _bars() -> Iterator[Progress]:
     from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
 
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     tasks: dict[str, TaskID] = {}
     with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
 

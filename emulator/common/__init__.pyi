@@ -1,6 +1,6 @@
 from .confined import confined
 from .errors import BUG_STATUS, INPUT_STATUS, InputError, Note
-from .escaped import escaped
+from .escaped import as_cell, escaped, of_cell, one_line
 from .file_kind import (
     BROKEN_ZIP,
     CHECKPOINT,
@@ -43,6 +43,8 @@ from .types import (
     Rate,
     Share,
     Watts,
+    check_names,
+    name_of,
 )
 from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops, number, percent, plural
 from .whole_file import WholeFile, touched, write_whole
@@ -90,6 +92,8 @@ __all__ = [
     "WholeFile",
     "Writes",
     "an",
+    "as_cell",
+    "check_names",
     "confined",
     "decoded",
     "did_you_mean",
@@ -106,8 +110,11 @@ __all__ = [
     "itself",
     "kind_of",
     "kind_of_hdf5",
+    "name_of",
     "names",
     "number",
+    "of_cell",
+    "one_line",
     "open_file",
     "other_kind",
     "own_folder",

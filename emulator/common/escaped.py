@@ -1,10 +1,45 @@
-"""Text of others for a terminal."""
+"""Text of others, as it is written to a terminal, into messages of one line, and into cells of spreadsheets."""
+
+from __future__ import annotations
+
+_FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What begins a formula in a spreadsheet, in some of them as a wide character."""
+_AS_TEXT = "'"
 
 
 def escaped(text: str) -> str:
     """Return text in which characters that a terminal obeys are spelled out; lines and tabs stay."""
     if text.isprintable():
         return text
-    return "".join(
-        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode() for each in text
-    )
+    return "\n".join(line if line.isprintable() else "".join(map(_spelt, line)) for line in text.split("\n"))
+
+
+def one_line(text: str) -> str:
+    """Return text in which all that is no printable character is spelled out."""
+    return escaped(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def as_cell(value: object) -> object:
+    """Return a value for a cell of CSV: text is one line, with a `'` before what a spreadsheet would compute."""
+    if not isinstance(value, str):
+        return value
+    text = one_line(value)
+    return _AS_TEXT + text if text.startswith(_FORMULAS) and not _is_number(text) else text
+
+
+def of_cell(text: str) -> str:
+    """Return the text of which `as_cell` made a cell."""
+    return text[1:] if text.startswith(tuple(_AS_TEXT + first for first in _FORMULAS)) else text
+
+
+def _spelt(character: str) -> str:
+    plain = character.isprintable() or character == "\t"
+    return character if plain else character.encode("unicode_escape").decode()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

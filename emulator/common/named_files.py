@@ -106,11 +106,13 @@ class NamedFiles:
         """Compare each output with all inputs and all other outputs.
 
         Raises:
-            InputError: two settings name the same file, and one of them would write it.
+            InputError: two settings name the same file, and one of them would write it; or it can be no file's name.
         """
         written: dict[_Place, _Named] = {}
         for setting in self._settings:
             if isinstance(setting.role, Writes):
+                if "\0" in setting.value:
+                    raise InputError(f"{setting}: holds a character 0, which no file's name may; give another path")
                 for place, named in setting.files():
                     other = written.setdefault(place, named)
                     if other.key != named.key:

@@ -6,9 +6,14 @@ Ranges are annotations: those of `annotated_types`, and markers that give pydant
 
 from __future__ import annotations
 
+import pathlib
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
+
+from .errors import InputError
+from .escaped import one_line
 
 
 class _Finite:
@@ -61,6 +66,24 @@ def _as_name(value: str) -> str:
     if not value.strip() or not value.isprintable() or len(value) > _LONGEST_NAME:
         raise ValueError(f"a name is one line of 1 to {_LONGEST_NAME} printable characters")
     return value
+
+
+def name_of(path: pathlib.PurePath) -> str:
+    """Return the name of what a file holds that says none: the file's, without its ending."""
+    return one_line(path.stem)[:_LONGEST_NAME] or "unnamed"
+
+
+def check_names(what: str, names: Iterable[object]) -> None:
+    """Check the names of `what` was made in Python, as those of files are checked.
+
+    Raises:
+        InputError: one of them is no name.
+    """
+    for name in names:
+        try:
+            _as_name(name if isinstance(name, str) else "")
+        except ValueError as error:
+            raise InputError(f"{what}: `name` = {name!r}: {error}") from None
 
 
 FINITE, AS_PAIR, AS_NAMES = _Finite(), _Before(_as_pair), _Before(_as_names)

@@ -186,12 +186,12 @@ def _part(root: Path, part: str, folders: Sequence[str], classes: Sequence[str],
 
 def _images_below(root: str, top: str, left_out: LeftOut) -> list[str]:
     """Return the images at any depth below a folder of the root, through links, but none that leads back above it."""
-    images, waiting, visited = list[str](), [(top, frozenset[tuple[int, int]]())], 0
+    ways = (f"{root}/{folder}" for folder in (".", *map(str, Path(top).parents)))
+    images, waiting, visited = list[str](), [(top, frozenset(map(_identity, ways)))], 0
     while waiting:
         folder, above = waiting.pop()
         path, visited = f"{root}/{folder}", visited + 1
-        status = os.stat(path)
-        here = status.st_dev, status.st_ino
+        here = _identity(path)
         if here in above:
             left_out.add_kind("links back to a folder above")
             continue
@@ -209,6 +209,12 @@ def _images_below(root: str, top: str, left_out: LeftOut) -> list[str]:
         if folder == top:
             _refuse_parts_within(path, [name for name, _ in waiting])
     return images
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    """Return what is the same for all paths of a folder."""
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
 
 
 def _refuse_parts_within(path: str, folders: Sequence[str]) -> None:

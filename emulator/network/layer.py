@@ -12,7 +12,7 @@ import functools
 import math
 from typing import Literal
 
-from ..common import IMAGENET_IMAGES, html_table, plural
+from ..common import IMAGENET_IMAGES, check_names, html_table, plural
 from .operation import EngineView, LayerOperation, SfuOperation, Window
 from .rows import LayerRows, SfuRows
 from .shape import Pair, Shape
@@ -197,6 +197,10 @@ class Network:
     layers: tuple[Layer, ...]
     text: str = dataclasses.field(default="", repr=False, compare=False)
     note: str = dataclasses.field(default="", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_names("network", (self.name,))
+        check_names(f"network {self.name}: layer", (layer.name for layer in self.layers))
 
     @property
     def classes(self) -> int:

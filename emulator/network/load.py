@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..common import find, names, read_text
+from ..common import find, name_of, names, read_text
 from .layer import Network
 from .shape import Shape
 
@@ -57,7 +57,7 @@ def load_network(
         if network.lower().endswith(ONNX):
             from .onnx_import import describe, read_onnx
 
-            description, note = describe(read_onnx(path), path.stem)
+            description, note = describe(read_onnx(path), name_of(path))
         else:
             said = read_toml(path)
             keys = with_images(with_symbols(said, symbols), images)
@@ -100,7 +100,7 @@ def onnx_weights(path: str) -> dict[str, dict[str, NDArray[Any]]]:
     from .onnx_import import read_onnx, weights_of
 
     file = pathlib.Path(path)
-    return weights_of(read_onnx(file), file.stem)
+    return weights_of(read_onnx(file), name_of(file))
 
 
 def onnx_image(weights: Mapping[str, Mapping[str, NDArray[Any]]], network: Network, blame: str) -> bytes:

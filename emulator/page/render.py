@@ -7,7 +7,7 @@ import json
 import pathlib
 from typing import Any
 
-from ..common import InputError
+from ..common import InputError, escaped
 from .parts import Page
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -30,6 +30,7 @@ def render(page: Page) -> str:
         loader=jinja2.FunctionLoader(_text),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=lambda value: escaped(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -60,4 +61,4 @@ def _library(name: str) -> str:
 
 
 def _compact(data: Any, **_: Any) -> str:
-    return json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(data, allow_nan=False, separators=(",", ":"))

@@ -15,7 +15,7 @@ import math
 import pathlib
 from collections.abc import Sequence
 
-from ..common import InputError, read_text
+from ..common import InputError, name_of, read_text
 from .profile import LayerProfile, LayerTimes, Profile
 
 _PS_OF_MS = 10**9
@@ -120,4 +120,4 @@ def _profile(
                 round(said["parameter_size"]),
             )
         )
-    return Profile(path.stem, tuple(layers), dict.fromkeys(kinds), bytes_of=samples)
+    return Profile(name_of(path), tuple(layers), dict.fromkeys(kinds), bytes_of=samples)

@@ -7,12 +7,13 @@ import io
 import math
 import os
 import pathlib
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal
 
 from ...kernels import away_from
-from ..common import InputError, WholeFile, write_whole
+from ..common import InputError, WholeFile, escaped, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -62,12 +63,20 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], flag: str, dpi: in
         InputError: the file cannot be written, or the format is unknown.
     """
     from matplotlib import rc_context
+    from matplotlib.text import Text
 
     kind = pathlib.Path(path).suffix.lower()
     dated = {".svg": "Date", ".pdf": "CreationDate"}.get(kind)
     content = io.BytesIO()
     try:
-        with rc_context({"svg.hashsalt": "emuchain"}):
+        for text in figure.findobj(Text):  # names are no formulas; those of ticks are made below
+            assert isinstance(text, Text)
+            text.set(text=escaped(text.get_text()), parse_math=False, usetex=False)
+        with (
+            warnings.catch_warnings(),
+            rc_context({"svg.hashsalt": "emuchain", "text.parse_math": False, "text.usetex": False}),
+        ):
+            warnings.filterwarnings("ignore", "Glyph ")  # of a name: boxes stand for letters that the font lacks
             form = kind.removeprefix(".") or None
             figure.savefig(content, format=form, dpi=dpi, metadata={dated: None} if dated else None)
     except ValueError as error:

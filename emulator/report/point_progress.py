@@ -47,7 +47,7 @@ def _bar(title: str, total: int, done: int, clock: Callable[[], float]) -> Itera
     from rich.console import Console
 
     bar = progress.Progress(
-        progress.TextColumn("{task.description}"),
+        progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
         progress.MofNCompleteColumn(),
         progress.TimeRemainingColumn(compact=True),

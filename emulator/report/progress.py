@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from ..common import format_time_ps
+from ..common import escaped, format_time_ps
 from .terminal import is_terminal, screen_width, terminal_width
 from .text import wrapped
 
@@ -178,7 +178,7 @@ class LiveProgress(Progress):
         self.note(_epoch_line(row, self._epochs))
 
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        self._console.print(escaped(text), markup=False, soft_wrap=True)
 
     def close(self) -> None:
         if self._bar is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from ..common import escaped
 from .terminal import is_terminal, screen_width
 from .text import wrapped
 
@@ -23,6 +24,7 @@ def table(
     These are left-aligned, all others right-aligned. Where the screen is narrower than all columns, those that find no
     room follow in a second table, with the first column repeated.
     """
+    rows = [[escaped(cell) for cell in row] for row in rows]
     sizes = [_least_and_most(title, [row[i] for row in rows], title in left) for i, title in enumerate(columns)]
     width = screen_width()
     for number, part in enumerate(_parts([least for least, _ in sizes], width)):
@@ -82,7 +84,7 @@ def _draw(
     padding = (0, _GAP - 1, 0, 0)  # beside the blank that the box puts between two columns
     drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding)
     for column, holds_words, width in zip(columns, words, widths, strict=True):
-        drawn.add_column(column, justify="left" if holds_words else "right", width=width, overflow="fold")
+        drawn.add_column(Text(column), justify="left" if holds_words else "right", width=width, overflow="fold")
     for row in rows:
         drawn.add_row(*map(Text, row))
     on_terminal = is_terminal()
@@ -94,7 +96,7 @@ def _draw(
     )
     with console.capture() as captured:
         for line in wrapped(title, screen_width()):
-            console.print(Text(line, style="bold"))
+            console.print(Text(escaped(line), style="bold"))
         console.print(drawn)
-    print()
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    print(file=console.file)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()), file=console.file)

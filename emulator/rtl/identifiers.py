@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from ..common import escaped
+from ..common import one_line
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]{0,40}(_[0-9]{1,9}){0,3}")
 """Names that no name made of another one equals: those end in an underscore and a word."""
@@ -52,4 +52,4 @@ def identifier(name: str) -> str:
 
 def comment(text: str) -> str:
     """Return text of others for a comment of one line, behind other words: tools obey some that come first."""
-    return escaped(text).replace("\n", "\\n").replace("\t", "\\t")
+    return one_line(text)

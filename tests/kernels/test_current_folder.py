@@ -20,11 +20,15 @@ from emuchain.kernels.jit import compiled
 
 MODULES = (
     *("numpy", "emuchain", "sitecustomize", "usercustomize", "runpy", "mpi4py/__init__", "h5py", "numba", "llvmlite"),
+    *("conftest", "concurrent", "multiprocessing/__init__", "mpl_toolkits", "PIL/__init__"),
     *("pydantic/__init__", "click", "rich/__init__", "lazy_loader", "matplotlib/__init__", "yaml", "json", "platform"),
 )
 PROGRAMS = (
     "mpiexec",
     "python",
+    "python3",
+    "git",
+    "cc",
     "uname",
     "verilator",
     "verilator_bin",
@@ -95,6 +99,23 @@ def test_ranks_that_a_command_starts(planted: Planted, mpiexec) -> None:  # type
     done = planted.run(program, "run", "-n", "2", "--", *SHORT, "--out", "run.h5")
     assert done.returncode == 0, done.stderr
     assert (planted.folder / "run.h5").exists()
+    assert planted.obeyed == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sweep", "n.toml", "--devices", "1-4", "--jobs", "2", "--csv", "s.csv", "--plot", "s.png"],
+        ["simulate", "n.toml", "--samples", "4", "--trace", "t.json", "--plot", "s.svg"],
+        ["rtl", "n.toml", "--out", "rtl"],
+    ],
+)
+def test_commands_and_their_workers(planted: Planted, words: list[str]) -> None:
+    """In workers, at pictures, where Python asks the system what it is, and where tools are looked for."""
+    for name in ("runpy.py", "emuchain.py"):
+        (planted.folder / name).unlink()
+    done = planted.run(sys.executable, "-m", "emuchain", *words, PYTHONPATH=os.pathsep.join(["", *python_path()]))
+    assert done.returncode == 0, done.stderr
     assert planted.obeyed == ""
 
 

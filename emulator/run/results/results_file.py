@@ -40,7 +40,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import HDF5_HEAD, InputError, Note, WholeFile, confined, open_file, other_kind
+from ...common import HDF5_HEAD, InputError, Note, WholeFile, confined, escaped, open_file, other_kind
 from .growing import Growing
 from .lossy_file import LossyFile
 from .results import Results
@@ -122,6 +122,7 @@ class _Sealed:
         group = self._file.create_group(path)
         for name, value in values.items():
             plain = "" if value is None else np.array(value, np.int64) if isinstance(value, tuple) else value
+            plain = escaped(plain) if isinstance(plain, str) else plain  # a path may be no text
             group.attrs[name] = plain
             self.seal.add(f"{path}/@{name}", as_array(plain))
 

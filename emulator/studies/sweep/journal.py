@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...common import InputError, LineFile, plural
+from ...common import InputError, LineFile, as_cell, of_cell, plural
 from ...inputs import shown
 from .measure import FIGURES, INTERNAL, Measured
 
@@ -67,7 +67,7 @@ class Journal:
     def _text(self, rows: Sequence[Sequence[Any]]) -> str:
         """Return rows as lines of the file."""
         text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows(rows)
+        csv.writer(text, lineterminator="\n").writerows(map(as_cell, row) for row in rows)
         return text.getvalue()
 
     def _cells(self, row: dict[str, Any], point: str) -> list[Any]:
@@ -127,7 +127,7 @@ def _measured(row: dict[str, str]) -> Measured:
     found = {}
     for name, hint in Measured.__annotations__.items():
         try:
-            found[name] = _READERS[hint.split(" ")[0]](row[name]) if row[name] else None
+            found[name] = _READERS[hint.split(" ")[0]](of_cell(row[name])) if row[name] else None
         except KeyError:
             raise ValueError(row[name]) from None
     return Measured(**found)

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ...common import one_line
 from ...report import coinciding, log_ticks, nested_widths, new_figure, save_figure, whole_ticks
 from .findings import limiting_kind
 from .result import SweepResult
@@ -165,7 +166,7 @@ def _draw_bars(axes: Axes, result: SweepResult, marks: dict[str, tuple[str, str]
     """Draw a bar for each point, where no key is a number."""
     names = []
     for place, row in enumerate(result.rows):
-        names.append("\n".join(str(row[key]) for key in result.space.varied) or str(row["network"]))
+        names.append("\n".join(one_line(str(row[key])) for key in result.space.varied) or one_line(str(row["network"])))
         if row["error"] is None:
             _, colour = marks[limiting_kind(row)]
             axes.bar(place, row["images_per_s"], 0.6, color=colour if row["fits"] else "white", edgecolor=colour)

@@ -79,6 +79,7 @@ def draw_throughput(path: pathlib.Path) -> None:
     for part, name in ((Part.INPUTS, "I-MVM"), (Part.STEPS, "R-MVM")):
         axes.plot(batches, [synthetic.gpu_tflops(batch, part) for batch in batches], marker="o", label=name)
     axes.set_xscale("log", base=2)
+    axes.set_xticks(batches, [*map(str, batches)])
     axes.set_xlabel("batch")
     axes.set_ylabel("TFLOPS of a P100")
     axes.legend(fontsize=8)
