@@ -1,4 +1,4 @@
-"""Schedules of a user's own: whatever a builder returns, it is taken, or refused in one line that says what is wrong."""
+"""Schedules of a user's own: what a builder returns is taken, or refused in one line that says what is wrong."""
 
 from __future__ import annotations
 
