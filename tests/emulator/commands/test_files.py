@@ -13,7 +13,10 @@ from pathlib import Path
 import h5py
 import pytest
 
-from emuchain.emulator.common import WholeFile
+from emuchain.emulator.common import WholeFile, own_folder
+from emuchain.emulator.run import open_log
+
+from .running import status_of
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 TRAIN = ["train", "--samples", "32", "--test-samples", "10", "--devices", "2", "--progress", "plain"]
@@ -74,6 +77,89 @@ def test_what_is_no_file(emuchain: Run, tmp_path: Path, one_line: Callable[[str]
     assert "is a pipe" in refusal(emuchain(*WRITERS[writer], pipe), one_line)
     assert "is a device" in refusal(emuchain(*WRITERS[writer], device), one_line)
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+SHAPE = ["--schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--forward", "1", "--backward", "1"]
+LOCKED = {
+    **WRITERS,
+    "checkpoint": [*TRAIN, "--checkpoint"],
+    "trace of training": [*TRAIN, "--trace"],
+    "trace of a pair": ["simulate", "lstm-rows", "--schedule", "farnn", "--cluster", "farnn-9p", "--trace"],
+    "trace of a pipeline": ["pipeline", *SHAPE, "--trace"],
+    "picture of a pipeline": ["pipeline", *SHAPE, "--plot"],
+    "picture of a pair": ["plan", "lstm-rows", "--schedule", "farnn", "--cluster", "farnn-9p", "--plot"],
+    "picture of a run": ["simulate", "quick-cifar", "--samples", "8", "--plot"],
+    "picture of a sweep": ["sweep", "quick-cifar", "--devices", "1-2", "--plot"],
+    "picture of a timeline": ["timeline", "quick-cifar", "--plot"],
+    "picture of a comparison": ["compare", "quick-cifar", "--devices", "2", "--plot"],
+    "picture of topologies": ["topology", "quick-cifar", "--devices", "2", "--plot"],
+    "picture of exchanges": ["exchange", "quick-cifar", "--workers", "4", "--plot"],
+    "report": ["report", "none.h5", "--out"],
+}
+"""Commands whose last word names a file that they write."""
+
+
+@pytest.mark.parametrize("writer", LOCKED)
+def test_who_writes_second_is_refused_at_the_start(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    one_line: Callable[[str], str],
+    writer: str,
+) -> None:
+    """Nothing of the work is said to be done, and nothing is left; this process is the first."""
+    monkeypatch.chdir(tmp_path)
+    with WholeFile(tmp_path / "out.png") as other:
+        other.write(b"other")
+        assert status_of(*LOCKED[writer], "out.png") == 2
+    said = capsys.readouterr()
+    assert "this run writes another file there" in one_line(said.err)
+    assert said.out == ""
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.png"]
+    assert (tmp_path / "out.png").read_bytes() == b"other"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rtl", "quick-cifar", "--out"],
+        ["validate", "fpdeep", "--only", "t6", "--pictures"],
+        ["data", "fetch", "mnist", "--mirror", "http://127.0.0.1:9/", "--to"],
+    ],
+)
+def test_a_folder_has_one_writer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], one_line: Callable[[str], str], words: list[str]
+) -> None:
+    folder = tmp_path / "out"
+    with own_folder(folder):
+        assert status_of(*words, str(folder)) == 2
+        assert "this run writes another file there" in one_line(capsys.readouterr().err)
+        assert [entry.name for entry in folder.iterdir()] == [".emuchain.lock"]
+    assert [*folder.iterdir()] == []
+
+
+def test_rtl_replaces_files_and_leaves_other_links_to_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, kept = tmp_path / "rtl", tmp_path / "kept.sv"
+    folder.mkdir()
+    kept.write_text("of last week")
+    (folder / "tile.sv").hardlink_to(kept)
+    network = tmp_path / "t.toml"
+    layers = "[{ type = 'fc', features = 2 }, { type = 'softmax' }]"
+    network.write_text(f"name = 't'\ninput = [1, 2, 2]\nlayers = {layers}\n")
+    assert status_of("rtl", str(network), "--out", str(folder)) == 0
+    capsys.readouterr()
+    assert kept.read_text() == "of last week"
+    assert "module tile" in (folder / "tile.sv").read_text()
+    assert [entry.name for entry in folder.iterdir() if entry.suffix != ".sv"] == []
+
+
+def test_two_logs_in_one_folder(emuchain: Run, tmp_path: Path, one_line: Callable[[str], str]) -> None:
+    with open_log(f"csv:{tmp_path / 'log.csv'}") as log:
+        log.step(0, 0, 1, loss=0.5, learning_rate=0.25, virtual_time_ps=7)
+        assert f"another run (process {os.getpid()} on " in refusal(emuchain(*TRAIN, "--log", "csv"), one_line)
+        log.step(0, 1, 2, loss=0.5, learning_rate=0.25, virtual_time_ps=9)
+    lines = (tmp_path / "log.csv").read_text().splitlines()
+    assert lines == ["epoch,step,loss,learning_rate,virtual_time_ps", "1,1,0.5,0.25,7", "1,2,0.5,0.25,9"]
 
 
 @pytest.mark.parametrize("writer", WRITERS)
