@@ -235,6 +235,15 @@ def test_another_programs_hdf5(tmp_path: Path, refused: Refused, mark: object) -
     assert "not a results file of emuchain" in refused(path)
 
 
+@pytest.mark.parametrize("mark", [0, 3, "one", 1.5])
+def test_results_of_another_version(tmp_path: Path, refused: Refused, mark: object) -> None:
+    path = tmp_path / "run.h5"
+    write_results(path, results())
+    with h5py.File(path, "r+") as file:
+        file.attrs["format"] = mark
+    assert f"of another version of emuchain (format {mark}, not 2); read it with that version" in refused(path)
+
+
 @pytest.mark.parametrize("group", ["config", "descriptions", "versions", "history", "devices", "links", "weights"])
 def test_a_group_that_is_missing(tmp_path: Path, refused: Refused, group: str) -> None:
     path = tmp_path / "run.h5"
