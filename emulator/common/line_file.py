@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import BinaryIO
 
@@ -46,8 +45,14 @@ class LineFile(WholeFile):
                 left = left[self._file.write(left) :]
 
     def close(self) -> None:
-        """See `WholeFile`."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):  # all of it has been written
-                self._file.close()
-        super().close()
+        """See `WholeFile`.
+
+        Raises:
+            InputError: what was added has no room, which some file systems tell only now.
+        """
+        try:
+            if self._file is not None:
+                with self._telling("give another path, or free some space", OSError):
+                    self._file.close()
+        finally:
+            super().close()

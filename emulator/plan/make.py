@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
 from ..cluster import Cluster, load_cluster
-from ..common import InputError, plural
+from ..common import InputError
 from ..config import check_updates, states_beside_lgb
 from ..data import Reading
 from ..faults import Faults, left_alive
@@ -249,12 +249,7 @@ class _Making:
         plan = Plan(config, self.network, self.cluster, *of)
         tail = (config.samples or 0) % config.batch // replicas
         epoch = plan.epoch(tail, self.batch if self.timing_only and plan.times_rows else None)
-        schedule = kind.generate(dataclasses.replace(epoch, samples=kind.steps_to_check(epoch) * self.batch + tail))
-        if schedule.chunks != self.chunks:
-            raise InputError(
-                f"schedule {schedule.name}: has {plural(schedule.chunks, 'stage')} on a device, and the chain has"
-                f" {self.chunks}; its kind's `chunks` should match"
-            )
+        schedule = kind.schedule_of(dataclasses.replace(epoch, samples=kind.steps_to_check(epoch) * self.batch + tail))
         dry_run(schedule, timing.stores, aligned=kind.aligned)
         return plan
 

@@ -102,7 +102,7 @@ class PairPlan:
 
     def schedule(self, samples: int) -> Schedule:
         """Return the actions of the GPU in an epoch; the FPGA takes part in F and B."""
-        return self.config.schedule.generate(EpochShape(1, samples, self.config.batch, self.config.micro_batch))
+        return self.config.schedule.schedule_of(EpochShape(1, samples, self.config.batch, self.config.micro_batch))
 
     @property
     def mapping(self) -> Mapping:

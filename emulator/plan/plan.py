@@ -121,7 +121,7 @@ class Plan:
 
     def schedule(self, samples: int, micro_batch: int | None = None) -> Schedule:
         """Return a replica's schedule for an epoch in which it has `samples` samples."""
-        return self.config.schedule.generate(self.epoch(samples, micro_batch))
+        return self.config.schedule.schedule_of(self.epoch(samples, micro_batch))
 
     def epoch(self, samples: int, micro_batch: int | None = None) -> EpochShape:
         """Return what a replica's schedule is made for, in an epoch in which it has `samples` samples."""

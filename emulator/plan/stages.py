@@ -167,7 +167,7 @@ def _kept(kind: ScheduleKind, epoch: EpochShape, last: Kind) -> tuple[tuple[int,
     """
     devices, none = range(epoch.devices), Staleness((0,) * epoch.batch, (0,) * epoch.batch)
     steps, staleness = 1 if kind.drains else 2 * epoch.devices + 2, epoch.staleness or (none,) * epoch.devices
-    schedule = kind.generate(dataclasses.replace(epoch, samples=steps * epoch.batch, staleness=staleness))
+    schedule = kind.schedule_of(dataclasses.replace(epoch, samples=steps * epoch.batch, staleness=staleness))
     programs = schedule.programs(devices)
     features = [kept_micro_batches(programs[device], epoch.chunks, last) for device in devices]
     programs = schedule.programs(devices)

@@ -11,13 +11,13 @@ _KINDS = {"DSP": "dsp", "BRAM": "bram_banks", "LUT": "lut"}
 """Fields of `Resources` by title."""
 
 
-def draw_layout(layout: Layout, path: str | os.PathLike[str]) -> None:
+def draw_layout(layout: Layout, path: str | os.PathLike[str], flag: str = "--plot") -> None:
     """Write the picture to `path`, whose extension sets the format.
 
     Raises:
         InputError: matplotlib is missing, or the file cannot be written.
     """
-    figure = new_figure(min(24.0, 0.35 * len(layout.devices) + 6), 8, "plot", layout="constrained")
+    figure = new_figure(min(24.0, 0.35 * len(layout.devices) + 6), 8, flag, layout="constrained")
     from matplotlib import colormaps
 
     figure.suptitle(f"{layout.network.name} on {len(layout.devices)} x {layout.devices[0].board.name}")
@@ -43,4 +43,4 @@ def draw_layout(layout: Layout, path: str | os.PathLike[str]) -> None:
     whole_ticks(axes.xaxis)
     shown = {label: bar for axes in figure.axes for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(shown.values(), shown.keys(), loc="outside right upper", fontsize="small")
-    save_figure(figure, path, "plot", dpi=120)
+    save_figure(figure, path, flag, dpi=120)

@@ -55,7 +55,16 @@ def pipeline(name: str, staleness: Sequence[Staleness], epoch: EpochShape) -> Sc
     """Return the schedule in which each device uses weights as late as its staleness says.
 
     Reading its programs raises InputError if weights and samples would wait for one another.
+
+    Raises:
+        InputError: not a staleness for each device, of all samples of a mini-batch.
     """
+    wanted = f"should be a Staleness of {plural(epoch.batch, 'sample')} for each of {plural(epoch.devices, 'device')}"
+    if not isinstance(staleness, Sequence) or len(staleness) != epoch.devices:
+        raise InputError(f"schedule {name}: staleness {staleness!r:.80}: {wanted}")
+    for device, late in enumerate(staleness):
+        if not isinstance(late, Staleness) or len(late.forward) != epoch.batch:
+            raise InputError(f"schedule {name}: staleness of device {device}, {late!r:.80}: {wanted}")
     micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
 
     def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:

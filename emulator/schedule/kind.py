@@ -13,6 +13,7 @@ from ..common import InputError, did_you_mean
 from .action import Schedule
 from .formulas import one_by_one
 from .machine import Backward, Machine
+from .own import own_schedule, shown
 from .shape import ClosedForm, EpochShape, Shape
 
 _STEPS_TO_CHECK = 6
@@ -64,6 +65,36 @@ class ScheduleKind:
     warm_ups: Callable[[int], tuple[int, ...]] | None = None
     aligned: bool = True
     offload: Offload | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name and self.name.isprintable() and isinstance(self.summary, str)):
+            raise InputError(f"schedule {shown(self.name)}: should have a name and a summary of one line of text each")
+        if not callable(self.generate):
+            raise InputError(
+                f"schedule {self.name}: `generate` is {shown(self.generate)}; should be a function that takes an"
+                " EpochShape and returns a Schedule"
+            )
+        if type(self.chunks) is not int or self.chunks < 1:
+            raise InputError(f"schedule {self.name}: `chunks` is {shown(self.chunks)}; should be an int, 1 or more")
+        if self.replicates not in (None, "ring", "aggregator"):
+            raise InputError(
+                f"schedule {self.name}: `replicates` is {shown(self.replicates)}; should be ring, aggregator or None"
+            )
+        if not (self.offload is None or isinstance(self.offload, Offload)):
+            raise InputError(f"schedule {self.name}: `offload` is {shown(self.offload)}; should be an Offload or None")
+
+    def schedule_of(self, epoch: EpochShape) -> Schedule:
+        """Return the schedule of an epoch; that of a user's own kind is checked as it is read.
+
+        Raises:
+            InputError: the user's own builder returns none of this epoch; reading the programs raises it, too.
+        """
+        return self.generate(epoch) if self.is_shipped else own_schedule(self.name, self.generate, epoch)
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it comes with emuchain."""
+        return self == _kinds().get(self.name)
 
     @property
     def takes_warm_ups(self) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Sequence
 
+from ..common import InputError
 from .machine import Machine, StageCosts
 
 
@@ -20,9 +22,13 @@ class Staleness:
     backward: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        for late in (self.forward, self.backward):
-            if list(late) != sorted(late, reverse=True) or late[0] > late[-1] + 1 or late[-1] < 0:
-                raise ValueError(f"staleness {late} would take weights back to an older version")
+        for name in ("forward", "backward"):
+            object.__setattr__(self, name, _updates(getattr(self, name)))
+        if len(self.forward) != len(self.backward):
+            raise InputError(
+                f"staleness of {len(self.forward)} samples forward, {len(self.backward)} backward: each should be of"
+                " all samples of a mini-batch"
+            )
 
     def at_least(self, other: Staleness) -> Staleness:
         """Return the larger staleness of both, sample by sample."""
@@ -32,6 +38,26 @@ class Staleness:
     def stale_samples(self) -> int:
         """Number of samples of a mini-batch whose FP uses old weights."""
         return sum(late > 0 for late in self.forward)
+
+
+def _updates(late: Sequence[int]) -> tuple[int, ...]:
+    """Return the updates by which a mini-batch's samples are late.
+
+    Raises:
+        InputError: there are none, they are no whole numbers, or weights would go back.
+    """
+    try:
+        updates = tuple(map(operator.index, late))
+    except TypeError:
+        updates = ()
+    if not updates:
+        raise InputError(f"staleness {late!r:.80}: should be whole numbers, one for each sample of a mini-batch")
+    if list(updates) != sorted(updates, reverse=True) or updates[0] > updates[-1] + 1 or updates[-1] < 0:
+        raise InputError(
+            f"staleness {str(updates)[:80]} would take weights back to an older version; it should never grow within a"
+            " mini-batch, fall by 1 at most, and be 0 or more"
+        )
+    return updates
 
 
 @dataclasses.dataclass(frozen=True)

@@ -120,7 +120,7 @@ def schedule_of(kind: PipelineKind, shape: Shape) -> tuple[Schedule, ClosedForm 
     if shape.warm_ups is None:
         shape = dataclasses.replace(shape, warm_ups=warm_ups_of(kind, shape))
     epoch = dataclasses.replace(shape.epoch, batch=kind.mini_batch(shape))
-    return kind.generate(epoch), kind.closed_form(shape)
+    return kind.schedule_of(epoch), kind.closed_form(shape)
 
 
 def time_shape(kind: PipelineKind, shape: Shape) -> PipelineResult:

@@ -235,6 +235,21 @@ def safetensors() -> Reader:
     return Reader([packed], ".safetensors", lambda path: read_weights(str(path), network, "it"))
 
 
+def journal() -> Reader:
+    """Journals of sweeps, which a sweep takes up again."""
+    from emuchain.emulator.studies.sweep import Space, run_space
+
+    space = Space.of({"network": "quick-cifar", "devices": [1, 2, 400], "link.bandwidth_gbps": [1, 40]})
+
+    def read(path: pathlib.Path) -> list[dict[str, object]]:
+        return run_space(space, 1000, csv=path, jobs=1).rows
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "points.csv")
+        read(path)
+        return Reader([path.read_bytes()], ".csv", read)
+
+
 def _of_runs(read: Callable[[pathlib.Path], object], kept: list[bytes]) -> Reader:
     return Reader(kept, ".h5", read, _damaged)
 
@@ -249,7 +264,7 @@ READERS: dict[str, Callable[[], Reader]] = {
     for of in (
         *(config, network, cluster, faults, schedule, profile, codec),
         *(checkpoint, onnx, safetensors),
-        *(npz, hdf5, chunks, text, archive),
+        *(npz, hdf5, chunks, text, archive, journal),
     )
 }
 for command in results.OF_ANY_RUN:
@@ -258,5 +273,5 @@ for command in results.OF_CHAINS:
     READERS[command.__name__] = lambda of=command: _of_runs(of, results.examples()[:2])
 for command in results.OF_WEIGHTS:
     READERS[command.__name__] = lambda of=command: _of_runs(of, results.examples()[:2] + checkpoints.examples())
-SEALED = ("show", "report", "retime", "export", "evaluate", "init", "checkpoint")
+SEALED = ("show", "report", "retime", "export", "evaluate", "init", "checkpoint", "journal")
 """Readers of files in which damage must be seen."""

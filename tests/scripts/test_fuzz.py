@@ -31,9 +31,9 @@ def fuzz(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 READERS = [
     *("config", "network", "cluster", "faults", "schedule", "profile", "codec"),
-    *("checkpoint", "onnx", "safetensors", "npz", "hdf5", "chunks", "text", "archive"),
+    *("checkpoint", "onnx", "safetensors", "npz", "hdf5", "chunks", "text", "archive", "journal"),
+    *("report", "retime", "init"),
 ]
-"""All but results, for each of which `show` starts a process."""
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -80,6 +80,18 @@ def test_outcomes(
     fuzz: types.ModuleType, tmp_path: pathlib.Path, read: Callable[[pathlib.Path], object], said: str
 ) -> None:
     assert fuzz.attempts(fuzz.Reader([], ".txt", read), [b"a", b"b"], tmp_path) == [said] * 2
+
+
+@pytest.mark.parametrize("reader", ["init", "checkpoint", "journal"])
+def test_damage_is_never_silent(fuzz: types.ModuleType, capsys: pytest.CaptureFixture[str], reader: str) -> None:
+    assert fuzz.main([reader, "--damage", "--count", "4", "--seed", "7"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [f"{reader}, seed 7, {kind}" for kind in fuzz.DAMAGE]
+
+
+def test_what_is_read_otherwise_is_silent_damage(fuzz: types.ModuleType, tmp_path: pathlib.Path) -> None:
+    reader = fuzz.Reader([], ".txt", pathlib.Path.read_bytes)
+    assert fuzz.attempts(reader, [b"a", b"b"], tmp_path, b"a") == ["ok", "silent"]
 
 
 def test_the_same_seed_gives_the_same_input(fuzz: types.ModuleType) -> None:

@@ -53,7 +53,10 @@ def read_arrays(path: pathlib.Path, blame: str, denial: str, most_bytes: int) ->
             if form.ndim or form.dtype.kind not in "iu" or form not in (FORMAT, UNSEALED_FORMAT):
                 kind = kind_of_hdf5(file)
                 if kind == RESULTS:
-                    raise ValueError(f"its format is {form}, and {FORMAT} is the last that this version knows")
+                    raise InputError(
+                        f"{blame}: a results file of another version of emuchain (format {escaped(str(form))[:20]}, not"
+                        f" {FORMAT}); read it with that version, or train again"
+                    )
                 raise unlike(kind, path, blame, denial)
             found = reader.read(file)
             if form == FORMAT and reader.attribute(file, "digest").tobytes() != _digest(found).encode():

@@ -12,13 +12,13 @@ from .comparison import METRICS, Comparison
 _STYLES = ("o-", "s--", "^:", "D-")
 
 
-def draw_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+def draw_comparison(comparison: Comparison, path: str | os.PathLike[str], flag: str = "--plot") -> None:
     """Draw Fig. 5: a panel for each metric, over the number of devices.
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    figure = new_figure(9, 6.4, "--plot")
+    figure = new_figure(9, 6.4, flag)
     devices = {count for outcomes in comparison.outcomes.values() for count in outcomes}
     for axes, metric in zip(figure.subplots(2, 2).flat, METRICS, strict=True):
         styles = zip(_STYLES, nested_widths(len(_STYLES)), strict=True)
@@ -34,18 +34,22 @@ def draw_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Non
     figure.axes[0].legend()
     workload = comparison.workload
     figure.suptitle(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
-    save_figure(figure, path, "--plot")
+    save_figure(figure, path, flag)
 
 
 def draw_topologies(
-    title: str, pairs: Sequence[tuple[Topology, Topology]], path: str | os.PathLike[str], noun: str = "image"
+    title: str,
+    pairs: Sequence[tuple[Topology, Topology]],
+    path: str | os.PathLike[str],
+    noun: str = "image",
+    flag: str = "--plot",
 ) -> None:
     """Draw Fig. 10: the rates of the worst link in 1D and in 2D, and of the slowest engine, over the number of devices.
 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    figure = new_figure(6, 3.8, "--plot")
+    figure = new_figure(6, 3.8, flag)
     axes = figure.subplots()
     devices = [one.devices for one, _ in pairs]
     *widths, narrow = nested_widths(3)
@@ -58,4 +62,4 @@ def draw_topologies(
     log_ticks(axes.yaxis)
     axes.legend()
     figure.suptitle(title)
-    save_figure(figure, path, "--plot")
+    save_figure(figure, path, flag)

@@ -1,7 +1,8 @@
 """The CSV file of a sweep: a row for each finished point, so that a sweep that was ended goes on where it stopped.
 
 While it runs, rows are added as points finish; at the end all are put in order. Each row has the identity of its point
-in the column `point`. A file with other points is left alone.
+in the column `point`, and a checksum of the row. A file with other points, or with a row that has changed, is left
+alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import pathlib
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,7 +73,11 @@ class Journal:
         return text.getvalue()
 
     def _cells(self, row: dict[str, Any], point: str) -> list[Any]:
-        return ["" if row[column] is None else row[column] for column in self._columns[:-1]] + [point]
+        cells = ["" if row[column] is None else row[column] for column in self._columns[:-1]]
+        return [*cells, f"{point}-{self._checksum([*cells, point])}"]
+
+    def _checksum(self, cells: Sequence[Any]) -> str:
+        return f"{zlib.crc32(self._text([cells]).encode()):08x}"
 
     def _whole_lines(self) -> str:
         """Return the file's content without a last line that was not finished."""
@@ -89,19 +95,34 @@ class Journal:
         return text[: text.rfind("\n") + 1]
 
     def _take(self, text: str, points: set[str]) -> None:
-        """Keep the figures of the rows that are there."""
-        rows = [row for row in csv.DictReader(io.StringIO(text)) if None not in row.values() and None not in row]
-        others = sum(row[_POINT] not in points for row in rows)
-        if others:
-            raise InputError(
-                f"{self._told}: {others} of its {plural(len(rows), 'point')} are not of this sweep,"
-                f" or are of another version of"
-                f" emuchain or other content of the files; {_REMEDY}"
-            )
+        """Keep the figures of the rows that are there.
+
+        Raises:
+            InputError: a row has changed, or is of another sweep.
+        """
         try:
+            _, *lines = filter(None, csv.reader(io.StringIO(text)))
+            rows = [self._row(cells) for cells in lines]
+            others = sum(row[_POINT] not in points for row in rows)
+            if others:
+                raise InputError(
+                    f"{self._told}: {others} of its {plural(len(rows), 'point')} are not of this sweep, or are of another"
+                    f" version of emuchain or other content of the files; {_REMEDY}"
+                )
             self.done = {row[_POINT]: _measured(row) for row in rows if not row["error"].startswith(INTERNAL)}
-        except ValueError:
-            raise InputError(f"{self._told}: is damaged; {_REMEDY}") from None
+        except (ValueError, csv.Error):
+            raise InputError(f"{self._told}: is damaged, or was changed by hand; {_REMEDY}") from None
+
+    def _row(self, cells: Sequence[str]) -> dict[str, str]:
+        """Return a line's cells by column, and in the last the point alone.
+
+        Raises:
+            ValueError: the line has other columns, or is not what its checksum is of.
+        """
+        point, dash, checksum = cells[-1].partition("-")
+        if dash and checksum != self._checksum([*cells[:-1], point]):  # earlier versions wrote none
+            raise ValueError(cells[-1])
+        return dict(zip(self._columns, [*cells[:-1], point], strict=True))
 
     @property
     def _told(self) -> str:

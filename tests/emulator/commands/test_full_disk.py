@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import emuchain
+from emuchain import InputError
+from emuchain.emulator.run import EpochResult
+
+from .running import status_of
+
 PAGE = 4096
 SMALL = ["--samples", "16", "--test-samples", "4", "--batch", "4", "--devices", "2", "--progress", "none"]
+MANY = ["--samples", "240", "--batch", "1", "--learning-rate", "1e-6"]
+"""As many mini-batches as make a log of several pages."""
 
 
 @pytest.fixture
@@ -36,7 +45,7 @@ def fill(disk: Path, room: int) -> None:
             file.truncate(max(0, file.tell() - room) // PAGE * PAGE)
 
 
-def emuchain(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder."""
     command = [sys.executable, "-m", "emuchain", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200)
@@ -46,7 +55,7 @@ def emuchain(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results file to export."""
     folder = tmp_path_factory.mktemp("trained")
-    assert emuchain(folder, "train", *SMALL, "--out", "run.h5").returncode == 0
+    assert run(folder, "train", *SMALL, "--out", "run.h5").returncode == 0
     return folder / "run.h5"
 
 
@@ -64,10 +73,10 @@ def test_the_last_good_file_stays(disk: Path, trained: Path, one_line: Callable[
     file = disk / f"good.{writer}"
     arguments, named = WRITERS[writer]
     command = [word.format(file=file, run=trained) for word in arguments]
-    assert emuchain(disk, *command).returncode == 0
+    assert run(disk, *command).returncode == 0
     before = file.read_bytes()
     fill(disk, len(before) // 2)
-    full = emuchain(disk, *command)
+    full = run(disk, *command)
     line = one_line(full.stderr)
     assert full.returncode == 2, line
     assert named.format(file=file) in line
@@ -82,10 +91,71 @@ def test_a_log(disk: Path, one_line: Callable[[str], str], room: int) -> None:
     """It is written line by line: what there was room for stays. Its lock takes a page as long as the run."""
     fill(disk, room)
     log = disk / "log.csv"
-    many = ["--samples", "240", "--batch", "1", "--learning-rate", "1e-6"]
-    full = emuchain(disk, "train", *SMALL, *many, "--log", f"csv:{log}")
+    full = run(disk, "train", *SMALL, *MANY, "--log", f"csv:{log}")
     assert full.returncode == 2
     line = one_line(full.stderr)
     assert line.startswith(f"emuchain: error: `log` = 'csv:{log}': cannot be written: No space left on device")
     assert sorted(entry.name for entry in disk.iterdir()) == ["filler", log.name]
     assert log.stat().st_size == max(0, room - PAGE)
+
+
+SHAPE = ["--schedule", "gpipe", "--stages", "4", "--micro-batches", "20", "--forward", "1", "--backward", "2"]
+OTHERS = {
+    "a folder for TensorBoard": ("log", ["train", *SMALL, *MANY, "--log", "tensorboard:{new}"]),
+    "a picture of a run": ("--plot", ["simulate", "quick-cifar", "--samples", "8", "--plot", "{new}.png"]),
+    "a timeline": ("plot", ["timeline", "quick-cifar", "--plot", "{new}.svg"]),
+    "a sweep": ("csv", ["sweep", "quick-cifar", "--devices", "1-3", "--csv", "{new}.csv"]),
+    "a trace": ("trace", ["pipeline", *SHAPE, "--trace", "{new}.json"]),
+    "RTL": ("out", ["rtl", "{network}", "--out", "{new}"]),
+    "a preview": ("out", ["data", "preview", "--out", "{new}.png"]),
+    "a page": ("out", ["report", "{run}", "--out", "{new}.html"]),
+    "weights": ("out", ["export", "{run}", "{new}.onnx"]),
+    "figures": ("--pictures", ["validate", "fpdeep", "--only", "t6", "--pictures", "{new}"]),
+}
+"""What is written elsewhere than in `WRITERS`: the setting that is blamed, and the command."""
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_every_other_output(
+    disk: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    one_line: Callable[[str], str],
+    trained: Path,
+    what: str,
+) -> None:
+    """In this process: in one line that names it, and without an end of its own, as of a thread that waits."""
+    monkeypatch.chdir(tmp_path)
+    network = tmp_path / "t.toml"
+    layers = "[{ type = 'fc', features = 2 }, { type = 'softmax' }]"
+    network.write_text(f"name = 't'\ninput = [1, 2, 2]\nlayers = {layers}\n")
+    fill(disk, PAGE)
+    threads = threading.active_count()
+    setting, words = OTHERS[what]
+    assert status_of(*(word.format(new=disk / "new", network=network, run=trained) for word in words)) == 2
+    line = one_line(capsys.readouterr().err)
+    assert line.startswith(f"emuchain: error: `{setting}` = ")
+    assert str(disk / "new") in line and ": cannot be written: No space left on device; " in line
+    assert threading.active_count() == threads
+    assert not [path for path in disk.rglob("*") if path.suffix in (".lock", ".partial")]
+
+
+@pytest.mark.parametrize("key", ["out", "checkpoint"])
+def test_a_disk_that_is_full_when_a_later_epoch_ends(disk: Path, one_line: Callable[[object], str], key: str) -> None:
+    """What the first epoch left is whole: its results are read, and the run is resumed from its checkpoint."""
+    file = disk / "run"
+    keys = {"devices": 2, "samples": 16, "test_samples": 4, "batch": 4, "seed": 3}
+
+    def fill_up(result: EpochResult, _: object) -> None:
+        if result.epoch == 1:
+            fill(disk, 0)
+
+    with pytest.raises(InputError) as error:
+        emuchain.train(**keys, epochs=3, on_epoch=fill_up, **{key: str(file)})
+    assert f"`{key}` = '{file}': cannot be written: No space left on device" in one_line(error)
+    assert sorted(entry.name for entry in disk.iterdir()) == ["filler", "run"]
+    whole = emuchain.train(**keys, epochs=3)
+    left = emuchain.results(file) if key == "out" else emuchain.train(resume=str(file), epochs=3, checkpoint=None)
+    assert 1 <= left.epochs <= 3
+    assert left.history["train_loss"].tolist() == whole.history["train_loss"][: left.epochs].tolist()

@@ -123,6 +123,46 @@ def test_bad_input(
         assert word in line
 
 
+CHECKPOINT = "but a checkpoint of emuchain; `emuchain train --resume run.ckpt` resumes from it"
+RESULTS = "but a results file of emuchain; `emuchain show run.h5` prints it"
+TORCH = "but a file of torch.save; pickles may run code, and emuchain reads none: write its weights by `safetensors."
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["show", "run.ckpt"], f"run.ckpt: not a results file of emuchain, {CHECKPOINT}"),
+        (["retime", "run.ckpt"], f"run.ckpt: not a results file of emuchain, {CHECKPOINT}"),
+        (["report", "run.ckpt", "--out", "run.html"], f"run.ckpt: not a results file of emuchain, {CHECKPOINT}"),
+        (["train", "--resume", "run.h5"], f"`resume` = 'run.h5': not a readable checkpoint, {RESULTS}"),
+        (["train", "--init", "model.pt"], "`init` = 'model.pt': not a results file (.h5), a checkpoint (.ckpt)"),
+        (["train", "--init", "model.pt"], TORCH),
+        (["train", "--resume", "model.pt"], f"`resume` = 'model.pt': not a readable checkpoint, {TORCH}"),
+        (["show", "model.pt"], f"model.pt: not a results file of emuchain, {TORCH}"),
+        (["export", "model.pt", "model.onnx"], TORCH),
+        (["evaluate", "model.pt"], TORCH),
+    ],
+)
+def test_files_of_other_kinds_are_called_what_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    one_line: OneLine,
+    written: Path,
+    words: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(written)
+    if "model.pt" in words:
+        torch = pytest.importorskip("torch")
+        torch.save(torch.nn.Linear(2, 2).state_dict(), "model.pt")
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    line = one_line(capsys.readouterr().err)
+    assert said in line
+    assert "damaged" not in line
+
+
 _HOLD = """
 import sys
 from emuchain.emulator.common import WholeFile

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,24 @@ def test_it_goes_on_in_its_own_file_when_another_takes_its_place(tmp_path: Path)
         path.hardlink_to(mine)
         file.add("more\n")
     assert mine.read_text() == "mine\n"
+
+
+def test_a_disk_that_is_found_full_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: Any) -> None:
+    """As file systems of a network do, which take what is written and find room for it later."""
+
+    class Late(io.FileIO):
+        def close(self) -> None:
+            if not self.closed:
+                super().close()
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "log.csv"
+    monkeypatch.setattr(os, "fdopen", lambda number, *_, **__: Late(number, "wb"))
+    with pytest.raises(InputError) as error, LineFile(path, "log", value="csv:log.csv") as file:
+        file.begin("head\n")
+    monkeypatch.undo()
+    assert one_line(error).startswith("`log` = 'csv:log.csv': cannot be written: No space left on device; ")
+    assert [*tmp_path.iterdir()] == [path], "and its lock is gone"
 
 
 def test_a_second_writer_is_refused(tmp_path: Path, one_line: Any) -> None:

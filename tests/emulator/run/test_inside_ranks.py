@@ -141,12 +141,18 @@ def test_the_ranks_of_boards_that_are_left_go_on(comm: Any, folder: Path, bits: 
     assert [round(time_ps, -12) for time_ps in here.history["virtual_time_ps"].tolist()] == [2 * 10**12, 4 * 10**12]
 
 
-def test_a_run_goes_on_from_a_checkpoint(comm: Any, bits: Any) -> None:
-    """Ranks write it, and each of them goes on with it alone, too."""
-    keys = {**KEYS, "devices": 5, "schedule": "fpdeep", "checkpoint_every": 2, "replicas": 2}
-    ranks = MpiRanks(comm.Clone())
-    folder = ranks.share(Path(tempfile.mkdtemp()) if comm.rank == 0 else None)[0]
-    file = str(folder / "run.ckpt")
+@pytest.mark.parametrize("name", ["ranks share chains", "ranks without a device", "a board died"])
+def test_a_run_goes_on_from_a_checkpoint(comm: Any, folder: Path, bits: Any, name: str) -> None:
+    """Ranks write it, and each of them goes on with it alone, too. After a death, ranks are more than boards."""
+    runs: dict[str, dict[str, Any]] = {
+        "ranks share chains": {"devices": 5, "checkpoint_every": 2, "replicas": 2},
+        "ranks without a device": {"devices": comm.size - 1},
+        "a board died": {"devices": comm.size, "checkpoint_every": 1, "faults": str(folder / "faults.toml")},
+    }
+    if comm.rank == 0:
+        (folder / "faults.toml").write_text("[[faults.deaths]]\nboard = 1\nat_us = 500\n")
+    comm.barrier()
+    keys, file = {**KEYS, "schedule": "fpdeep", **runs[name]}, str(folder / "run.ckpt")
     whole = emuchain.train(**keys)
     emuchain.train(comm=comm, **{**keys, "epochs": 1, "checkpoint": file})
     again = {"resume": file, "epochs": 2, "checkpoint": None}
@@ -154,7 +160,3 @@ def test_a_run_goes_on_from_a_checkpoint(comm: Any, bits: Any) -> None:
         assert bits(found.weights) == bits(whole.weights)
         for column in ("train_loss", "test_loss", "test_accuracy", "virtual_time_ps"):
             assert found.history[column].tolist() == whole.history[column].tolist(), column
-    ranks.share(None)
-    ranks.free()
-    if comm.rank == 0:
-        shutil.rmtree(folder)

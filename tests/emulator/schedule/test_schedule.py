@@ -132,7 +132,7 @@ def test_spans_end_where_staleness_changes_or_a_neighbours_span_ends(
 def test_staleness_that_would_take_weights_back(late: tuple[int, ...]) -> None:
     fine = (0,) * len(late)
     for forward, backward in ((late, fine), (fine, late)):
-        with pytest.raises(ValueError, match="older version"):
+        with pytest.raises(InputError, match="older version"):
             Staleness(forward, backward)
 
 

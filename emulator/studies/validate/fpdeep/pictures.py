@@ -24,6 +24,8 @@ SIZES = tuple(range(5, 101, 5))
 _SAME = ("schedule", "devices", "batch", "samples", "test_samples", "epochs", "learning_rate", "memory")
 """What runs that differ by seed have in common."""
 
+_FLAG = "--pictures"
+
 
 def draw_all(folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
     """Draw all figures in a folder; return their paths.
@@ -32,13 +34,14 @@ def draw_all(folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Pa
         InputError: matplotlib is not installed, `runs` has no results, or a file cannot be written.
     """
     drawn = [folder / "fig5.png", folder / "fig10.png"]
-    draw_comparison(comparison(), drawn[0])
+    draw_comparison(comparison(), drawn[0], _FLAG)
     ports = topologies.PORTS
     title = f"VGG-16, CONV-3 to CONV-5, {ports.count} ports of {ports.gbps:g} Gb/s"
-    draw_topologies(title, [topologies.pair(devices) for devices in topologies.SIZES_OF_FIG_10], drawn[1])
+    pairs = [topologies.pair(devices) for devices in topologies.SIZES_OF_FIG_10]
+    draw_topologies(title, pairs, drawn[1], flag=_FLAG)
     for name in NETWORKS:
         drawn.append(folder / f"fig14-{name}.png")
-        draw_layout(layout(name), str(drawn[-1]))
+        draw_layout(layout(name), str(drawn[-1]), _FLAG)
     drawn.append(folder / "fig15.png")
     draw_scaling(drawn[-1])
     if runs is not None:
@@ -53,7 +56,7 @@ def draw_scaling(path: pathlib.Path) -> None:
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    figure = new_figure(11, 8.4, "--pictures")
+    figure = new_figure(11, 8.4, _FLAG)
     for name, (roofs, idle, epochs) in zip(NETWORKS, figure.subplots(len(NETWORKS), 3), strict=True):
         found = [bottleneck(name, devices) for devices in SIZES]
         roofs.plot(SIZES, [1e12 / each.engines_ps for each in found], "o-", markersize=3, label="engines")
@@ -71,7 +74,7 @@ def draw_scaling(path: pathlib.Path) -> None:
         for axes in (roofs, idle, epochs):
             whole_ticks(axes.xaxis)
     figure.axes[0].legend()
-    save_figure(figure, path, "--pictures")
+    save_figure(figure, path, _FLAG)
 
 
 def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
@@ -87,11 +90,11 @@ def draw_convergence(runs: pathlib.Path, path: pathlib.Path) -> None:
     if not records:
         raise InputError(f"`--runs` {runs}: has no results files of finished runs (RUN.h5)")
     names = list(dict.fromkeys(str(record.config["network"]) for record in records))
-    figure = new_figure(4 * len(names), 3.6, "--pictures")
+    figure = new_figure(4 * len(names), 3.6, _FLAG)
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for name, axes in zip(names, panels, strict=True):
         _draw_runs(axes, name, [record for record in records if record.config["network"] == name])
-    save_figure(figure, path, "--pictures")
+    save_figure(figure, path, _FLAG)
 
 
 def _draw_runs(axes: Axes, name: str, records: Sequence[Results]) -> None:

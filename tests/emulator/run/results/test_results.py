@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import itertools
 import os
 import re
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -233,6 +236,27 @@ def test_another_programs_hdf5(tmp_path: Path, refused: Refused, mark: object) -
         if mark is not None:
             file.attrs["format"] = mark
     assert "not a results file of emuchain" in refused(path)
+
+
+def test_a_file_that_is_being_written(tmp_path: Path, refused: Refused) -> None:
+    """By a program that has it open; a file whose writer died bears a mark of that."""
+    path = tmp_path / "run.h5"
+    write_results(path, results())
+    with path.open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "another program has it open for writing, and HDF5 has locked it; close it there" in refused(path)
+    script = f"import h5py, os; f = h5py.File({str(path)!r}, 'r+', libver='latest'); f.swmr_mode = True; os._exit(0)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert f"`h5clear --status {path}` unlocks it" in refused(path)
+
+
+@pytest.mark.parametrize("mark", [0, 3, "one", 1.5])
+def test_results_of_another_version(tmp_path: Path, refused: Refused, mark: object) -> None:
+    path = tmp_path / "run.h5"
+    write_results(path, results())
+    with h5py.File(path, "r+") as file:
+        file.attrs["format"] = mark
+    assert f"of another version of emuchain (format {mark}, not 2); read it with that version" in refused(path)
 
 
 @pytest.mark.parametrize("group", ["config", "descriptions", "versions", "history", "devices", "links", "weights"])

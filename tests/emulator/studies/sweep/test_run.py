@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import functools
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,12 @@ TINY = 'name = "tiny"\ninput = [3, 8, 8]\nlayers = [{type = "conv", channels = 8
 
 
 class Counted:
-    """Computes points, and keeps which; interrupts before point number `last`."""
+    """Computes points, and keeps which; interrupts before point number `last`. By a `bug`, those that fail fail so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.points: list[Point] = []
         self.last = sys.maxsize
+        self.bug: str | None = None
         self._measure = RUN.measure
         monkeypatch.setattr(RUN, "measure", self)
 
@@ -34,7 +37,8 @@ class Counted:
         if len(self.points) == self.last:
             raise KeyboardInterrupt
         self.points.append(task[0])
-        return self._measure(task)
+        measured = self._measure(task)
+        return measured if measured.error is None or self.bug is None else dataclasses.replace(measured, error=self.bug)
 
 
 @pytest.fixture
@@ -113,13 +117,14 @@ def test_a_sweep_grows(counted: Counted, tmp_path: Path) -> None:
 
 def test_points_that_failed_by_a_bug_are_computed_again(counted: Counted, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
+    counted.bug = "internal error: ValueError: 400"
     sweep(path, devices=[1, 400])
-    text = path.read_text()
-    path.write_text(text.replace("`devices` = 400", "internal error: ValueError: `devices` = 400"))
+    assert counted.bug in path.read_text()
     counted.points.clear()
+    counted.bug = None
     sweep(path, devices=[1, 400])
     assert [point.keys["devices"] for point in counted.points] == [400]
-    assert path.read_text() == text
+    assert "`devices` = 400" in path.read_text()
 
 
 @pytest.mark.parametrize(
@@ -157,12 +162,42 @@ def test_any_other_file_is_left_alone(tmp_path: Path, content: bytes, one_line: 
     assert path.read_bytes() == content
 
 
-def test_a_damaged_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("True", "Maybe"),
+        ("True", "False"),
+        ("quick-cifar", "quick-cifaR"),
+        (",,,", ",,"),
+        ("\n", "\r"),
+        ("quick", '"quick'),
+        ("-", "\0"),
+    ],
+)
+def test_a_damaged_file(tmp_path: Path, old: str, new: str, one_line: Any) -> None:
     path = tmp_path / "x.csv"
-    sweep(path)
-    path.write_text(path.read_text().replace("True", "Maybe", 1))
-    with pytest.raises(InputError, match="is damaged"):
-        sweep(path)
+    sweep(path, devices=[1, 400])
+    head, rows = path.read_text().split("\n", 1)
+    assert old in rows
+    path.write_bytes(f"{head}\n{rows.replace(old, new, 1)}".encode())
+    with pytest.raises(InputError) as error:
+        sweep(path, devices=[1, 400])
+    assert "is damaged, or was changed by hand" in one_line(error)
+
+
+def test_each_flipped_bit_of_a_row_is_seen(tmp_path: Path, counted: Counted) -> None:
+    """Whichever it is; in the 32 bits of a row's checksum, a row whose bit is flipped has another one."""
+    path, chance = tmp_path / "x.csv", random.Random(7)
+    sweep(path, devices=[1, 400])
+    whole = path.read_bytes()
+    for _ in range(200):
+        flipped = bytearray(whole)
+        flipped[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        path.write_bytes(flipped)
+        with contextlib.suppress(InputError):
+            counted.points.clear()
+            sweep(path, devices=[1, 400])
+            assert path.read_bytes() == whole, "at most a row without its end was left out, and computed again"
 
 
 @pytest.mark.parametrize("place", [".", "no/x.csv"])
