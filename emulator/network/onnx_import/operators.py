@@ -51,7 +51,9 @@ def walked(graph: OnnxGraph) -> Walk:
         elif node.operator in _known():
             walk.name(node, _known()[node.operator](walk, node))
         else:
-            raise node.refusal(f"unknown operator; known are Constant, {', '.join(_known())}")
+            raise node.refusal(
+                _INSTEAD.get(node.operator) or f"unknown operator; known are Constant, {', '.join(_known())}"
+            )
     return walk
 
 
@@ -122,6 +124,13 @@ _VIEWS: Mapping[str, Callable[[Walk, OnnxNode], Value]] = {
     "Transpose": sequences.transpose,
     "Unsqueeze": views.unsqueeze,
 }
+
+
+_INSTEAD = {
+    name: "draws numbers at random, as dropout does with inplace=True; only dropout without it is supported"
+    for name in ("Bernoulli", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+}
+"""What to do in place of some operators that are unknown."""
 
 
 @functools.cache

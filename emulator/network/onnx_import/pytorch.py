@@ -1,7 +1,7 @@
 """What a file tells of the PyTorch model that it was exported from: which module a node was, and what was left out.
 
 The default exporter leaves each node's modules in its metadata, and names the rules by which it rewrote it. The old one
-leaves the module's path in the node's name alone: its class follows from the operators that stand there.
+leaves the module's path in the node's name alone: its class follows from the operators of that module.
 """
 
 from __future__ import annotations
@@ -57,25 +57,40 @@ _TOGETHER: Sequence[tuple[set[str], str]] = (
 """What several operators are that stand in one module."""
 
 _NEAR = 48
-"""Nodes of one module stand no farther from one another."""
+"""Nodes that stand in no module, but belong together, stand no farther from one another."""
 
 
 def from_pytorch(nodes: Sequence[OnnxNode], metadata: Sequence[Mapping[str, str]]) -> tuple[OnnxNode, ...]:
     """Return the nodes of a file that PyTorch exported, with what each was there."""
     scopes = [node.name.rpartition("/")[0] for node in nodes]
+    operators: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for node, scope in zip(nodes, scopes, strict=True):
+        operators[scope][node.operator] += 1
     made = []
-    for place, (node, said) in enumerate(zip(nodes, metadata, strict=True)):
+    for place, (node, scope, said) in enumerate(zip(nodes, scopes, metadata, strict=True)):
         classes, paths = (_quoted(said.get(key, "")) for key in (_CLASSES, _PATHS))
-        near = [place for place in range(max(0, place - _NEAR), min(len(nodes), place + _NEAR))]
-        operators = {nodes[other].operator for other in near if scopes[other] == scopes[place]}
-        name = _name(node, operators)
+        near = range(max(0, place - _NEAR), min(len(nodes), place + _NEAR)) if scope == "" else ()
+        beside = collections.Counter(nodes[other].operator for other in near if scopes[other] == "")
+        name = _name(node, operators[scope] if scope else beside)
         module = paths[-2] if len(paths) > 1 else None
         if len(classes) > 1:
             name = _of_class(classes, name)
             if module:
                 name += f" {module!r}"
+        elif path := _path(scope):
+            name += f"{' ' if name[:1].isupper() else ' in '}{path!r}" if name else f"module {path!r}"
         made.append(dataclasses.replace(node, origin=name, module=module, rule=said.get(_RULES, "")))
     return tuple(made)
+
+
+def _path(scope: str) -> str:
+    """Return the path of a module whose operators the old exporter calls SCOPE/OPERATOR."""
+    parts: list[str] = []
+    for part in filter(None, scope.split("/")):
+        if parts and part.startswith(f"{parts[-1]}."):  # the third of a Sequential, such as net/net.2
+            parts.pop()
+        parts.append(part)
+    return ".".join(parts)
 
 
 def _quoted(text: str) -> list[str]:
@@ -91,12 +106,14 @@ def _of_class(classes: Sequence[str], name: str) -> str:
     return repr(f"{name or function} in {own}")[1:-1]
 
 
-def _name(node: OnnxNode, operators: set[str]) -> str:
+def _name(node: OnnxNode, operators: collections.Counter[str]) -> str:
     """Return what a node is in PyTorch, from its operator and those of its module."""
     for together, name in _TOGETHER:
-        if operators >= together:
+        if operators.keys() >= together:
             return name
-    if node.operator == "Pad" and operators & {"Conv", "ConvTranspose"}:
+    if node.operator in ("Slice", "Concat") and operators["Slice"] == 2 * operators["Concat"] >= 4:  # both ends, joined
+        return "Conv2d" if operators["Conv"] else "CircularPad2d"
+    if node.operator == "Pad" and operators.keys() & {"Conv", "ConvTranspose"}:
         return "Conv2d"
     if node.operator == "Pad":
         return _PADDING.get(str(node.attributes.get("mode", "constant")), "ZeroPad2d or pad")
