@@ -44,6 +44,7 @@ class Walk:
         self._graph, self._output_shape = graph, output_shape
         self._shapes: list[Shape] = []
         self._values = dict.fromkeys(graph.inputs, self._begin(graph))
+        self._views: dict[int, list[str]] = collections.defaultdict(list, {FROM_IMAGES: [*graph.inputs]})
         self._made = {name for node in graph.nodes for name in node.outputs}
         self._makers: dict[str, OnnxNode] = {}
         self._uses = collections.Counter([*graph.outputs, *(name for node in graph.nodes for name in node.inputs)])
@@ -147,6 +148,7 @@ class Walk:
             raise node.refusal(f"makes {name!r}; each node must make a new value")
         if isinstance(made, Value):
             self._values[name] = made
+            self._views[made.step].append(name)
         else:
             self.constants[name] = made
             if node.operator != "Constant":
@@ -192,13 +194,23 @@ class Walk:
         raise node.refusal(f"takes {name!r}, which nothing makes: a hole")
 
     def with_number(self, node: OnnxNode) -> tuple[Value, float | None]:
-        """Return the value and the number that a node of two inputs takes; None if the other one is no number."""
+        """Return the value and the number that a node of two inputs takes; None if the other one is no number.
+
+        Zeros for each place of the value are a number, too.
+        """
         places = [place for place, name in enumerate(node.inputs) if name in self.constants]
         if len(node.inputs) != 2 or len(places) != 1:
             return self.take(node), None
         [place] = places
-        numbers = self.constants[node.inputs[place]].numbers
-        return self.take(node, 1 - place), numbers[0] if numbers is not None and len(numbers) == 1 else None
+        value, constant = self.take(node, 1 - place), self.constants[node.inputs[place]]
+        if constant.numbers is not None and len(constant.numbers) == 1:
+            return value, constant.numbers[0]
+        sizes, extents = self.sizes(value), constant.shape if constant.extents is None else constant.extents
+        fits = len(extents) <= len(sizes) and all(
+            size in (1, own, self.samples if own == "samples" else own)
+            for size, own in zip(extents[::-1], sizes[::-1], strict=False)
+        )
+        return value, 0.0 if fits and self.holds_zeros(constant) else None
 
     def maps(self, node: OnnxNode, *, padded: bool = False) -> Value:
         """Return the first input of a node, which must be maps, not flattened values; they may be `padded`."""
@@ -210,8 +222,8 @@ class Walk:
         return value
 
     def is_used_once(self, name: str) -> bool:
-        """Return whether the value `name` is used once, by a node or as the graph's output."""
-        return self._uses[name] == 1
+        """Return whether the value `name` is used once, by a node or as the graph's output, and so is what it views."""
+        return all(self._uses[view] == 1 for view in self._views[self._values[name].step])
 
     def constant(self, node: OnnxNode, place: int) -> Constant | None:
         """Return the constant that a node takes at `place`; None if it takes another value, or none."""

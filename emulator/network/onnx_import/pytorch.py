@@ -27,6 +27,9 @@ _PAIRS = """
     ReduceMax=amax ReduceMean=mean ReduceSum=sum Reshape=reshape Resize=Upsample Selu=SELU Slice=slice
     Softmax=Softmax Softplus=Softplus Softsign=Softsign SpaceToDepth=PixelUnshuffle Sub=difference Tanh=Tanh
     ThresholdedRelu=Threshold TopK=topk Transpose=permute Upsample=Upsample Where=where
+    Abs=abs ArgMax=argmax Ceil=ceil Cos=cos Exp=exp Expand=expand Floor=floor Greater=comparison Less=comparison
+    GreaterOrEqual=comparison LessOrEqual=comparison Log=log Neg=neg ReduceL1=norm ReduceL2=norm ReduceMin=amin
+    ReduceProd=prod Round=round ScatterElements=scatter ScatterND=index Sin=sin Sqrt=sqrt Tile=repeat
 """
 
 _NAMES: Mapping[str, str] = {
@@ -52,9 +55,12 @@ _TOGETHER: Sequence[tuple[set[str], str]] = (
     ({"InstanceNormalization", "Reshape"}, "GroupNorm"),
     ({"AveragePool", "Pow"}, "LocalResponseNorm"),
     ({"Resize"}, "Upsample"),
+    ({"Log", "Sigmoid"}, "LogSigmoid"),
+    ({"Sub", "Tanh"}, "Tanhshrink"),
+    ({"Abs", "Add", "Div"}, "Softsign"),
     ({"Mod", "Reshape"}, "Unflatten"),
 )
-"""What several operators are that stand in one module."""
+"""What several operators are that stand in one module, or in one function, whose own they are with Mul."""
 
 _NEAR = 48
 """Nodes that stand in no module, but belong together, stand no farther from one another."""
@@ -62,17 +68,21 @@ _NEAR = 48
 
 def from_pytorch(nodes: Sequence[OnnxNode], metadata: Sequence[Mapping[str, str]]) -> tuple[OnnxNode, ...]:
     """Return the nodes of a file that PyTorch exported, with what each was there."""
-    scopes = [node.name.rpartition("/")[0] for node in nodes]
+    paths = [_quoted(said.get(_PATHS, "")) for said in metadata]
+    modules = [path[-2] if len(path) > 1 else None for path in paths]
+    scopes = [
+        node.name.rpartition("/")[0] if module is None else module for node, module in zip(nodes, modules, strict=True)
+    ]
     operators: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for node, scope in zip(nodes, scopes, strict=True):
         operators[scope][node.operator] += 1
+    parents = {scope.rpartition("/")[0] for scope in operators}
     made = []
     for place, (node, scope, said) in enumerate(zip(nodes, scopes, metadata, strict=True)):
-        classes, paths = (_quoted(said.get(key, "")) for key in (_CLASSES, _PATHS))
+        classes, module = _quoted(said.get(_CLASSES, "")), modules[place]
         near = range(max(0, place - _NEAR), min(len(nodes), place + _NEAR)) if scope == "" else ()
         beside = collections.Counter(nodes[other].operator for other in near if scopes[other] == "")
-        name = _name(node, operators[scope] if scope else beside)
-        module = paths[-2] if len(paths) > 1 else None
+        name = _name(node, operators[scope] if scope else beside, is_module=module is None and scope not in parents)
         if len(classes) > 1:
             name = _of_class(classes, name)
             if module:
@@ -106,10 +116,10 @@ def _of_class(classes: Sequence[str], name: str) -> str:
     return repr(f"{name or function} in {own}")[1:-1]
 
 
-def _name(node: OnnxNode, operators: collections.Counter[str]) -> str:
-    """Return what a node is in PyTorch, from its operator and those of its module."""
+def _name(node: OnnxNode, operators: collections.Counter[str], *, is_module: bool) -> str:
+    """Return what a node is in PyTorch, from its operator and those beside it, which may be all those of a module."""
     for together, name in _TOGETHER:
-        if operators.keys() >= together:
+        if operators.keys() >= together and (is_module or node.operator in (*together, "Mul")):
             return name
     if node.operator in ("Slice", "Concat") and operators["Slice"] == 2 * operators["Concat"] >= 4:  # both ends, joined
         return "Conv2d" if operators["Conv"] else "CircularPad2d"

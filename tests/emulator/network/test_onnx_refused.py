@@ -157,6 +157,24 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: small(lambda g: g.node("Add", g.node("Mul", g.last, g.node("Sigmoid")), g.nodes[-2].output[0])),
         ["(Mul)", "nothing else"],
     ),
+    "sigmoid that others take as a row": (
+        lambda: ending(
+            lambda g: g.node("Flatten", g.node("Sigmoid"), name="row"),
+            lambda g: g.node("Mul", g.node("Flatten", g.nodes[0].output[0]), g.nodes[-2].output[0]),
+            lambda g: g.node("Add", g.last, g.node("Flatten", g.nodes[1].output[0])),
+            lambda g: g.fc("fc", 256, 5),
+        ),
+        ["(Mul)", "nothing else"],
+    ),
+    "limit of ReLU that others take as a row": (
+        lambda: ending(
+            lambda g: g.node("Flatten", g.node("Relu"), name="row"),
+            lambda g: g.node("Clip", g.last, "", g.numbers(6.0)),
+            lambda g: g.node("Add", g.last, g.node("Flatten", g.nodes[1].output[0])),
+            lambda g: g.fc("fc", 256, 5),
+        ),
+        ["(Clip)", "-inf ... 6"],
+    ),
     "another hard sigmoid": (lambda: small(op("HardSigmoid")), ["(HardSigmoid)", "`alpha` = 0.2"]),
     "another swish": (lambda: small(op("Swish", alpha=2.0)), ["(Swish)", "`alpha` = 2"]),
     "lrn of even size": (lambda: small(op("LRN", size=4)), ["(LRN)", "`size` = 4"]),
