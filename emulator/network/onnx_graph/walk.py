@@ -13,7 +13,7 @@ from ..shape import Shape
 from .expressions import Expressions
 from .node import Constant, OnnxGraph, OnnxNode
 from .parameters import Parameters
-from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, Axes, Expectation, Keys, Step, Value
+from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value
 
 _FROM_CHANNELS_LAST = (0, 3, 1, 2)
 """The order in which Transpose brings images with their channels last to maps."""
@@ -121,6 +121,16 @@ class Walk:
             math.prod(known[part] for part in of) if known.keys() >= {*of} and "directions" not in axes else axis
             for axis, of in zip(axes, parts, strict=True)
         )
+
+    def layout(self, value: Value) -> Axes:
+        """Return the axes of maps that hold several values of a sample each, in the order in which these values lie."""
+        shape, axes = self.shape(value), (value.order or MAPS) if value.is_flat else self.axes_of(value)
+        sizes = {} if shape is None else dict(zip(MAPS[1:], shape, strict=True))
+        return tuple(part for part in _parts(axes) if sizes.get(part) != 1)
+
+    def are_alike(self, *values: Value) -> bool:
+        """Return whether values have the same axes in the same order."""
+        return len({(value.is_flat, self.axes_of(value), self.layout(value)) for value in values}) == 1
 
     def expect_axes(self, node: OnnxNode, value: Value, wanted: Axes) -> None:
         """Check that a value has these axes; those of the input that have no role yet get theirs."""
@@ -318,9 +328,14 @@ class Walk:
 
     def flat(self, value: Value) -> Value:
         """Return maps or a sequence as one row of values."""
-        order = value.order if value.is_flat else self.axes_of(value)
+        order = value.order if value.is_flat else ("samples", *_parts(self.axes_of(value)))
         return dataclasses.replace(value, is_flat=True, axes=None, order=order)
 
     def step_of(self, value: Value) -> Step | None:
         """Return the step that made a value; None for the network's inputs."""
         return None if value.step == FROM_IMAGES else self.steps[value.step]
+
+
+def _parts(axes: Axes) -> list[str]:
+    """Return the axes of maps that axes behind samples are made of; those of one are left out."""
+    return [part for axis in axes[1:] for part in axis.split("·") if part not in (ONE, "last")]

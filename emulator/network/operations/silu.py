@@ -42,7 +42,7 @@ class Silu(Rectifier):
         factors = [walk.take(node, place) for place in (0, 1)]
         for place, (one, other) in enumerate((factors, factors[::-1])):
             step = walk.step_of(one)
-            if step is None or step.kind not in _FORMS or step.takes != (other.step,):
+            if step is None or step.kind not in _FORMS or step.takes != (other.step,) or not walk.are_alike(one, other):
                 continue
             if walk.is_used_once(node.inputs[place]):
                 walk.steps[one.step] = dataclasses.replace(step, kind=_FORMS[step.kind], node=node)
