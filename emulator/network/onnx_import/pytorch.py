@@ -147,7 +147,7 @@ def note_of(walk: Walk) -> str:
         said.append("docs/configuration.md says how to keep them")
     if walk.parameters.copies:
         said.append(
-            f"{plural(walk.parameters.copies, 'use')} of arrays that the export merged, because they are equal, are"
+            f"{plural(walk.parameters.copies, 'use')} of arrays that the export merged, because they are equal, became"
             " copies, trained apart"
         )
     if computed:

@@ -182,6 +182,7 @@ def test_the_old_exporter_makes_copies_by_identity(tmp_path: Path) -> None:
     graph.node("Gemm", last, graph.node("Identity", "a.weight", name="Identity_0"), transB=1)
     first, second = weights_of(tmp_path, graph, "pytorch").values()
     assert (first["weight"].ravel() == second["weight"].ravel()).all()
+    assert "1 use of arrays that the export merged" in load_network(str(tmp_path / "mine.onnx")).note
 
 
 NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
