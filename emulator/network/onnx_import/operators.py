@@ -51,9 +51,7 @@ def walked(graph: OnnxGraph) -> Walk:
         elif node.operator in _known():
             walk.name(node, _known()[node.operator](walk, node))
         else:
-            raise node.refusal(
-                _INSTEAD.get(node.operator) or f"unknown operator; known are Constant, {', '.join(_known())}"
-            )
+            raise node.refusal(_problem(node.operator))
     return walk
 
 
@@ -126,11 +124,13 @@ _VIEWS: Mapping[str, Callable[[Walk, OnnxNode], Value]] = {
 }
 
 
-_INSTEAD = {
-    name: "draws numbers at random, as dropout does with inplace=True; only dropout without it is supported"
-    for name in ("Bernoulli", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-}
-"""What to do in place of some operators that are unknown."""
+def _problem(operator: str) -> str:
+    """Return why there is no converter of an operator, and what to do in its place."""
+    if operator.startswith("Random") or operator == "Bernoulli":
+        return "draws numbers at random, as dropout does with inplace=True; only dropout without it is supported"
+    if "Quantize" in operator or operator.rpartition(".")[2].startswith("QLinear") or operator.endswith("Integer"):
+        return "belongs to a quantised network; only networks in single precision are supported: export it before"
+    return f"unknown operator; known are Constant, {', '.join(_known())}"
 
 
 @functools.cache

@@ -30,6 +30,7 @@ _PAIRS = """
     Abs=abs ArgMax=argmax Ceil=ceil Cos=cos Exp=exp Expand=expand Floor=floor Greater=comparison Less=comparison
     GreaterOrEqual=comparison LessOrEqual=comparison Log=log Neg=neg ReduceL1=norm ReduceL2=norm ReduceMin=amin
     ReduceProd=prod Round=round ScatterElements=scatter ScatterND=index Sin=sin Sqrt=sqrt Tile=repeat
+    DequantizeLinear=dequantize QuantizeLinear=quantize
 """
 
 _NAMES: Mapping[str, str] = {
@@ -53,7 +54,13 @@ _TOGETHER: Sequence[tuple[set[str], str]] = (
     ({"Erf"}, "GELU"),
     ({"Softplus", "Tanh"}, "Mish"),
     ({"InstanceNormalization", "Reshape"}, "GroupNorm"),
+    ({"AveragePool", "Pow", "Sign"}, "LPPool2d"),
     ({"AveragePool", "Pow"}, "LocalResponseNorm"),
+    ({"Pow", "ReduceMean", "Sqrt", "Sub"}, "LayerNorm"),
+    ({"BatchNormalization", "ReduceMean"}, "BatchNorm"),
+    ({"Greater", "Less", "Sub", "Where"}, "Softshrink"),
+    ({"Greater", "Less", "Or", "Where"}, "Hardshrink"),
+    ({"Sigmoid", "Split"}, "GLU"),
     ({"Resize"}, "Upsample"),
     ({"Log", "Sigmoid"}, "LogSigmoid"),
     ({"Sub", "Tanh"}, "Tanhshrink"),
@@ -126,7 +133,7 @@ def _name(node: OnnxNode, operators: collections.Counter[str], *, is_module: boo
     if node.operator == "Pad" and operators.keys() & {"Conv", "ConvTranspose"}:
         return "Conv2d"
     if node.operator == "Pad":
-        return _PADDING.get(str(node.attributes.get("mode", "constant")), "ZeroPad2d or pad")
+        return _PADDING.get(str(node.attributes.get("mode", "constant")), "ZeroPad2d, ConstantPad2d or pad")
     if node.operator in _OF_WINDOWS:
         kernel = node.attributes.get("kernel_shape", (1, 1))
         return f"{_OF_WINDOWS[node.operator]}{len(kernel) if isinstance(kernel, tuple) else 2}d"

@@ -232,6 +232,17 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
         ),
         "(Slice), PyTorch's Conv2d '1': cuts",
     ),
+    "normalisation of old versions": (
+        lambda g: (
+            g.node("ReduceMean", axes=[-3, -2, -1], name="/n/ReduceMean"),
+            *(g.node(operator, g.last, g.last, name=f"/n/{operator}") for operator in ("Sub", "Pow", "Sqrt", "Div")),
+        ),
+        "PyTorch's LayerNorm 'n': `axes`",
+    ),
+    "a pool of powers": (
+        lambda g: [g.node(name, name=f"/p/{name}") for name in ("Pow", "AveragePool", "Sign")],
+        "PyTorch's LPPool2d 'p': unknown",
+    ),
     "a module in Sequential": (
         lambda g: g.node("Resize", name="/net/net.2/up/up.0/Resize"),
         "PyTorch's Upsample 'net.2.up.0': unknown",
