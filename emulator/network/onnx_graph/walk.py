@@ -18,6 +18,9 @@ from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectati
 _FROM_CHANNELS_LAST = (0, 3, 1, 2)
 """The order in which Transpose brings images with their channels last to maps."""
 
+_OF_ROWS = frozenset({"Flatten", "Gemm", "MatMul"})
+"""Operators that take a network's inputs if these are rows of values."""
+
 
 OutputShape = Callable[[type[Any], dict[str, Any], str, Sequence[Shape]], Shape]
 """Function that returns the shape that an operation with these keys makes of others; its messages begin with a place.
@@ -53,9 +56,12 @@ class Walk:
         """Return the network's inputs: images, rows of values, or what nodes will tell."""
         takers = {node.operator for node in graph.nodes if {*node.inputs[:1]} & {*graph.inputs}}
         match graph.input_sizes:
-            case samples, int(values) if takers and takers <= {"Gemm", "MatMul"}:
+            case samples, int(values) if takers and takers <= _OF_ROWS:
                 self.samples, self.images = samples, (values, 1, 1)
                 return Value(FROM_IMAGES, is_flat=True)
+            case samples, int(rows), int(columns) if _are_pixels(graph, samples, rows * columns):
+                self.samples, self.images = samples, (1, rows, columns)
+                return Value(FROM_IMAGES, axes=("samples", "rows", "columns"))
             case (_, _) | (_, _, _):
                 return Value(FROM_IMAGES, axes=tuple(map(str, range(len(graph.input_sizes)))))
         self.samples, self.images = graph.images
@@ -334,6 +340,19 @@ class Walk:
     def step_of(self, value: Value) -> Step | None:
         """Return the step that made a value; None for the network's inputs."""
         return None if value.step == FROM_IMAGES else self.steps[value.step]
+
+
+def _are_pixels(graph: OnnxGraph, samples: int | None, pixels: int) -> bool:
+    """Return whether inputs of three axes are images, to whose one channel nodes give an axis, or make rows of them."""
+    takers = [node for node in graph.nodes if {*node.inputs} & {*graph.inputs} and node.operator != "Shape"]
+    known = {name: constant.numbers for name, constant in graph.constants.items()}
+    known |= {node.outputs[0]: node.constant().numbers for node in graph.nodes if node.operator == "Constant"}
+    rows = (samples, pixels), (samples, -1), (0, pixels), (0, -1), (-1, pixels)
+    return bool(takers) and all(
+        node.operator in ("Flatten", "Unsqueeze")
+        or (node.operator == "Reshape" and node.has_input(1) and known.get(node.inputs[1]) in rows)
+        for node in takers
+    )
 
 
 def _parts(axes: Axes) -> list[str]:

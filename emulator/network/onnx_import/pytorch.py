@@ -30,7 +30,8 @@ _PAIRS = """
     Abs=abs ArgMax=argmax Ceil=ceil Cos=cos Exp=exp Expand=expand Floor=floor Greater=comparison Less=comparison
     GreaterOrEqual=comparison LessOrEqual=comparison Log=log Neg=neg ReduceL1=norm ReduceL2=norm ReduceMin=amin
     ReduceProd=prod Round=round ScatterElements=scatter ScatterND=index Sin=sin Sqrt=sqrt Tile=repeat
-    DequantizeLinear=dequantize QuantizeLinear=quantize
+    DequantizeLinear=dequantize Dropout=Dropout Flatten=Flatten QuantizeLinear=quantize Relu=ReLU Sigmoid=Sigmoid
+    Squeeze=squeeze Unsqueeze=unsqueeze
 """
 
 _NAMES: Mapping[str, str] = {

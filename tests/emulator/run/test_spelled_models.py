@@ -24,7 +24,7 @@ pytest.importorskip("onnx")
 nn, functional = torch.nn, torch.nn.functional
 
 SAMPLES, CLASSES = 3, 10
-IMAGES, NHWC, STEPS, ROW = (3, 8, 8), (8, 8, 3), (7, 12), (192,)
+IMAGES, NHWC, GREY, STEPS, ROW = (3, 8, 8), (8, 8, 3), (28, 24), (7, 12), (192,)
 
 
 class Written(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
@@ -97,6 +97,20 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
         lambda: Written(lambda self, x: self.net(x.permute(0, 3, 1, 2)), net=between(nn.ReLU)()),
         NHWC,
     ),
+    "images without an axis for their channel": (
+        lambda: Written(
+            lambda self, x: self.fc(self.conv(x.unsqueeze(1)).flatten(1)),
+            conv=nn.Conv2d(1, 4, 5, 2),
+            fc=nn.Linear(4 * 12 * 10, CLASSES),
+        ),
+        GREY,
+    ),
+    "pixels": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(28 * 24, CLASSES)), GREY),
+    "view of pixels": (
+        of_row(lambda self, x: self.fc(x.view(-1, 28 * 24)), fc=lambda: nn.Linear(28 * 24, CLASSES)),
+        GREY,
+    ),
+    "flattened rows": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES)), ROW),
     "squeeze twice": (
         after_conv(lambda self, maps: functional.adaptive_avg_pool2d(maps, 1).squeeze(-1).squeeze(-1)),
         IMAGES,
@@ -170,7 +184,7 @@ def test_the_first_loss_is_that_of_pytorch(tmp_path: Path, name: str) -> None:
         expected = functional.cross_entropy(logits, torch.from_numpy(labels)).item()
     network = load_network(str(file))
     assert ("2 uses of arrays that the export merged" in network.note) == (name == "equal arrays of several modules")
-    places = {IMAGES: (0, 1, 2, 3), NHWC: (0, 3, 1, 2), STEPS: (0, 2, 1), ROW: (0, 1)}[shape]
+    places = {IMAGES: (0, 1, 2, 3), NHWC: (0, 3, 1, 2), GREY: (0, 1, 2), STEPS: (0, 2, 1), ROW: (0, 1)}[shape]
     images = np.ascontiguousarray(images.transpose(places)).reshape(SAMPLES, *network.input)
     channels = network.input[0]
     scaled = Normalisation(np.full(channels, 127, np.float32), np.full(channels, 64, np.float32))
