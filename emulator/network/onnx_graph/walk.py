@@ -85,7 +85,7 @@ class Walk:
         """
         if self.images is not None:
             return self.images
-        sizes = {self._roles.get(str(place)): size for place, size in enumerate(self._graph.input_sizes)}
+        sizes = self._sizes_by_role
         channels, steps = self._symbols or sizes.get("channels"), sizes.get("rows")
         if channels is None or steps is None:
             if "rows" not in sizes:
@@ -96,6 +96,15 @@ class Walk:
                 " with as many as are trained, such as 64 steps"
             )
         return channels, steps, 1
+
+    @property
+    def batch(self) -> int | None:
+        """The number of samples with which the graph was exported; None if it is open, or not known yet."""
+        return self._sizes_by_role.get("samples") if self.samples is None else self.samples
+
+    @property
+    def _sizes_by_role(self) -> dict[str | None, int | None]:
+        return {self._roles.get(str(place)): size for place, size in enumerate(self._graph.input_sizes)}
 
     def axes_of(self, value: Value) -> Axes:
         """Return the axes of a value, by their roles where these are known."""

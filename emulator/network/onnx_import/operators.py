@@ -89,7 +89,7 @@ def _reshape(walk: Walk, node: OnnxNode) -> Value:
     if (sequence := sequences.reshape(walk, node)) is not None:
         return sequence
     shape = found.sizes if found is not None and found.sizes is not None else walk.integers(node, "shape")
-    if len(shape) != 2 or shape[0] not in (0, -1, walk.samples, "samples") or shape == (-1, -1):
+    if len(shape) != 2 or shape[0] not in (0, -1, walk.batch, "samples") or shape == (-1, -1):
         raise node.refusal(
             f"to the shape {list(shape)}: only to one row of values for each sample, [0, -1], is supported"
         )

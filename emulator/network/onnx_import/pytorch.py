@@ -62,6 +62,7 @@ _TOGETHER: Sequence[tuple[set[str], str]] = (
     ({"Greater", "Less", "Sub", "Where"}, "Softshrink"),
     ({"Greater", "Less", "Or", "Where"}, "Hardshrink"),
     ({"Sigmoid", "Split"}, "GLU"),
+    ({"Gemm", "MatMul", "Softmax", "Transpose"}, "MultiheadAttention"),
     ({"Resize"}, "Upsample"),
     ({"Log", "Sigmoid"}, "LogSigmoid"),
     ({"Sub", "Tanh"}, "Tanhshrink"),

@@ -44,10 +44,13 @@ class Written(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
 Make = Callable[[], Any]
 
 
-def after_conv(forward: Callable[[Any, Any], Any], inputs: int = 8) -> Make:
+def after_conv(forward: Callable[[Any, Any], Any], inputs: int = 8, **own: Callable[[], Any]) -> Make:
     """What is made of maps of 8 channels of 6x6, and a classifier of what that is."""
     return lambda: Written(
-        lambda self, x: self.fc(forward(self, self.conv(x))), conv=nn.Conv2d(3, 8, 3), fc=nn.Linear(inputs, CLASSES)
+        lambda self, x: self.fc(forward(self, self.conv(x))),
+        conv=nn.Conv2d(3, 8, 3),
+        fc=nn.Linear(inputs, CLASSES),
+        **{name: make() for name, make in own.items()},
     )
 
 
@@ -145,6 +148,16 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
     "LSTM both ways": (of_steps(nn.LSTM, lambda made: made[0][:, -1], 32, bidirectional=True), STEPS),
     "GRU": (of_steps(nn.GRU, lambda made: made[1][-1], num_layers=2), STEPS),
     "GRU on average": (of_steps(nn.GRU, lambda made: made[0].mean(1)), STEPS),
+    "all states of a GRU": (of_steps(nn.GRU, lambda made: made[0].flatten(1), 7 * 16), STEPS),
+    "a layer before an LSTM": (
+        of_row(
+            lambda self, x: self.fc(self.rnn(torch.relu(self.hidden(x)))[0][:, -1]),
+            hidden=lambda: nn.Linear(12, 9),
+            rnn=lambda: nn.LSTM(9, 8, batch_first=True),
+            fc=lambda: nn.Linear(8, CLASSES),
+        ),
+        STEPS,
+    ),
     "transposed weights": (
         of_row(lambda self, x: torch.relu(x @ self.v.T) @ self.w.t(), v=weight(32, 192), w=weight(CLASSES, 32)),
         ROW,
@@ -220,6 +233,13 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "dilation": (between(lambda: nn.Conv2d(8, 8, 3, dilation=2)), "PyTorch's Conv2d '1': `dilations` = [2, 2]"),
     "channels shuffled": (between(lambda: nn.PixelShuffle(2)), "PyTorch's PixelShuffle '1': "),
     "another activation": (between(lambda: nn.Sequential(nn.GELU())), "PyTorch's GELU '1.0': "),
+    "attention": (
+        after_conv(
+            lambda self, maps: self.attention(*[maps.flatten(2).transpose(1, 2)] * 3)[0].mean(1),
+            attention=lambda: nn.MultiheadAttention(8, 2, batch_first=True),
+        ),
+        "PyTorch's MultiheadAttention 'attention': ",
+    ),
     "maps times their transpose": (
         after_conv(lambda self, maps: (torch.sigmoid(maps) * maps.transpose(2, 3)).flatten(1), 288),
         "PyTorch's product: multiplies: only x times Sigmoid(x)",
