@@ -51,6 +51,8 @@ def advice_on_file(path: Path) -> str | None:
             "ImageNet's validation images, without their classes; unpack them into a folder for each class, and give"
             " the folder with `train` and `val`"
         )
+    if path.suffix in ("", ".bin") and (said := _of_set(*next(_listed(path.parent)))) is not None:
+        return f"one file of a data set: {said}"
     if any(name.endswith(mark) if mark.startswith("-") else name.startswith(mark) for mark in _PARTS_OF_SETS):
         return f"one file of a data set; give its folder, {shown(path.parent)}"
     kind = _kind_of(name)
@@ -85,7 +87,7 @@ def advice_on_folder(root: Path) -> str | None:
 
 def _of_set(folder: Path, names: set[str]) -> str | None:
     """Return what is said of a published set in a layout that is not read."""
-    if {"train", "test", "meta"} <= names or {"train.bin", "test.bin", "fine_label_names.txt"} <= names:
+    if {"train", "test", "meta"} <= names or {"train.bin", "test.bin"} <= names:
         return (
             f"{shown(folder.name)} is CIFAR-100, which is not read, but CIFAR-10 is; read `data` (uint8, reshaped to"
             f" -1,3,32,32) and `fine_labels` of both files, and write numpy.savez('own.npz', images=…, labels=…,"

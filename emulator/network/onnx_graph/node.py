@@ -178,7 +178,9 @@ class OnnxGraph:
         """
         if len(self.inputs) != 1:
             names = ", ".join(map(repr, self.inputs))
-            raise InputError(f"{self.source}: {len(self.inputs)} inputs: {names}; there should be one")
+            are_weights = any(name.endswith((".weight", ".bias")) for name in self.inputs)
+            hint = ", and weights stored in the file (export_params=True)" if are_weights else ""
+            raise InputError(f"{self.source}: {len(self.inputs)} inputs: {names}; there should be one{hint}")
         [(name, sizes)] = self.inputs.items()
         match sizes:
             case samples, int(channels), int(rows), int(columns):

@@ -33,6 +33,7 @@ class Parameters:
         """
         self.names.append(constant.name)
         for root in sorted(constant.roots):
+            self.copies += root not in self._users and root not in self._graph.constants  # it is made by Identity
             user, at = self._users.setdefault(root, (node, place))
             if (user, at) == (node, place):
                 continue

@@ -8,7 +8,7 @@ from .node import OnnxNode
 from .values import CELLS, Axes, Keys, Value
 from .walk import Walk
 
-_LENGTHS, _FIRST_STATE, _PEEPHOLES = 4, 5, 7
+_LENGTHS, _FIRST_STATES, _PEEPHOLES = 4, (5, 6), 7
 """Places of optional inputs."""
 
 
@@ -36,13 +36,19 @@ def recurrent_step(
     units = weights[1] // gates
     if node.integer("hidden_size", units) != units or recurrent[2] != units:
         raise node.refusal(f"weights of {units} units, where `hidden_size` or the recurrent weights say another number")
+    states = [state for place in _FIRST_STATES if (state := walk.constant(node, place)) is not None]
+    if any(state.shape[2:] not in ((), (units,)) for state in states):
+        raise node.refusal(
+            f"begins with states of other sizes than its {units} units, as PyTorch's new exporter writes layers with a"
+            " projection (`proj_size`); only layers without are supported"
+        )
     walk.expect(node, value, channels=weights[2], steps=_length(walk, node))
     outputs: Axes = ("samples", "rows", "directions") if batch_first else ("rows", "directions", "samples")
     keys = {"units": units, "bidirectional": directions == 2, **keys}
     made = walk.step(node, kind, keys, value, axes=(*outputs, "channels"))
-    states: Axes = ("samples", "directions") if batch_first else ("directions", "samples")
+    last: Axes = ("samples", "directions") if batch_first else ("directions", "samples")
     for place, state in ((1, made.step), (2, CELLS)):
-        walk.name(node, Value(made.step, axes=(*states, "channels"), state=(state,)), place)
+        walk.name(node, Value(made.step, axes=(*last, "channels"), state=(state,)), place)
     return made
 
 
@@ -80,7 +86,7 @@ def _check(walk: Walk, node: OnnxNode, activations: tuple[str, ...]) -> None:
         raise node.refusal("`input_forget` = 1: coupled gates are not supported; should be 0")
     if not node.has_input(3):
         raise node.refusal("has no biases, where a layer here has two for each gate; export it with its input B")
-    for place in (_FIRST_STATE, _FIRST_STATE + 1):
+    for place in _FIRST_STATES:
         state = walk.constant(node, place)
         if node.has_input(place) and (state is None or not walk.holds_zeros(state)):
             raise node.refusal(f"begins with the state {node.inputs[place]!r}; each sequence begins with zeros here")

@@ -13,10 +13,13 @@ from ..shape import Shape
 from .expressions import Expressions
 from .node import Constant, OnnxGraph, OnnxNode
 from .parameters import Parameters
-from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, Axes, Expectation, Keys, Step, Value
+from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value
 
 _FROM_CHANNELS_LAST = (0, 3, 1, 2)
 """The order in which Transpose brings images with their channels last to maps."""
+
+_OF_ROWS = frozenset({"Flatten", "Gemm", "MatMul"})
+"""Operators that take a network's inputs if these are rows of values."""
 
 
 OutputShape = Callable[[type[Any], dict[str, Any], str, Sequence[Shape]], Shape]
@@ -44,6 +47,7 @@ class Walk:
         self._graph, self._output_shape = graph, output_shape
         self._shapes: list[Shape] = []
         self._values = dict.fromkeys(graph.inputs, self._begin(graph))
+        self._views: dict[int, list[str]] = collections.defaultdict(list, {FROM_IMAGES: [*graph.inputs]})
         self._made = {name for node in graph.nodes for name in node.outputs}
         self._makers: dict[str, OnnxNode] = {}
         self._uses = collections.Counter([*graph.outputs, *(name for node in graph.nodes for name in node.inputs)])
@@ -52,9 +56,12 @@ class Walk:
         """Return the network's inputs: images, rows of values, or what nodes will tell."""
         takers = {node.operator for node in graph.nodes if {*node.inputs[:1]} & {*graph.inputs}}
         match graph.input_sizes:
-            case samples, int(values) if takers and takers <= {"Gemm", "MatMul"}:
+            case samples, int(values) if takers and takers <= _OF_ROWS:
                 self.samples, self.images = samples, (values, 1, 1)
                 return Value(FROM_IMAGES, is_flat=True)
+            case samples, int(rows), int(columns) if _are_pixels(graph, samples, rows * columns):
+                self.samples, self.images = samples, (1, rows, columns)
+                return Value(FROM_IMAGES, axes=("samples", "rows", "columns"))
             case (_, _) | (_, _, _):
                 return Value(FROM_IMAGES, axes=tuple(map(str, range(len(graph.input_sizes)))))
         self.samples, self.images = graph.images
@@ -78,7 +85,7 @@ class Walk:
         """
         if self.images is not None:
             return self.images
-        sizes = {self._roles.get(str(place)): size for place, size in enumerate(self._graph.input_sizes)}
+        sizes = self._sizes_by_role
         channels, steps = self._symbols or sizes.get("channels"), sizes.get("rows")
         if channels is None or steps is None:
             if "rows" not in sizes:
@@ -89,6 +96,15 @@ class Walk:
                 " with as many as are trained, such as 64 steps"
             )
         return channels, steps, 1
+
+    @property
+    def batch(self) -> int | None:
+        """The number of samples with which the graph was exported; None if it is open, or not known yet."""
+        return self._sizes_by_role.get("samples") if self.samples is None else self.samples
+
+    @property
+    def _sizes_by_role(self) -> dict[str | None, int | None]:
+        return {self._roles.get(str(place)): size for place, size in enumerate(self._graph.input_sizes)}
 
     def axes_of(self, value: Value) -> Axes:
         """Return the axes of a value, by their roles where these are known."""
@@ -121,6 +137,16 @@ class Walk:
             for axis, of in zip(axes, parts, strict=True)
         )
 
+    def layout(self, value: Value) -> Axes:
+        """Return the axes of maps that hold several values of a sample each, in the order in which these values lie."""
+        shape, axes = self.shape(value), (value.order or MAPS) if value.is_flat else self.axes_of(value)
+        sizes = {} if shape is None else dict(zip(MAPS[1:], shape, strict=True))
+        return tuple(part for part in _parts(axes) if sizes.get(part) != 1)
+
+    def are_alike(self, *values: Value) -> bool:
+        """Return whether values have the same axes in the same order."""
+        return len({(value.is_flat, self.axes_of(value), self.layout(value)) for value in values}) == 1
+
     def expect_axes(self, node: OnnxNode, value: Value, wanted: Axes) -> None:
         """Check that a value has these axes; those of the input that have no role yet get theirs."""
         found = self.axes_of(value)
@@ -147,6 +173,7 @@ class Walk:
             raise node.refusal(f"makes {name!r}; each node must make a new value")
         if isinstance(made, Value):
             self._values[name] = made
+            self._views[made.step].append(name)
         else:
             self.constants[name] = made
             if node.operator != "Constant":
@@ -192,13 +219,23 @@ class Walk:
         raise node.refusal(f"takes {name!r}, which nothing makes: a hole")
 
     def with_number(self, node: OnnxNode) -> tuple[Value, float | None]:
-        """Return the value and the number that a node of two inputs takes; None if the other one is no number."""
+        """Return the value and the number that a node of two inputs takes; None if the other one is no number.
+
+        Zeros for each place of the value are a number, too.
+        """
         places = [place for place, name in enumerate(node.inputs) if name in self.constants]
         if len(node.inputs) != 2 or len(places) != 1:
             return self.take(node), None
         [place] = places
-        numbers = self.constants[node.inputs[place]].numbers
-        return self.take(node, 1 - place), numbers[0] if numbers is not None and len(numbers) == 1 else None
+        value, constant = self.take(node, 1 - place), self.constants[node.inputs[place]]
+        if constant.numbers is not None and len(constant.numbers) == 1:
+            return value, constant.numbers[0]
+        sizes, extents = self.sizes(value), constant.shape if constant.extents is None else constant.extents
+        fits = len(extents) <= len(sizes) and all(
+            size in (1, own, self.samples if own == "samples" else own)
+            for size, own in zip(extents[::-1], sizes[::-1], strict=False)
+        )
+        return value, 0.0 if fits and self.holds_zeros(constant) else None
 
     def maps(self, node: OnnxNode, *, padded: bool = False) -> Value:
         """Return the first input of a node, which must be maps, not flattened values; they may be `padded`."""
@@ -210,8 +247,8 @@ class Walk:
         return value
 
     def is_used_once(self, name: str) -> bool:
-        """Return whether the value `name` is used once, by a node or as the graph's output."""
-        return self._uses[name] == 1
+        """Return whether the value `name` is used once, by a node or as the graph's output, and so is what it views."""
+        return all(self._uses[view] == 1 for view in self._views[self._values[name].step])
 
     def constant(self, node: OnnxNode, place: int) -> Constant | None:
         """Return the constant that a node takes at `place`; None if it takes another value, or none."""
@@ -306,9 +343,27 @@ class Walk:
 
     def flat(self, value: Value) -> Value:
         """Return maps or a sequence as one row of values."""
-        order = value.order if value.is_flat else self.axes_of(value)
+        order = value.order if value.is_flat else ("samples", *_parts(self.axes_of(value)))
         return dataclasses.replace(value, is_flat=True, axes=None, order=order)
 
     def step_of(self, value: Value) -> Step | None:
         """Return the step that made a value; None for the network's inputs."""
         return None if value.step == FROM_IMAGES else self.steps[value.step]
+
+
+def _are_pixels(graph: OnnxGraph, samples: int | None, pixels: int) -> bool:
+    """Return whether inputs of three axes are images, to whose one channel nodes give an axis, or make rows of them."""
+    takers = [node for node in graph.nodes if {*node.inputs} & {*graph.inputs} and node.operator != "Shape"]
+    known = {name: constant.numbers for name, constant in graph.constants.items()}
+    known |= {node.outputs[0]: node.constant().numbers for node in graph.nodes if node.operator == "Constant"}
+    rows = (samples, pixels), (samples, -1), (0, pixels), (0, -1), (-1, pixels)
+    return bool(takers) and all(
+        node.operator in ("Flatten", "Unsqueeze")
+        or (node.operator == "Reshape" and node.has_input(1) and known.get(node.inputs[1]) in rows)
+        for node in takers
+    )
+
+
+def _parts(axes: Axes) -> list[str]:
+    """Return the axes of maps that axes behind samples are made of; those of one are left out."""
+    return [part for axis in axes[1:] for part in axis.split("·") if part not in (ONE, "last")]

@@ -51,7 +51,7 @@ def walked(graph: OnnxGraph) -> Walk:
         elif node.operator in _known():
             walk.name(node, _known()[node.operator](walk, node))
         else:
-            raise node.refusal(f"unknown operator; known are Constant, {', '.join(_known())}")
+            raise node.refusal(_problem(node.operator))
     return walk
 
 
@@ -89,7 +89,7 @@ def _reshape(walk: Walk, node: OnnxNode) -> Value:
     if (sequence := sequences.reshape(walk, node)) is not None:
         return sequence
     shape = found.sizes if found is not None and found.sizes is not None else walk.integers(node, "shape")
-    if len(shape) != 2 or shape[0] not in (0, -1, walk.samples, "samples") or shape == (-1, -1):
+    if len(shape) != 2 or shape[0] not in (0, -1, walk.batch, "samples") or shape == (-1, -1):
         raise node.refusal(
             f"to the shape {list(shape)}: only to one row of values for each sample, [0, -1], is supported"
         )
@@ -122,6 +122,15 @@ _VIEWS: Mapping[str, Callable[[Walk, OnnxNode], Value]] = {
     "Transpose": sequences.transpose,
     "Unsqueeze": views.unsqueeze,
 }
+
+
+def _problem(operator: str) -> str:
+    """Return why there is no converter of an operator, and what to do in its place."""
+    if operator.startswith("Random") or operator == "Bernoulli":
+        return "draws numbers at random, as dropout does with inplace=True; only dropout without it is supported"
+    if "Quantize" in operator or operator.rpartition(".")[2].startswith("QLinear") or operator.endswith("Integer"):
+        return "belongs to a quantised network; only networks in single precision are supported: export it before"
+    return f"unknown operator; known are Constant, {', '.join(_known())}"
 
 
 @functools.cache

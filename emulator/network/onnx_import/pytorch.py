@@ -1,7 +1,7 @@
 """What a file tells of the PyTorch model that it was exported from: which module a node was, and what was left out.
 
 The default exporter leaves each node's modules in its metadata, and names the rules by which it rewrote it. The old one
-leaves the module's path in the node's name alone: its class follows from the operators that stand there.
+leaves the module's path in the node's name alone: its class follows from the operators of that module.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ _PAIRS = """
     ReduceMax=amax ReduceMean=mean ReduceSum=sum Reshape=reshape Resize=Upsample Selu=SELU Slice=slice
     Softmax=Softmax Softplus=Softplus Softsign=Softsign SpaceToDepth=PixelUnshuffle Sub=difference Tanh=Tanh
     ThresholdedRelu=Threshold TopK=topk Transpose=permute Upsample=Upsample Where=where
+    Abs=abs ArgMax=argmax Ceil=ceil Cos=cos Exp=exp Expand=expand Floor=floor Greater=comparison Less=comparison
+    GreaterOrEqual=comparison LessOrEqual=comparison Log=log Neg=neg ReduceL1=norm ReduceL2=norm ReduceMin=amin
+    ReduceProd=prod Round=round ScatterElements=scatter ScatterND=index Sin=sin Sqrt=sqrt Tile=repeat
+    DequantizeLinear=dequantize Dropout=Dropout Flatten=Flatten QuantizeLinear=quantize Relu=ReLU Sigmoid=Sigmoid
+    Squeeze=squeeze Unsqueeze=unsqueeze
 """
 
 _NAMES: Mapping[str, str] = {
@@ -50,32 +55,61 @@ _TOGETHER: Sequence[tuple[set[str], str]] = (
     ({"Erf"}, "GELU"),
     ({"Softplus", "Tanh"}, "Mish"),
     ({"InstanceNormalization", "Reshape"}, "GroupNorm"),
+    ({"AveragePool", "Pow", "Sign"}, "LPPool2d"),
     ({"AveragePool", "Pow"}, "LocalResponseNorm"),
+    ({"Pow", "ReduceMean", "Sqrt", "Sub"}, "LayerNorm"),
+    ({"BatchNormalization", "ReduceMean"}, "BatchNorm"),
+    ({"Greater", "Less", "Sub", "Where"}, "Softshrink"),
+    ({"Greater", "Less", "Or", "Where"}, "Hardshrink"),
+    ({"Sigmoid", "Split"}, "GLU"),
+    ({"Gemm", "MatMul", "Softmax", "Transpose"}, "MultiheadAttention"),
     ({"Resize"}, "Upsample"),
+    ({"Log", "Sigmoid"}, "LogSigmoid"),
+    ({"Sub", "Tanh"}, "Tanhshrink"),
+    ({"Abs", "Add", "Div"}, "Softsign"),
     ({"Mod", "Reshape"}, "Unflatten"),
 )
-"""What several operators are that stand in one module."""
+"""What several operators are that stand in one module, or in one function, whose own they are with Mul."""
 
 _NEAR = 48
-"""Nodes of one module stand no farther from one another."""
+"""Nodes that stand in no module, but belong together, stand no farther from one another."""
 
 
 def from_pytorch(nodes: Sequence[OnnxNode], metadata: Sequence[Mapping[str, str]]) -> tuple[OnnxNode, ...]:
     """Return the nodes of a file that PyTorch exported, with what each was there."""
-    scopes = [node.name.rpartition("/")[0] for node in nodes]
+    paths = [_quoted(said.get(_PATHS, "")) for said in metadata]
+    modules = [path[-2] if len(path) > 1 else None for path in paths]
+    scopes = [
+        node.name.rpartition("/")[0] if module is None else module for node, module in zip(nodes, modules, strict=True)
+    ]
+    operators: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for node, scope in zip(nodes, scopes, strict=True):
+        operators[scope][node.operator] += 1
+    parents = {scope.rpartition("/")[0] for scope in operators}
     made = []
-    for place, (node, said) in enumerate(zip(nodes, metadata, strict=True)):
-        classes, paths = (_quoted(said.get(key, "")) for key in (_CLASSES, _PATHS))
-        near = [place for place in range(max(0, place - _NEAR), min(len(nodes), place + _NEAR))]
-        operators = {nodes[other].operator for other in near if scopes[other] == scopes[place]}
-        name = _name(node, operators)
-        module = paths[-2] if len(paths) > 1 else None
+    for place, (node, scope, said) in enumerate(zip(nodes, scopes, metadata, strict=True)):
+        classes, module = _quoted(said.get(_CLASSES, "")), modules[place]
+        near = range(max(0, place - _NEAR), min(len(nodes), place + _NEAR)) if scope == "" else ()
+        beside = collections.Counter(nodes[other].operator for other in near if scopes[other] == "")
+        name = _name(node, operators[scope] if scope else beside, is_module=module is None and scope not in parents)
         if len(classes) > 1:
             name = _of_class(classes, name)
             if module:
                 name += f" {module!r}"
+        elif path := _path(scope):
+            name += f"{' ' if name[:1].isupper() else ' in '}{path!r}" if name else f"module {path!r}"
         made.append(dataclasses.replace(node, origin=name, module=module, rule=said.get(_RULES, "")))
     return tuple(made)
+
+
+def _path(scope: str) -> str:
+    """Return the path of a module whose operators the old exporter calls SCOPE/OPERATOR."""
+    parts: list[str] = []
+    for part in filter(None, scope.split("/")):
+        if parts and part.startswith(f"{parts[-1]}."):  # the third of a Sequential, such as net/net.2
+            parts.pop()
+        parts.append(part)
+    return ".".join(parts)
 
 
 def _quoted(text: str) -> list[str]:
@@ -91,15 +125,17 @@ def _of_class(classes: Sequence[str], name: str) -> str:
     return repr(f"{name or function} in {own}")[1:-1]
 
 
-def _name(node: OnnxNode, operators: set[str]) -> str:
-    """Return what a node is in PyTorch, from its operator and those of its module."""
+def _name(node: OnnxNode, operators: collections.Counter[str], *, is_module: bool) -> str:
+    """Return what a node is in PyTorch, from its operator and those beside it, which may be all those of a module."""
     for together, name in _TOGETHER:
-        if operators >= together:
+        if operators.keys() >= together and (is_module or node.operator in (*together, "Mul")):
             return name
-    if node.operator == "Pad" and operators & {"Conv", "ConvTranspose"}:
+    if node.operator in ("Slice", "Concat") and operators["Slice"] == 2 * operators["Concat"] >= 4:  # both ends, joined
+        return "Conv2d" if operators["Conv"] else "CircularPad2d"
+    if node.operator == "Pad" and operators.keys() & {"Conv", "ConvTranspose"}:
         return "Conv2d"
     if node.operator == "Pad":
-        return _PADDING.get(str(node.attributes.get("mode", "constant")), "ZeroPad2d or pad")
+        return _PADDING.get(str(node.attributes.get("mode", "constant")), "ZeroPad2d, ConstantPad2d or pad")
     if node.operator in _OF_WINDOWS:
         kernel = node.attributes.get("kernel_shape", (1, 1))
         return f"{_OF_WINDOWS[node.operator]}{len(kernel) if isinstance(kernel, tuple) else 2}d"
@@ -120,7 +156,7 @@ def note_of(walk: Walk) -> str:
         said.append("docs/configuration.md says how to keep them")
     if walk.parameters.copies:
         said.append(
-            f"{plural(walk.parameters.copies, 'use')} of arrays that the export merged, because they are equal, are"
+            f"{plural(walk.parameters.copies, 'use')} of arrays that the export merged, because they are equal, became"
             " copies, trained apart"
         )
     if computed:

@@ -95,6 +95,8 @@ def reshape(walk: Walk, node: OnnxNode) -> Value | None:
     if value.is_flat or found is None or found.entries is None or (axes == MAPS and len(found.entries) == 2):
         return None
     entries = found.entries
+    if len(entries) == 2 and axes[0] == "samples" and entries[0] in ("samples", walk.batch):
+        return None  # it becomes a row of values
     if len(entries) == len(axes) and walk.shape(value) is None and _fits(entries, axes):
         return value
     if len(entries) == len(axes) + 1 and "·" in axes[0]:

@@ -66,6 +66,9 @@ class Fc(LayerOperation):
         """
         value = walk.take(node)
         axes = walk.axes_of(value)
+        if len(axes) == 3 and axes[-1].isdigit():  # inputs of which it is not known yet which axis is time
+            axes = *axes[:2], "channels"
+            walk.expect_axes(node, value, axes)
         if not value.is_flat and (value.axes is None or axes[-1] != "channels"):
             raise node.refusal("takes maps where it needs a row of values; Flatten makes one of them")
         if node.integer("transA", 0) or node.number("alpha", 1.0) != 1 or node.number("beta", 1.0) != 1:

@@ -46,7 +46,12 @@ class Add(SfuOperation):
         """
         if len(node.inputs) == 2 and sum(name in walk.constants for name in node.inputs) == 1:
             return cls._bias(walk, node)
-        return _join(walk, node, cls)
+        made = _join(walk, node, cls)
+        if not walk.are_alike(*(walk.take(node, place) for place in range(len(node.inputs)))):
+            raise node.refusal(
+                "adds rows of values that lie in different orders, as flattened before and after Transpose"
+            )
+        return made
 
     @classmethod
     def _bias(cls, walk: Walk, node: OnnxNode) -> Value:
@@ -88,10 +93,22 @@ class Concat(SfuOperation):
         axes = walk.axes_of(first)
         if first.state:
             return cls._states(walk, node, first, axis)
-        place = axes.index("channels") if "channels" in axes else 1
-        if axis not in (place, place - len(axes)):
+        place = next((n for n, name in enumerate(axes) if name.split("·")[0] == "channels"), 1)
+        if axis not in (place, place - len(axes)) or axes[place].endswith("·channels"):
             raise node.refusal(f"`axis` = {axis}: only channels, axis {place}, are joined")
-        return _join(walk, node, cls)
+        made = _join(walk, node, cls)
+        return cls._row(walk, node, made) if made.is_flat else made
+
+    @classmethod
+    def _row(cls, walk: Walk, node: OnnxNode, made: Value) -> Value:
+        """Return rows of values joined, which channels are alone if all values of a channel lie side by side."""
+        layouts = [walk.layout(walk.take(node, place)) for place in range(len(node.inputs))]
+        behind = {layout[1:] if layout[:1] == ("channels",) else layout for layout in layouts}
+        if len(behind) > 1 or any("channels" in axes for axes in behind):
+            raise node.refusal(
+                "joins rows of values in which those of a channel do not lie side by side, or in other orders"
+            )
+        return dataclasses.replace(made, order=("samples", "channels", *behind.pop()))
 
     @classmethod
     def _states(cls, walk: Walk, node: OnnxNode, first: Value, axis: int) -> Value:

@@ -29,28 +29,33 @@ class Relu6(Rectifier):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; without an upper limit it is ReLU, and ReLU6 may be ReLU and Min.
+        """See `Operation`; without an upper limit it is ReLU, and ReLU6 may be ReLU and a limit of 6 alone.
 
         Raises:
             InputError: other limits than 0 and 6, or limits that are not constants.
         """
         if node.operator == "Min":
-            return cls._after_relu(walk, node)
+            value, limit = walk.with_number(node)
+            if limit != LIMIT or not cls._limits(walk, node, value):
+                raise node.refusal("takes a minimum; only that of ReLU, which nothing else takes, and 6 is supported")
+            return value
         value = walk.take(node)
         low, high = _limit(walk, node, "min", 1), _limit(walk, node, "max", 2)
+        if low == -math.inf and high == LIMIT and cls._limits(walk, node, value):
+            return value
         if low != 0 or high not in (LIMIT, math.inf):
             raise node.refusal(f"clips to {low:g} ... {high:g}: only 0 ... 6 (ReLU6) or 0 ... inf (ReLU) is supported")
         return walk.step(node, cls if high == LIMIT else Relu, {}, value, like=value)
 
     @classmethod
-    def _after_relu(cls, walk: Walk, node: OnnxNode) -> Value:
-        value, limit = walk.with_number(node)
+    def _limits(cls, walk: Walk, node: OnnxNode, value: Value) -> bool:
+        """Make the ReLU that a node limits a ReLU6; return False if it limits another, or one that others take."""
         step = walk.step_of(value)
-        is_alone = all(name in walk.constants or walk.is_used_once(name) for name in node.inputs)
-        if limit != LIMIT or step is None or step.kind is not Relu or not is_alone:
-            raise node.refusal("takes a minimum; only that of ReLU, which nothing else takes, and 6 is supported")
+        is_alone = all(name in walk.constants or walk.is_used_once(name) for name in node.inputs if name)
+        if step is None or step.kind is not Relu or not is_alone:
+            return False
         walk.steps[value.step] = dataclasses.replace(step, kind=cls, node=node)
-        return value
+        return True
 
 
 def _limit(walk: Walk, node: OnnxNode, attribute: str, place: int) -> float:

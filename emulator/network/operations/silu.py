@@ -35,10 +35,14 @@ class Silu(Rectifier):
             if (alpha := node.number("alpha", 1.0)) != 1:
                 raise node.refusal(f"`alpha` = {alpha:g}: only 1 is supported")
             return super().from_onnx(walk, node)
+        if any(name in walk.constants for name in node.inputs):
+            raise node.refusal(
+                "multiplies by numbers of the file; only x times Sigmoid(x) or HardSigmoid(x) is supported"
+            )
         factors = [walk.take(node, place) for place in (0, 1)]
         for place, (one, other) in enumerate((factors, factors[::-1])):
             step = walk.step_of(one)
-            if step is None or step.kind not in _FORMS or step.takes != (other.step,):
+            if step is None or step.kind not in _FORMS or step.takes != (other.step,) or not walk.are_alike(one, other):
                 continue
             if walk.is_used_once(node.inputs[place]):
                 walk.steps[one.step] = dataclasses.replace(step, kind=_FORMS[step.kind], node=node)

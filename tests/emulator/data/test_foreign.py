@@ -58,6 +58,10 @@ def test_torchvision_keeps_several_sets_in_one_folder(tmp_path: Path) -> None:
             "is CIFAR-100, which is not read",
         ),
         (
+            ["cifar-100-binary/train.bin", "cifar-100-binary/test.bin"],
+            "cifar-100-binary is CIFAR-100, which is not read",
+        ),
+        (
             ["MNIST/processed/training.pt", "MNIST/processed/test.pt"],
             "MNIST as pickles of PyTorch; give the folder `raw`",
         ),
@@ -107,6 +111,15 @@ def test_files_that_are_not_read(tmp_path: Path, name: str, told: str, one_line:
     with pytest.raises(InputError) as error:
         load_data(str(tmp_path / name))
     assert told in one_line(error)
+
+
+@pytest.mark.parametrize("given", ["train", "meta"])
+def test_files_of_cifar_100_are_told_as_their_folder_is(tmp_path: Path, given: str, one_line: OneLine) -> None:
+    for name in ("train", "test", "meta"):
+        (tmp_path / name).write_bytes(b"\x80\x02")
+    with pytest.raises(InputError) as error:
+        load_data(str(tmp_path / given))
+    assert "is CIFAR-100, which is not read, but CIFAR-10 is; read `data`" in one_line(error)
 
 
 def test_images_beside_tables_are_read(tmp_path: Path) -> None:

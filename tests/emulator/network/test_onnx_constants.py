@@ -182,6 +182,7 @@ def test_the_old_exporter_makes_copies_by_identity(tmp_path: Path) -> None:
     graph.node("Gemm", last, graph.node("Identity", "a.weight", name="Identity_0"), transB=1)
     first, second = weights_of(tmp_path, graph, "pytorch").values()
     assert (first["weight"].ravel() == second["weight"].ravel()).all()
+    assert "1 use of arrays that the export merged" in load_network(str(tmp_path / "mine.onnx")).note
 
 
 NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
@@ -194,14 +195,17 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
         lambda g: g.node("Pad", g.last, g.numbers(*[0, 0, 1, 1] * 2), mode="reflect", said=at("1", CONV)),
         "PyTorch's Conv2d '1': pads by reflection",
     ),
-    "its operator": (lambda g: g.node("ConvTranspose", name="/up/ConvTranspose"), "PyTorch's ConvTranspose2d: unknown"),
+    "its operator": (
+        lambda g: g.node("ConvTranspose", name="/up/ConvTranspose"),
+        "PyTorch's ConvTranspose2d 'up': unknown",
+    ),
     "reflection": (
         lambda g: g.node("Pad", g.last, g.numbers(*[0, 0, 1, 1] * 2), mode="reflect", name="/pad/Pad"),
-        "PyTorch's ReflectionPad2d: pads by reflection",
+        "PyTorch's ReflectionPad2d 'pad': pads by reflection",
     ),
     "operators of one module": (
         lambda g: (g.node("Softplus", name="/act/Softplus"), g.node("Tanh", name="/act/Tanh")),
-        "PyTorch's Mish: unknown",
+        "PyTorch's Mish 'act': unknown",
     ),
     "local response": (
         lambda g: (
@@ -209,9 +213,62 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
             g.node("AveragePool", kernel_shape=[1, 1], name="/norm/AveragePool"),
             g.node("Pow", g.last, g.numbers(0.75), name="/norm/Pow"),
         ),
-        "PyTorch's LocalResponseNorm: multiplies",
+        "PyTorch's LocalResponseNorm 'norm': multiplies",
+    ),
+    "operators of one module, far apart": (
+        lambda g: (
+            g.node("Mul", g.last, g.last, name="/norm/Mul"),
+            *(g.node("Constant", value_int=1) for _ in range(100)),
+            g.node("AveragePool", kernel_shape=[1, 1], name="/norm/AveragePool"),
+            g.node("Pow", g.last, g.numbers(0.75), name="/norm/Pow"),
+        ),
+        "PyTorch's LocalResponseNorm 'norm': multiplies",
+    ),
+    "both ends of rows and columns before a convolution": (
+        lambda g: (
+            *(g.node("Slice", x, *ends(g), name=f"/1/Slice_{n}") for n, x in enumerate([g.last] * 4)),
+            *(g.node("Concat", "x", "x", axis=2, name=f"/1/Concat_{n}") for n in range(2)),
+            g.node("Conv", "x", g.weight(3, 3, 1, 1), name="/1/Conv"),
+        ),
+        "(Slice), PyTorch's Conv2d '1': cuts",
+    ),
+    "normalisation of old versions": (
+        lambda g: (
+            g.node("ReduceMean", axes=[-3, -2, -1], name="/n/ReduceMean"),
+            *(g.node(operator, g.last, g.last, name=f"/n/{operator}") for operator in ("Sub", "Pow", "Sqrt", "Div")),
+        ),
+        "PyTorch's LayerNorm 'n': `axes`",
+    ),
+    "a pool of powers": (
+        lambda g: [g.node(name, name=f"/p/{name}") for name in ("Pow", "AveragePool", "Sign")],
+        "PyTorch's LPPool2d 'p': unknown",
+    ),
+    "a module in Sequential": (
+        lambda g: g.node("Resize", name="/net/net.2/up/up.0/Resize"),
+        "PyTorch's Upsample 'net.2.up.0': unknown",
+    ),
+    "a function in a module": (
+        lambda g: g.node("Einsum", name="/net/net.2/Einsum"),
+        "PyTorch's einsum in 'net.2': unknown",
+    ),
+    "an operator that no module has": (
+        lambda g: g.node("Det", name="/net/net.2/Det"),
+        "PyTorch's module 'net.2': unknown",
+    ),
+    "a constant factor": (
+        lambda g: g.node("Mul", g.last, g.numbers(2.0), name="/net/net.2/Mul"),
+        "PyTorch's product in 'net.2': multiplies by numbers of the file",
+    ),
+    "dropout in place": (
+        lambda g: g.node("RandomUniformLike", said=at("d", "torch.nn.modules.dropout.Dropout")),
+        "PyTorch's Dropout 'd': draws numbers at random, as dropout does with inplace=True",
     ),
 }
+
+
+def ends(graph: Graph) -> tuple[str, ...]:
+    """Inputs of Slice: the last row."""
+    return graph.numbers(-1), graph.numbers(2**40), graph.numbers(2)
 
 
 @pytest.mark.parametrize("case", NAMED)

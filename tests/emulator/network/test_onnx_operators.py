@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from emuchain.emulator.commands.subject import subject_of
@@ -56,6 +57,18 @@ GOOD = {
     ),
     "clip by attributes": ([op("Clip", min=0.0, max=6.0)], '{ type = "relu6" },'),
     "clip by inputs": ([lambda g: g.node("Clip", g.last, g.numbers(0.0), g.numbers(6.0))], '{ type = "relu6" },'),
+    "clip above ReLU": (
+        [op("Relu"), lambda g: g.node("Clip", g.last, "", g.numbers(6.0))],
+        '{ type = "relu6" },',
+    ),
+    "maximum with zeros of its sizes": (
+        [lambda g: g.node("Max", g.last, g.array(np.zeros((4, 8, 8), np.float32)))],
+        '{ type = "relu" },',
+    ),
+    "maximum with zeros of open sizes": (
+        [lambda g: g.node("Max", g.last, g.node("Expand", g.numbers(0.0), g.node("Shape")))],
+        '{ type = "relu" },',
+    ),
     "clip below alone": ([lambda g: g.node("Clip", g.last, g.numbers(0.0))], '{ type = "relu" },'),
     "sigmoid": ([op("Sigmoid")], '{ type = "sigmoid" },'),
     "silu": ([lambda g: g.node("Mul", g.last, g.node("Sigmoid"))], '{ type = "silu" },'),

@@ -157,6 +157,32 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: small(lambda g: g.node("Add", g.node("Mul", g.last, g.node("Sigmoid")), g.nodes[-2].output[0])),
         ["(Mul)", "nothing else"],
     ),
+    "sigmoid that others take as a row": (
+        lambda: ending(
+            lambda g: g.node("Flatten", g.node("Sigmoid"), name="row"),
+            lambda g: g.node("Mul", g.node("Flatten", g.nodes[0].output[0]), g.nodes[-2].output[0]),
+            lambda g: g.node("Add", g.last, g.node("Flatten", g.nodes[1].output[0])),
+            lambda g: g.fc("fc", 256, 5),
+        ),
+        ["(Mul)", "nothing else"],
+    ),
+    "limit of ReLU that others take as a row": (
+        lambda: ending(
+            lambda g: g.node("Flatten", g.node("Relu"), name="row"),
+            lambda g: g.node("Clip", g.last, "", g.numbers(6.0)),
+            lambda g: g.node("Add", g.last, g.node("Flatten", g.nodes[1].output[0])),
+            lambda g: g.fc("fc", 256, 5),
+        ),
+        ["(Clip)", "-inf ... 6"],
+    ),
+    "a quantised network": (
+        lambda: small(lambda g: g.node("DequantizeLinear", g.node("QuantizeLinear", g.last, g.numbers(0.1)), "w0")),
+        ["(QuantizeLinear)", "quantised", "single precision"],
+    ),
+    "another's quantised network": (
+        lambda: small(op("QLinearAdd", domain="com.microsoft")),
+        ["(com.microsoft.QLinearAdd)", "quantised"],
+    ),
     "another hard sigmoid": (lambda: small(op("HardSigmoid")), ["(HardSigmoid)", "`alpha` = 0.2"]),
     "another swish": (lambda: small(op("Swish", alpha=2.0)), ["(Swish)", "`alpha` = 2"]),
     "lrn of even size": (lambda: small(op("LRN", size=4)), ["(LRN)", "`size` = 4"]),
@@ -228,6 +254,7 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     "made twice": (lambda: small(op("Relu"), lambda g: g.nodes.append(g.nodes[-1])), ["(Relu)", "'relu:1'"]),
     "an input left out": (lambda: small(lambda g: g.node("Relu", "")), ["(Relu)", "lacks its input 1"]),
     "several inputs": (lambda: with_inputs("y", "z"), ["3 inputs", "'x', 'y', 'z'"]),
+    "weights that are inputs": (lambda: with_inputs("fc.weight"), ["2 inputs", "export_params=True"]),
     "several outputs": (lambda: with_output(small(), "conv:0", "gemm:3"), ["2 outputs", "'conv:0', 'gemm:3'"]),
     "an output that nothing makes": (lambda: with_output(small(), "y"), ["'y'", "hole"]),
     "sizes that are not fixed": (lambda: Graph(1, 3, "rows", "columns"), ["'x'", "1x3x?x?", "fixed"]),

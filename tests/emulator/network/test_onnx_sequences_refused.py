@@ -73,6 +73,10 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     ),
     "a state of ones": (lambda: lstm(inputs={5: ones}), ["begins with the state", "zeros"]),
     "cells of ones": (lambda: lstm(inputs={6: ones}), ["begins with the state", "zeros"]),
+    "cells of a projection": (
+        lambda: lstm(inputs={6: lambda g: g.node("ConstantOfShape", g.numbers(1, 2, 2 * UNITS))}),
+        ["begins with states of other sizes than its 5 units", "`proj_size`"],
+    ),
     "a state that is given": (lambda: lstm(inputs={5: also_an_input}), ["2 inputs: 'x', 'h0'; there should be one"]),
     "no biases": (lambda: lstm(inputs={3: lambda g: ""}), ["has no biases", "input B"]),
     "another number of units": (lambda: lstm(hidden_size=4), ["weights of 5 units"]),
