@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
+from ...comm import importing
 from ..common import InputError
 from . import collector
 
@@ -21,7 +22,8 @@ def starting() -> Iterator[None]:
         InputError: there is no place for compiled code, or no such form.
     """
     _settle()
-    yield
+    with importing():
+        yield
     collector.resume()
 
 
