@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from ...comm import LaunchError, launch_command, launch_environment, launcher_rank, listening_below, passed_on
-from ..common import INPUT_STATUS, InputError
+from ..common import INPUT_STATUS, InputError, current_folder
 
 _SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1
 """Signals that end a run for good."""
@@ -24,13 +24,14 @@ def run_ranks(count: int, restarts: int, arguments: Sequence[str]) -> int:
     """Run `emuchain ARGUMENTS` on some ranks, again at most `restarts` times if it fails; return the last status.
 
     Raises:
-        InputError: the arguments are not those of `train`, or ranks cannot be started here.
+        InputError: the arguments are not those of `train`, or ranks cannot be started here, such as in a folder that is gone.
     """
     if arguments[:1] != ("train",):
         what = f"`{arguments[0]}`" if arguments else "nothing"
         raise InputError(f"`emuchain run`: {what} cannot be run again; write `emuchain run -n 4 -- train …`")
     if launcher_rank() is not None:
         raise InputError("`emuchain run` starts mpiexec itself; start it without a launcher")
+    current_folder()  # MPICH's launcher crashes without one
     try:
         command = launch_command(count, arguments)
     except LaunchError as error:
@@ -54,7 +55,8 @@ def _run(command: Sequence[str], ranks: int) -> tuple[int, int]:
     A second SIGINT is passed on as it is.
     """
     signalled = list[int]()
-    before = {number: signal.signal(number, lambda number, _: signalled.append(number)) for number in _SIGNALS}
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda number, _: signalled.append(number)) for number in heard}
     try:
         # In a session of its own, so that a terminal's Ctrl-C reaches it once, by way of this process.
         process = subprocess.Popen(command, env=launch_environment(os.environ), start_new_session=True)

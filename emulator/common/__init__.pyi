@@ -1,6 +1,6 @@
 from .confined import confined
 from .errors import BUG_STATUS, INPUT_STATUS, InputError, Note
-from .escaped import escaped
+from .escaped import NAMES, encoded, escaped
 from .file_kind import (
     BROKEN_ZIP,
     CHECKPOINT,
@@ -45,7 +45,7 @@ from .types import (
     Watts,
 )
 from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops, number, percent, plural
-from .whole_file import WholeFile, touched, write_whole
+from .whole_file import WholeFile, current_folder, touched, write_whole
 
 __all__ = [
     "BROKEN_ZIP",
@@ -56,6 +56,7 @@ __all__ = [
     "IMAGENET_IMAGES",
     "INPUT_STATUS",
     "MOST_TOML_BYTES",
+    "NAMES",
     "NO_FILE",
     "ONNX",
     "RESULTS",
@@ -91,8 +92,10 @@ __all__ = [
     "Writes",
     "an",
     "confined",
+    "current_folder",
     "decoded",
     "did_you_mean",
+    "encoded",
     "escaped",
     "find",
     "format_bytes",

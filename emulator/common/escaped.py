@@ -1,4 +1,7 @@
-"""Text of others for a terminal."""
+"""Text of others, such as names of files, which may have any characters: for a terminal, and for files."""
+
+NAMES = "surrogateescape"
+"""How Python keeps bytes of a file's name that are no UTF-8, as `errors` of what decodes or encodes."""
 
 
 def escaped(text: str) -> str:
@@ -8,3 +11,8 @@ def escaped(text: str) -> str:
     return "".join(
         each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode() for each in text
     )
+
+
+def encoded(text: str) -> bytes:
+    """Return text as UTF-8, in which names of files have the bytes that they have on the disk."""
+    return text.encode("utf-8", NAMES)
