@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal
 
 from ...kernels import away_from
-from ..common import InputError, WholeFile, write_whole
+from ..common import InputError, WholeFile, escaped, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -56,13 +56,17 @@ def picture_file(path: str | os.PathLike[str] | None, flag: str) -> AbstractCont
 def save_figure(figure: Figure, path: str | os.PathLike[str], flag: str, dpi: int = 110) -> None:
     """Write a figure to `path`, whose extension sets the format; an error names `flag` as what asked for it.
 
-    The same figure gives the same file again, as SVG and PDF have no date.
+    The same figure gives the same file again, as SVG and PDF have no date. Characters that cannot be drawn, which
+    names of files may have, are spelled out.
 
     Raises:
         InputError: the file cannot be written, or the format is unknown.
     """
     from matplotlib import rc_context
+    from matplotlib.text import Text
 
+    for text in figure.findobj(Text):
+        text.set_text(escaped(text.get_text()))
     kind = pathlib.Path(path).suffix.lower()
     dated = {".svg": "Date", ".pdf": "CreationDate"}.get(kind)
     content = io.BytesIO()
