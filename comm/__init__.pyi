@@ -3,7 +3,7 @@ from .end_request import EndRequest, Terminated, ended_by, importing
 from .fifo import FifoResource, Observer, Served, Times
 from .host import Mailbox, Pump, StalledError, others_first, run
 from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
-from .launch import LaunchError, abort_ranks, join, launcher_rank, left_over
+from .launch import LaunchError, abort_ranks, check_shared_memory, join, launcher_rank, left_over
 from .launcher import launch_command, launch_environment, listening_below, passed_on
 from .launchers_stderr import tell
 from .message import Format, Message, join_messages, split
@@ -51,6 +51,7 @@ __all__ = [
     "Watch",
     "WorkerLost",
     "abort_ranks",
+    "check_shared_memory",
     "egress",
     "ended_by",
     "importing",

@@ -21,7 +21,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 NOTE_BYTES, PLACE_BYTES = 255, 256
@@ -55,7 +55,7 @@ _MOST_NAMED = 4
 _GRACE_S = 5.0
 _FOLLOWS = re.compile(r" (?:by SIGTERM|with status \d+|after SIGTERM)$")
 """How ranks end that the launcher or the MPI library ends: for another one's death, if there is one."""
-_LEFT_BEHIND = re.compile(r" (/dev/shm/(?:mpich_shm_|sm_segment\.|vader_segment\.)\S+)$")
+_LEFT_BEHIND = re.compile(r"(?:^| )(/dev/shm/(?:mpich_shm_|ucx_shm_posix_|sm_segment\.|vader_segment\.)\S+)$")
 
 
 class Member(NamedTuple):
@@ -92,9 +92,9 @@ class Shared(NamedTuple):
 class Page:
     """What the ranks of this host and the guard tell one another."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: int) -> None:
         self.fd = os.memfd_create("emuchain")
-        os.ftruncate(self.fd, (1 + MOST_RANKS) * PLACE_BYTES)
+        os.ftruncate(self.fd, (1 + ranks) * PLACE_BYTES)
         self._memory = mmap.mmap(self.fd, 0)
 
     @property
@@ -229,7 +229,8 @@ class Guard:
 
     def __init__(self, server: socket.socket, told_fd: int, expected: Expected) -> None:
         self._server, self._told_fd, self._expected = server, told_fd, expected
-        self._page = Page()
+        self._most = min(expected.here or MOST_RANKS, MOST_RANKS)
+        self._page = Page(self._most)
         self._members: list[Member] = []
         self._left: dict[int, Member] = {}
         self._starting: set[int] = set()
@@ -307,7 +308,7 @@ class Guard:
     def _take_in(self, line: socket.socket) -> None:
         line.settimeout(_GRACE_S)
         said, fds, *_ = socket.recv_fds(line, 64, 2)
-        if not fds or peer_of(line).user != os.geteuid() or len(self._members) == MOST_RANKS:
+        if not fds or peer_of(line).user != os.geteuid() or len(self._members) == self._most:
             line.close()
             return
         rank, pid = map(int, said.split())
@@ -509,15 +510,26 @@ def peer_of(line: socket.socket) -> Peer:
 
 
 def shared_by(pid: int) -> set[Shared]:
-    """Return MPI's files in shared memory that a process maps."""
+    """Return MPI's files in shared memory that a process maps, or is about to map."""
     found = set()
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-        for line in maps:
-            if name := _LEFT_BEHIND.search(line):
-                with contextlib.suppress(OSError):
-                    stat = os.stat(name[1], follow_symlinks=False)
-                    found.add(Shared(name[1], stat.st_dev, stat.st_ino))
+    for line in (*_maps(pid), *_open_files(pid)):
+        if name := _LEFT_BEHIND.search(line):
+            with contextlib.suppress(OSError):
+                stat = os.stat(name[1], follow_symlinks=False)
+                found.add(Shared(name[1], stat.st_dev, stat.st_ino))
     return found
+
+
+def _maps(pid: int) -> Iterator[str]:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+        yield from maps
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                yield os.readlink(f"/proc/{pid}/fd/{fd}")
 
 
 def ranks_below(launcher: int) -> set[int]:
@@ -528,7 +540,7 @@ def ranks_below(launcher: int) -> set[int]:
             with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
                 parents[pid] = int(file.read().rpartition(")")[2].split()[1])
             with open(f"/proc/{pid}/environ", "rb") as file:
-                ranks[pid] = int(file.read().split(b"\0PMI_RANK=")[1].split(b"\0")[0])
+                ranks[pid] = int((b"\0" + file.read()).split(b"\0PMI_RANK=")[1].split(b"\0")[0])
 
     def is_below(pid: int) -> bool:
         return pid == launcher or (pid in parents and is_below(parents[pid]))
@@ -571,4 +583,9 @@ def _remove(file: Shared) -> None:
 
 
 if __name__ == "__main__":
-    Guard(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), Expected(*map(int, sys.argv[3:]))).watch()
+    server, told, expected = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), Expected(*map(int, sys.argv[3:]))
+    try:
+        guard = Guard(server, told, expected)
+    except OSError:  # such as a limit on the size of files, also of its page: ranks do without a guard
+        sys.exit()
+    guard.watch()

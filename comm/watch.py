@@ -44,11 +44,12 @@ _SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("PMI_SIZE", "OMPI_C
 class Watch:
     """This rank's line to the guard of its host, and its place in their page; without a line it does nothing.
 
-    `guard` is what no other guard of the run is called; nothing if there is none.
+    `guard` is what no other guard of the run is called; nothing if there is none. `is_first` says whether this rank
+    was the first of its host to come.
     """
 
-    def __init__(self, line: socket.socket | None = None, guard: str = "") -> None:
-        self._line, self.guard = line, guard
+    def __init__(self, line: socket.socket | None = None, guard: str = "", *, is_first: bool = False) -> None:
+        self._line, self.guard, self.is_first = line, guard, is_first
         self._page: mmap.mmap | None = None
         self._place, self._leaves = 0, False
         if line is not None:
@@ -176,7 +177,7 @@ def introduce(rank: int) -> Watch:
     except (OSError, ValueError):
         line.close()
         return Watch()
-    return Watch(line, f"{socket.gethostname()} {launcher}")
+    return Watch(line, f"{socket.gethostname()} {launcher}", is_first=server is not None)
 
 
 def _meet(line: socket.socket, place: str) -> socket.socket | None:

@@ -7,6 +7,7 @@ reads the arguments (`command_line.py`); the others do the tasks that it sends, 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Terminated as ended:
         session.terminate(ended)
     except (Exception, SystemExit) as error:
+        if getattr(error, "errno", None) == errno.ENOMEM:
+            session.fail("emuchain: error: not enough memory: the system gives no more; see `ulimit -a`", INPUT_STATUS)
         unwritten = output.failure(error)
         if unwritten is not None:
             session.fail(*unwritten)

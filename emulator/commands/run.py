@@ -24,7 +24,8 @@ def run_ranks(count: int, restarts: int, arguments: Sequence[str]) -> int:
     """Run `emuchain ARGUMENTS` on some ranks, again at most `restarts` times if it fails; return the last status.
 
     Raises:
-        InputError: the arguments are not those of `train`, or ranks cannot be started here, such as in a folder that is gone.
+        InputError: the arguments are not those of `train`, or ranks cannot be started here, as in a folder that is
+            gone.
     """
     if arguments[:1] != ("train",):
         what = f"`{arguments[0]}`" if arguments else "nothing"

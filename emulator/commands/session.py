@@ -24,6 +24,7 @@ from ...comm import (
     Terminated,
     Watch,
     abort_ranks,
+    check_shared_memory,
     ended_by,
     introduce,
     join,
@@ -31,7 +32,7 @@ from ...comm import (
     left_over,
     tell,
 )
-from ..common import BUG_STATUS, InputError
+from ..common import BUG_STATUS, InputError, check_start
 from . import output
 
 _TIMEOUT_S, _INTERRUPT_TIMEOUT_S = 30.0, 5.0
@@ -66,6 +67,9 @@ class Session:
         """Make this process known to the guard of its host, where others await it, before all that takes time.
 
         A rank that has nothing to do exits.
+
+        Raises:
+            InputError: this host, or a limit of this process, leaves too little memory to start.
         """
         if self._is_awaited:
             assert self.rank is not None
@@ -73,6 +77,13 @@ class Session:
         self.end_request.end_at_once(lambda number: self._end_at_once(*ended_by(number)))
         if self.follows and not self._is_awaited:
             sys.exit(0)
+        if self._is_awaited:
+            check_start()
+        if self._watch is not None:
+            try:
+                check_shared_memory(is_first=self._watch.is_first)
+            except LaunchError as error:
+                raise InputError(str(error)) from None
 
     def join(self) -> Ranks:
         """Return the ranks of this run: those of the launcher that started this process, or this process alone.

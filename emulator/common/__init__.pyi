@@ -18,7 +18,7 @@ from .hints import did_you_mean
 from .html import html_table
 from .line_file import LineFile
 from .lock import own_folder
-from .memory import Room, free_room, host_room, process_room
+from .memory import Room, check_start, free_room, host_room, process_room
 from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
 from .processes import parse_status, system_name
 from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_file, read_text
@@ -91,6 +91,7 @@ __all__ = [
     "WholeFile",
     "Writes",
     "an",
+    "check_start",
     "confined",
     "current_folder",
     "decoded",

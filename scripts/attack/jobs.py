@@ -125,7 +125,7 @@ def ranks_below(launcher: int) -> dict[int, psutil.Process]:
             continue
         rank = environment.get("PMI_RANK", environment.get("PMIX_RANK", ""))
         if rank.isdigit() and "emuchain" in arguments:
-            found[int(rank)] = process
+            found.setdefault(int(rank), process)  # what it forks looks the same, until it is another program
     return found
 
 
