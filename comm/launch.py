@@ -112,7 +112,8 @@ def check_shared_memory(
         if has_mib < needed_mib:
             raise LaunchError(
                 f"MPICH needs {needed_mib} MiB of shared memory for {here} ranks, and {folder} has"
-                f" {has_mib} MiB{' free' * is_first}: give the container more (`--shm-size={needed_mib}m`), or start fewer ranks"
+                f" {has_mib} MiB{' free' * is_first}: give the container more (`--shm-size={needed_mib}m`), or start"
+                " fewer ranks"
             )
     largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     needed_mib = max(_LARGEST_MIB, int(here) * _LARGEST_MIB_OF_A_RANK)

@@ -23,23 +23,17 @@ _LOOK_S = 0.1
 
 
 class Case(NamedTuple):
-    """How a run ended: what is wrong, whether the signal came before emuchain's first line, and what it said."""
+    """How a run ended: what is wrong, whether the signal came before emuchain's first line, and what it said.
+
+    The launcher itself `crashed` where SIGSEGV ended it, as Open MPI's at times when it is told to end.
+    """
 
     wrong: list[str]
     is_early: bool
+    crashed: bool
     status: int
     end_s: float
     lines: list[str]
-
-
-class Totals(NamedTuple):
-    """How many runs were hit, how they ended, and how long the slowest took."""
-
-    hit: int
-    early: int
-    told: int
-    wrong: int
-    slowest_s: float
 
 
 def attack_by_signals(
@@ -59,15 +53,21 @@ def attack_by_signals(
         yield f"{where}: {verdict}; status {case.status} in {case.end_s:.1f} s; {' / '.join(case.lines)}", case
 
 
-def total(cases: Sequence[Case]) -> Totals:
-    """Sum up how runs ended."""
-    return Totals(
-        len(cases),
-        sum(case.is_early for case in cases),
-        sum(len(case.lines) == 1 for case in cases),
-        sum(bool(case.wrong) for case in cases),
-        max((case.end_s for case in cases), default=0.0),
+HEAD = (
+    f"{'MPI':<9}{'to':<10}{'signal':<8}{'runs':>5}{'early':>7}{'one line':>10}{'crashed':>9}{'wrong':>7}{'slowest':>9}"
+)
+"""The head of a table with a row for each MPI, target and signal."""
+
+
+def row(mpi: str, target: str, name: str, cases: Sequence[Case]) -> str:
+    """Return the row that says how these runs ended, and how long the slowest took."""
+    early, crashed, wrong = (
+        sum(map(bool, each))
+        for each in zip(*((case.is_early, case.crashed, case.wrong) for case in cases), strict=True)
     )
+    told, slowest_s = sum(len(case.lines) == 1 for case in cases), max(case.end_s for case in cases)
+    counts = f"{len(cases):>5}{early:>7}{told:>10}{crashed:>9}{wrong:>7}{slowest_s:>7.1f} s"
+    return f"{mpi:<9}{target:<10}SIG{name:<5}{counts}"
 
 
 def _attack(
@@ -107,9 +107,10 @@ def _attack(
         wrong.append(f"{len(lines)} lines")
     if "Traceback" in text and (has_begun or not _interrupted_pythons_start(text)):
         wrong.append("a traceback")
-    if status not in expected and has_begun:
+    crashed = status == -signal.SIGSEGV and target in ("launcher", "group")
+    if status not in expected and has_begun and not crashed:
         wrong.append(f"status {status}, not {' or '.join(map(str, expected))}")
-    return Case(wrong, not has_begun, status, end_s, lines)
+    return Case(wrong, not has_begun, crashed, status, end_s, lines)
 
 
 def _statuses(mpi: str, target: str, number: signal.Signals) -> tuple[int, ...]:

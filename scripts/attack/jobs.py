@@ -25,7 +25,7 @@ SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-SHARED = re.compile(r"/dev/shm/(?:mpich_shm_|sm_segment|vader_segment)\S+")
+SHARED = re.compile(r"/dev/shm/(?:mpich_shm_|ucx_shm_posix_|sm_segment|vader_segment)\S+")
 TIDY_S = 15.0
 
 
