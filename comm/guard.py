@@ -350,14 +350,24 @@ class Guard:
             self._end(place, why)
 
     def _end(self, place: int, why: bytes) -> None:
-        """Tell the user why a rank ends at once, if that is new, and let it; hold those that may still make files."""
+        """Tell the user why a rank ends at once, if that is new, and let it; hold those that may still make files.
+
+        Where another rank has died before, that is judged: launchers end the others for it, also by SIGTERM.
+        """
+        self._ended.add(place)
+        if self._has_died():
+            return
         if not (self._ends or self._others.told):
             self._tell(why.decode())
-        self._ended.add(place)
         self._page.leave(place)
         self._others.tell()
         self._hold_starting()
         self._let_go()
+
+    def _has_died(self) -> bool:
+        """Return whether a rank has ended that has not said so, in a way that does not only follow."""
+        silent = [member for place, member in self._left.items() if place not in self._ended]
+        return any(_any_ended([member]) and not _FOLLOWS.search(f" {_how(member.pid)}") for member in silent)
 
     def _miss(self) -> None:
         """End the run if a rank has died before it made itself known: MPICH's launcher lets the others wait for it."""
@@ -539,8 +549,8 @@ def ranks_below(launcher: int) -> set[int]:
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
                 parents[pid] = int(file.read().rpartition(")")[2].split()[1])
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                ranks[pid] = int((b"\0" + file.read()).split(b"\0PMI_RANK=")[1].split(b"\0")[0])
+            with open(f"/proc/{pid}/environ", "rb") as environment:
+                ranks[pid] = int((b"\0" + environment.read()).split(b"\0PMI_RANK=")[1].split(b"\0")[0])
 
     def is_below(pid: int) -> bool:
         return pid == launcher or (pid in parents and is_below(parents[pid]))

@@ -20,6 +20,7 @@ from ...comm import (
     NoProgress,
     RankFailed,
     Ranks,
+    SingleProcess,
     Stopped,
     Terminated,
     Watch,
@@ -88,9 +89,13 @@ class Session:
     def join(self) -> Ranks:
         """Return the ranks of this run: those of the launcher that started this process, or this process alone.
 
+        Alone is also a command that takes no ranks, under a launcher.
+
         Raises:
             InputError: launcher and MPI library do not match.
         """
+        if self._ranks is None and self.rank is not None and not self._is_awaited:
+            self._ranks = SingleProcess(self.end_request)  # the others have ended
         if self._ranks is None:
             left = left_over()
             if left is not None:
