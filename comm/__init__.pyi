@@ -1,10 +1,10 @@
 from .awaited import Awaited
-from .end_request import EndRequest, Terminated
+from .end_request import EndRequest, Terminated, ended_by, importing
 from .fifo import FifoResource, Observer, Served, Times
 from .host import Mailbox, Pump, StalledError, others_first, run
 from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
-from .launch import LaunchError, join, launcher_rank
-from .launcher import launch_command, launch_environment, passed_on
+from .launch import LaunchError, abort_ranks, check_shared_memory, join, launcher_rank, left_over
+from .launcher import launch_command, launch_environment, listening_below, passed_on
 from .launchers_stderr import tell
 from .message import Format, Message, join_messages, split
 from .mpi import Receiver, Sender, drain
@@ -50,8 +50,12 @@ __all__ = [
     "Times",
     "Watch",
     "WorkerLost",
+    "abort_ranks",
+    "check_shared_memory",
     "drain",
     "egress",
+    "ended_by",
+    "importing",
     "in_parallel",
     "ingress",
     "introduce",
@@ -60,6 +64,8 @@ __all__ = [
     "launch_command",
     "launch_environment",
     "launcher_rank",
+    "left_over",
+    "listening_below",
     "others_first",
     "packet_header",
     "passed_on",

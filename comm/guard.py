@@ -21,7 +21,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 NOTE_BYTES, PLACE_BYTES = 255, 256
@@ -32,9 +32,11 @@ In a place are a byte, which is LEAVING once the rank ends as it should, the num
 end, of which it has taken note, and its name. Texts are in UTF-8.
 """
 MOST_RANKS = 1023
-LEAVING, JOINED, CONNECTED, ABORTING = 1, 2, 3, 4
+LEAVING, JOINED, CONNECTED, ABORTING, TOLD, ENDED = 1, 2, 3, 4, 5, 6
 """What ranks say, each in a byte: that they end as they should; that they have joined MPI; that a connection to the
-guard of another host comes with this byte; that the run is to end as after a death, of which the user knows.
+guard of another host comes with this byte; that the run is to end as after a death, of which the user knows; that the
+user has been told why it ends; that this rank ends at once, as soon as the guard lets go of the launcher, and with it
+the run: a line for the user follows.
 """
 
 _ENDS, _TOLD, _ASK, _NONE = "ends", "told", "dead?", "none"
@@ -43,6 +45,9 @@ whether a rank of the other has died, which answers that none has, or by a repor
 """
 _SAID_BYTES = 512
 
+_COME_S = 2.0  # in which a launcher starts all ranks of a host, once the first has made itself known
+_LEAVE_S, _LATE_S = 2.0, 2.0
+_NOTICE_S = 0.3  # in which a launcher notices that a rank has ended, or has asked it to end all
 _SETTLE_S = 0.05  # launchers that kill all ranks do so within milliseconds
 _LOOK_S = 0.05
 _FIRST_S = 10.0
@@ -50,7 +55,7 @@ _MOST_NAMED = 4
 _GRACE_S = 5.0
 _FOLLOWS = re.compile(r" (?:by SIGTERM|with status \d+|after SIGTERM)$")
 """How ranks end that the launcher or the MPI library ends: for another one's death, if there is one."""
-_LEFT_BEHIND = re.compile(r" (/dev/shm/(?:mpich_shm_|sm_segment\.|vader_segment\.)\S+)$")
+_LEFT_BEHIND = re.compile(r"(?:^| )(/dev/shm/(?:mpich_shm_|ucx_shm_posix_|sm_segment\.|vader_segment\.)\S+)$")
 
 
 class Member(NamedTuple):
@@ -87,9 +92,9 @@ class Shared(NamedTuple):
 class Page:
     """What the ranks of this host and the guard tell one another."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: int) -> None:
         self.fd = os.memfd_create("emuchain")
-        os.ftruncate(self.fd, (1 + MOST_RANKS) * PLACE_BYTES)
+        os.ftruncate(self.fd, (1 + ranks) * PLACE_BYTES)
         self._memory = mmap.mmap(self.fd, 0)
 
     @property
@@ -224,7 +229,8 @@ class Guard:
 
     def __init__(self, server: socket.socket, told_fd: int, expected: Expected) -> None:
         self._server, self._told_fd, self._expected = server, told_fd, expected
-        self._page = Page()
+        self._most = min(expected.here or MOST_RANKS, MOST_RANKS)
+        self._page = Page(self._most)
         self._members: list[Member] = []
         self._left: dict[int, Member] = {}
         self._starting: set[int] = set()
@@ -234,6 +240,8 @@ class Guard:
         self._epoll = select.epoll()  # unlike `poll`, it returns events in the order in which they came
         self._places: dict[int, int] = {}
         self._others = Others()
+        self._ended: set[int] = set()
+        self._has_told = False
 
     @property
     def _leads(self) -> bool:
@@ -249,10 +257,15 @@ class Guard:
         self._server.setblocking(False)
         self._epoll.register(self._server, select.EPOLLIN)
         dead = self._wait(_FIRST_S)
+        come_s = time.monotonic() + _COME_S
         while self._left:
+            if time.monotonic() > come_s and not dead:
+                self._miss()
+                come_s += _COME_S
             if self._others.told or ((dead or self._others.reports) and not self._ends):
+                ends_by_itself = self._others.told
                 self._judge(dead)
-                self._end_starting()
+                self._end_starting(_NOTICE_S if ends_by_itself else 0.0)
                 self._let_go()
                 self._end_all()
                 break
@@ -295,7 +308,7 @@ class Guard:
     def _take_in(self, line: socket.socket) -> None:
         line.settimeout(_GRACE_S)
         said, fds, *_ = socket.recv_fds(line, 64, 2)
-        if not fds or peer_of(line).user != os.geteuid() or len(self._members) == MOST_RANKS:
+        if not fds or peer_of(line).user != os.geteuid() or len(self._members) == self._most:
             line.close()
             return
         rank, pid = map(int, said.split())
@@ -317,18 +330,54 @@ class Guard:
         line = self._members[place].line
         said = b""
         with contextlib.suppress(OSError):
-            said, fds, *_ = socket.recv_fds(line, 16, 1)
+            said, fds, *_ = socket.recv_fds(line, _SAID_BYTES, 1)
             for fd in fds:
                 self._others.add(fd)
                 self._epoll.register(fd, select.EPOLLIN)
         if not said:
             self._epoll.unregister(line)
+        said, ends, why = said.partition(bytes([ENDED]))
         if JOINED in said:
             self._look([place])
             self._starting.discard(place)
         if LEAVING in said:
             self._page.leave(place)
         if ABORTING in said:
+            self._others.tell()
+        if TOLD in said:
+            self._has_told = True
+        if ends:
+            self._end(place, why)
+
+    def _end(self, place: int, why: bytes) -> None:
+        """Tell the user why a rank ends at once, if that is new, and let it; hold those that may still make files.
+
+        Where another rank has died before, that is judged: launchers end the others for it, also by SIGTERM.
+        """
+        self._ended.add(place)
+        if self._has_died():
+            return
+        if not (self._ends or self._others.told):
+            self._tell(why.decode())
+        self._page.leave(place)
+        self._others.tell()
+        self._hold_starting()
+        self._let_go()
+
+    def _has_died(self) -> bool:
+        """Return whether a rank has ended that has not said so, in a way that does not only follow."""
+        silent = [member for place, member in self._left.items() if place not in self._ended]
+        return any(_any_ended([member]) and not _FOLLOWS.search(f" {_how(member.pid)}") for member in silent)
+
+    def _miss(self) -> None:
+        """End the run if a rank has died before it made itself known: MPICH's launcher lets the others wait for it."""
+        missing = {*range(self._expected.in_all)} - {member.rank for member in self._members}
+        if not self._held or self._ends or self._expected.in_all != self._expected.here or not missing:
+            return
+        with socket.socket(fileno=os.dup(self._held[0])) as line:
+            launcher = peer_of(line).pid
+        if dead := missing - ranks_below(launcher):
+            self._tell(f"emuchain: error: {_which(dead)} on {socket.gethostname()} died while the run started")
             self._others.tell()
 
     def _hear_other(self, fd: int) -> None:
@@ -366,9 +415,15 @@ class Guard:
             return
         line = first_of([*seen, *others.reports.values()]).line
         done = f"; last step done: {self._page.note}" if self._page.note else ""
-        with contextlib.suppress(OSError):
-            os.write(self._told_fd, f"emuchain: error: {line}{done}\n".encode())
+        self._tell(f"emuchain: error: {line}{done}")
         others.tell()
+
+    def _tell(self, line: str) -> None:
+        """Tell the user, who has not been told, why the run ends."""
+        if not self._has_told:
+            self._has_told = True
+            with contextlib.suppress(OSError):
+                os.write(self._told_fd, f"{line}\n".encode())
 
     @property
     def _is_settled(self) -> bool:
@@ -406,21 +461,33 @@ class Guard:
         suspects = set[int]() if by_launcher else {first, *(self._members[each].rank for each in self._dead_before)}
         if not all_came:
             suspects |= {*range(self._expected.in_all)} - come
-        is_known = self._expected.in_all == self._expected.here and len(suspects) <= _MOST_NAMED
-        which = f"rank {' or '.join(map(str, sorted(suspects)))}" if is_known else "a rank"
-        return f"{which} on {host} died while the run started"
+        is_known = self._expected.in_all == self._expected.here
+        return f"{_which(suspects) if is_known else 'a rank'} on {host} died while the run started"
 
-    def _end_starting(self) -> None:
-        """End ranks that might still make files in shared memory, after finding those that they have made."""
-        self._signal(self._starting, signal.SIGSTOP)
-        self._look(self._starting)
+    def _end_starting(self, notice_s: float) -> None:
+        """End ranks that might still make files in shared memory, after finding those that they have made.
+
+        Those that end by themselves come first, and the launcher has `notice_s` for what they have said to it.
+        """
+        self._hold_starting()
+        until_s = time.monotonic() + _LEAVE_S
+        while self._ended & self._left.keys() and (left_s := until_s - time.monotonic()) > 0:
+            self._forget(self._wait(left_s))
+        until_s = time.monotonic() + notice_s
+        while self._starting and (left_s := until_s - time.monotonic()) > 0:
+            self._forget(self._wait(left_s))
         self._signal(self._starting, signal.SIGKILL)
 
+    def _hold_starting(self) -> None:
+        self._signal(self._starting - self._ended, signal.SIGSTOP)
+        self._look(self._starting)
+
     def _end_all(self) -> None:
-        """Let the launcher end the ranks; kill those that it has not ended in some seconds."""
+        """Let the launcher end the ranks, also late ones; kill those that it has not ended in some seconds."""
+        late_s = time.monotonic() + _LATE_S
         until_s = time.monotonic() + _GRACE_S
-        while self._left:
-            self._forget(self._wait(max(0.0, until_s - time.monotonic())))
+        while self._left or (len(self._members) < self._expected.here and time.monotonic() < late_s):
+            self._forget(self._wait(max(0.0, (until_s if self._left else late_s) - time.monotonic())))
             if self._left and time.monotonic() >= until_s:
                 self._signal(self._left, signal.SIGKILL)
                 until_s = time.monotonic() + _GRACE_S
@@ -453,15 +520,47 @@ def peer_of(line: socket.socket) -> Peer:
 
 
 def shared_by(pid: int) -> set[Shared]:
-    """Return MPI's files in shared memory that a process maps."""
+    """Return MPI's files in shared memory that a process maps, or is about to map."""
     found = set()
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-        for line in maps:
-            if name := _LEFT_BEHIND.search(line):
-                with contextlib.suppress(OSError):
-                    stat = os.stat(name[1], follow_symlinks=False)
-                    found.add(Shared(name[1], stat.st_dev, stat.st_ino))
+    for line in (*_maps(pid), *_open_files(pid)):
+        if name := _LEFT_BEHIND.search(line):
+            with contextlib.suppress(OSError):
+                stat = os.stat(name[1], follow_symlinks=False)
+                found.add(Shared(name[1], stat.st_dev, stat.st_ino))
     return found
+
+
+def _maps(pid: int) -> Iterator[str]:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+        yield from maps
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                yield os.readlink(f"/proc/{pid}/fd/{fd}")
+
+
+def ranks_below(launcher: int) -> set[int]:
+    """Return the ranks that processes below one of MPICH's launcher are, or will be once they have started."""
+    parents, ranks = dict[int, int](), dict[int, int]()
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                parents[pid] = int(file.read().rpartition(")")[2].split()[1])
+            with open(f"/proc/{pid}/environ", "rb") as environment:
+                ranks[pid] = int((b"\0" + environment.read()).split(b"\0PMI_RANK=")[1].split(b"\0")[0])
+
+    def is_below(pid: int) -> bool:
+        return pid == launcher or (pid in parents and is_below(parents[pid]))
+
+    return {rank for pid, rank in ranks.items() if is_below(pid)}
+
+
+def _which(ranks: set[int]) -> str:
+    """Return what to call some ranks of which one has died."""
+    return f"rank {' or '.join(map(str, sorted(ranks)))}" if len(ranks) <= _MOST_NAMED else "a rank"
 
 
 def _any_ended(members: Iterable[Member]) -> bool:
@@ -494,4 +593,9 @@ def _remove(file: Shared) -> None:
 
 
 if __name__ == "__main__":
-    Guard(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), Expected(*map(int, sys.argv[3:]))).watch()
+    server, told, expected = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), Expected(*map(int, sys.argv[3:]))
+    try:
+        guard = Guard(server, told, expected)
+    except OSError:  # such as a limit on the size of files, also of its page: ranks do without a guard
+        sys.exit()
+    guard.watch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -9,7 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from ..kernels import find_program, python_command, safe_environment
-from .launch import LaunchError, is_installed
+from .end_request import ENDING
+from .launch import RANK_VARIABLES, LaunchError, is_installed
 
 _OPEN_MPI = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -58,3 +60,38 @@ def passed_on(number: int) -> signal.Signals:
     if number == signal.SIGINT and is_installed("openmpi"):
         return signal.SIGUSR2
     return signal.SIGUSR1 if number == signal.SIGTERM else signal.Signals(number)
+
+
+def listening_below(launcher: int) -> int:
+    """Return how many ranks of emuchain among the descendants of a process take signals already, on this host."""
+    parents, listening = dict[int, int](), list[int]()
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            status = _fields(f"/proc/{int(name)}/status")
+            parents[int(name)] = int(status["PPid"])
+            if int(status["SigCgt"], 16) & _TAKEN == _TAKEN:
+                listening.append(int(name))
+    return sum(_is_below(launcher, pid, parents) and _is_rank(pid) for pid in listening)
+
+
+_TAKEN = sum(1 << (number - 1) for number in ENDING if number != signal.SIGINT)
+"""As bits of a process's status; an interrupt may be ignored."""
+
+
+def _fields(path: str) -> dict[str, str]:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return {key: value.strip() for key, _, value in (line.partition(":") for line in file)}
+
+
+def _is_below(ancestor: int, pid: int, parents: Mapping[int, int]) -> bool:
+    while pid > 1 and pid != ancestor:
+        pid = parents.get(pid, 0)
+    return pid == ancestor
+
+
+def _is_rank(pid: int) -> bool:
+    """Return whether a launcher has told a process its rank."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        names = {each.partition(b"=")[0].decode(errors="replace") for each in file.read().split(b"\0")}
+        return not names.isdisjoint(RANK_VARIABLES)
+    return False

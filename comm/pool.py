@@ -16,6 +16,7 @@ from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
+from .end_request import ENDING
 from .ranks import Ranks
 
 Task = TypeVar("Task")
@@ -35,7 +36,8 @@ def in_parallel(
 
     Args:
         ranks: where there are others than this one, they work, and this one gives them tasks.
-        jobs: number of processes to work otherwise; with one, this process works itself, in order.
+        jobs: number of processes to work otherwise; with one, and in a worker of a `multiprocessing.Pool`, this
+            process works itself, in order.
         function: what to do with a task; a function of a module.
         tasks: what to do it with; to be pickled, as results are.
 
@@ -45,7 +47,8 @@ def in_parallel(
     jobs = min(jobs, len(tasks))
     if ranks.size > 1:
         workers: contextlib.AbstractContextManager[Executor] = _other_ranks(ranks)
-    elif jobs > 1 and ranks.comm is None:  # MPI's own processes do not bear forks
+    elif jobs > 1 and ranks.comm is None and not multiprocessing.current_process().daemon:
+        # MPI's own processes do not bear forks, and those of a `multiprocessing.Pool` may have no children.
         workers = _processes(jobs)
     else:
         yield from ((place, function(task)) for place, task in enumerate(tasks))
@@ -69,6 +72,8 @@ def _processes(jobs: int) -> Executor:
 
 
 def _become_worker(parent: int) -> None:
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL)
     _leave_interrupts_alone()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before this was set

@@ -75,15 +75,19 @@ class Transport(Protocol):
 
 
 class MpiRanks:
-    """The ranks of a communicator, which this object owns; `watch` is this rank's, if the guard knows it already."""
+    """The ranks of a communicator, which this object owns.
 
-    def __init__(self, comm: Any, watch: Watch | None = None) -> None:
+    `watch` is this rank's, if the guard knows it already; `end_request` says what signals have asked this process.
+    """
+
+    def __init__(self, comm: Any, watch: Watch | None = None, end_request: EndRequest | None = None) -> None:
         self.comm = comm
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         self.on_object: Callable[[Any], None] = lambda _: None
         self.running = False
-        self.end_request = EndRequest(self._asked)
+        self.end_request = end_request or EndRequest()
+        self.end_request.on_note = self._asked
         self._side = comm.Clone()
         self.exchange_comm = comm.Clone()
         self._pending: list[Any] = []

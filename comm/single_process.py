@@ -23,9 +23,9 @@ class SingleProcess:
     transport: Any = None
     idles = False  # whether a processor has nothing to do while this process waits: it never does
 
-    def __init__(self) -> None:
+    def __init__(self, end_request: EndRequest | None = None) -> None:
         self.on_object: Callable[[Any], None] = lambda _: None
-        self.end_request = EndRequest()
+        self.end_request = end_request or EndRequest()
 
     def watch(self) -> None:
         """Do nothing: whoever started this process sees how it ends."""

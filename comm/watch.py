@@ -17,11 +17,24 @@ import sys
 import time
 
 from . import guard
-from .guard import ABORTING, CONNECTED, JOINED, LEAVING, MOST_RANKS, NOTE_BYTES, PLACE_BYTES, Expected, peer_of
+from .guard import (
+    ABORTING,
+    CONNECTED,
+    ENDED,
+    JOINED,
+    LEAVING,
+    MOST_RANKS,
+    NOTE_BYTES,
+    PLACE_BYTES,
+    TOLD,
+    Expected,
+    peer_of,
+)
 from .launchers_stderr import launchers_stderr
 
 _TIMEOUT_S = 10.0
 _LET_GO_S = 0.5
+_TELL_S = 3.0
 _NAP_S = 1e-3
 _MOST_NAME = 80
 _SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
@@ -31,11 +44,12 @@ _SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("PMI_SIZE", "OMPI_C
 class Watch:
     """This rank's line to the guard of its host, and its place in their page; without a line it does nothing.
 
-    `guard` is what no other guard of the run is called; nothing if there is none.
+    `guard` is what no other guard of the run is called; nothing if there is none. `is_first` says whether this rank
+    was the first of its host to come.
     """
 
-    def __init__(self, line: socket.socket | None = None, guard: str = "") -> None:
-        self._line, self.guard = line, guard
+    def __init__(self, line: socket.socket | None = None, guard: str = "", *, is_first: bool = False) -> None:
+        self._line, self.guard, self.is_first = line, guard, is_first
         self._page: mmap.mmap | None = None
         self._place, self._leaves = 0, False
         if line is not None:
@@ -94,14 +108,33 @@ class Watch:
         self._say(LEAVING)
         if aborts:
             self._say(ABORTING)
-        until_s = time.monotonic() + _LET_GO_S
+        self._wait_until_let_go(_LET_GO_S)
+
+    def tell(self) -> None:
+        """Tell the guard that the user has been told why the run ends."""
+        self._say(TOLD)
+
+    def end(self, line: str) -> bool:
+        """Have the guard tell the user by a line, unless it has told one, and end the run with this rank.
+
+        Return whether there is a guard. This rank is to exit then.
+        """
+        if self._line is not None:
+            self._line.settimeout(_TELL_S)
+        self._say(ENDED, line.encode())
+        self._wait_until_let_go(_TELL_S)
+        return self._page is not None
+
+    def _wait_until_let_go(self, most_s: float) -> None:
+        """Wait until the guard lets go of the launcher."""
+        page, until_s = self._shared(), time.monotonic() + most_s
         while page is not None and page[0] != LEAVING and time.monotonic() < until_s:
             time.sleep(_NAP_S)
 
-    def _say(self, what: int) -> None:
+    def _say(self, what: int, text: bytes = b"") -> None:
         if self._line is not None:
             with contextlib.suppress(OSError):
-                self._line.send(bytes([what]), socket.MSG_DONTWAIT)
+                self._line.send(bytes([what]) + text, socket.MSG_DONTWAIT)
 
     def _write(self, begin: int, most: int, text: str) -> None:
         page = self._shared()
@@ -144,7 +177,7 @@ def introduce(rank: int) -> Watch:
     except (OSError, ValueError):
         line.close()
         return Watch()
-    return Watch(line, f"{socket.gethostname()} {launcher}")
+    return Watch(line, f"{socket.gethostname()} {launcher}", is_first=server is not None)
 
 
 def _meet(line: socket.socket, place: str) -> socket.socket | None:

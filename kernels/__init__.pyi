@@ -1,6 +1,6 @@
 from .arena import Arena
 from .buffers import CodecError
-from .current_folder import away_from, clean_environment, find_program, python_command, safe_environment
+from .current_folder import away_from, clean_environment, find_program, python_command, safe_environment, user_cache
 from .extensions import instances, subclasses
 from .fifo import serve
 from .pages import ALIGNMENT, aligned
@@ -20,4 +20,5 @@ __all__ = [
     "safe_environment",
     "serve",
     "subclasses",
+    "user_cache",
 ]

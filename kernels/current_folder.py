@@ -59,6 +59,16 @@ def clean_environment() -> None:
     os.environ.update(safe)
 
 
+def user_cache() -> str | None:
+    """Return the user's folder for files that can be made again; None if there is no home, not one named `~` here.
+
+    A relative one in `XDG_CACHE_HOME` does not count, as its specification says.
+    """
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    folder = named if os.path.isabs(named) else os.path.expanduser(os.path.join("~", ".cache"))
+    return os.path.join(folder, "emuchain") if os.path.isabs(folder) else None
+
+
 def find_program(name: str) -> str | None:
     """Return the absolute path of a program, from the absolute folders of `PATH`, or as named with its folder."""
     found = shutil.which(name, path=safe_environment(os.environ).get("PATH"))

@@ -57,8 +57,12 @@ def host_form(features: str) -> Form:
 
 
 def cpu_features() -> str:
-    """Return the features that Numba compiles for: those that the environment gives, maybe none, or the host's."""
-    given = os.environ.get("NUMBA_CPU_FEATURES")
+    """Return the features that Numba compiles for: those that the environment gives, maybe none, or the host's.
+
+    `generic` processors have none but those given.
+    """
+    is_generic = os.environ.get("NUMBA_CPU_NAME", "").lower() == "generic"
+    given = os.environ.get("NUMBA_CPU_FEATURES", "" if is_generic else None)
     return str(binding.get_host_cpu_features().flatten()) if given is None else given
 
 

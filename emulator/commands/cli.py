@@ -7,32 +7,41 @@ reads the arguments (`command_line.py`); the others do the tasks that it sends, 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ...comm import Terminated, launcher_rank
-from ...kernels import clean_environment
-from ..common import INPUT_STATUS, InputError
-from . import collector, output
-from .session import Session
+from ...comm import EndRequest
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command and exit; the console script `emuchain`."""
+    """Run a command and exit; the console script `emuchain`.
+
+    Arguments that are given are those of a caller, whose signals stay as they are.
+    """
+    end_request = EndRequest()
+    if arguments is None:
+        end_request.take()  # before all imports that take time, which an exception would leave half done
+        arguments = sys.argv[1:]
+    from ...comm import Terminated
+    from ...kernels import clean_environment
+    from ..common import INPUT_STATUS, InputError
+    from . import collector, output
+    from .session import Session
+
     collector.pause()
     clean_environment()
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if (launcher_rank() or 0) > 0 and not os.environ.get("EMUCHAIN_DEBUG"):
-        _be_silent()
-    session = Session()
+    session = Session(end_request, arguments)
     try:
         output.check()
         with output.escaping():
-            session.introduce(arguments)
-            if launcher_rank() is not None and session.join().rank > 0:
-                session.follow(arguments)
+            if session.follows and not os.environ.get("EMUCHAIN_DEBUG"):
+                _be_silent()
+            session.introduce()
+            if session.follows:
+                session.follow()
             from .command_line import run
 
             status = run(arguments, session)
@@ -48,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Terminated as ended:
         session.terminate(ended)
     except (Exception, SystemExit) as error:
+        if getattr(error, "errno", None) == errno.ENOMEM:
+            session.fail("emuchain: error: not enough memory: the system gives no more; see `ulimit -a`", INPUT_STATUS)
         unwritten = output.failure(error)
         if unwritten is not None:
             session.fail(*unwritten)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ... import __version__
-from ..common import IMAGENET_IMAGES, InputError, NamedFiles
+from ..common import IMAGENET_IMAGES, InputError, NamedFiles, check_start
 from . import output
 from .bench import bench
 from .compare import compare, topology
@@ -64,6 +64,7 @@ def commands() -> None:
 
     Run it alone, or under mpiexec with one emulated FPGA on each rank.
     """
+    check_start()  # before the flags of a command, some of which follow from what needs libraries
 
 
 @commands.command(cls=ConfiguredCommand)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
+from ...comm import importing
 from ..common import InputError
 from . import collector
 
@@ -21,7 +22,8 @@ def starting() -> Iterator[None]:
         InputError: there is no place for compiled code, or no such form.
     """
     _settle()
-    yield
+    with importing():
+        yield
     collector.resume()
 
 
@@ -29,6 +31,11 @@ def _settle() -> None:
     """Check that compiled code can be stored, and that the configured form exists."""
     from ...kernels.jit import store
 
+    in_the_way = store.file_in_the_way()
+    if in_the_way is not None:
+        raise InputError(
+            f"{store.SETTING} = {os.environ[store.SETTING]!r}: {in_the_way} is a file; name a folder for compiled code"
+        )
     try:
         place = store.where()
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
-from ..common import INPUT_STATUS, InputError, Note, escaped
+from ..common import INPUT_STATUS, NAMES, InputError, Note, escaped
 
 _LONGEST_LINE = 2000
 _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
@@ -21,6 +22,8 @@ PIPE_STATUS = 128 + int(signal.SIGPIPE)
 
 def check() -> None:
     """Check that there is a standard output, before a file takes its place; input and error may be closed.
+
+    It takes names of files with bytes that are no text, as it does by itself where the locale is C.
 
     Raises:
         InputError: it is closed.
@@ -39,6 +42,8 @@ def check() -> None:
         )
     if 1 in closed:
         raise InputError("standard output is closed; redirect it to /dev/null if it is not wanted")
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors=NAMES)
 
 
 class _Escaping:

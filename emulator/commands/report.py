@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Sequence
 
-from ..common import InputError, WholeFile, format_bytes
+from ..common import InputError, WholeFile, encoded, format_bytes
 from ..page import Run, make_page, render
 from ..run import read_results
 
@@ -27,11 +27,11 @@ def write_report(files: Sequence[str], out: str) -> None:
         runs = [Run.of(name, read_results(path)) for name, path in zip(_names(paths), paths, strict=True)]
         _check_distinct(paths, runs)
         text = render(make_page(runs))
-        page.write(text.encode())
+        page.write(encoded(text))
     for run in runs:
         if run.why_no_plan:
             print(f"{run.name}: shown without rates, links and timeline: {run.why_no_plan}")
-    size = format_bytes(len(text.encode()))
+    size = format_bytes(len(encoded(text)))
     print(f"report of {len(runs)} run{'s' * (len(runs) > 1)} in {out} ({size}); open it in a browser")
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -13,48 +14,94 @@ from typing import NoReturn
 from ...comm import (
     STALL_STATUS,
     Dismissed,
+    EndRequest,
     LaunchError,
     MpiRanks,
     NoProgress,
     RankFailed,
     Ranks,
+    SingleProcess,
     Stopped,
     Terminated,
     Watch,
+    abort_ranks,
+    check_shared_memory,
+    ended_by,
     introduce,
     join,
     launcher_rank,
+    left_over,
     tell,
 )
-from ..common import BUG_STATUS, InputError
+from ..common import BUG_STATUS, InputError, check_start
 from . import output
 
 _TIMEOUT_S, _INTERRUPT_TIMEOUT_S = 30.0, 5.0
 """How long ranks wait for one another at the end: some may be in an operation that cannot be interrupted."""
+_FIRST_WORD_S = 0.3
+"""How long a rank that ends all lets rank 0 say why, which may have the same reason, where there is no guard."""
 
 
 class Session:
-    """The ranks of this run, once this process has joined them, and how to leave them."""
+    """The ranks of this run, once this process has joined them, and how to leave them.
 
-    def __init__(self) -> None:
+    `rank` is that of this process among those that a launcher has started, None without one; a command that does not
+    `take_ranks` leaves them alone, and is rank 0's.
+    """
+
+    def __init__(self, end_request: EndRequest, arguments: Sequence[str]) -> None:
+        self.end_request = end_request
+        self.rank = launcher_rank()
+        self._trains = arguments[:1] == ["train"]
+        takes_ranks = arguments[:1] in (["train"], ["sweep"]) and not {"-h", "--help"} & {*arguments}
+        self._is_awaited = self.rank is not None and takes_ranks
         self._ranks: Ranks | None = None
         self._watch: Watch | None = None
+        self._has_said = False
 
-    def introduce(self, arguments: Sequence[str]) -> None:
-        """Make this process known to the guard of its host, if it is a rank that trains; before all that takes time."""
-        rank = launcher_rank()
-        if rank is not None and "train" in arguments[:1]:
-            self._watch = introduce(rank)
+    @property
+    def follows(self) -> bool:
+        """Whether this process does what rank 0 says, and says nothing itself."""
+        return bool(self.rank)
+
+    def introduce(self) -> None:
+        """Make this process known to the guard of its host, where others await it, before all that takes time.
+
+        A rank that has nothing to do exits.
+
+        Raises:
+            InputError: this host, or a limit of this process, leaves too little memory to start.
+        """
+        if self._is_awaited:
+            assert self.rank is not None
+            self._watch = introduce(self.rank)
+        self.end_request.end_at_once(lambda number: self._end_at_once(*ended_by(number)))
+        if self.follows and not self._is_awaited:
+            sys.exit(0)
+        if self._is_awaited:
+            check_start()
+        if self._watch is not None:
+            try:
+                check_shared_memory(is_first=self._watch.is_first)
+            except LaunchError as error:
+                raise InputError(str(error)) from None
 
     def join(self) -> Ranks:
         """Return the ranks of this run: those of the launcher that started this process, or this process alone.
 
+        Alone is also a command that takes no ranks, under a launcher.
+
         Raises:
             InputError: launcher and MPI library do not match.
         """
+        if self._ranks is None and self.rank is not None and not self._is_awaited:
+            self._ranks = SingleProcess(self.end_request)  # the others have ended
         if self._ranks is None:
+            left = left_over()
+            if left is not None:
+                output.tell(f"emuchain: note: no launcher is behind {left}; this process runs alone")
             try:
-                self._ranks = join(self._watch)
+                self._ranks = join(self._watch, self.end_request)
             except LaunchError as error:
                 raise InputError(str(error)) from None
         return self._ranks
@@ -66,13 +113,14 @@ class Session:
         ranks.watch()
         return ranks
 
-    def follow(self, arguments: Sequence[str]) -> NoReturn:
+    def follow(self) -> NoReturn:
         """Follow rank 0's orders and exit; for all ranks but 0."""
-        assert isinstance(self._ranks, MpiRanks)
+        ranks = self.join()
+        assert isinstance(ranks, MpiRanks)
         try:
-            if "train" in arguments[:1]:
-                self._get_ready(self._ranks)
-            self._ranks.follow()
+            if self._trains:
+                self._get_ready(ranks)
+            ranks.follow()
         except Dismissed as dismissed:
             sys.exit(dismissed.status)
 
@@ -88,6 +136,7 @@ class Session:
 
     def end(self, status: int) -> NoReturn:
         """Exit with `status` on every rank; for rank 0, while the others wait for tasks."""
+        self.end_request.close()
         if self._ranks is not None:
             self._ranks.dismiss(status)
         sys.exit(status)
@@ -98,6 +147,8 @@ class Session:
         While the others only wait for tasks, they leave MPI in order. During a run, the rank that fails stops them.
         """
         self._begin_to_end()
+        if self._is_awaited and self._ranks is None:
+            self._end_at_once(line, status)
         if self._ranks is not None and (self._ranks.rank > 0 or self._ranks.running):
             self._fail_alone(self._ranks, line, status)
         self._say(line, status)
@@ -141,6 +192,20 @@ class Session:
             ranks.stop_others(status, line)
         _leave(ranks, status)
 
+    def _end_at_once(self, line: str, status: int) -> NoReturn:
+        """End the run, wherever this process is, in place of all that is told and put in order otherwise.
+
+        Open MPI's launcher ends all ranks with the first that exits.
+        """
+        is_told = self._has_said or (self._watch is not None and self._watch.end(line))
+        if self.follows and not is_told:
+            time.sleep(_FIRST_WORD_S)
+        elif not is_told:
+            output.tell(line)
+        if self._is_awaited:
+            abort_ranks(status)
+        os._exit(status)
+
     def _begin_to_end(self) -> None:
         """Pay no more attention to signals that reach ranks one by one: an order to stop may have been quicker."""
         if isinstance(self._ranks, MpiRanks):
@@ -151,7 +216,10 @@ class Session:
         """Print a line, past Open MPI's launcher if that is about to end the run: it then passes on nothing."""
         with contextlib.suppress(OSError):
             sys.stdout.flush()
+        self._has_said = True
         if status > 128 and isinstance(self._ranks, MpiRanks):
+            if self._watch is not None:
+                self._watch.tell()
             tell(line)
         else:
             output.tell(line)

@@ -1,6 +1,6 @@
 from .confined import confined
 from .errors import BUG_STATUS, INPUT_STATUS, InputError, Note
-from .escaped import as_cell, escaped, of_cell, one_line
+from .escaped import NAMES, as_cell, encoded, escaped, of_cell, one_line
 from .file_kind import (
     BROKEN_ZIP,
     CHECKPOINT,
@@ -18,7 +18,7 @@ from .hints import did_you_mean
 from .html import html_table
 from .line_file import LineFile
 from .lock import own_folder
-from .memory import Room, free_room, host_room, process_room
+from .memory import Room, check_start, free_room, host_room, process_room
 from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
 from .processes import parse_status, system_name
 from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_file, read_text
@@ -47,7 +47,7 @@ from .types import (
     name_of,
 )
 from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops, number, percent, plural
-from .whole_file import WholeFile, touched, write_whole
+from .whole_file import WholeFile, current_folder, touched, write_whole
 
 __all__ = [
     "BROKEN_ZIP",
@@ -58,6 +58,7 @@ __all__ = [
     "IMAGENET_IMAGES",
     "INPUT_STATUS",
     "MOST_TOML_BYTES",
+    "NAMES",
     "NO_FILE",
     "ONNX",
     "RESULTS",
@@ -94,9 +95,12 @@ __all__ = [
     "an",
     "as_cell",
     "check_names",
+    "check_start",
     "confined",
+    "current_folder",
     "decoded",
     "did_you_mean",
+    "encoded",
     "escaped",
     "find",
     "format_bytes",

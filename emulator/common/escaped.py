@@ -6,6 +6,9 @@ _FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What begins a formula in a spreadsheet, in some of them as a wide character."""
 _AS_TEXT = "'"
 
+NAMES = "surrogateescape"
+"""How Python keeps bytes of a file's name that are no UTF-8, as `errors` of what decodes or encodes."""
+
 
 def escaped(text: str) -> str:
     """Return text in which characters that a terminal obeys are spelled out; lines and tabs stay."""
@@ -43,3 +46,8 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def encoded(text: str) -> bytes:
+    """Return text as UTF-8, in which names of files have the bytes that they have on the disk."""
+    return text.encode("utf-8", NAMES)

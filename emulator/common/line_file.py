@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import BinaryIO
 
+from .escaped import encoded
 from .whole_file import WholeFile
 
 
@@ -26,7 +27,7 @@ class LineFile(WholeFile):
         is_new = not os.path.exists(self.path)
         with self.building() as file:
             if not is_new:
-                file.write(text.encode())
+                file.write(encoded(text))
                 file.flush()
             self._file = os.fdopen(os.dup(file.fileno()), "wb", buffering=0)
         if is_new:
@@ -40,7 +41,7 @@ class LineFile(WholeFile):
         """
         assert self._file is not None
         with self._telling("give another path, or free some space", OSError):
-            left = memoryview(text.encode())
+            left = memoryview(encoded(text))
             while left:
                 left = left[self._file.write(left) :]
 

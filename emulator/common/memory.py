@@ -9,6 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from .errors import InputError
+from .units import format_bytes
+
+_LEAST_BYTES = {"v": 448 << 20, "d": 96 << 20}
+"""What is needed to start, by the letter of `ulimit`: address space, of which libraries take most, and data."""
 _UNLIMITED = 1 << 60  # control groups of version 1 write a number like this where there is no limit
 
 
@@ -45,16 +50,35 @@ def host_room(system: Path = Path("/")) -> Room:
 
 def process_room(system: Path = Path("/")) -> Room | None:
     """Return what this process may still take by its own limits (`ulimit -v`, `ulimit -d`); None without any."""
-    own = _sizes(system / "proc/self/status")
-    rooms = []
+    return min(_own_rooms(system).values(), default=None)
+
+
+def _own_rooms(system: Path) -> dict[str, Room]:
+    """Return what is left below each limit of this process, by the letter of `ulimit`."""
+    own, rooms = _sizes(system / "proc/self/status"), {}
     with contextlib.suppress(OSError):
         limits = (system / "proc/self/limits").read_text()
         for name, used, flag in (("address space", "VmSize", "v"), ("data size", "VmData", "d")):
             most = re.search(rf"^Max {name} +(\d+) ", limits, re.MULTILINE)
             if most is not None:
                 free = max(0, int(most[1]) - own.get(used, 0))
-                rooms.append(Room(free, f"this process may take (`ulimit -{flag}`)"))
-    return min(rooms, default=None)
+                rooms[flag] = Room(free, f"this process may take (`ulimit -{flag}`)")
+    return rooms
+
+
+def check_start(system: Path = Path("/")) -> None:
+    """Check that limits of this process leave room for libraries, which otherwise fail in ways of their own.
+
+    Raises:
+        InputError: they do not.
+    """
+    for flag, room in _own_rooms(system).items():
+        needed = _LEAST_BYTES[flag]
+        if room.free_bytes < needed:
+            raise InputError(
+                f"not enough memory: {room.limit} {format_bytes(room.free_bytes)} more, and emuchain needs"
+                f" {format_bytes(needed)} to start; raise that limit, as `ulimit -{flag} unlimited` does"
+            )
 
 
 def free_room(system: Path = Path("/")) -> Room:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from .errors import InputError
+from .escaped import encoded
 from .lock import Lock
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ class WholeFile:
         self, path: str | os.PathLike[str], key: str = "out", example: str = "run.h5", value: str | None = None
     ) -> None:
         self.path = pathlib.Path(path)
-        self._absolute = os.path.join(os.getcwd(), self.path)
         self._given, self._example = f"`{key}` = {_short(os.fspath(path) if value is None else value)}", example
         with self._telling("give a path that can be written", OSError, ValueError):  # the latter: no file's name
+            self._absolute = self.path if self.path.is_absolute() else os.path.join(current_folder(), self.path)
             self._target = self._check()
             self._name = _name_beside(self._target)
             self._lock = Lock(_lock_of(self._target), self._given)
@@ -166,7 +167,19 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, key: str = "
         InputError: as `WholeFile` and its `write` say.
     """
     with path if isinstance(path, WholeFile) else WholeFile(path, key, example) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(encoded(content) if isinstance(content, str) else content)
+
+
+def current_folder() -> str:
+    """Return the current folder.
+
+    Raises:
+        InputError: it has been removed.
+    """
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current folder has been removed; change to one that exists, as `cd ~` does") from None
 
 
 def touched(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:

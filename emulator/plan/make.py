@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
 from ..cluster import Cluster, load_cluster
-from ..common import InputError
+from ..common import InputError, plural
 from ..config import check_updates, states_beside_lgb
 from ..data import Reading
 from ..faults import Faults, left_alive

@@ -57,7 +57,8 @@ def picture_file(path: str | os.PathLike[str] | None, flag: str) -> AbstractCont
 def save_figure(figure: Figure, path: str | os.PathLike[str], flag: str, dpi: int = 110) -> None:
     """Write a figure to `path`, whose extension sets the format; an error names `flag` as what asked for it.
 
-    The same figure gives the same file again, as SVG and PDF have no date.
+    The same figure gives the same file again, as SVG and PDF have no date. Characters that cannot be drawn, which
+    names of files may have, are spelled out.
 
     Raises:
         InputError: the file cannot be written, or the format is unknown.
@@ -65,6 +66,8 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], flag: str, dpi: in
     from matplotlib import rc_context
     from matplotlib.text import Text
 
+    for text in figure.findobj(Text):
+        text.set_text(escaped(text.get_text()))
     kind = pathlib.Path(path).suffix.lower()
     dated = {".svg": "Date", ".pdf": "CreationDate"}.get(kind)
     content = io.BytesIO()

@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 
-from ...kernels import find_program, safe_environment
+from ...kernels import find_program, safe_environment, user_cache
 from ..common import InputError
 
 _HERE = pathlib.Path(__file__).parent
@@ -130,11 +130,18 @@ def build(
 
 
 def runtime(tools: Tools) -> pathlib.Path:
-    """Return Verilator's run-time library, compiled where this has not been done before."""
+    """Return Verilator's run-time library, compiled where this has not been done before.
+
+    Raises:
+        InputError: there is no compiler, or no place for it.
+    """
     compiler = needs_compiler(tools)
     version = tools.run(["--version"]).stdout
     key = hashlib.sha256(f"{version} {compiler} {_COMMON} {tools.root}".encode()).hexdigest()[:16]
-    place = _cache() / f"verilated-{key}.a"
+    cache = user_cache()
+    if cache is None:
+        raise InputError("no place for Verilator's compiled library: HOME names no folder; XDG_CACHE_HOME may name one")
+    place = pathlib.Path(cache) / f"verilated-{key}.a"
     if place.exists():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -147,12 +154,6 @@ def runtime(tools: Tools) -> pathlib.Path:
         _make(_needs_ar(), ["rcs", library, *(f"{scratch}/{name}.o" for name in _RUNTIME)])
         os.replace(library, place)
     return place
-
-
-def _cache() -> pathlib.Path:
-    named = os.environ.get("XDG_CACHE_HOME", "")  # relative ones do not count, as its specification says
-    base = named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), ".cache")
-    return pathlib.Path(base) / "emuchain"
 
 
 def _needs_ar() -> str:

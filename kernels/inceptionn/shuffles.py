@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import binding, ir
 from numpy.typing import NDArray
 
-from ..form import FORM
+from ..form import FORM, cpu_features
 from ..llvm import INDEX
 from .format import BURST, LANE_BYTES
 
@@ -25,7 +25,7 @@ def shuffle_of(form: str, triple: str, features: str) -> str | None:
     return _SHUFFLES[processor] if form != "portable" and has.get(processor) in features.split(",") else None
 
 
-SHUFFLE = shuffle_of(FORM.name, binding.get_process_triple(), binding.get_host_cpu_features().flatten())
+SHUFFLE = shuffle_of(FORM.name, binding.get_process_triple(), cpu_features())
 
 
 def shuffled(builder: ir.IRBuilder, value: ir.Value, order: ir.Value) -> ir.Value:

@@ -14,6 +14,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import importlib
+import os
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +27,9 @@ from .store import Code
 
 ROOM = __name__.rpartition(".jit.")[0]
 """The package of all kernels; a kernel's name is its module below that, and its function: `conv.layout.pack`."""
+
+_loading = threading.RLock()  # LLVM links a kernel once; a child that is forked has the lock free
+os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
 
 _say: contextvars.ContextVar[Callable[[], None]] = contextvars.ContextVar("say", default=lambda: None)
 
@@ -58,7 +63,8 @@ class Kernel:
     def __call__(self, *arguments: Any) -> Any:
         """Run the kernel."""
         if self._entry is None:
-            self._entry = self._ready(arguments)
+            with _loading:
+                self._entry = self._entry or self._ready(arguments)
         return self._entry(*arguments)
 
     def _ready(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:

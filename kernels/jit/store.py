@@ -24,6 +24,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from ..current_folder import user_cache
+
 SETTING = "NUMBA_CACHE_DIR"
 SOURCES = pathlib.Path(__file__).parent.parent
 """The folder of all kernels' sources, including its sub-folders."""
@@ -84,6 +86,12 @@ def where() -> pathlib.Path:
     )
 
 
+def file_in_the_way() -> pathlib.Path | None:
+    """Return the file at, or above, the place that SETTING names for a directory, if there is one."""
+    place = pathlib.Path(os.environ.get(SETTING, ""))
+    return next((part for part in (place, *place.parents) if part.exists() and not part.is_dir()), None)
+
+
 def is_temporary(place: pathlib.Path) -> bool:
     """Return whether a directory is the temporary one, the last resort."""
     return place == _temporary()
@@ -100,7 +108,9 @@ def _places() -> Iterator[pathlib.Path]:
         if _can_write(pathlib.Path(named)):
             return
     yield SOURCES / "__pycache__"
-    yield pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "emuchain")
+    users = user_cache()
+    if users is not None:
+        yield pathlib.Path(users)
     yield _temporary()
 
 
@@ -116,7 +126,7 @@ def _can_write(place: pathlib.Path) -> bool:
             folder.mkdir(mode=0o700 if is_temporary(folder) else 0o755, exist_ok=True)
     except OSError:
         return False
-    return os.access(place, os.W_OK) and _trusted(place) is not None
+    return place.is_dir() and os.access(place, os.W_OK) and _trusted(place) is not None
 
 
 def _trusted(place: pathlib.Path) -> pathlib.Path | None:

@@ -25,7 +25,7 @@ SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-SHARED = re.compile(r"/dev/shm/(?:mpich_shm_|sm_segment|vader_segment)\S+")
+SHARED = re.compile(r"/dev/shm/(?:mpich_shm_|ucx_shm_posix_|sm_segment|vader_segment)\S+")
 TIDY_S = 15.0
 
 
@@ -39,12 +39,23 @@ def environment_of(mpi: str) -> Path:
 
 
 class Job:
-    """A launcher with its ranks; all that it starts has a mark in its environment."""
+    """A launcher with its ranks; all that it starts has a mark in its environment.
 
-    def __init__(self, environment: Path, ranks: int, arguments: Sequence[str], said: IO[str]) -> None:
+    The process is mpiexec (`launcher`), `emuchain run` (`run`), or the command in one process (`alone`).
+    """
+
+    def __init__(
+        self, environment: Path, ranks: int, arguments: Sequence[str], said: IO[str], process: str = "launcher"
+    ) -> None:
         binaries, self._ranks, self._mark = environment / "bin", ranks, uuid.uuid4().hex
+        command = [str(binaries / "python"), "-m", "emuchain"]
+        before = {
+            "launcher": [str(binaries / "mpiexec"), "-n", str(ranks), *command],
+            "run": [*command, "run", "-n", str(ranks), "--"],
+            "alone": command,
+        }
         self.process = subprocess.Popen(
-            [str(binaries / "mpiexec"), "-n", str(ranks), str(binaries / "python"), "-m", "emuchain", *arguments],
+            [*before[process], *arguments],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
@@ -59,6 +70,14 @@ class Job:
             found = ranks_below(self.process.pid)
             time.sleep(0.01)
         return found
+
+    def rank(self, number: int) -> psutil.Process | None:
+        """Wait until a rank is there, and return it; None where the launcher ends before."""
+        while self.process.poll() is None:
+            if (found := ranks_below(self.process.pid).get(number)) is not None:
+                return found
+            time.sleep(0.01)
+        return None
 
     def left(self) -> list[psutil.Process]:
         """Return the processes of this run that are still there."""
@@ -106,7 +125,7 @@ def ranks_below(launcher: int) -> dict[int, psutil.Process]:
             continue
         rank = environment.get("PMI_RANK", environment.get("PMIX_RANK", ""))
         if rank.isdigit() and "emuchain" in arguments:
-            found[int(rank)] = process
+            found.setdefault(int(rank), process)  # what it forks looks the same, until it is another program
     return found
 
 

@@ -1,11 +1,13 @@
 """SIGTERM and SIGUSR1: noted where a run asks for them, otherwise the end, under each MPI."""
 
+import contextlib
 import os
 import signal
 
 import pytest
 
-from emuchain.comm import EndRequest, SingleProcess, Terminated
+from emuchain.comm import EndRequest, SingleProcess, Terminated, ended_by, importing
+from emuchain.comm.end_request import ENDING
 
 from .test_guard import DYING, TRAIN
 
@@ -61,3 +63,117 @@ def test_nothing_is_noted_at_first():
 def test_a_signal_to_one_rank_ends_all(mpiexec, one_line, tmp_path, rank):
     done = mpiexec(3, ["-c", DYING, tmp_path, str(rank), "SIGTERM", "200", *TRAIN], status=143)
     assert one_line(done.stderr) == "emuchain: ended by SIGTERM"
+
+
+@pytest.fixture
+def taking():
+    """A request that has taken signals, as a command does at first, and the numbers of those that ended it."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    request, ended = EndRequest(), []
+
+    def end(number):
+        ended.append(number)
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.take()
+    yield request, ended, end
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_before_a_command_knows_how_to_end_ends_it_then(taking, number):
+    request, ended, end = taking
+    os.kill(os.getpid(), number)
+    os.kill(os.getpid(), signal.SIGTERM)  # another one is no other end
+    assert not ended
+    with pytest.raises(SystemExit):
+        request.end_at_once(end)
+    assert ended == [number]
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_ends_a_command_at_once_until_there_is_something_to_put_in_order(taking, number):
+    request, ended, end = taking
+    request.end_at_once(end)
+    with pytest.raises(SystemExit):
+        os.kill(os.getpid(), number)
+    os.kill(os.getpid(), number)  # it ends already
+    assert ended == [number]
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [
+        (signal.SIGINT, KeyboardInterrupt),
+        (signal.SIGUSR2, KeyboardInterrupt),
+        (signal.SIGTERM, Terminated),
+        (signal.SIGUSR1, Terminated),
+    ],
+)
+def test_a_signal_is_an_exception_once_imports_are_done(taking, number, error):
+    request, ended, end = taking
+    request.end_at_once(end)
+    with importing():
+        pass
+    with pytest.raises(error):
+        os.kill(os.getpid(), number)
+    assert not ended
+
+
+def test_a_signal_that_code_swallows_ends_a_command_all_the_same(taking, monkeypatch):
+    request, ended, end = taking
+    monkeypatch.setattr("emuchain.comm.end_request._MOST_S", 0.01)
+    request.end_at_once(end)
+    with request.at_once():
+        pass
+    with contextlib.suppress(KeyboardInterrupt):  # as Python does in a destructor
+        os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(SystemExit):
+        signal.pause()
+    assert ended == [signal.SIGINT]
+
+
+def test_a_command_that_ends_takes_no_more_signals(taking):
+    request, ended, end = taking
+    request.end_at_once(end)
+    request.close()
+    for number in ENDING:
+        os.kill(os.getpid(), number)
+    assert not ended
+
+
+def test_an_interrupt_that_a_shell_has_ignored_stays_ignored():
+    """As it does for what a script starts in the background."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        EndRequest().take()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_signals_stay_a_callers_own_where_python_calls():
+    before = {number: signal.getsignal(number) for number in ENDING}
+    with importing():
+        pass
+    EndRequest().end_at_once(lambda _: None)
+    EndRequest().close()
+    assert {number: signal.getsignal(number) for number in ENDING} == before
+
+
+@pytest.mark.parametrize(
+    ("number", "line", "status"),
+    [
+        (signal.SIGINT, "emuchain: interrupted", 130),
+        (signal.SIGUSR2, "emuchain: interrupted", 130),
+        (signal.SIGTERM, "emuchain: ended by SIGTERM", 143),
+        (signal.SIGUSR1, "emuchain: ended by SIGUSR1", 138),
+    ],
+)
+def test_what_is_said_of_a_signal_is_documented(number, line, status):
+    assert ended_by(number) == (line, status)

@@ -163,3 +163,14 @@ def test_a_reported_death_keeps_its_age():
     reported = Death.reported(Death("rank 1 on b was killed by SIGKILL", seen_s).report())
     assert reported.line == "rank 1 on b was killed by SIGKILL"
     assert 0 <= reported.seen_s - seen_s < 20
+
+
+def test_a_file_that_is_about_to_be_mapped_is_known():
+    """UCX makes one of 4 MiB for each of MPICH's ranks, fills it, maps it, and removes it: a kill may come between."""
+    path = Path(f"/dev/shm/ucx_shm_posix_{os.getpid():x}")
+    with open(path, "w"):
+        try:
+            assert [file.path for file in shared_by(os.getpid())] == [str(path)]
+        finally:
+            path.unlink()
+    assert shared_by(os.getpid()) == set()

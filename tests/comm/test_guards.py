@@ -1,5 +1,7 @@
 """Guards of several hosts, which are launchers on this one here: of all deaths one line tells, with the last step."""
 
+import os
+import resource
 import signal
 import socket
 import subprocess
@@ -34,16 +36,22 @@ def start() -> Iterator[Start]:
     """Start a rank under a launcher of this name, with these connections to other guards."""
     started = []
 
-    def start_one(launcher: str, rank: int, *lines: socket.socket) -> subprocess.Popen[str]:
+    def start_one(launcher: str, rank: int, *lines: socket.socket, **more: Any) -> subprocess.Popen[str]:
         fds = [line.fileno() for line in lines]
         process = subprocess.Popen(
             [sys.executable, "-c", RANK, str(rank), *map(str, fds)],
-            env={"PATH": "", "PYTHONPATH": ":".join(sys.path), "PMIX_NAMESPACE": f"{launcher}-{id(started)}"},
+            env={
+                "PATH": "",
+                "PYTHONPATH": ":".join(sys.path),
+                "PMIX_NAMESPACE": f"{launcher}-{id(started)}",
+                **{name: value for name, value in os.environ.items() if name.startswith("OMPI_COMM_WORLD_")},
+            },
             pass_fds=fds,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            **more,
         )
         started.append(process)
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -192,3 +200,21 @@ def test_a_stranger_at_the_meeting_is_turned_away() -> None:
 )
 def test_on_several_hosts_open_mpi_waits_before_it_ends_a_rank(given: dict[str, str], expected: dict[str, str]) -> None:
     assert launch.library_settings(given) == expected
+
+
+@pytest.mark.parametrize("most_bytes", [64 << 10, 100])
+def test_a_limit_on_the_size_of_files(start: Start, monkeypatch: pytest.MonkeyPatch, most_bytes: int) -> None:
+    """The guard's page takes 256 bytes for each rank here; where not even that is allowed, ranks do without a guard."""
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    limit = (most_bytes, most_bytes)
+    ranks = [
+        start("one", rank, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit)) for rank in range(2)
+    ]
+    do(ranks[0], "watch.note('step 7')")
+    ranks[1].kill()
+    if most_bytes < 256:
+        ranks[0].kill()
+        assert said(*ranks) == ""
+    else:
+        assert said(*ranks) == "emuchain: error: rank 1 was killed by SIGKILL; last step done: step 7\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -98,3 +99,16 @@ def test_other_ranks_work(mpiexec: Any, tmp_path: Path) -> None:
     for line in lines:
         assert line.startswith(f"found {[(n, n**2) for n in range(10)]} ")
         assert " 0" not in line.rpartition("{")[2]
+
+
+def squares(count: int) -> list[tuple[int, int]]:
+    """The squares, as this process has them worked out by others where it may have some."""
+    return [result for _, result in in_parallel(SingleProcess(), 2, square, range(count))]
+
+
+def test_a_worker_of_a_pool_works_itself() -> None:
+    """Python lets such a process have no children."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        [worker] = {process for _, process in pool.apply(squares, (3,))}
+        assert worker != os.getpid()
+        assert [number for number, _ in pool.apply(squares, (4,))] == [0, 1, 4, 9]

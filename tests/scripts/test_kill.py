@@ -45,3 +45,17 @@ def test_killed_runs_go_on_from_their_checkpoints(mpiexec):
     name, runs, kills, *_, equal = done.stdout.splitlines()[-1].split()
     assert (name, runs, equal) == ("all", "2", "2")
     assert int(kills) >= 2
+
+
+def test_runs_that_signals_end(mpiexec):
+    """At three moments after the start, each to a rank and to `emuchain run`."""
+    variable = {"mpich": "EMUCHAIN_TEST_MPICH", "openmpi": "EMUCHAIN_TEST_OPENMPI"}[mpiexec.name]
+    environment = {**os.environ, variable: str(mpiexec.launcher.parent.parent)}
+    command = [sys.executable, SCRIPT, "--ends", "--mpi", mpiexec.name, "--every", "0.4", "--from", "0.2", "--to", "1"]
+    command += ["--target", "rank", "--target", "run", "--signal", "INT", "--signal", "TERM"]
+    done = subprocess.run([*command, "--", *TRAIN], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[-4:]]
+    assert [row[:4] + row[6:8] for row in rows] == [
+        [mpiexec.name, target, signal, "3", "0", "0"] for target in ("rank", "run") for signal in ("SIGINT", "SIGTERM")
+    ]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ....comm.exchange import BINS
 from ....kernels.inceptionn import WIDTHS
-from ...common import escaped
+from ...common import NAMES, escaped
 from ...mapping import DataPath
 from ..record import PHASES, SentBy, Weights
 from .growing import Table
@@ -178,8 +178,13 @@ def _attributes(group: Arrays) -> dict[str, Any]:
             raise ValueError(f"{name} is {value.dtype} {value.shape}")
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             raise ValueError(f"{name} is {value}")
-        found[name] = value if value.ndim else escaped(value.item()) if value.dtype.kind == "U" else value.item()
+        found[name] = value if value.ndim else _text(value.item()) if value.dtype.kind == "U" else value.item()
     return found
+
+
+def _text(value: str) -> str:
+    """Return text as it is if it is printable, apart from bytes of a file's name that are no UTF-8; else escaped."""
+    return value if value.encode("utf-8", NAMES).decode("utf-8", "ignore").isprintable() else escaped(value)
 
 
 def _config(group: Arrays, devices: int) -> dict[str, Any]:

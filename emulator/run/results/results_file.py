@@ -40,7 +40,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import HDF5_HEAD, InputError, Note, WholeFile, confined, escaped, open_file, other_kind
+from ...common import HDF5_HEAD, InputError, Note, WholeFile, confined, encoded, open_file, other_kind
 from .growing import Growing
 from .lossy_file import LossyFile
 from .results import Results
@@ -119,11 +119,12 @@ class _Sealed:
 
     def attributes(self, path: str, values: Mapping[str, Any]) -> None:
         """Make a group with these attributes."""
+        import h5py
+
         group = self._file.create_group(path)
         for name, value in values.items():
             plain = "" if value is None else np.array(value, np.int64) if isinstance(value, tuple) else value
-            plain = escaped(plain) if isinstance(plain, str) else plain  # a path may be no text
-            group.attrs[name] = plain
+            group.attrs[name] = np.array(encoded(plain), h5py.string_dtype()) if isinstance(plain, str) else plain
             self.seal.add(f"{path}/@{name}", as_array(plain))
 
     def whole(self, path: str, values: NDArray[Any]) -> None:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...common import InputError, LineFile, as_cell, of_cell, plural
+from ...common import NAMES, InputError, LineFile, as_cell, encoded, of_cell, plural
 from ...inputs import shown
 from .measure import FIGURES, INTERNAL, Measured
 
@@ -60,7 +60,7 @@ class Journal:
     def finish(self, rows: Sequence[dict[str, Any]], points: Sequence[str]) -> None:
         """Put all rows in order; the file is replaced at once."""
         cells = (self._cells(row, point) for row, point in zip(rows, points, strict=True))
-        self._file.write(self._text([self._columns, *cells]).encode())
+        self._file.write(encoded(self._text([self._columns, *cells])))
 
     def close(self) -> None:
         """Close the file, and let others write it."""
@@ -82,13 +82,12 @@ class Journal:
     def _whole_lines(self) -> str:
         """Return the file's content without a last line that was not finished."""
         try:
-            with self._path.open(encoding="utf-8", newline="") as file:
+            with self._path.open(encoding="utf-8", errors=NAMES, newline="") as file:
                 text = file.read()
         except FileNotFoundError:
             return ""
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not a text file"
-            raise InputError(f"{self._told}: cannot be read: {reason}") from None
+        except OSError as error:
+            raise InputError(f"{self._told}: cannot be read: {error.strerror}") from None
         head = ",".join(self._columns) + "\n"
         if not text.startswith(head) and not head.startswith(text):
             raise InputError(f"{self._told}: belongs to another sweep, with other columns; {_REMEDY}")
@@ -106,8 +105,8 @@ class Journal:
             others = sum(row[_POINT] not in points for row in rows)
             if others:
                 raise InputError(
-                    f"{self._told}: {others} of its {plural(len(rows), 'point')} are not of this sweep, or are of another"
-                    f" version of emuchain or other content of the files; {_REMEDY}"
+                    f"{self._told}: {others} of its {plural(len(rows), 'point')} are not of this sweep, or are of"
+                    f" another version of emuchain or other content of the files; {_REMEDY}"
                 )
             self.done = {row[_POINT]: _measured(row) for row in rows if not row["error"].startswith(INTERNAL)}
         except (ValueError, csv.Error):

@@ -106,7 +106,8 @@ def test_what_a_terminal_would_obey_is_spelled_out(shell: Shell) -> None:
 
 
 def test_no_mpi_library(shell: Shell, one_line: Callable[[str], str]) -> None:
-    done = shell("emuchain train", PMI_RANK="0", PMI_SIZE="1", MPI4PY_MPIABI="", MPI4PY_LIBMPI="/none/libmpi.so")
+    launched = {"PMI_RANK": "0", "PMI_SIZE": "1", "PMI_PORT": "localhost:1"}
+    done = shell("emuchain train", **launched, MPI4PY_MPIABI="", MPI4PY_LIBMPI="/none/libmpi.so")
     assert done.returncode == 2
     assert "mpi4py does not load" in one_line(done.stderr)
 

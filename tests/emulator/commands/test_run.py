@@ -23,6 +23,16 @@ n=$(wc -l < {folder}/calls)
 eval "$(sed -n ${{n}}p {folder}/ends)"
 """
 
+# It has no ranks to wait for before it gets a signal.
+MAIN = """
+import sys
+sys.executable = sys.argv.pop(1)
+from emuchain.emulator.commands import run
+from emuchain.emulator.commands.cli import main
+run._PATIENCE_S = 0.0
+main()
+"""
+
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
@@ -32,8 +42,7 @@ def python(tmp_path: Path) -> Path:
     launcher = there / "mpiexec"
     launcher.write_text(LAUNCHER.format(folder=tmp_path))
     launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR)
-    program = "import sys; sys.executable = sys.argv.pop(1); from emuchain.emulator.commands.cli import main; main()"
-    (tmp_path / "main.py").write_text(program)
+    (tmp_path / "main.py").write_text(MAIN)
     return there / "python"
 
 

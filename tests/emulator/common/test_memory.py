@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emuchain.emulator.common import free_room, host_room, process_room
+from emuchain.emulator.common import InputError, check_start, free_room, host_room, process_room
 
 GIB = 2**30
 UNLIMITED = 9223372036854771712
@@ -103,3 +103,20 @@ def test_limits_of_the_process(tmp_path: Path) -> None:
 def test_without_any_of_these_files(tmp_path: Path) -> None:
     assert host_room(tmp_path).free_bytes > 0
     assert process_room(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "flag", "most_mib"), [("Max address space", "v", 200), ("Max data size    ", "d", 100)]
+)
+def test_limits_that_leave_no_room_to_start_are_told_with_what_to_do(
+    tmp_path: Path, limit: str, flag: str, most_mib: int
+) -> None:
+    """Libraries say nothing of memory then: one cannot be found, another prints lines of its own and ends."""
+    limits = f"Limit           Soft Limit  Hard Limit  Units\n{limit}  {most_mib << 20}  unlimited  bytes\n"
+    status = "Name: python\nVmSize:   51200 kB\nVmData:   51200 kB\n"
+    system = tree(tmp_path, {"proc/self/limits": limits, "proc/self/status": status})
+    with pytest.raises(InputError, match=rf"`ulimit -{flag}`\) {most_mib - 50}(.0)? MiB more.*`ulimit -{flag} unlim"):
+        check_start(system)
+    ample = limits.replace(str(most_mib << 20), str(600 << 20))
+    check_start(tree(tmp_path, {"proc/self/limits": ample}))
+    check_start(tree(tmp_path, {"proc/self/limits": limits.replace(str(most_mib << 20), "unlimited")}))

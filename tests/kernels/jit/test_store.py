@@ -2,12 +2,18 @@
 
 import os
 import shutil
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from emuchain.kernels import form, user_cache
 from emuchain.kernels.jit import Kernel, compiled, store
 from emuchain.kernels.jit.compiled import ROOM
 from emuchain.kernels.jit.store import Code
@@ -227,3 +233,74 @@ def test_a_folder_for_the_cache_is_made_for_its_user_alone(monkeypatch: pytest.M
     finally:
         os.umask(before)
     assert [folder.stat().st_mode & 0o777 for folder in (tmp_path / "new", tmp_path / "new" / "cache")] == [0o755] * 2
+
+
+def test_a_file_in_place_of_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Code would be compiled at every start, and never be kept."""
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setattr(store, "SOURCES", tmp_path / "package")
+    for named, in_the_way in ((file, file), (file / "below", file), (tmp_path / "new" / "folder", None)):
+        monkeypatch.setenv(store.SETTING, str(named))
+        assert store.file_in_the_way() == in_the_way
+        assert store.where() == (tmp_path / "package" / "__pycache__" if in_the_way else named)
+
+
+def test_no_home_is_no_folder_named_after_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where HOME is unset, and the system knows no such user, as in containers."""
+
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setattr(store, "SOURCES", Path("/proc/package"))
+    monkeypatch.setattr(store.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv(store.SETTING)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    for relative in (None, "cache"):
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        if relative:
+            monkeypatch.setenv("XDG_CACHE_HOME", relative)
+        assert user_cache() is None
+        assert store.is_temporary(store.where())
+        assert [path.name for path in tmp_path.iterdir()] == [store.where().name]
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert user_cache() == str(tmp_path / "home" / ".cache" / "emuchain")
+
+
+def test_threads_that_call_a_kernel_first_link_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM refuses a second library of a name."""
+    linked = []
+
+    def entry(name: str, _: Code) -> Callable[[], int]:
+        linked.append(name)
+        time.sleep(0.05)  # others come meanwhile
+        return lambda: 7
+
+    monkeypatch.setitem(Kernel._ready.__globals__, "entry", entry)
+    monkeypatch.setattr(store, "find", lambda _: Code("", [], "none", b""))
+    kernel, together = Kernel("room", "kernel"), threading.Barrier(4)
+
+    def call(_: int) -> int:
+        together.wait()
+        return int(kernel())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(call, range(4))) == [7] * 4
+    assert linked == ["room.kernel"]
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, ""), ({"NUMBA_CPU_FEATURES": "+avx"}, "+avx")])
+def test_a_generic_processor_has_the_features_that_numba_compiles_for(given: dict[str, str], expected: str) -> None:
+    """Others would be asked for what it lacks, and LLVM ends the process then."""
+    program = (
+        "from numba.core import config; from emuchain.kernels import form;"
+        " print(repr((config.CPU_FEATURES, form.cpu_features(), form.FORM.name)))"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_CPU", form.SETTING))
+    }
+    environment |= {"NUMBA_CPU_NAME": "generic", **given}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == repr((expected, expected, "portable"))
