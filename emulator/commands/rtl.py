@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from ..cluster import Resources
-from ..common import InputError, WholeFile, format_time_ps, own_folder, plural
+from ..common import InputError, WholeFile, format_time_ps, own_folder, plural, scratch_folder
 from ..config import Config
 from ..inputs import validate
 from ..plan import make_plan
@@ -76,8 +75,8 @@ def _synthesised(rtl: Rtl, tops: list[pathlib.Path], yosys: str, show: Any) -> l
     taken = []
     for device, top in enumerate(tops):
         show(f"synthesising device {device} of {len(tops)} with Yosys")
-        with tempfile.TemporaryDirectory(prefix="emuchain-rtl-") as folder:
-            taken.append(device_resources(yosys, rtl, device, top, pathlib.Path(folder)))
+        with scratch_folder() as folder:
+            taken.append(device_resources(yosys, rtl, device, top, folder))
     return taken
 
 
@@ -85,9 +84,9 @@ def _simulated(
     rtl: Rtl, tops: list[pathlib.Path], tools: Tools, waves: Sequence[WholeFile], show: Any
 ) -> tuple[RtlResult, float]:
     show(f"building {plural(len(tops), 'model')} with Verilator")
-    with tempfile.TemporaryDirectory(prefix="emuchain-rtl-") as folder:
+    with scratch_folder() as folder:
         begun = time.perf_counter()
-        libraries = build_models(rtl, tops, tools, pathlib.Path(folder), waves=bool(waves))
+        libraries = build_models(rtl, tops, tools, folder, waves=bool(waves))
         built_s = time.perf_counter() - begun
         show("training a mini-batch on them")
         return simulate_rtl(rtl, libraries, trained_mini_batch(rtl.plan, drawn_images(rtl.plan)), waves), built_s

@@ -22,6 +22,7 @@ from .memory import Room, check_start, free_room, host_room, process_room
 from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
 from .processes import parse_status, system_name
 from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_file, read_text
+from .scratch import scratch_error, scratch_folder
 from .shipped import find, names
 from .types import (
     FINITE,
@@ -129,6 +130,8 @@ __all__ = [
     "process_room",
     "read_file",
     "read_text",
+    "scratch_error",
+    "scratch_folder",
     "system_name",
     "touched",
     "unlike",

@@ -8,8 +8,6 @@ the weights are read from the model, for the test, which is emulated, and for th
 from __future__ import annotations
 
 import dataclasses
-import pathlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -17,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.codec import Codec
-from ..common import InputError, plural
+from ..common import InputError, plural, scratch_folder
 from ..device import DeviceNumerics, Maps, Rule, Sgd, SliceNumerics
 from ..mapping import DeviceStreams
 from ..plan import Plan
@@ -76,11 +74,10 @@ def rtl_numerics(plan: Plan, streams: DeviceStreams, slices: Sequence[SliceNumer
     """
     design, batch = designs_of(plan)[streams.device], plan.config.batch
     rooms = [Room(batch, batch * max(of.layer.input[1], of.layer.output[1])) for of in design.slices]
-    with tempfile.TemporaryDirectory(prefix="emuchain-rtl-") as folder:
-        top = pathlib.Path(folder) / f"{design.module}.sv"
+    with scratch_folder() as folder:
+        top = folder / f"{design.module}.sv"
         top.write_text(top_module(design, rooms, plan.network.name), encoding="utf-8")
-        models = pathlib.Path(folder) / "model"
-        library = build(find_tools(), top, sources(), ports_text(design), models, waves=False)
+        library = build(find_tools(), top, sources(), ports_text(design), folder / "model", waves=False)
         config = plan.config
         numbers = update_numbers(batch, config.learning_rate, config.momentum, config.weight_decay)
         return RtlNumerics(streams, slices, DeviceModel(library, design, numbers))

@@ -144,8 +144,14 @@ def runtime(tools: Tools) -> pathlib.Path:
     place = pathlib.Path(cache) / f"verilated-{key}.a"
     if place.exists():
         return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(dir=place.parent)
+    except OSError as error:
+        raise InputError(
+            f"{place.parent}: cannot be written: {error.strerror}; XDG_CACHE_HOME names another folder"
+        ) from None
+    with folder as scratch:
         flags = [*_COMMON, "-O2", *tools.include_flags, "-DVM_TRACE=1", "-DVM_TRACE_VCD=1"]
         jobs = [[*flags, "-c", str(tools.include / name), "-o", f"{scratch}/{name}.o"] for name in _RUNTIME]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ...common import InputError
+from ...common import scratch_error
 
 _KEPT_BYTES = 1 << 16
 """In memory; a spool that holds no more has no file."""
@@ -82,10 +82,7 @@ class Spool:
             while left:
                 left = left[self._file.write(left) :]
         except OSError as error:
-            raise InputError(
-                f"temporary files in {tempfile.gettempdir()}: cannot be written: {error.strerror or error}; free some"
-                " room, or name another folder by TMPDIR"
-            ) from None
+            raise scratch_error(error) from None
         self._filed += len(values)
 
     def _fill(self, values: NDArray[Any], first: int) -> None:
