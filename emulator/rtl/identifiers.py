@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 
 from ..common import one_line
+from .verilator import sources
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]{0,40}(_[0-9]{1,9}){0,3}")
 """Names that no name made of another one equals: those end in an underscore and a word."""
@@ -34,16 +36,33 @@ alignas alignof asm auto bool catch char concept consteval constexpr constinit d
 float friend goto inline long main mutable namespace noexcept nullptr operator private public register requires short
 sizeof switch template throw true try typeid typename using volatile
 """
-_OWN = "clk rst batch device images labels loss outputs errors module port in out"
+_OWN = """
+batch clk decay device done errors images in labels limit loss module momentum of out outputs overrun overruns path port
+rate reads reset rst schedule settings share take updated
+"""
+"""Of the top modules; `device0` is one."""
 _RESERVED = frozenset(f"{_SYSTEM_VERILOG} {_CPP} {_OWN}".split())
+
+
+@functools.cache
+def _of_modules() -> frozenset[str]:
+    """Return all words of the modules that instances are of: a name hides a signal of the same one."""
+    return frozenset(
+        word for path in sources() for word in re.findall(r"\w+", path.read_text(encoding="utf-8").lower())
+    )
+
+
+def _is_free(name: str) -> bool:
+    word = name.lower()
+    return word not in _RESERVED and word not in _of_modules() and not re.fullmatch(r"device\d+", word)
 
 
 def identifier(name: str) -> str:
     """Return a layer's name as an identifier, another one for each name; a plain name stays as it is.
 
-    What is no plain name, or a word of a language, gets a digest of it behind: `a-b` is not `a_b`.
+    What is no plain name, or a word of a language or of a module, gets a digest of it behind: `a-b` is not `a_b`.
     """
-    if _PLAIN.fullmatch(name) and name.lower() not in _RESERVED:
+    if _PLAIN.fullmatch(name) and _is_free(name):
         return name
     plain = re.sub(r"[^A-Za-z0-9]", "_", name)[:40].strip("_") or "layer"
     plain = plain if plain[0].isalpha() else f"layer_{plain}"

@@ -22,7 +22,24 @@ def test_plain_names_stay(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["input", "reg", "clk", "Module", "class", "a-b", "a_b", "a.b", "a_dx", "3x3", "", "ü"]
+    "name",
+    [
+        *("input", "reg", "clk", "Module", "class", "a-b", "a_b", "a.b", "a_dx", "3x3", "", "ü"),
+        *(
+            "overruns",
+            "updated",
+            "schedule",
+            "share",
+            "reset",
+            "done",
+            "limit",
+            "reads",
+            "of",
+            "device0",
+            "Slice",
+            "valid",
+        ),
+    ],
 )
 def test_others_get_a_digest(name: str) -> None:
     assert re.fullmatch(r"[A-Za-z]\w*_[0-9a-f]{8}", identifier(name), re.ASCII)
