@@ -36,8 +36,8 @@ def recurrent_step(
     units = weights[1] // gates
     if node.integer("hidden_size", units) != units or recurrent[2] != units:
         raise node.refusal(f"weights of {units} units, where `hidden_size` or the recurrent weights say another number")
-    states = [state for place in _FIRST_STATES if (state := walk.constant(node, place)) is not None]
-    if any(state.shape[2:] not in ((), (units,)) for state in states):
+    begins = [begin for place in _FIRST_STATES if (begin := walk.constant(node, place)) is not None]
+    if any(begin.shape[2:] not in ((), (units,)) for begin in begins):
         raise node.refusal(
             f"begins with states of other sizes than its {units} units, as PyTorch's new exporter writes layers with a"
             " projection (`proj_size`); only layers without are supported"

@@ -85,7 +85,7 @@ def from_pytorch(nodes: Sequence[OnnxNode], metadata: Sequence[Mapping[str, str]
     operators: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for node, scope in zip(nodes, scopes, strict=True):
         operators[scope][node.operator] += 1
-    parents = {scope.rpartition("/")[0] for scope in operators}
+    parents = {scope[: end.start()] for scope in operators for end in re.finditer("/", scope)}
     made = []
     for place, (node, scope, said) in enumerate(zip(nodes, scopes, metadata, strict=True)):
         classes, module = _quoted(said.get(_CLASSES, "")), modules[place]

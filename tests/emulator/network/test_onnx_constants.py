@@ -247,6 +247,14 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
         lambda g: g.node("Resize", name="/net/net.2/up/up.0/Resize"),
         "PyTorch's Upsample 'net.2.up.0': unknown",
     ),
+    "a function beside a module that is farther in": (
+        lambda g: (
+            g.node("Abs", name="/block/Abs"),
+            *(g.node(name, g.last, g.last, name=f"/block/{name}") for name in ("Resize", "Cast")),
+            g.node("Relu", name="/block/net/net.0/Relu"),
+        ),
+        "PyTorch's abs in 'block': unknown",
+    ),
     "a function in a module": (
         lambda g: g.node("Einsum", name="/net/net.2/Einsum"),
         "PyTorch's einsum in 'net.2': unknown",
