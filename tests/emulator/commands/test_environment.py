@@ -154,11 +154,17 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-PLAIN = (["--version"], ["train", "--help"], ["plan", "quick-cifar"], ["simulate", "quick-cifar", "--samples", "8"])
+PLAIN = (
+    ["--version"],
+    ["train", "--help"],
+    ["plan", "quick-cifar"],
+    ["plan", "quick-cifar", "--devices", "1-2"],
+    ["simulate", "quick-cifar", "--samples", "8"],
+)
 
 
 @pytest.mark.usefixtures("launched")
-@pytest.mark.parametrize("words", PLAIN, ids=lambda words: words[0])
+@pytest.mark.parametrize("words", PLAIN, ids=" ".join)
 def test_a_command_that_needs_no_ranks_leaves_mpi_alone(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
