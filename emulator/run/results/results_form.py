@@ -54,8 +54,8 @@ def read_arrays(path: pathlib.Path, blame: str, denial: str, most_bytes: int) ->
                 kind = kind_of_hdf5(file)
                 if kind == RESULTS:
                     raise InputError(
-                        f"{blame}: a results file of another version of emuchain (format {escaped(str(form))[:20]}, not"
-                        f" {FORMAT}); read it with that version, or train again"
+                        f"{blame}: a results file of another version of emuchain (format"
+                        f" {escaped(repr(form.tolist()))[:20]}, not {FORMAT}); read it with that version, or train again"
                     )
                 raise unlike(kind, path, blame, denial)
             found = reader.read(file)
