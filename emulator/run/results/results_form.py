@@ -55,8 +55,8 @@ def read_arrays(path: pathlib.Path, blame: str, denial: str, most_bytes: int) ->
                 if kind == RESULTS:
                     other = escaped(repr(form.tolist()))[:20]
                     raise InputError(
-                        f"{blame}: a results file of another version of emuchain (format {other}, not {FORMAT}); read it"
-                        " with that version, or train again"
+                        f"{blame}: a results file of another version of emuchain (format {other}, not {FORMAT}); read"
+                        " it with that version, or train again"
                     )
                 raise unlike(kind, path, blame, denial)
             found = reader.read(file)
