@@ -53,9 +53,10 @@ def read_arrays(path: pathlib.Path, blame: str, denial: str, most_bytes: int) ->
             if form.ndim or form.dtype.kind not in "iu" or form not in (FORMAT, UNSEALED_FORMAT):
                 kind = kind_of_hdf5(file)
                 if kind == RESULTS:
+                    other = escaped(repr(form.tolist()))[:20]
                     raise InputError(
-                        f"{blame}: a results file of another version of emuchain (format {escaped(str(form))[:20]}, not"
-                        f" {FORMAT}); read it with that version, or train again"
+                        f"{blame}: a results file of another version of emuchain (format {other}, not {FORMAT}); read"
+                        " it with that version, or train again"
                     )
                 raise unlike(kind, path, blame, denial)
             found = reader.read(file)

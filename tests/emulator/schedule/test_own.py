@@ -86,7 +86,7 @@ BUILDERS: dict[str, tuple[Any, str]] = {
         "the program of device 0 raised KeyError: ",
     ),
     "a program without an end": (of_program(itertools.repeat(FIRST)), "device 0: F0v0 is done twice"),
-    "an empty program": (of_program([]), "device 0: never does F0"),
+    "an empty program": (of_program([]), "device 0 never does F0"),
     "a kind that is a word": (of_first(kind="F"), "the program of device 0 has Action("),
     "an index below 0": (of_first(index=-1), "the program of device 0 has Action("),
     "an index too high": (of_first(index=99), "the program of device 0 has Action("),

@@ -250,13 +250,13 @@ def test_a_file_that_is_being_written(tmp_path: Path, refused: Refused) -> None:
     assert f"`h5clear --status {path}` unlocks it" in refused(path)
 
 
-@pytest.mark.parametrize("mark", [0, 3, "one", 1.5])
+@pytest.mark.parametrize("mark", [0, 3, "one", "a\nb", 1.5])
 def test_results_of_another_version(tmp_path: Path, refused: Refused, mark: object) -> None:
     path = tmp_path / "run.h5"
     write_results(path, results())
     with h5py.File(path, "r+") as file:
         file.attrs["format"] = mark
-    assert f"of another version of emuchain (format {mark}, not 2); read it with that version" in refused(path)
+    assert f"of another version of emuchain (format {mark!r}, not 2); read it with that version" in refused(path)
 
 
 @pytest.mark.parametrize("group", ["config", "descriptions", "versions", "history", "devices", "links", "weights"])
