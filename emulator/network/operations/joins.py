@@ -89,6 +89,10 @@ class Concat(SfuOperation):
         Raises:
             InputError: another axis, or maps are joined with flattened values.
         """
+        if any(name in walk.constants for name in node.inputs):
+            raise node.refusal(
+                "joins an array of the file, such as a class token, to what nodes make; only that is joined"
+            )
         first, axis = walk.take(node, states=True), node.integer("axis", 1)
         axes = walk.axes_of(first)
         if first.state:

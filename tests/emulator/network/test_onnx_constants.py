@@ -263,6 +263,10 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
         lambda g: g.node("Det", name="/net/net.2/Det"),
         "PyTorch's module 'net.2': unknown",
     ),
+    "a class token": (
+        lambda g: g.node("Concat", g.array(np.zeros((1, 4, 8, 8), np.float32)), g.last, axis=1, name="/vit/Concat"),
+        "PyTorch's cat in 'vit': joins an array of the file, such as a class token",
+    ),
     "a constant factor": (
         lambda g: g.node("Mul", g.last, g.numbers(2.0), name="/net/net.2/Mul"),
         "PyTorch's product in 'net.2': multiplies by numbers of the file",
