@@ -49,8 +49,8 @@ class Session:
     `take_ranks` leaves them alone, and is rank 0's.
     """
 
-    def __init__(self, end_request: EndRequest, arguments: Sequence[str]) -> None:
-        self.end_request = end_request
+    def __init__(self, end_request: EndRequest | None = None, arguments: Sequence[str] = ()) -> None:
+        self.end_request = end_request or EndRequest()
         self.rank = launcher_rank()
         self._trains = arguments[:1] == ["train"]
         takes_ranks = arguments[:1] in (["train"], ["sweep"]) and not {"-h", "--help"} & {*arguments}
