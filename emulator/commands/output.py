@@ -66,8 +66,8 @@ class _Escaping:
 def escaping() -> Iterator[None]:
     """Let nothing that is printed obey a file or a name; standard output and error must be open."""
     with (
-        contextlib.redirect_stdout(_Escaping(sys.stdout)),  # type: ignore[type-var]  # all that print needs
-        contextlib.redirect_stderr(_Escaping(sys.stderr)),  # type: ignore[type-var]
+        contextlib.redirect_stdout(_Escaping(sys.stdout)),
+        contextlib.redirect_stderr(_Escaping(sys.stderr)),
     ):
         yield
 
