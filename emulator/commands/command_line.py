@@ -122,7 +122,7 @@ def run_command(ranks: int, restarts: int, arguments: tuple[str, ...]) -> int:
     "--epoch-images",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Images of an epoch in the steady state.  [default: the data set's of such images; in JSON else ImageNet's]",
+    help="Images of an epoch in the steady state.  [default: those of the data set; in JSON ImageNet's 1281167]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", type=OUTPUT, metavar="FILE.png", help="Draw how busy engines and links are.")

@@ -239,7 +239,7 @@ def _resource_row(layout: Layout, device: DeviceLayout) -> list[str]:
         str(device.device),
         *(_share(shares[f"{kind}_share"]) for kind in ("dsp", "lut", "ff", "bram")),
         format_bytes(device.buffers.bytes),
-        _share(shares["on_chip_bytes_share"]),
+        _share(shares["block_ram_bytes_share"]),
         format_bytes(device.bpram.bytes + device.bgb.bytes) if device.bpram.bytes else "-",
     ]
 

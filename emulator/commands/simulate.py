@@ -77,8 +77,8 @@ def run_simulation(
 ) -> None:
     """Simulate as configured and print an answer and tables, or JSON; with `what_if`, compare with these values.
 
-    `trace` has the flags of a trace; it shows the run as it is. Without `epoch_images`, an epoch has those of the
-    network's data set; where that is not known, JSON has ImageNet's and text none.
+    `trace` has the flags of a trace; it shows the run as it is. Without `epoch_images`, text has an epoch of the
+    network's data set, or none where that is not known, and JSON has one of ImageNet.
 
     The steady state is drawn into the file `plot`, if one is given.
 
@@ -100,7 +100,7 @@ def run_simulation(
         tell_notes(idle_settings(run.simulation.plan))
         other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
         known = epoch_images or run.simulation.plan.network.epoch_images
-        counted = known or IMAGENET_IMAGES
+        counted = epoch_images or IMAGENET_IMAGES
         rows = compare_runs(run[:2], other[:2], counted) if other else []
         if picture is not None:
             plan = run.simulation.plan

@@ -116,7 +116,7 @@ def _faster(slowest_ps: int, behind_ps: int) -> str:
 
 def _fit(plan: Plan, run: Run) -> Figure:
     assert run.layout is not None
-    shares = [run.layout.utilisation(device)["on_chip_bytes_share"] or 0 for device in run.layout.devices]
+    shares = [run.layout.utilisation(device)["block_ram_bytes_share"] or 0 for device in run.layout.devices]
     fullest = f"the fullest device holds {percent(max(shares))} of its on-chip memory"
     if not plan.fits:
         missing = f"no, memory ignored, {format_bytes(plan.missing_bytes)} too much"

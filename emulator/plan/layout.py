@@ -174,7 +174,8 @@ class Layout:
             "ff_share": share("ff", taken.ff),
             "bram_share": share("bram_banks", taken.bram_banks),
             "transceiver_share": transceivers,
-            "on_chip_bytes_share": device.buffers.block_ram_bytes / self.room(device),
+            "on_chip_bytes_share": device.buffers.bytes / board.on_chip_memory_bytes,
+            "block_ram_bytes_share": device.buffers.block_ram_bytes / self.room(device),
         }
 
     def exceeded(self) -> dict[str, list[int]]:

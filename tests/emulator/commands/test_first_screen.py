@@ -276,7 +276,7 @@ def test_nothing_fits_in_more_than_all_block_ram(printed: Printed) -> None:
     words = ("plan", "resnet18-cifar", "--devices", "4")
     found = as_json(printed, *words)
     assert found["missing_bytes"] == 0
-    shares = [device["utilisation"]["on_chip_bytes_share"] for device in found["devices"]]
+    shares = [device["utilisation"]["block_ram_bytes_share"] for device in found["devices"]]
     assert 0.5 < max(shares) <= 1
 
 
