@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..common import InputError, own_folder, write_whole
+from ..common import InputError, own_folder, plural, write_whole
 from . import collector
 from .named import DATA, FETCHED, PICTURE, WORD, FileGroup
 
@@ -98,7 +98,7 @@ def _show_text(found: Dataset) -> None:
     ngrams, steps = ngram_bits(found), found.shape[1]
     lines = {
         "name": found.name,
-        "training samples": f"{found.n_train:,} windows of {steps} characters",
+        "training samples": f"{plural(found.n_train, 'window')} of {plural(steps, 'character')}",
         "test samples": f"{found.n_test:,}, the last tenth of the text",
         "symbols": f"{found.symbols}: {' '.join(map(repr, found.classes))}",
         "unigram model": f"{ngrams.unigram:.3f} bits per character of the test (add-one smoothing)",

@@ -41,7 +41,7 @@ class LeftOut:
         kinds = sorted(self._counts.items(), key=lambda kind: (-kind[1], kind[0]))
         rest = sum(count for _, count in kinds[_KINDS_SHOWN:])
         told = [f"{count:,} {kind}" for kind, count in kinds[:_KINDS_SHOWN]]
-        return ", ".join([*told, f"{rest:,} others"] if rest else told)
+        return ", ".join([*told, plural(rest, "other")] if rest else told)
 
     @property
     def notes(self) -> list[str]:
