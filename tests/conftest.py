@@ -26,6 +26,9 @@ FLAVOURS = {
     "openmpi": ("EMUCHAIN_TEST_OPENMPI", ".venv-openmpi"),
 }
 
+# Shells start what runs in the background without interrupts, and processes pass that on: tests send some.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Nothing here may depend on how long something takes; and what one machine finds, every machine finds in CI.
 hypothesis.settings.register_profile(
