@@ -13,7 +13,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _INTERRUPTS = signal.SIGINT, signal.SIGUSR2
 _TERMINATIONS = signal.SIGTERM, signal.SIGUSR1
@@ -60,12 +60,15 @@ class EndRequest:
         self.on_note = on_note
         self._can_wait = False
         self._end: Callable[[int], NoReturn] | None = None
+        self._is_taken = False
+        self._before: dict[signal.Signals, Any] = {}  # handlers of a caller
 
     def take(self) -> None:
         """Note signals from now on, until `end_at_once` says how this process ends; for the process of a command.
 
         An interrupt that whoever started this process has it ignore, as shells do in the background, stays ignored.
         """
+        self._is_taken = True
         for number in ENDING:
             if number != signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._note)
@@ -92,12 +95,16 @@ class EndRequest:
         if self._end is None:
             for number in ENDING:
                 if number != signal.SIGINT:
-                    signal.signal(number, self._take)
+                    before = signal.signal(number, self._take)
+                    self._before.setdefault(number, before)
 
     def close(self) -> None:
-        """Ignore signals from now on, since this process ends; where they were taken."""
+        """Ignore signals from now on, since this process ends; where none were taken, give them back to the caller."""
         if self._is_taken:
             self._handle(signal.SIG_IGN)
+            return
+        while self._before:
+            signal.signal(*self._before.popitem())
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
@@ -107,10 +114,6 @@ class EndRequest:
             yield
         finally:
             self._can_wait = False
-
-    @property
-    def _is_taken(self) -> bool:
-        return getattr(signal.getsignal(signal.SIGTERM), "__self__", None) is self
 
     def _handle(self, handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
         for number in ENDING:

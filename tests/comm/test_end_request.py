@@ -177,3 +177,13 @@ def test_signals_stay_a_callers_own_where_python_calls():
 )
 def test_what_is_said_of_a_signal_is_documented(number, line, status):
     assert ended_by(number) == (line, status)
+
+
+def test_a_caller_gets_its_signals_back():
+    """Of a command that runs in a process which goes on."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    request = EndRequest()
+    request.listen()
+    assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
+    request.close()
+    assert {number: signal.getsignal(number) for number in ENDING} == before
