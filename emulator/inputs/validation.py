@@ -136,9 +136,10 @@ def _first_problem(model: type[Model], error: pydantic.ValidationError) -> str:
     problem = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
     place = _place(problem["loc"])
     if problem["type"] == "extra_forbidden":
-        outer = len(problem["loc"]) == 1
-        known = ", ".join(sorted(model.model_fields)) if outer else "see docs/configuration.md"
-        hint = did_you_mean(str(problem["loc"][-1]), model.model_fields if outer else _all_keys(model))
+        *outer, key = problem["loc"]
+        own = _keys_of(model, outer[-1]) if outer else {*model.model_fields}
+        known = ", ".join(sorted(own)) if own else "see docs/configuration.md"
+        hint = did_you_mean(str(key), own or _all_keys(model) - {key})
         return f"unknown key `{place}` = {problem['input']!r}; {hint}known keys: {known}"
     if problem["type"] == "missing":
         return f"key `{place}` is missing"
@@ -156,6 +157,17 @@ def _all_keys(model: type[Model]) -> set[str]:
     schema = model.model_json_schema()
     tables = [schema, *schema.get("$defs", {}).values()]
     return {key for table in tables for key in table.get("properties", {})}
+
+
+def _keys_of(model: type[Model], kind: int | str) -> set[str]:
+    """Return the keys of a model's tables of a `type`, such as layers of kind "fc"; empty if there are none."""
+    tables = model.model_json_schema().get("$defs", {}).values()
+    return {
+        key
+        for table in tables
+        if table.get("properties", {}).get("type", {}).get("const") == kind
+        for key in table["properties"]
+    }
 
 
 def _place(location: tuple[int | str, ...]) -> str:

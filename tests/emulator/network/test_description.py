@@ -26,6 +26,10 @@ BAD = {
         described(CONV + ", kernal = 3", FC, SOFTMAX),
         ["`layers[0].kernal`", "unknown key", "did you mean `kernel`?"],
     ),
+    "key of another kind of layer": (
+        described(CONV, FC + ", channels = 4", SOFTMAX),
+        ["`layers[1].channels`", "known keys: bias, features, from, name, type"],
+    ),
     "missing key": (described(SIZED, FC, SOFTMAX), ["`layers[0].kernel`", "missing"]),
     "no layers": ('name = "n"\ninput = [3, 8, 8]\n', ["`layers`", "missing"]),
     "empty layers": (described(), ["`layers`"]),
