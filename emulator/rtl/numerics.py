@@ -47,7 +47,8 @@ def check_device(plan: Plan) -> None:
     if device >= plan.devices:
         last = plan.devices - 1
         raise InputError(
-            f"`rtl_device` = {device}: there {'is' if plan.devices == 1 else 'are'} {plural(plan.devices, 'device')}; should be 0 to {last}"
+            f"`rtl_device` = {device}: there {'is' if last == 0 else 'are'} {plural(plan.devices, 'device')};"
+            f" should be 0 to {last}"
         )
     for key in ("checkpoint", "resume", "checkpoint_every"):
         if getattr(config, key) is not None:
