@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....comm import Ranks
-from ...common import InputError, WholeFile, escaped
+from ...common import InputError, WholeFile, escaped, plural
 from ...network import Network
 from ..epochs import Trainer
 from ..layer_states import deal_state, deal_weights, gathered_state
@@ -192,7 +192,7 @@ def _no_leg(trainer: Trainer, at: Position, began: Position) -> str:
     firsts = {leg.first for leg in trainer.legs}
     for position in (at, began):
         if position.step not in firsts or position > at:
-            return f"no checkpoint comes after {position.step} mini-batches of epoch {position.epoch + 1}"
+            return f"no checkpoint comes after {plural(position.step, 'mini-batch')} of epoch {position.epoch + 1}"
     return ""
 
 

@@ -26,7 +26,7 @@ def headline(found: Sequence[Sensitivity]) -> str:
     fitted = sum(bool(each.constant.fitted_to) for each in found)
     return (
         f"{plural(len(hanging), 'claim')} depend{'s' * (len(hanging) == 1)} on"
-        f" {plural(len(found), 'constant')}, of which {fitted} were fitted;"
+        f" {plural(len(found), 'constant')}, of which {fitted} {'was' if fitted == 1 else 'were'} fitted;"
         f" {plural(len(turning), 'verdict')} change{'s' * (len(turning) == 1)} within their ranges"
     )
 

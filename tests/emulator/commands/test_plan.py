@@ -202,7 +202,7 @@ def test_what_does_not_fit_is_reported(tmp_path: Path, capsys: pytest.CaptureFix
     assert found["fits"] is found["fits_in_bytes"] is False
     assert found["missing_bytes"] == found["shortfall_bytes"] > 0
     assert verdict.startswith(
-        f"memory: does not fit, {found['missing_bytes'] / 2**20:.3g} MiB missing on 1 of 1 devices; "
+        f"memory: does not fit, {found['missing_bytes'] / 2**20:.3g} MiB missing on 1 of 1 device; "
     )
     assert verdict.endswith("nor would it fit 1,024")  # the line goes on
     assert "missing with values of 2 bytes: " in printed

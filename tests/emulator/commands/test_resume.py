@@ -183,7 +183,7 @@ DAMAGE: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda text: text["history"].clear(), "history has 0 epochs, not 1"),
     (lambda text: text.update(history=7), "int"),
     (lambda text: text.update(network=[]), "network of it is list"),
-    (lambda text: text.update(position=[1, 1]), "no checkpoint comes after 1 mini-batches"),
+    (lambda text: text.update(position=[1, 1]), "no checkpoint comes after 1 mini-batch of"),
     (lambda text: text.update(position=[1, 2]), "0 results of 2 mini-batches"),
     (lambda text: text.update(virtual_time_ps=2**70), "virtual_time_ps of it is out of range"),
 ]

@@ -85,7 +85,7 @@ def test_tables_by_hand() -> None:
     assert sensitivity_tables.constant_rows(found) == [["x", "2", "1 to 3", "rows", "2", "1"]]
     [row] = sensitivity_tables.turning_rows(found, load_claims("fpdeep"))
     assert (row[0], row[-1]) == (names[0], "within 1 to 2, off 3")
-    said = "2 claims depend on 1 constants, of which 1 were fitted; 1 verdicts change within their ranges"
+    said = "2 claims depend on 1 constant, of which 1 was fitted; 1 verdict changes within their ranges"
     assert sensitivity_tables.headline(found) == said
 
 
