@@ -76,9 +76,13 @@ def test_what_differs(folder: Path) -> None:
     files(
         *(("data", each, READ) for each in ("in.h5", "none", "", "a\0b", "x" * 5000, ".")),
         *(("out", each, WRITTEN) for each in ("other.h5",)),
-        *((f"to{each}", each, WRITTEN) for each in ("new.h5", "no/new.h5", "a\0c", "y" * 5000, "in.h5/x")),
+        *((f"to{each}", each, WRITTEN) for each in ("new.h5", "no/new.h5", "y" * 5000, "in.h5/x")),
         ("folder", ".", Writes(lambda value: (value,))),
     ).check()
+
+
+def test_no_output_has_a_character_0(one_line: Any) -> None:
+    assert "holds a character 0" in refused(one_line, ("out", "a\0c", WRITTEN))
 
 
 def test_what_is_no_text_and_no_path_names_nothing() -> None:
