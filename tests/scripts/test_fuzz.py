@@ -53,8 +53,15 @@ def refuse(_: pathlib.Path) -> None:
     raise InputError("no")
 
 
+class LongError(InputError):
+    """One that is not in one line, as no other is."""
+
+    def __str__(self) -> str:
+        return "no\nand no"
+
+
 def refuse_at_length(_: pathlib.Path) -> None:
-    raise InputError("no\nand no")
+    raise LongError
 
 
 def crash(_: pathlib.Path) -> None:
