@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ..common import InputError, escaped, plural
 from .action import Action, Kind, MicroBatch, Schedule
 from .shape import EpochShape
 
 _MOST_SHOWN = 80
+T = TypeVar("T")
 
 
 def own_schedule(name: str, generate: Callable[[EpochShape], Schedule], epoch: EpochShape) -> Schedule:
@@ -40,17 +41,21 @@ class _Own:
     def _fail(self, what: str, wanted: str, cause: Exception | None = None) -> NoReturn:
         raise InputError(f"schedule {self._name}: {what}; {wanted}") from cause
 
+    def _made(self, maker: str, wanted: str, make: Callable[[], T]) -> T:
+        """Return what the user's code makes; what it raises is told."""
+        try:
+            return make()
+        except InputError:
+            raise
+        except Exception as error:
+            self._fail(f"its {maker} raised {_reason(error)}", wanted, error)
+
     def schedule(self, generate: Callable[[EpochShape], Schedule]) -> Schedule:
         """Return what the builder returns, after checking its form."""
         epoch = self._epoch
         devices, samples = plural(epoch.devices, "device"), plural(epoch.samples, "sample")
         wanted = f"it should return a Schedule for {devices} and {samples}"
-        try:
-            schedule = generate(epoch)
-        except InputError:
-            raise
-        except Exception as error:
-            self._fail(f"its builder raised {_reason(error)}", wanted, error)
+        schedule = self._made("builder", wanted, lambda: generate(epoch))
         if not isinstance(schedule, Schedule):
             self._fail(f"its builder returned {shown(schedule)}", wanted)
         if type(schedule.devices) is not int or schedule.devices != epoch.devices:
@@ -84,12 +89,7 @@ class _Own:
 
     def _programs(self, schedule: Schedule, devices: Collection[int]) -> dict[int, Iterator[Action]]:
         wanted = f"`programs` should return the actions of each of devices {_first(devices)}"
-        try:
-            programs = schedule.programs(devices)
-        except InputError:
-            raise
-        except Exception as error:
-            self._fail(f"its `programs` raised {_reason(error)}", wanted, error)
+        programs = self._made("`programs`", wanted, lambda: schedule.programs(devices))
         if not isinstance(programs, Mapping):
             self._fail(f"its `programs` returned {shown(programs)}", wanted)
         if {*programs} != {*devices}:
