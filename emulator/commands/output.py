@@ -110,7 +110,7 @@ def notes() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, Note):
-                tell(f"emuchain: note: {message}")
+                tell_notes([str(message)])
             else:
                 show_others(message, category, filename, lineno, file, line)
 
@@ -120,7 +120,7 @@ def notes() -> Iterator[None]:
 
 
 def tell_notes(lines: Iterable[str]) -> None:
-    """Print notes on a run, a line each."""
+    """Print notes on what commands are given, a line each."""
     for line in lines:
         tell(f"emuchain: note: {line}")
 

@@ -99,7 +99,7 @@ class Session:
         if self._ranks is None:
             left = left_over()
             if left is not None:
-                output.tell(f"emuchain: note: no launcher is behind {left}; this process runs alone")
+                output.tell_notes([f"no launcher is behind {left}; this process runs alone"])
             try:
                 self._ranks = join(self._watch, self.end_request)
             except LaunchError as error:

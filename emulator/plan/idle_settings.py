@@ -23,11 +23,10 @@ def _idle(plan: Plan) -> Iterator[tuple[str, object, str]]:
     config, of = plan.config, plan.data_parallel
     given = config.model_fields_set
     alone = "without replicas; add `replicas`, such as 2"
-    if of.replicas == 1:
-        if of.codec.compresses and not (plan.times_rows and plan.timing.blocks):
-            yield "compress", of.codec, alone
-        if "exchange" in given:
-            yield "exchange", config.exchange, alone
+    if plan.has_idle_codec:
+        yield "compress", of.codec, alone
+    if of.replicas == 1 and "exchange" in given:
+        yield "exchange", config.exchange, alone
     yield from ((key, getattr(config, key), why) for key, why in _of_rates(config) if key in given)
 
 

@@ -98,6 +98,12 @@ class Plan:
         return self.config.batch // self.data_parallel.replicas
 
     @property
+    def has_idle_codec(self) -> bool:
+        """Whether there is a codec, and nothing that it could compress: no replicas, no balanced parameters."""
+        of = self.data_parallel
+        return of.codec.compresses and of.replicas == 1 and not self.timing.blocks
+
+    @property
     def missing_bytes(self) -> int:
         """Bytes of on-chip memory that are missing on all devices and that the times ignore; 0 where all is placed."""
         return 0 if self.stages is not None else sum(missing_bytes(self.timing, self.steady.in_flight))
@@ -259,8 +265,7 @@ def describe_devices(plan: Plan) -> str:
     of = plan.data_parallel
     devices, codec = f"{plan.devices} x {plan.cluster.boards[0].name}", ""
     if of.codec.compresses:
-        nothing = of.replicas == 1 and not plan.timing.blocks
-        codec = f", {of.codec} has nothing to compress" if nothing else f", gradients by {of.codec}"
+        codec = f", {of.codec} has nothing to compress" if plan.has_idle_codec else f", gradients by {of.codec}"
     if of.replicas == 1:
         return devices + codec
     groups = f" in {of.groups} groups" if of.groups > 1 else ""
