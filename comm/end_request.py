@@ -3,8 +3,8 @@
 A command takes signals from its first lines on. It notes those that come before it knows how to end; then it ends at
 once, wherever it is, until there is something to put in order; from then on they are exceptions; and once it ends, it
 ignores them. A run that can save its state takes note of the first SIGTERM or SIGUSR1, and asks at its next mini-batch
-boundary whether there was one; another signal, or a run that cannot, ends at once. SIGUSR2 is an interrupt, like
-SIGINT, from launchers that pass that on to nobody.
+boundary whether there was one; another signal, or a run that cannot, ends at once. SIGUSR2 interrupts like SIGINT: some
+launchers do not pass SIGINT on.
 """
 
 from __future__ import annotations
