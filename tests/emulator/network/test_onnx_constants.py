@@ -185,6 +185,15 @@ def test_the_old_exporter_makes_copies_by_identity(tmp_path: Path) -> None:
     assert "1 use of arrays that the export merged" in load_network(str(tmp_path / "mine.onnx")).note
 
 
+def local_response(graph: Graph, between: int = 0) -> None:
+    """Add the operators of nn.LocalResponseNorm, with as many others before its second one."""
+    graph.node("Mul", graph.last, graph.last, name="/norm/Mul")
+    for _ in range(between):
+        graph.node("Constant", value_int=1)
+    graph.node("AveragePool", kernel_shape=[1, 1], name="/norm/AveragePool")
+    graph.node("Pow", graph.last, graph.numbers(0.75), name="/norm/Pow")
+
+
 NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     "its class": (lambda g: g.node("Gelu", said=at("act", GELU)), "(Gelu), PyTorch's GELU 'act': unknown operator"),
     "a function in another's class": (
@@ -208,20 +217,11 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
         "PyTorch's Mish 'act': unknown",
     ),
     "local response": (
-        lambda g: (
-            g.node("Mul", g.last, g.last, name="/norm/Mul"),
-            g.node("AveragePool", kernel_shape=[1, 1], name="/norm/AveragePool"),
-            g.node("Pow", g.last, g.numbers(0.75), name="/norm/Pow"),
-        ),
+        local_response,
         "PyTorch's LocalResponseNorm 'norm': multiplies",
     ),
     "operators of one module, far apart": (
-        lambda g: (
-            g.node("Mul", g.last, g.last, name="/norm/Mul"),
-            *(g.node("Constant", value_int=1) for _ in range(100)),
-            g.node("AveragePool", kernel_shape=[1, 1], name="/norm/AveragePool"),
-            g.node("Pow", g.last, g.numbers(0.75), name="/norm/Pow"),
-        ),
+        lambda g: local_response(g, between=100),
         "PyTorch's LocalResponseNorm 'norm': multiplies",
     ),
     "both ends of rows and columns before a convolution": (
