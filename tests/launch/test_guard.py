@@ -136,7 +136,8 @@ def test_help_of_train_is_not_taken_for_a_death(mpiexec):
 
 
 def test_ranks_that_end_as_they_should_are_not_named(mpiexec):
-    program = "from emuchain.launch import join; ranks = join(); ranks.watch(); ranks.dismiss(0); ranks.leave_together()"
+    lines = ["from emuchain.launch import join", "ranks = join()", "ranks.watch()", "ranks.dismiss(0)"]
+    program = "; ".join([*lines, "ranks.leave_together()"])
     assert "emuchain" not in mpiexec(3, ["-c", program]).stderr
 
 
