@@ -86,9 +86,9 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
 
 
 def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markdown: bool) -> None:
+    from ..emulator.report import next_line, point_progress, print_answer, table
     from . import blind_predictions, sensitivities
     from . import sensitivity_tables as tables
-    from ..emulator.report import next_line, point_progress, print_answer, table
 
     found = sensitivities(paper, claims, functools.partial(point_progress, "measuring"))
     blind = list(blind_predictions()) if paper == "fpdeep" else []
@@ -119,8 +119,8 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
 
 
 def _print_tables(paper: str, results: Sequence[Result]) -> None:
-    from . import Class, tables
     from ..emulator.report import next_line, print_answer, say, table
+    from . import Class, tables
 
     ran = [result for result in results if result.is_run]
     unconfirmed = [result.claim for result in ran if not result.is_confirmed and result.is_counted]
