@@ -5,10 +5,9 @@ from __future__ import annotations
 from ..common import InputError
 from ..mapping import steps_before_sending
 from ..network import Layer
-from ..network.operations.conv import Conv
-from ..network.operations.fc import Fc
+from ..network.operations.activations import Relu
+from ..network.operations.conv import Conv, Fc
 from ..network.operations.pool import MaxPool
-from ..network.operations.relu import Relu
 from ..plan import Plan
 
 KINDS = "conv (without groups), fc, relu, max-pool (windows that do not overlap), softmax"

@@ -13,7 +13,7 @@ import math
 from ..common import InputError
 from ..mapping import Cut, Slice, SliceEngines
 from ..network import Layer, SfuStep
-from ..network.operations.fc import Fc
+from ..network.operations.conv import Fc
 from ..plan import Plan
 from .check import check
 from .identifiers import identifier
