@@ -15,10 +15,9 @@ import math
 from ..common import InputError
 from ..mapping import Cut, Slice, SliceEngines, steps_before_sending
 from ..network import Layer, SfuStep
-from ..network.operations.conv import Conv
-from ..network.operations.fc import Fc
+from ..network.operations.activations import Relu
+from ..network.operations.conv import Conv, Fc
 from ..network.operations.pool import MaxPool
-from ..network.operations.relu import Relu
 from ..plan import Plan
 from .identifiers import identifier
 

@@ -1,15 +1,16 @@
-"""The content of an ONNX file: the network's graph up to its logits, with its weights."""
+"""A network with its weights as an ONNX file, which `onnx_import` reads again: its graph up to its logits.
+
+Each operation writes its own nodes (`Operation.to_onnx`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...common import InputError, format_bytes
-from ..layer import Layer, Network
-from ..operations.embedding import Embedding
-from .layers import add_layer
-from .nodes import Arrays, Form, Nodes
-from .steps import add_step
+from ..common import InputError, format_bytes
+from .layer import Network
+from .onnx_nodes import Arrays, Export, Form, Nodes
+from .operations.sequence import Embedding
 
 _OPSET, _IR = 17, 8
 _OUTPUT = "logits"
@@ -20,8 +21,7 @@ _MOST_BYTES = 2**31 - 2**24
 def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> bytes:
     """Return the content of an ONNX file: the network up to its logits, with `weights` by layer and name.
 
-    Nodes of layers are called as the layers, so that an import gives them the same names; samples are any number.
-    `blame` begins messages.
+    Samples are any number; `blame` begins messages.
 
     Raises:
         InputError: the package onnx is not installed, or an operation cannot be exported.
@@ -36,28 +36,35 @@ def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> b
             f"{blame}: {network.name} has {format_bytes(size)} of weights, and an ONNX file at most"
             f" {format_bytes(_MOST_BYTES)}; a .safetensors file takes them"
         )
-    nodes = Nodes(network, blame)
+    nodes = Nodes(network.name, blame)
     name, form, sizes = _input(network, nodes)
     taken = nodes.begin(name, form, network.entry if form is Form.STEPS else network.input)
     if network.entry != network.input:
         nodes.begin(nodes.steps(taken, "sequence"), Form.STEPS, network.entry)
     for layer in network.layers:
-        add_layer(nodes, layer, weights[layer.name])
-        normal = 0
+        operation, held, learners = layer.operation, weights[layer.name], 0
+        made = f"{layer.name}/made"
+        operation.to_onnx(
+            Export(nodes, operation.type, layer.name, (layer.reads,), layer.makes, layer.name, made, held)
+        )
         for place, step in enumerate(layer.sfu):
-            normal += step.operation.type == "batch-norm"
-            add_step(nodes, step, f"{layer.name}/{place}", layer.name, weights[layer.name], str(normal) * (normal > 1))
-    last = nodes.of(_last(network.layers[-1]))
-    each = network.result_steps > 1
-    logits = nodes.steps(last, _OUTPUT) if each else nodes.row(last, _OUTPUT)
-    made: list[str | int] = ["samples", network.result_steps, network.classes] if each else ["samples", network.classes]
+            own = f"{layer.name}/{place}"
+            learners += step.operation.parameters(step.input[0]) > 0
+            end = str(learners) * (learners > 1)
+            step.operation.to_onnx(
+                Export(nodes, step.operation.type, layer.name, step.reads, step.makes, own, own, held, end)
+            )
+    [results] = network.layers[-1].hands_on
+    last, steps = nodes.of(results.number), network.result_steps
+    logits = nodes.steps(last, _OUTPUT) if steps > 1 else nodes.row(last, _OUTPUT)
+    axes: list[str | int] = ["samples", *([steps] if steps > 1 else []), network.classes]
     kind = TensorProto.INT64 if form is Form.SYMBOLS else TensorProto.FLOAT
     model = helper.make_model(
         helper.make_graph(
             nodes.made,
             network.name,
             [helper.make_tensor_value_info(name, kind, ["samples", *sizes])],
-            [helper.make_tensor_value_info(logits, TensorProto.FLOAT, made)],
+            [helper.make_tensor_value_info(logits, TensorProto.FLOAT, axes)],
             nodes.arrays,
         ),
         producer_name="emuchain",
@@ -81,9 +88,3 @@ def _input(network: Network, nodes: Nodes) -> tuple[str, Form, tuple[int, ...]]:
         channels, steps, _ = network.input
         return "steps", Form.STEPS, (steps, channels)
     return "images", Form.MAPS, network.input
-
-
-def _last(layer: Layer) -> int:
-    """Return the number of the tensor that the last layer hands on: the logits."""
-    [tensor] = layer.hands_on
-    return tensor.number

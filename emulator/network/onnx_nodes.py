@@ -1,18 +1,21 @@
-"""Nodes and arrays of an ONNX graph so far, and the form that each value of it has there."""
+"""Nodes and arrays of an ONNX graph that is written, the form of each value there, and what an operation writes.
+
+Nodes that have weights are called as the layers, so that an import gives these the same names.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import InputError
-from ..layer import Network, Tensor
-from ..shape import Shape
+from ..common import InputError
+from .shape import Shape, Tensor
 
 Arrays = Mapping[str, NDArray[np.float32]]
 
@@ -29,7 +32,7 @@ class Form(enum.Enum):
 class Nodes:
     """Nodes and arrays, and what each tensor of the network is called; every value has a form."""
 
-    def __init__(self, network: Network, blame: str) -> None:
+    def __init__(self, network: str, blame: str) -> None:
         self.made: list[Any] = []
         self.arrays: list[Any] = []
         self._names: dict[int, str] = {}
@@ -95,6 +98,78 @@ class Nodes:
     def refusal(self, what: str) -> InputError:
         """Return the error for what ONNX, or its import, has no words for."""
         return InputError(
-            f"{self._blame}: {self._network.name} has {what}, which ONNX files cannot hold; a .safetensors file takes"
+            f"{self._blame}: {self._network} has {what}, which ONNX files cannot hold; a .safetensors file takes"
             " all weights"
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """One operation on its way into a file: of a type and a layer, it reads the values `taken`, and makes `result`.
+
+    Its node is called `name`, and so begin the names of its arrays. Names of its weights in `held`, those of its layer,
+    end in `end`.
+    """
+
+    nodes: Nodes
+    type: str
+    layer: str
+    reads: Sequence[Tensor]
+    makes: Tensor
+    name: str
+    result: str
+    held: Arrays
+    end: str = ""
+
+    @property
+    def taken(self) -> list[str]:
+        """Names of the values that it reads."""
+        return [self.nodes.of(tensor.number) for tensor in self.reads]
+
+    @property
+    def x(self) -> str:
+        """The name of the one value that it reads."""
+        [name] = self.taken
+        return name
+
+    @property
+    def form(self) -> Form:
+        """The one form of the values that it reads.
+
+        Raises:
+            InputError: they differ in it.
+        """
+        forms = {self.nodes.form(name) for name in self.taken}
+        if len(forms) > 1:
+            raise self.refusal(f"{self.type} of values with other axes ({self.layer})")
+        return forms.pop()
+
+    def expect(self, *forms: Form) -> None:
+        """Raise InputError if the values that it reads have none of these forms."""
+        if self.form not in forms:
+            raise self.refusal(f"{self.type} on {self.form.value} ({self.layer})")
+
+    def weight(self, key: str, change: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray) -> str:
+        """Add the weights of this name, changed; return what the array is called."""
+        return self.nodes.array(f"{self.name}.{key}", change(self.held[f"{key}{self.end}"]))
+
+    def biases(self) -> list[str]:
+        """Add the biases, if there are any; return what the arrays are called."""
+        return [self.weight("bias")] if "bias" in self.held else []
+
+    def number(self, key: str, number: float) -> str:
+        """Add a float32 number; return what the array is called."""
+        return self.nodes.array(f"{self.name}.{key}", np.array(number, np.float32))
+
+    def write(self, operator: str, *arrays: str, **keys: Any) -> None:
+        """Add a node, of all values that it reads and some arrays, whose result has the form of the values."""
+        self.write_of(self.taken, operator, *arrays, form=self.form, **keys)
+
+    def write_of(self, values: Sequence[str], operator: str, *arrays: str, form: Form, **keys: Any) -> None:
+        """Add a node, of these values and arrays, whose result has the form `form`."""
+        self.nodes.add(operator, [*values, *arrays], self.result, self.name, **keys)
+        self.nodes.name(self.makes, self.result, form)
+
+    def refusal(self, what: str) -> InputError:
+        """Return the error for what ONNX, or its import, has no words for."""
+        return self.nodes.refusal(what)

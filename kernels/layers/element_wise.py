@@ -1,10 +1,55 @@
-"""The bias of a layer: one number for each channel, added to its whole map."""
+"""Loops over pixels and channels of maps: around a function of the numbers at one place, and for a layer's bias."""
 
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..jit import Floats, compiled, dense, in_place, source, target
+from ..jit import Floats, Kernel, compiled, dense, in_place, source, target
+from ..jit.compiled import ROOM
+
+_function: Any = None  # of the numbers at one place, in each kernel's own copy of a loop
+
+
+def over_maps(function: Callable[[Any], Any]) -> Kernel:
+    """Return a kernel (y, extent) that sets each y to function(y)."""
+    return _around(function, _over)
+
+
+def between_maps(function: Callable[..., Any]) -> Kernel:
+    """Return a kernel (x, extent, y, extent, *parameters) that sets each y to function(x, y, *parameters)."""
+    return _around(function, _between)
+
+
+def _around(function: Callable[..., Any], loop: Callable[..., None]) -> Kernel:
+    module, name = function.__module__.removeprefix(f"{ROOM}."), function.__name__
+    scope = {**globals(), "_function": Kernel(module, name, function)}
+    return Kernel(module, name, types.FunctionType(loop.__code__, scope, name))
+
+
+def _over(y: Any, extent: Any) -> None:
+    n, rows, columns, channels, pitch = extent
+    pixels = n * rows * columns
+    if pitch == channels:  # a long loop is fast
+        pixels, channels = 1, pixels * channels
+    for pixel in range(pixels):
+        at = np.uint64(pixel * pitch)
+        for c in range(np.uint64(channels)):
+            y[at + c] = _function(y[at + c])
+
+
+def _between(x: Any, x_extent: Any, y: Any, y_extent: Any, *parameters: Any) -> None:
+    (n, rows, columns, channels, x_pitch), y_pitch = x_extent, y_extent[4]
+    pixels = n * rows * columns
+    if x_pitch == channels and y_pitch == channels:  # as above
+        pixels, channels = 1, pixels * channels
+    for pixel in range(pixels):
+        at, to = np.uint64(pixel * x_pitch), np.uint64(pixel * y_pitch)
+        for c in range(np.uint64(channels)):
+            y[to + c] = _function(x[at + c], y[to + c], *parameters)
 
 
 def add_bias(y: Floats, b: Floats) -> None:
@@ -14,6 +59,15 @@ def add_bias(y: Floats, b: Floats) -> None:
     """
     check(y, b)
     _add_bias(*target(y, "y"), dense(b, "b"))
+
+
+def rectify_with_bias(y: Floats, b: Floats) -> None:
+    """Add `b` (channels,) to maps `y` (n, rows, columns, channels), and rectify them, in place and in one pass.
+
+    Raise ValueError where shapes do not fit.
+    """
+    check(y, b)
+    _rectify_with_bias(*target(y, "y"), dense(b, "b"))
 
 
 def add_bias_gradient(db: Floats, dy: Floats, *, fresh: bool) -> None:
@@ -38,6 +92,7 @@ def warm() -> None:
     """Compile all kernels: call each once on tiny arrays, as training calls it."""
     y, b = np.ones((1, 3, 3, 2), np.float32), np.ones(2, np.float32)
     add_bias(y, b)
+    rectify_with_bias(y, b)
     add_bias_gradient(b, y, fresh=True)
 
 
@@ -62,6 +117,18 @@ def _add_bias(y: Any, extent: Any, b: Any) -> None:
         at = np.uint64(pixel * pitch)
         for c in range(np.uint64(min(block, pixels - pixel) * channels)):
             y[at + c] += wide[c]
+
+
+@compiled
+def _rectify_with_bias(y: Any, extent: Any, b: Any) -> None:
+    n, rows, columns, channels, pitch = extent
+    pixels = n * rows * columns
+    wide, block = widened(b, pitch)
+    for pixel in range(0, pixels, block):
+        at = np.uint64(pixel * pitch)
+        for c in range(np.uint64(min(block, pixels - pixel) * channels)):
+            value = y[at + c] + wide[c]
+            y[at + c] = np.float32(0) if value <= 0 else value
 
 
 @compiled

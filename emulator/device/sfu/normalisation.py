@@ -1,19 +1,22 @@
-"""Batch normalisation in a pipeline that works sample by sample, and so never sees a whole mini-batch.
+"""Normalisation and dropout.
 
-Mean and variance are moving averages, to which each update adds the mini-batch that it ends; so all samples of one
-version of the weights see the same values, whatever is in flight. In the backward pass they are constants.
+A pipeline that works sample by sample never sees a whole mini-batch. So mean and variance of batch normalisation are
+moving averages, to which each update adds the mini-batch that it ends; all samples of one version of the weights see
+the same values, whatever is in flight. In the backward pass they are constants.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.layers import bias
+from ....kernels.layers import dropout, lrn
+from ....kernels.layers.element_wise import add_bias_gradient
 from ...network import SfuStep
-from ...network.operations.batch_norm import BatchNorm
+from ...network.operations.normalisation import BatchNorm, Dropout, Lrn
 from ...schedule import SampleSpan
 from ..act_ram import ActRam
 from ..lpram import Parameter
@@ -77,9 +80,9 @@ class BatchNormUnit(Unit):
     def gradient(self, whole: SampleSpan) -> None:
         """See `Unit`."""
         normal, dz = self._kept.read(whole)
-        bias.add_bias_gradient(self._shift.gradient, dz, fresh=self._shift.begins_sum())
+        add_bias_gradient(self._shift.gradient, dz, fresh=self._shift.begins_sum())
         normal *= dz
-        bias.add_bias_gradient(self._scale.gradient, normal, fresh=self._scale.begins_sum())
+        add_bias_gradient(self._scale.gradient, normal, fresh=self._scale.begins_sum())
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version of scale, shift and averages; the oldest mini-batch not yet averaged is added."""
@@ -113,3 +116,55 @@ class BatchNormUnit(Unit):
         """See `Unit`."""
         for held in self._versioned.values():
             held.begin_epoch()
+
+
+class LrnUnit(Unit):
+    """Local response normalisation across channels."""
+
+    operation = Lrn
+
+    def __init__(self, step: SfuStep, site: Site) -> None:
+        super().__init__(step, site)
+        of = step.operation
+        assert isinstance(of, Lrn)
+        self._rule: dict[str, Any] = {"size": of.size, "alpha": of.alpha, "beta": of.beta, "k": of.k}
+
+    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
+        """See `Unit`."""
+        [x] = xs
+        y, scale = self.arena.take(x.shape), self.arena.take(x.shape)
+        lrn.forward(x, y, scale, **self._rule)
+        return y, (x, y, scale)
+
+    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
+        """See `Unit`."""
+        x, y, scale = state
+        lrn.error(x, y, scale, dz, dz, **self._rule)
+        return (dz,)
+
+
+class DropoutUnit(Unit):
+    """Dropout in training; in evaluation maps pass unchanged."""
+
+    operation = Dropout
+    overwrites = True
+
+    def __init__(self, step: SfuStep, site: Site) -> None:
+        super().__init__(step, site)
+        assert isinstance(step.operation, Dropout)
+        self._rate, self._seed, self._layer = step.operation.rate, site.seed, site.layer
+
+    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
+        """See `Unit`."""
+        [x] = xs
+        if training is None:
+            return x, ()
+        mask, y = self.arena.take(x.shape), self.arena.take(x.shape)
+        dropout.mask(mask, rate=self._rate, seed=self._seed, layer=self._layer, samples=training.samples)
+        np.multiply(x, mask, out=y)
+        return y, (mask,)
+
+    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
+        """See `Unit`."""
+        dz *= state[0]
+        return (dz,)
