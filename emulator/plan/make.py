@@ -21,7 +21,7 @@ from ..timing import Timing
 from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, warm_ups_of
 from .data import network_of
-from .faults import check_deaths, check_faults, check_machine, faults_of
+from .faults import check_deaths, check_faults, faults_of
 from .lateness import staleness_of
 from .placement import place_on_chip
 from .plan import Plan, exchange_times
@@ -90,8 +90,6 @@ def _plan_of(config: Config, ranks: int, network: Network, cluster: Cluster, fau
     making = _Making(
         config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks, timing_only
     )
-    if machine is not None:
-        check_machine(faults, config, machine)
     plan = making.of_rows() if machine is None else making.of_actions(machine)
     check_faults(faults, config, plan.mapping, data_parallel.replicas, devices)
     return dataclasses.replace(plan, faults=faults) if faults else plan

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 from ...comm import FifoResource
-from ..cluster import Board, Cluster
+from ..cluster import Board, Cluster, Link
 from ..mapping import (
     BalancedParameters,
     DataPath,
@@ -35,11 +36,13 @@ from ..mapping import (
     update_bytes,
 )
 from ..network import Phase
+from ..schedule import Kind
+from .board import Board as ActionBoard
+from .board import Message, StageLoads, Wire
 from .device_clock import DeviceClock
 from .lockstep import lockstep
 from .slice_clock import SliceClock, engine_name, port_name
 from .stage_clock import StageClock, StageTimes
-from .stage_device import StageDevice, Wire
 
 
 def port_row_ps(board: Board, stream: MemoryStream, device_bytes: int) -> int:
@@ -178,26 +181,51 @@ class Timing:
             for part, of_slice in zip(self.mapping.devices[device], self.memory(device), strict=True)
         ]
 
-    def stage_devices(self) -> list[StageDevice]:
-        """Return the devices that take actions as a whole, at time zero, with the links on which they send."""
+    @property
+    def _boards(self) -> int:
+        """Number of boards that take actions as a whole, which may have several stages each."""
         assert self.stages is not None
-        stages = range(len(self.mapping.devices))
-        count = len(stages) // self.stages.chunks
-        wires: list[dict[int, Wire]] = [{} for _ in range(count)]
+        return len(self.mapping.devices) // self.stages.chunks
+
+    @functools.cached_property
+    def _wires(self) -> dict[tuple[int, int], Link]:
+        """The link between two boards that take actions as a whole, by sender and receiver."""
+        wires, stages, count = dict[tuple[int, int], Link](), range(len(self.mapping.devices)), self._boards
         for stage in stages:
             for to, link in ((stage + 1, stage), (stage - 1, stage - 1)):
-                sender, receiver = stage % count, to % count
-                if to in stages and sender != receiver:
-                    wires[sender][receiver] = Wire(f"link {sender} -> {receiver}", self.cluster.link_at(link))
-        return [StageDevice(device, self.stages.machine, wires[device]) for device in range(count)]
+                if to in stages and stage % count != to % count:
+                    wires[stage % count, to % count] = self.cluster.link_at(link)
+        return wires
 
-    def stage_clock(self, stage: int, device: StageDevice) -> StageClock:
-        """Return the clock of a stage on a device that takes actions as a whole, at time zero."""
+    @functools.cached_property
+    def loads(self) -> StageLoads:
+        """What stages take, and their messages, where boards take actions as a whole."""
+        stages, count = self.stages, self._boards
+        assert stages is not None
+
+        @functools.cache
+        def message(kind: Kind, stage: int, samples: int) -> Message:
+            forward = kind is Kind.FORWARD
+            sent = stages.message_bytes(self.sent(stage if forward else stage - 1, forward=forward), samples)
+            link = self._wires[stage % count, (stage + (1 if forward else -1)) % count]
+            return Message(link.transfer_ps(sent), sent)
+
+        return StageLoads(len(self.mapping.devices), stages.machine, stages.costs, message)
+
+    def boards(self) -> list[ActionBoard]:
+        """Return the boards that take actions as a whole, at time zero, with the links on which they send."""
+        wires: list[dict[int, Wire]] = [{} for _ in range(self._boards)]
+        for (sender, receiver), link in self._wires.items():
+            wires[sender][receiver] = Wire(f"link {sender} -> {receiver}", link.latency_ps)
+        return [ActionBoard(number, self.loads.machine, of_board) for number, of_board in enumerate(wires)]
+
+    def stage_clock(self, stage: int, boards: Sequence[ActionBoard]) -> StageClock:
+        """Return the clock of a stage at time zero, on one of the boards that take actions as a whole."""
         assert self.stages is not None
-        count = len(self.mapping.devices) // self.stages.chunks
+        count = len(boards)
         right, left = self.sent(stage, forward=True), self.sent(stage - 1, forward=False)
         neighbours = (stage + 1) % count, (stage - 1) % count
-        return StageClock(self.streams(stage), self.stages, device, right, left, neighbours)
+        return StageClock(self.streams(stage), self.stages, self.loads, boards[stage % count], right, left, neighbours)
 
     def streams(self, device: int) -> DeviceStreams:
         """Return the streams that a device takes in."""

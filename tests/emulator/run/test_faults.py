@@ -122,6 +122,7 @@ FLIPS = [
         {"schedule": "fpdeep"},
         {"schedule": "1f1b-sno", "engines": "turns"},
         {"schedule": "1f1b-as", "engines": "split", "transport": "hidden"},
+        {"schedule": "fbp-as", "engines": "shared", "micro_batch": 5},
         {"schedule": "interleaved", "engines": "turns"},
         {"schedule": "sync", "replicas": 2},
     ],
@@ -244,7 +245,6 @@ def test_bad_faults_are_refused_in_one_line(tmp_path: Path, table: str, said: st
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"schedule": "1f1b-as", "engines": "shared", "transport": "hidden"}, "F and B share"),
         ({"network": "char-lstm", "schedule": "sync", "devices": 4}, "step together"),
         ({"devices": 1}, "there is no such board; this run has only board 0"),
     ],
