@@ -87,9 +87,9 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
 
 
 def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markdown: bool) -> None:
-    from ..report import next_line, point_progress, print_answer, table
     from ..studies.validate import blind_predictions, sensitivities
     from ..studies.validate import sensitivity_tables as tables
+    from ..view import next_line, point_progress, print_answer, table
 
     found = sensitivities(paper, claims, functools.partial(point_progress, "measuring"))
     blind = list(blind_predictions()) if paper == "fpdeep" else []
@@ -120,8 +120,8 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
 
 
 def _print_tables(paper: str, results: Sequence[Result]) -> None:
-    from ..report import next_line, print_answer, say, table
     from ..studies.validate import Class, tables
+    from ..view import next_line, print_answer, say, table
 
     ran = [result for result in results if result.is_run]
     unconfirmed = [result.claim for result in ran if not result.is_confirmed and result.is_counted]

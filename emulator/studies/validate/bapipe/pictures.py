@@ -6,8 +6,8 @@ import functools
 import pathlib
 from collections.abc import Callable, Mapping
 
-from ....report import draw_pipeline, new_figure, save_figure
 from ....schedule import Kind, Machine, Transport
+from ....view import PipelineDrawing, draw_chart, new_figure, save_figure
 from ..claim import Value, load_claims
 from ..measure import Measure
 from . import boards, largest, speedups
@@ -63,7 +63,7 @@ def draw_schedule(schedule: str, case: Case, path: pathlib.Path) -> None:
     found = run(schedule, case)
     times = {"F": case.f, "B": case.b, **({"SR": case.sr} if case.sr else {}), "mini-batch": found.makespan_ps}
     title = f"{schedule}: {', '.join(f'{name} = {time / _UNIT_PS:g}' for name, time in times.items())}"
-    draw_pipeline(shape_of(schedule, case), found, _UNIT_PS, title, path, "--pictures")
+    draw_chart(PipelineDrawing(shape_of(schedule, case), found, _UNIT_PS).chart(title), path, "--pictures")
 
 
 def _bars(path: pathlib.Path, panels: Mapping[str, Mapping[str, tuple[float, float]]]) -> None:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....common import InputError
-from ....report import draw_layout as draw_layout
-from ....report import new_figure, save_figure, whole_ticks
 from ....run import Results, read_results
+from ....view import draw_layout, new_figure, save_figure, whole_ticks
 from ...parallelism import draw_comparison, draw_topologies
 from ..mean import Mean
 from . import scaling, topologies

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 from .....comm.exchange import BINS, LEAST_EXPONENT
-from ....report import new_figure, save_figure, whole_ticks
+from ....view import new_figure, save_figure, whole_ticks
 from ..mean import Mean
 from ..measure import NoEvidence
 from . import training
