@@ -12,7 +12,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
+from ..comm import Observer, Served
+from ..launch import MpiRanks, RankFailed, Ranks, SingleProcess, Stopped
 from .all_ranks import failure_of, on_all, stop_others
 from .asked import (
     AnyCluster,

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ...comm import Ranks
+from ...launch import Ranks
 from ..common import InputError, WholeFile, an, format_time_ps, number, plural
 from ..config import RUN_ONLY_KEYS, Config
 from ..data import Dataset

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Pump, Ranks, run
+from ...comm import Pump, run
 from ...comm.exchange import Traffic, step_sizes
 from ...kernels import Arena
+from ...launch import Ranks
 from ..data import Dataset
 from ..device import (
     Bpram,

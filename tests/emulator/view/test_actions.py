@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.comm import SingleProcess
 from emuchain.emulator.plan import Plan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import Machine, StageCosts
 from emuchain.emulator.timing import Course, run_course
 from emuchain.emulator.view import ActionRun, RunSamples, Window, gantt, write_trace
+from emuchain.launch import SingleProcess
 
 from ..run.test_stages import NETWORK
 

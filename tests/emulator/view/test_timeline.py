@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.comm import SingleProcess
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.plan import training_data
 from emuchain.emulator.run import PHASES, Usage, train
@@ -17,6 +16,7 @@ from emuchain.emulator.timing import engine_loads
 from emuchain.emulator.view import LaneKind, Level, RunSamples, Window
 from emuchain.emulator.view.row_run import RecordedRows
 from emuchain.emulator.view.rows import RowLane
+from emuchain.launch import SingleProcess
 
 from .conftest import TracedPlan
 from .runs import RUNS, SAMPLES, events, run_of, simulated, whole_window

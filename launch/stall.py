@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .awaited import Awaited, is_stopped
-from .launchers_stderr import tell
+from ..comm import Awaited
+from .processes import is_stopped, tell
 
 STALL_STATUS = 3
 """Exit status of a run without progress."""
