@@ -147,19 +147,6 @@ class Plan:
             return [0] * self.devices
         return [late.stale_samples for late in self.steady.staleness]
 
-    def needs_one_stage(self, what: str) -> None:
-        """Check that each device has one stage, on which `what` rests, and that times are those of rows.
-
-        Raises:
-            InputError: devices have several stages, or take actions as a whole.
-        """
-        self.needs_rows(what)
-        if self.chunks > 1:
-            raise InputError(
-                f"`schedule` = {self.config.schedule.name!r}: {what} shows one stage on a device, and here are"
-                f" {self.chunks}; `emuchain pipeline --plot` and `--trace` draw them"
-            )
-
     def needs_all_alive(self, what: str) -> None:
         """Check that the chain is cut once for the whole run, on which `what` rests.
 

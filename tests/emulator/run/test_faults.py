@@ -16,9 +16,9 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import Config
 from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault, described_faults
-from emuchain.emulator.page.source import rebuild
 from emuchain.emulator.plan import Plan, make_pair_plan, make_plan
 from emuchain.emulator.run import fault_costs, simulate
+from emuchain.emulator.view.page.source import rebuild
 
 # The chain of two boards that docs/faults.md works out: 700 ns for a sample.
 TOY = """

@@ -204,18 +204,6 @@ def test_what_cannot_be_is_refused(keys: dict[str, Any], words: str) -> None:
         emuchain.simulate(NETWORK, **{"devices": 2, "batch": 24, "micro_batch": 4, "samples": 24, **keys})
 
 
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ({"engines": "turns"}, "shows rows on split engines"),
-        ({"schedule": "interleaved"}, "shows one stage on a device"),
-    ],
-)
-def test_a_trace_of_rows_needs_rows_and_one_stage(tmp_path: Path, keys: dict[str, Any], words: str) -> None:
-    with pytest.raises(emuchain.InputError, match=words):
-        emuchain.simulate(planned(samples=24, devices=2, **keys), trace=tmp_path / "trace.json")
-
-
 def test_samples_that_see_old_weights() -> None:
     assert [planned(schedule=name).stale_samples for name in ("sync", "pipedream")] == [[0] * 4, [24, 24, 24, 0]]
 
