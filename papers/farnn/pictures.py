@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...emulator.pair import Cell, PairTimes, Part
 from ...emulator.view import draw_chart, new_figure, pair_chart, save_figure
 from . import runs, synthetic
-from .applications import DS2_BATCHES, ENCODERS, POWER, RNNT_BATCHES, ds2_time_ratio, rnnt_time_ratio
+from .applications import DS2_BATCHES, ENCODERS, POWER, RNNT_BATCHES, ds2_time_ratio, rnnt_time_ratio, versal_gains
 from .runs import FARNN
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def draw_energy(path: pathlib.Path) -> None:
 
 def draw_versal(path: pathlib.Path) -> None:
     """Draw Fig. 14: FARNN-VS beside a V100."""
-    found = runs.versal_gains()
+    found = versal_gains()
     figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
     axes = figure.subplots()
     axes.bar(range(len(found)), list(found.values()), color=_BACKWARD[2])
