@@ -19,15 +19,13 @@ from ..network import Network
 from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import Settled, place_by_rate, settle
-from .chain import check_chunks, chunks_of, folded, machine_of, warm_ups_of
+from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .data import network_of
 from .faults import check_deaths, check_faults, faults_of
-from .lateness import staleness_of
 from .placement import place_on_chip
 from .plan import Plan, exchange_times
-from .replication import replicate
 from .stages import stages_on_boards
-from .steady import SteadyPipeline, find_steady
+from .steady import SteadyPipeline, find_steady, staleness_of
 from .work import check_memory
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from ..network import Network
 from ..schedule import EpochShape, Schedule
 from ..timing import Bottleneck, ExchangeLoad, Timing, find_bottleneck
 from .chain import warm_ups_of
-from .fit import missing_bytes, off_chip_bytes
 from .layout import Layout, lay_out, lay_out_on_chip
+from .placement import missing_bytes, off_chip_bytes
 from .stages import PlannedStages
 from .steady import SteadyPipeline
 

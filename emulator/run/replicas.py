@@ -105,7 +105,7 @@ class Replicas:
         for number, node in self.aggregators.items():
             node.restore(state[f"aggregator {number}"])
         for replica, chain in enumerate(self.chains):
-            for board in chain.whole_boards:  # those of other ranks, too
+            for board in chain.action_boards:  # those of other ranks, too
                 clock = state[f"replica {replica} device {board.number}"]["clock"]
                 board.restore(clock["device"])
                 if clock.get("next_ps"):  # of an older checkpoint: shared engines all rested until then

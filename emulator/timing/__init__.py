@@ -1,6 +1,6 @@
 """The virtual time of engines, links and memory ports, of rows and of actions, as pure functions."""
 
-from .board import Board, Message, StageLoads, Wire
+from .board import ActionBoard, Message, StageLoads, Wire
 from .bottleneck import (
     Bottleneck,
     EngineLoad,
@@ -17,7 +17,6 @@ from .bottleneck import (
 )
 from .course import Course, Sent, Timed, course_of
 from .device_clock import DeviceClock
-from .free_run import Trace, free_run
 from .hurt import Hurt
 from .pipeline import (
     PipelineResult,
@@ -35,7 +34,7 @@ from .stage_clock import StageClock, StageTimes
 from .timing import Timing
 
 __all__ = [
-    "Board",
+    "ActionBoard",
     "Bottleneck",
     "Course",
     "DeviceClock",
@@ -55,13 +54,11 @@ __all__ = [
     "Step",
     "Timed",
     "Timing",
-    "Trace",
     "Wire",
     "course_of",
     "engine_loads",
     "exchange_name",
     "find_bottleneck",
-    "free_run",
     "least_time_ps",
     "link_loads",
     "loads_of",

@@ -82,7 +82,7 @@ class Wire:
         return Carried(begin_ps, self.free_ps, max(ran.end_ps, self.free_ps + self.latency_ps + late_ps))
 
 
-class Board:
+class ActionBoard:
     """The engines of a board, and the links on which it sends, by the receiving board."""
 
     def __init__(self, number: int, machine: Machine, wires: Mapping[int, Wire]) -> None:

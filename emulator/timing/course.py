@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...kernels import serve
 from ..common import InputError
 from ..schedule import Engines, Kind, Schedule, StageCosts, Transport
-from .board import Board, Carried, Ran, StageLoads
+from .board import ActionBoard, Carried, Ran, StageLoads
 from .program import Step, Task, tasks_of
 
 Rows = NDArray[np.int64]
@@ -72,7 +72,7 @@ class Course:
         return {sent.step: sent.arrival_ps for sent in self.sent}
 
 
-def course_of(schedule: Schedule, loads: StageLoads, boards: Sequence[Board], passed: int = 0) -> Course:
+def course_of(schedule: Schedule, loads: StageLoads, boards: Sequence[ActionBoard], passed: int = 0) -> Course:
     """Return the course of a schedule on some boards, which are then as they are at its end.
 
     Args:
@@ -126,7 +126,7 @@ class _Whole:
     """A course in which messages travel as a whole: what ends in a moment has ended before anything starts in it."""
 
     def __init__(
-        self, tasks: Sequence[Sequence[Task]], loads: StageLoads, boards: Sequence[Board], passed: int
+        self, tasks: Sequence[Sequence[Task]], loads: StageLoads, boards: Sequence[ActionBoard], passed: int
     ) -> None:
         self.timed: list[Timed] = []
         self.sent: list[Sent] = []
@@ -271,7 +271,7 @@ class _Streamed(_Whole):
     """
 
     def __init__(
-        self, tasks: Sequence[Sequence[Task]], loads: StageLoads, boards: Sequence[Board], passed: int
+        self, tasks: Sequence[Sequence[Task]], loads: StageLoads, boards: Sequence[ActionBoard], passed: int
     ) -> None:
         super().__init__(tasks, loads, boards, passed)
         counts = {loads.costs(stage, 1).samples for stage in range(loads.count)}

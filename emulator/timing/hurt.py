@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...comm import FifoResource
 from ..faults import Begun, Delay, Faults, LinkFault, Loss, PacedResource, check_time, exact, slowed_ps
-from .board import Board, Message, Pace, WirePace
+from .board import ActionBoard, Message, Pace, WirePace
 from .device_clock import DeviceClock
 from .timing import Timing
 
@@ -42,7 +42,7 @@ class Hurt:
                 )
                 clock.links[stream.key] = self._paced(held, delays) if delays else held
 
-    def board(self, board: Board) -> None:
+    def board(self, board: ActionBoard) -> None:
         """Slow down a board that takes actions as a whole, and the links on which it sends."""
         delays = self._of_board(board.number)
         if delays:

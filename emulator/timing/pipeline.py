@@ -19,7 +19,7 @@ from ..schedule import (
     warm_up,
     weight_copies,
 )
-from .board import Board, Message, StageLoads, Wire
+from .board import ActionBoard, Message, StageLoads, Wire
 from .course import Course, Sent, Timed, course_of
 from .program import Step, work_ps
 
@@ -46,7 +46,9 @@ def _run(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> C
 
     devices = range(schedule.devices)
     boards = [
-        Board(sender, machine, {receiver: Wire("", machine.latency_ps) for receiver in _neighbours(sender, devices)})
+        ActionBoard(
+            sender, machine, {receiver: Wire("", machine.latency_ps) for receiver in _neighbours(sender, devices)}
+        )
         for sender in devices
     ]
     return course_of(schedule, StageLoads(len(costs), machine, lambda stage, samples: costs[stage], message), boards)

@@ -22,7 +22,7 @@ from ...comm import Observer, Times
 from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
 from ..schedule import PASSES, Backward, Engines, Kind, Machine, SampleSpan, StageCosts
-from .board import Board, Ran, StageLoads
+from .board import ActionBoard, Ran, StageLoads
 from .course import Course
 from .program import Step, work_ps
 
@@ -69,7 +69,7 @@ class StageClock:
         streams: DeviceStreams,
         times: StageTimes,
         loads: StageLoads,
-        board: Board,
+        board: ActionBoard,
         right: Sequence[Stream],
         left: Sequence[Stream],
         neighbours: tuple[int, int],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from emuchain.emulator.schedule import Backward, Engines, Kind, Machine, Schedule, StageCosts, Transport, parse
-from emuchain.emulator.timing import Board, Message, StageLoads, Wire, course_of
+from emuchain.emulator.timing import ActionBoard, Message, StageLoads, Wire, course_of
 
 TWO_SIZES = """schedule own, 2 devices
 micro-batches 0:4 4:6
@@ -36,15 +36,15 @@ def loads_of(machine: Machine, costs: Sequence[StageCosts]) -> StageLoads:
     return StageLoads(len(costs), machine, of_samples, message)
 
 
-def boards_of(machine: Machine, latencies_ps: Sequence[int]) -> list[Board]:
+def boards_of(machine: Machine, latencies_ps: Sequence[int]) -> list[ActionBoard]:
     """Return a chain of boards with links of these latencies."""
     wires: list[dict[int, Wire]] = [{} for _ in range(len(latencies_ps) + 1)]
     for link, latency_ps in enumerate(latencies_ps):
         wires[link][link + 1], wires[link + 1][link] = Wire("right", latency_ps), Wire("left", latency_ps)
-    return [Board(number, machine, of_board) for number, of_board in enumerate(wires)]
+    return [ActionBoard(number, machine, of_board) for number, of_board in enumerate(wires)]
 
 
-def ran(schedule: Schedule, loads: StageLoads, boards: Sequence[Board], passed: int = 0) -> Ended:
+def ran(schedule: Schedule, loads: StageLoads, boards: Sequence[ActionBoard], passed: int = 0) -> Ended:
     """Return start and end of each action in ps."""
     course = course_of(schedule, loads, boards, passed)
     return {f"{t.device}{t.step.kind.value}{t.step.micro_batch}": (t.start_ps, t.end_ps) for t in course.timed}
@@ -70,7 +70,7 @@ def test_a_pool_takes_micro_batches_of_two_sizes() -> None:
 
 @pytest.mark.parametrize("engines", [Engines.SHARED, Engines.TURNS])
 def test_a_slow_board(engines: Engines) -> None:
-    """Board 1 takes twice as long from sample 4 on: F1 8 ps, B1 12 ps, in turns or in the pool with B0."""
+    """ActionBoard 1 takes twice as long from sample 4 on: F1 8 ps, B1 12 ps, in turns or in the pool with B0."""
     machine = Machine(engines, Transport.STORED)
     boards = boards_of(machine, [5])
     boards[1].pace = lambda start_ps, sample, work_ps: 2 * work_ps if sample >= 4 else work_ps
@@ -123,7 +123,7 @@ def test_each_link_has_its_latency(engines: Engines, transport: Transport, end_p
 
 
 def test_boards_go_on_from_where_they_are() -> None:
-    """Board 1 computes gradients until 22 ps, board 0 until 21 ps, when it begins the next mini-batch."""
+    """ActionBoard 1 computes gradients until 22 ps, board 0 until 21 ps, when it begins the next mini-batch."""
     machine = Machine(Engines.SHARED, Transport.STORED, Backward.SPLIT)
     schedule, boards = parse("\n".join(ONE.replace("3 devices", "2 devices").splitlines()[:4])), boards_of(machine, [5])
     loads = loads_of(machine, [StageCosts(2, 3, 1), StageCosts(2, 12, 10)])
