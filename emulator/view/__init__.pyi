@@ -2,9 +2,7 @@ from .actions import LEGEND, ActionRun, PipelineDrawing
 from .answer import (
     Line,
     bits_line,
-    cut_setting,
     epoch_line,
-    limit_lines,
     memory_line,
     memory_verdict,
     next_line,
@@ -13,33 +11,24 @@ from .answer import (
     rate_line,
     title_of,
     weights_line,
-    wider_links,
 )
-from .chart import draw_chart
-from .faults import accuracy_cost_line, cost_rows, costs_as_json, death_lines, time_cost_line
-from .gantt import gantt, gantt_lines
-from .layout_json import layout_as_json
-from .layout_picture import draw_layout
-from .most_loaded import most_loaded
-from .next_step import command_line, next_changes, other_schedule
+from .chart import draw_chart, gantt, gantt_lines
+from .layout import draw_layout, layout_as_json
+from .limits import command_line, cut_setting, limit_lines, next_changes, other_schedule, wider_links
 from .picture import coinciding, log_ticks, nested_widths, new_figure, picture_file, save_figure, whole_ticks
-from .point_progress import point_progress
-from .progress import EpochRow, Progress, make_progress
-from .request import TraceRequest, pair_trace, recorded_run
+from .progress import EpochRow, Progress, make_progress, point_progress
 from .row_run import RowRun
 from .rows import LaneKind, Level
 from .samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window
-from .simulation_json import simulation_as_json
+from .simulation import accuracy_cost_line, cost_rows, costs_as_json, death_lines, simulation_as_json, time_cost_line
 from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Timeline
 from .stages import order_line, stage_bound_lines, stage_lines, stage_rows, stages_as_json
-from .steady_picture import draw_steady_state
-from .steady_state import cause_as_json, print_steady_state, print_steady_tables, steady_state_as_json
-from .table import table
+from .steady import cause_as_json, draw_steady_state, print_steady_state, print_steady_tables, steady_state_as_json
+from .table import most_loaded, table
 from .tables import device_rows, epoch_rows, exchange_rows, layer_rows, link_rows, resource_rows, slice_names
 from .tasks import pair_chart, pair_timeline
-from .terminal import screen_width, terminal_width
-from .text import ignored, mebibytes, say, time_and_ps
-from .trace import trace_file, write_trace
+from .terminal import ignored, mebibytes, say, screen_width, terminal_width, time_and_ps
+from .trace import TraceRequest, pair_trace, recorded_run, trace_file, write_trace
 
 __all__ = [
     "DEFAULT_WINDOW",

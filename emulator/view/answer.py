@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ..common import format_bytes, format_time_ps, number, percent, plural
+from ..common import format_bytes, format_time_ps, number, plural
 from ..data import NgramBits
 from ..plan import Plan, exchange_loads
-from ..run import Cause, SteadyState, draining_limits, draining_share
-from .terminal import screen_width
-from .text import ignored, mebibytes, wrapped
+from .terminal import ignored, mebibytes, screen_width, wrapped
 
 MOST_LINES = 8
 
@@ -86,93 +84,6 @@ def bits_line(test: float, ngrams: NgramBits) -> Line:
         f"bits per character: {test:.3f}; unigram model {ngrams.unigram:.3f}, bigram model {ngrams.bigram:.3f} (add-one"
         " smoothing)"
     )
-
-
-def limit_lines(plan: Plan, state: SteadyState, cause: Cause) -> list[Line]:
-    """Return what limits the rate, and the rates that lifting it would give, all of the steady state."""
-    slowest, note, share = _slowest(state, cause), ignored(state.missing_bytes), draining_share(plan, state)
-    wider = [Line(text) for text in wider_links(state, cause)]
-    if share > 0:
-        full = number(state.replicas * 1e12 / plan.timing.interval_ps)
-        exchange = " and exchanges" if state.replicas > 1 else ""
-        waits = (
-            f"each update drains the chain{exchange}, {percent(share)} of the time; without: {full}"
-            f" {state.noun}s/s with this cut{note}"
-        )
-        first, second = (waits, slowest) if draining_limits(plan, state) else (slowest, waits)
-        return [Line(f"limit: {first}"), Line(f"then: {second}"), *wider]
-    lines = [Line(f"limit: {slowest}"), *wider]
-    if not note:
-        return [*lines, *(Line(text, optional=bool(wider)) for text in _if_free(state))]
-    free = [
-        f"If {kind} were free, with this cut: {number(rate)} {state.noun}s/s{note}"
-        for kind, rate in rates_without(state).items()
-    ]
-    return [*lines, *(Line(text, optional=place > 0 or bool(wider)) for place, text in enumerate(free))]
-
-
-def _slowest(state: SteadyState, cause: Cause) -> str:
-    found = state.bottleneck
-    ties = f" ({found.ties:,} other{'s' * (found.ties > 1)} equally slow)" if found.ties else ""
-    return f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)}/sample{ties}{cut_setting(state, cause)}"
-
-
-def cut_setting(state: SteadyState, cause: Cause) -> str:
-    """Return what sets the cut where that is not what is slowest in it, after a comma; else nothing."""
-    sets = {"link": "links set", "memory": "memory sets"}.get(cause.kind)
-    return "" if sets is None or cause.kind == state.bottleneck.slowest.kind else f", in a cut that {sets}"
-
-
-def wider_links(state: SteadyState, cause: Cause) -> list[str]:
-    """Return a line with the rate with wider links and a new cut, where links are the cause; else none."""
-    wider = cause.wider
-    if wider is None:
-        return []
-    brings = f"steady {number(wider.images_per_s)} {state.noun}s/s with a new cut, now {number(state.images_per_s)}"
-    return [f"If links had {wider.gbps:g} Gb/s: {brings}{ignored(state.missing_bytes)}"]
-
-
-def _if_free(state: SteadyState) -> list[str]:
-    """Return a line with the rates if engines, links, … took no time, the highest first; none if there is one kind.
-
-    They are those of this cut. Where several kinds are equally slow, the line says that.
-    """
-    times = kinds_of(state)
-    tied = [kind for kind, time_ps in times.items() if time_ps == max(times.values())]
-    if len(tied) > 1:
-        *firsts, last = tied
-        return [f"With this cut, {', '.join(firsts)} and {last} limit equally: lifting only one of them gains nothing"]
-    kinds: dict[str, list[str]] = {}
-    for kind, rate in rates_without(state).items():
-        kinds.setdefault(number(rate), []).append(kind)
-    if not kinds:
-        return []
-    (first, images_per_s), *others = ((_either(alike), shown) for shown, alike in kinds.items())
-    rest = "".join(f"; if {names} were: {shown}" for names, shown in others)
-    return [f"If {first} were free, with this cut: {images_per_s} {state.noun}s/s{rest}"]
-
-
-def _either(kinds: Sequence[str]) -> str:
-    *firsts, last = kinds
-    return f"{', '.join(firsts)} or {last}" if firsts else last
-
-
-def rates_without(state: SteadyState) -> dict[str, float]:
-    """Return the rates that would be reached if all of a kind (engines, links, …) took no time, highest first."""
-    slowest = kinds_of(state)
-    rates = {}
-    for kind in slowest:
-        left_ps = max((ps for other, ps in slowest.items() if other != kind), default=0)
-        if left_ps:
-            rates[kind] = state.replicas * 1e12 / left_ps
-    return dict(sorted(rates.items(), key=lambda each: -each[1]))
-
-
-def kinds_of(state: SteadyState) -> dict[str, int]:
-    """Return the slowest time of a sample in ps by the kind of what takes it, where there is any."""
-    fields = dataclasses.fields(state.bottleneck)
-    times = {f.name.removesuffix("_ps"): getattr(state.bottleneck, f.name) for f in fields if f.name.endswith("_ps")}
-    return {kind: time_ps for kind, time_ps in times.items() if time_ps}
 
 
 def memory_line(plan: Plan, missing_bytes: int) -> Line:

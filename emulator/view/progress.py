@@ -1,19 +1,22 @@
-"""Progress reports of a long run. Only rank 0 prints; the other ranks get a `SilentProgress`."""
+"""Progress of a long run, which rank 0 alone prints, and of a sweep: a bar on a terminal, elsewhere lines."""
 
+from __future__ import annotations
+
+import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from ..common import escaped, format_time_ps
-from .terminal import is_terminal, screen_width, terminal_width
-from .text import wrapped
+from ..common import escaped, format_time_ps, plural
+from .terminal import is_terminal, screen_width, terminal_width, wrapped
 
 if TYPE_CHECKING:
     import rich.progress
     from typing_extensions import Self
+
 
 # Columns of the text beside a bar, and of the bar, which is shortened on a narrow terminal.
 _WORDS_WIDTH, _SHORTEST_BAR, _LONGEST_BAR = 82, 4, 40
@@ -21,6 +24,8 @@ _WORDS_WIDTH, _SHORTEST_BAR, _LONGEST_BAR = 82, 4, 40
 _INTERVAL_S = 10.0
 
 ProgressMode = Literal["auto", "bar", "plain", "steps", "none"]
+
+_EVERY_S, _DRAWN_EVERY_S = 10.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Progress:
     def close(self) -> None:
         """End the run, whether it succeeded or failed."""
 
-    def __enter__(self) -> "Self":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -217,3 +222,58 @@ def _clock_time(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+@contextlib.contextmanager
+def point_progress(
+    title: str, total: int, done: int = 0, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[], None]]:
+    """Report the progress of `total` points, of which `done` are there already; the body gets what to call for each."""
+    if is_terminal(2):
+        with _bar(title, total, done, clock) as advance:
+            yield advance
+    else:
+        yield _lines(title, total, done, clock)
+
+
+def _lines(title: str, total: int, done: int, clock: Callable[[], float]) -> Callable[[], None]:
+    started = spoken = clock()
+    before = done
+
+    def advance() -> None:
+        nonlocal done, spoken
+        done, now = done + 1, clock()
+        if now - spoken >= _EVERY_S:
+            spoken = now
+            left_s = (total - done) * (now - started) / (done - before)
+            print(f"{title}: {done} of {plural(total, 'point')}, {left_s:.0f} s left", file=sys.stderr, flush=True)
+
+    return advance
+
+
+@contextlib.contextmanager
+def _bar(title: str, total: int, done: int, clock: Callable[[], float]) -> Iterator[Callable[[], None]]:
+    from rich import progress
+    from rich.console import Console
+
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(compact=True),
+        console=Console(stderr=True, force_terminal=True, highlight=False),
+        auto_refresh=False,  # by a thread, which processes that are copies of this one would lack
+        transient=True,
+        get_time=clock,
+    )
+    task, drawn = bar.add_task(title, total=total, completed=done), float("-inf")
+
+    def advance() -> None:
+        nonlocal drawn
+        bar.advance(task)
+        if clock() - drawn >= _DRAWN_EVERY_S:
+            drawn = clock()
+            bar.refresh()
+
+    with bar:
+        yield advance

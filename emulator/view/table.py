@@ -1,15 +1,19 @@
-"""A table on the screen, drawn by rich: in parts where it is wider than the screen, and with no blanks at ends."""
+"""A table on the screen, drawn by rich: in parts where it is too wide, and short, of the rows that matter first."""
 
 from __future__ import annotations
 
+import heapq
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ..common import escaped
-from .terminal import is_terminal, screen_width
-from .text import wrapped
+from .terminal import is_terminal, screen_width, wrapped
 
 _GAP = 2
+
+MOST_ROWS = 5
+T = TypeVar("T")
 
 
 def table(
@@ -100,3 +104,17 @@ def _draw(
         console.print(drawn)
     print(file=console.file)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()), file=console.file)
+
+
+def most_loaded(
+    title: str, kind: str, items: Sequence[T], load: Callable[[T], float], full: bool
+) -> tuple[str, list[T]]:
+    """Return a table's title and the items that it shows, in their order: the most loaded ones, or all if `full`.
+
+    The title says how many there are of this `kind`, where some are left out.
+    """
+    if full or len(items) <= MOST_ROWS:
+        return title, list(items)
+    chosen = sorted(heapq.nlargest(MOST_ROWS, range(len(items)), key=lambda place: load(items[place])))
+    left_out = f"{MOST_ROWS} of {len(items):,} {kind}, the most loaded; --full shows all"
+    return f"{title}: {left_out}", [items[place] for place in chosen]

@@ -9,8 +9,7 @@ from ..common import format_bytes, format_time_ps, percent
 from ..mapping import DataPath
 from ..network import Network, Phase, operator_graph
 from ..run import PHASES, DeviceUsage, Usage
-from .most_loaded import most_loaded
-from .table import table
+from .table import most_loaded, table
 
 _MOST_NAMES = 4
 """Slices of a device that are named where the table is short."""

@@ -1,4 +1,4 @@
-"""Detection of the terminal, if any, that shows what rank 0 prints.
+"""Text on the terminal, if any, that shows what rank 0 prints: its width, and lines that are wrapped to it.
 
 Under an MPI launcher a rank's own standard output is no evidence: MPICH gives every rank a pipe even on a terminal, and
 Open MPI gives every rank a pseudo-terminal even when its own output goes to a file. The evidence is the standard output
@@ -6,14 +6,17 @@ of the launcher, which is an ancestor of the rank's process. Where it cannot be 
 host, srun's ranks), no terminal is assumed.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import stat
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from ..common import parse_status
+from ..common import format_time_ps, parse_status
 
 # Set for every rank: by MPICH and `srun --mpi=pmi2`, by PMIx, by Open MPI.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
@@ -25,6 +28,15 @@ _TERMINAL_PATH = re.compile(r"/dev/(pts/\d+|tty\w*|console)")
 
 
 _PIPE_WIDTH = 80
+
+_INDENT = "  "
+_WHOLE = re.compile(
+    r"(?:\S+ (?:images/s|samples/s|GOPS(?: and \S+ GOPS/J)?); )?memory ignored, \S+ MiB too much"
+    r"|\d (?:[munp]?s|min|h|[KMGT]i?B|B|%|images/s|samples/s|Gb/s|of)\b"
+)
+"""What is not broken at a blank: a rate with its note, and a number with its unit."""
+
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def screen_width() -> int:
@@ -107,3 +119,31 @@ def _may_reach_launcher(descriptor: int) -> bool:
     """Return whether this process's own output may go to its launcher: output redirected to a file does not."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+def say(text: str) -> None:
+    """Print a line; where it is wider than the screen, it goes on below, indented."""
+    print("\n".join(wrapped(text, screen_width())))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the lines of `text`, none wider than `width` unless a word is."""
+    whole = _WHOLE.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
+    lines = textwrap.wrap(whole, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for line in lines]
+
+
+def time_and_ps(time_ps: int) -> str:
+    """Return a time as readable text, and to the picosecond."""
+    return f"{format_time_ps(time_ps)} ({time_ps:,} ps)"
+
+
+def ignored(missing_bytes: int) -> str:
+    """Return what follows a rate that ignores missing memory, with a semicolon; empty where none is missing."""
+    return f"; memory ignored, {mebibytes(missing_bytes)} too much" if missing_bytes else ""
+
+
+def mebibytes(count: int) -> str:
+    """Return a number of bytes as text in MiB, to three digits."""
+    size = count / 2**20
+    return f"{size:,.0f} MiB" if size >= 100 else f"{size:.3g} MiB"

@@ -1,17 +1,20 @@
-"""The answer: what was trained, how well, how fast, and what limits it; for several runs, side by side."""
+"""The answer: what was trained, how well, how fast, and what limits it; what differs between runs, and the settings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from ...common import format_bytes, percent, plural
 from ...plan import Plan, describe_devices
-from ..answer import cut_setting, wider_links
-from .numbers import rate, time
-from .parts import Figure, Table
-from .settings import differences, spelt
+from ..limits import cut_setting, wider_links
+from .parts import Figure, Section, Table, Text, rate, time
 from .source import Run, codec_ratio
+
+_NOT_COMPARED = ("out", "progress", "throttle")
 
 
 def devices_of(run: Run) -> str:
@@ -156,3 +159,41 @@ def _time_to(run: Run, accuracy: float) -> int:
         for time_ps, reached in zip(history["virtual_time_ps"], history["test_accuracy"], strict=True)
         if reached >= accuracy
     )
+
+
+def settings(run: Run) -> Section:
+    """Return the section about a run's settings."""
+    config = [[key, spelt(value)] for key, value in run.results.config.items()]
+    versions = [[name, version] for name, version in run.results.versions.items()]
+    texts = tuple(Text(name, text.strip()) for name, text in run.results.descriptions.items() if text.strip())
+    return Section(
+        "Configuration and versions",
+        _trained_with(run.results.versions),
+        tables=(
+            Table("Configuration", ["key", "value"], config, ("key", "value")),
+            Table("Versions", ["of", "version"], versions, ("of", "version")),
+        ),
+        texts=texts,
+    )
+
+
+def _trained_with(versions: Mapping[str, str]) -> str:
+    shown = ("emuchain", "python", "numpy", "numba")
+    return f"Trained with {', '.join(f'{name} {versions[name]}' for name in shown if name in versions)}."
+
+
+def differences(runs: Sequence[Run]) -> list[str]:
+    """Return the keys of the configuration in which runs differ, in their order."""
+    keys = dict.fromkeys(key for run in runs for key in run.results.config)
+    return [
+        key
+        for key in keys
+        if key not in _NOT_COMPARED and len({spelt(run.results.config.get(key)) for run in runs}) > 1
+    ]
+
+
+def spelt(value: Any) -> str:
+    """Return a setting as text; a dash where it was left open."""
+    if isinstance(value, np.ndarray | tuple):
+        value = ", ".join(map(str, value))
+    return "–" if value is None or value == "" else f"{value:g}" if isinstance(value, float) else str(value)

@@ -13,7 +13,7 @@ import emuchain
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.view.page import Run
 from emuchain.emulator.view.page.answer import comparison, figures, headline
-from emuchain.emulator.view.page.roofs import roofs
+from emuchain.emulator.view.page.pace import roofs
 
 Said = Callable[..., str]
 PAIR = ("--schedule", "farnn", "--cluster", "farnn-9p")

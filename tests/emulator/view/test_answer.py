@@ -14,8 +14,9 @@ from emuchain.emulator.mapping import partition_with_memory
 from emuchain.emulator.plan import Plan, make_plan
 from emuchain.emulator.run import Cause, cause_of, steady_state
 from emuchain.emulator.view import Line, command_line, limit_lines, memory_line, next_changes, weights_line
-from emuchain.emulator.view.answer import MOST_LINES, _if_free, first_screen, rates_without
-from emuchain.emulator.view.text import ignored, wrapped
+from emuchain.emulator.view.answer import MOST_LINES, first_screen
+from emuchain.emulator.view.limits import _if_free, rates_without
+from emuchain.emulator.view.terminal import ignored, wrapped
 
 PlanOf = Callable[..., Plan]
 

@@ -10,7 +10,7 @@ import pytest
 from emuchain.emulator.commands.simulate import run_simulation
 from emuchain.emulator.common import InputError
 from emuchain.emulator.run import SteadyState, steady_state
-from emuchain.emulator.view import draw_steady_state, log_ticks, picture_file, steady_picture, whole_ticks
+from emuchain.emulator.view import draw_steady_state, log_ticks, picture_file, steady, whole_ticks
 
 pytest.importorskip("matplotlib")
 LIMITS = (0xD5 / 255, 0x5E / 255, 0, 1)
@@ -78,7 +78,7 @@ def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def draw(state: SteadyState) -> list[Any]:
         kept: list[Any] = []
-        monkeypatch.setattr(steady_picture, "save_figure", lambda figure, *_: kept.append(figure))
+        monkeypatch.setattr(steady, "save_figure", lambda figure, *_: kept.append(figure))
         draw_steady_state(state, "title", tmp_path / "x.png")
         kept[0].savefig(tmp_path / "x.png")
         return list(kept[0].axes)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.plan import Plan
-from emuchain.emulator.view.page import timeline
-from emuchain.emulator.view.page.timeline import excerpt
+from emuchain.emulator.view.page import pace
+from emuchain.emulator.view.page.pace import excerpt
 
 PlanOf = Callable[..., Plan]
 
@@ -40,7 +40,7 @@ def test_where_the_pipeline_drains_the_first_update_is_shown(plan_of: PlanOf) ->
 def test_too_many_bars_are_joined(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(devices=4)
     apart = excerpt(plan, 64)
-    monkeypatch.setattr(timeline, "MOST_BARS", 20)
+    monkeypatch.setattr(pace, "MOST_BARS", 20)
     joined = excerpt(plan, 64)
     assert len(joined.bars) < len(apart.bars)
     assert set(joined.bars[:, 1]) == {-1}

@@ -1,9 +1,10 @@
-"""Gradients: how large they are, and what the codec makes of them; without replicas, how large weights are."""
+"""Learning: accuracy and loss of all runs, and how large gradients are, what the codec makes of them, or weights."""
 
 from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,71 @@ from ....comm.exchange import LEAST_EXPONENT, histogram
 from ....kernels.codec import Inceptionn
 from ....kernels.inceptionn import WIDTHS
 from ...common import format_bytes, percent
-from .numbers import power_of_two
-from .parts import Chart, Key, Section, Table
+from ..tables import epoch_rows
+from .parts import Chart, Key, Section, Table, finite, power_of_two, with_micro
 from .source import Run, codec_ratio
+
+_MEASURES = {"accuracy": "Accuracy", "loss": "Loss"}
 
 Counts = NDArray[np.int64]
 """By sign and bin, as `histogram` returns them: zeros, then one bin for each power of two."""
+
+
+def convergence(runs: Sequence[Run]) -> Section | None:
+    """Return the section; None if no run has finished an epoch. One run is drawn with its training curves."""
+    shown = [(number, run) for number, run in enumerate(runs) if run.results.epochs]
+    if not shown:
+        return None
+    charts = []
+    alone = len(runs) == 1
+    for measure, title in _MEASURES.items():
+        for over, axis in (("epoch", "epochs"), ("virtual_time_ps", "virtual time")):
+            curves = [
+                {
+                    "run": run.name,
+                    "colour": f"run-{number}",
+                    "dashed": kind == "train",
+                    "kind": "training" if kind == "train" else "test",
+                    "x": [int(x) for x in run.results.history[over]],
+                    "y": [finite(y) for y in run.results.history[f"{kind}_{measure}"]],
+                }
+                for number, run in shown
+                for kind in (("train", "test") if alone else ("test",))
+            ]
+            data = {"over": over, "measure": measure, "curves": curves}
+            of = title if alone else f"Test {title.lower()}"
+            charts.append(Chart("curves", f"{of} over {axis}", data, is_wide=False))
+    tables = tuple(_history(run, alone) for _, run in shown)
+    return Section("Convergence", _convergence_said(shown), tuple(charts), tables, legend=_curve_keys(shown, alone))
+
+
+def _curve_keys(shown: Sequence[tuple[int, Run]], alone: bool) -> tuple[Key, ...]:
+    if alone:
+        return Key("test", "run-0", "line"), Key("training", "run-0", "dashes")
+    return tuple(Key(run.name, f"run-{number}", "line") for number, run in shown)
+
+
+def _convergence_said(shown: Sequence[tuple[int, Run]]) -> str:
+    said = []
+    for _, run in shown[:1] if len(shown) == 1 else ():
+        history = run.results.history
+        first, last = history["train_loss"][0], history["train_loss"][-1]
+        fell = f"The training loss went from {first:.3f} in the first epoch to {last:.3f} in the last. "
+        said.append(fell if len(history["epoch"]) > 1 else f"The training loss is {last:.3f} after one epoch. ")
+    return "".join(said) + "Virtual time is that of the emulated cluster; evaluation takes none of it."
+
+
+def _history(run: Run, alone: bool) -> Table:
+    rows = [[*row[:6], with_micro(row[6]), row[7]] for row in epoch_rows(run.results.history)]
+    columns = ["epoch", "learning rate", "loss", "accuracy", "test loss", "test accuracy", "virtual time", "host time"]
+    return Table("Every epoch" if alone else f"Every epoch of {run.name}", columns, rows)
 
 
 def gradients(run: Run) -> Section | None:
     """Return the section; None where the file has neither exchanged gradients nor weights."""
     exchange, ratio = run.results.exchange, codec_ratio(run.results)
     if ratio is None:
-        return _weights(run)
+        return _weight_section(run)
     said, charts = "", []
     codec = str(run.results.config["compress"])
     if codec != "none":
@@ -35,7 +88,7 @@ def gradients(run: Run) -> Section | None:
         said += _distribution_said(run)
     if any(exchange[f"width_{bits}"].any() for bits in WIDTHS):
         charts.append(_widths(run))
-    return Section("Gradients and codec", said, tuple(charts), (_table(run),))
+    return Section("Gradients and codec", said, tuple(charts), (_exchange_table(run),))
 
 
 def _distribution(run: Run) -> Chart:
@@ -43,13 +96,13 @@ def _distribution(run: Run) -> Chart:
     curves = [_curve(f"epoch {epochs[-1]}", "gradient-last", counts[-1])]
     if len(epochs) > 1:
         curves.insert(0, _curve(f"epoch {epochs[0]}", "gradient-first", counts[0]))
-    data = {"curves": curves, "bound": _bound(run), "least": LEAST_EXPONENT, "of": "gradient"}
+    data = {"curves": curves, "bound": _error_bound(run), "least": LEAST_EXPONENT, "of": "gradient"}
     legend = tuple(Key(curve["name"], curve["colour"]) for curve in curves)
     return Chart("histogram", "Distribution of gradients: share in % of each power of two", data, legend, is_wide=False)
 
 
 def _distribution_said(run: Run) -> str:
-    last, bound = run.results.exchange["histogram"][-1].sum(axis=0), _bound(run)
+    last, bound = run.results.exchange["histogram"][-1].sum(axis=0), _error_bound(run)
     values = max(1, last.sum())
     said = f"Of the last mini-batch's gradients, {percent(last[0] / values)} are 0"
     if bound is None:
@@ -73,7 +126,7 @@ def _widths(run: Run) -> Chart:
     return Chart("widths", title, {"widths": list(WIDTHS), "epochs": epochs}, legend, is_wide=False)
 
 
-def _weights(run: Run) -> Section | None:
+def _weight_section(run: Run) -> Section | None:
     found = [histogram(weight.ravel()) for weight in run.results.weight_arrays.values()]
     if not found:
         return None
@@ -109,14 +162,14 @@ def _curve(name: str, colour: str, counts: Counts) -> dict[str, Any]:
     return {"name": name, "colour": colour, "shares": [float(share) for share in both[1:] / max(1, both.sum())]}
 
 
-def _bound(run: Run) -> int | None:
+def _error_bound(run: Run) -> int | None:
     """Return the exponent of INCEPTIONN's error bound, if that is the codec and the histogram reaches it."""
     codec = run.plan.config.compress if run.plan else None
     bound = codec.error_bound_exponent if isinstance(codec, Inceptionn) else LEAST_EXPONENT
     return bound if bound > LEAST_EXPONENT else None
 
 
-def _table(run: Run) -> Table:
+def _exchange_table(run: Run) -> Table:
     exchange, times = run.results.exchange, run.results.history["virtual_time_ps"]
     statistics = [name for name in exchange if name.startswith("width_") and exchange[name].any()]
     rows = []
