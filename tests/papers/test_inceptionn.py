@@ -64,8 +64,8 @@ def test_the_document_has_current_values(results: list[Result]) -> None:
     )
     assert answer.startswith(f"{tables.headline(results)} {tables.others(results)} ```"), "the headline comes first"
     found = by_class(results)[Class.PREDICTION]
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"of INCEPTIONN's {found.confirmed} of {found.run} (" in readme
+    tour = " ".join((ROOT / "docs" / "tour.md").read_text(encoding="utf-8").split())
+    assert f"of INCEPTIONN's {found.confirmed} of {found.run} (" in tour
 
 
 def test_points_are_in_the_unit_of_the_value() -> None:
