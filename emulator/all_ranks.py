@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..comm import Ranks, Stopped
+from ..launch import Ranks, Stopped
 from .common import BUG_STATUS, INPUT_STATUS, InputError
 
 T = TypeVar("T")

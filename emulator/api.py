@@ -12,7 +12,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from ..comm import MpiRanks, Observer, RankFailed, Ranks, Served, SingleProcess, Stopped
+from ..comm import Observer, Served
+from ..launch import MpiRanks, RankFailed, Ranks, SingleProcess, Stopped
 from .all_ranks import failure_of, on_all, stop_others
 from .asked import (
     AnyCluster,
@@ -54,7 +55,7 @@ from .run import simulate as run_simulation
 from .run import train as run_training
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
-from .timeline import SpanRecorder, TraceRequest, asked_pair_trace, write_pair_trace
+from .view import SpanRecorder, TraceRequest, pair_timeline, pair_trace, write_trace
 
 if TYPE_CHECKING:
     from .studies.sweep import SweepResult
@@ -207,7 +208,7 @@ def simulate(
     check_files(asked_keys(network, cluster, settings), trace=trace)
     planned = plan_of(network, cluster, settings)
     if isinstance(planned, PairPlan):
-        return _simulated_pair(planned, observer, asked_pair_trace(trace, trace_level, trace_samples))
+        return _simulated_pair(planned, observer, pair_trace(trace, trace_level, trace_samples))
     traced = TraceRequest.of(trace, trace_level, trace_samples)
     samples = epoch_samples(planned)
     recorder = None if traced is None else traced.recorder(planned, samples)
@@ -358,7 +359,7 @@ def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile 
     with trace or contextlib.nullcontext():
         _ = plan.samples  # all that can be wrong is found here
         if trace is not None:
-            write_pair_trace(trace, plan)
+            write_trace(trace, pair_timeline(plan))
     return PairSimulation(plan)
 
 

@@ -1,8 +1,8 @@
 """`bench recurrent`: whole training steps of LSTM and GRU layers, beside PyTorch's.
 
 A step is the forward pass and the backward pass with all gradients: of inputs, weights and biases. Ours is that of the
-slice of all units, as training runs it, from plain weights: it includes packing them. Each side runs on one thread; a
-round times ours, PyTorch's, the multiply-add peak and the reading of an array of R's size back to back. Ratios are
+slice of all units, as training runs it, from plain weights, so it includes packing them. Each side runs on one thread;
+a round times ours, PyTorch's, the multiply-add peak and the reading of an array of R's size back to back. Ratios are
 taken within a round, then the median over the rounds. From the last two follows a bound, which no order of the work can
 beat: see `Layer.bound_s`.
 """

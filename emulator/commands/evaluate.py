@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from ..common import plural
-from ..report import Line, bits_line, print_answer
 from ..run import Evaluation, Found, evaluate, read_found
+from ..view import Line, bits_line, print_answer
 from .kernels import load as load_kernels
 from .output import tell
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from ..common import format_bytes, plural
-from ..report import Line, next_line, print_answer
 from ..run import Found, WeightsFile, read_found
+from ..view import Line, next_line, print_answer
 
 
 def export_weights(file: str, out: str) -> None:

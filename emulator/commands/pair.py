@@ -7,27 +7,27 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common import format_bytes, format_time_ps
+from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..config import Config, settings_config
 from ..pair import PairTimes, gpu_bytes
 from ..plan import PairPlan, make_pair_plan
-from ..report import (
+from ..schedule import Offload
+from ..studies import parse_what_if
+from ..view import (
     Line,
     command_line,
-    draw_pair,
+    draw_chart,
     next_line,
-    number,
-    percent,
+    pair_chart,
+    pair_timeline,
+    pair_trace,
     picture_file,
-    plural,
     print_answer,
     say,
     table,
     time_and_ps,
+    write_trace,
 )
-from ..schedule import Offload
-from ..studies import parse_what_if
-from ..timeline import asked_pair_trace, write_pair_trace
 
 _OTHERS = {Offload.OVERLAPPED: "farnn-no-overlap"}
 """The schedule to try beside one; `farnn` beside all others on pairs."""
@@ -47,15 +47,15 @@ def simulate_pair(
         InputError: a value does not suit a pair, or the trace cannot be written.
     """
     asked = parse_what_if(what_if)
-    with asked_pair_trace(**trace) or contextlib.nullcontext() as traced, picture_file(plot, "--plot") as picture:
+    with pair_trace(**trace) or contextlib.nullcontext() as traced, picture_file(plot, "--plot") as picture:
         plan, other = _plan(config, {}), None
         if what_if:
             changed = settings_config({**config.model_dump(exclude_unset=True), **asked.config})
             other = _plan(changed, asked.cluster)
         if picture is not None:
-            draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
+            draw_chart(pair_chart(plan.times, f"{plan.title}, {config.schedule.name}"), picture)
         if traced is not None:
-            write_pair_trace(traced, plan)
+            write_trace(traced, pair_timeline(plan))
     if as_json:
         found = plan.to_dict()
         if other is not None:
@@ -82,7 +82,7 @@ def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, plot: str | 
     with picture_file(plot, "--plot") as picture:
         plan = _plan(config, {})
         if picture is not None:
-            draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
+            draw_chart(pair_chart(plan.times, f"{plan.title}, {config.schedule.name}"), picture)
     if as_json:
         print(json.dumps(plan.to_dict(), indent=2))
         return

@@ -8,24 +8,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ...comm import Ranks
-from ..common import InputError, WholeFile, an, format_time_ps
+from ...launch import Ranks
+from ..common import InputError, WholeFile, an, format_time_ps, number, plural
 from ..config import RUN_ONLY_KEYS, Config
 from ..data import Dataset
 from ..plan import PairPlan, long_work, make_pair_plan, training_data
-from ..report import (
-    Line,
-    bits_line,
-    command_line,
-    make_progress,
-    next_line,
-    number,
-    outcome_line,
-    plural,
-    print_answer,
-    resource_rows,
-)
 from ..run import Recorder, Resumed, check_needs, checkpoints_of, follower, open_log, resource_table, train
+from ..view import Line, bits_line, command_line, make_progress, next_line, outcome_line, print_answer, resource_rows
 from .kernels import load as load_kernels
 from .output import tell
 from .pair import limit_line, memory_lines

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from ..common import plural
 from ..data import Dataset
 from ..plan import PairPlan, Plan
-from ..report import EpochRow, Line, Progress, next_line, plural
 from ..run import Ended, EpochResult, Position, Recorder, StepResult, Weights
+from ..view import EpochRow, Line, Progress, next_line
 
 
 def hosts(ranks: int, needed: int) -> str:

@@ -9,14 +9,34 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ...comm import Ranks
+from ...launch import Ranks
 from ..common import InputError, NamedFiles, WholeFile, an, format_time_ps, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming, load_config, name_files
 from ..data import Dataset
 from ..plan import Plan, describe_devices, idle_settings, long_work, make_plan, training_data
-from ..report import (
+from ..run import (
+    Cause,
+    FaultCosts,
+    RecordedSizes,
+    Recorder,
+    Resumed,
+    SteadyState,
+    cause_of,
+    check_needs,
+    checkpoints_of,
+    exchange_table,
+    fault_costs,
+    follower,
+    history_table,
+    open_log,
+    resumed,
+    steady_state,
+    train,
+)
+from ..view import (
     Line,
     Progress,
+    TraceRequest,
     accuracy_cost_line,
     bits_line,
     command_line,
@@ -39,26 +59,6 @@ from ..report import (
     time_cost_line,
     weights_line,
 )
-from ..run import (
-    Cause,
-    FaultCosts,
-    RecordedSizes,
-    Recorder,
-    Resumed,
-    SteadyState,
-    cause_of,
-    check_needs,
-    checkpoints_of,
-    exchange_table,
-    fault_costs,
-    follower,
-    history_table,
-    open_log,
-    resumed,
-    steady_state,
-    train,
-)
-from ..timeline import TraceRequest
 from .kernels import load as load_kernels
 from .output import tell, tell_notes
 from .pair_train import train_pair

@@ -15,8 +15,8 @@ from ...kernels.codec import Codec, NoCodec
 from ..cluster import Link
 from ..device import Device, Epoch, OnStep, Outlet, Ports, train_programs
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey
-from ..schedule import Action
-from ..timing import DeviceClock, Hurt, Timing
+from ..schedule import Action, Engines, Schedule
+from ..timing import ActionBoard, Course, DeviceClock, Hurt, StageClock, Timing, course_of
 from .placement import Placement
 
 if TYPE_CHECKING:  # without numbers, none of the kernels are imported
@@ -66,10 +66,13 @@ class Chain:
     """The stages of this rank, in chain order, and the pumps and receivers of their messages.
 
     Each device has one stage, or, in interleaved schedules, several (`boards` is the number of devices of the whole
-    chain). Maps and messages of micro-batches come from the arena.
+    chain). Maps and messages of micro-batches come from the arena. Boards that take actions as a whole are all in
+    `action_boards`, also those of other ranks.
     """
 
     boards: int
+    timing: Timing
+    action_boards: list[ActionBoard]
     devices: list[Device] = dataclasses.field(default_factory=list)
     pumps: list[Pump] = dataclasses.field(default_factory=list)
     receivers: list[Receiver] = dataclasses.field(default_factory=list)
@@ -124,6 +127,14 @@ class Chain:
             found.setdefault(stage.number % self.boards, []).append(stage)
         return found
 
+    def course(self, schedule: Schedule) -> Course | None:
+        """Return when the actions of an epoch run, where F and B share a pool; None where devices find that out."""
+        if not self.action_boards or not self.devices or self.timing.loads.machine.engines is not Engines.SHARED:
+            return None
+        clock = self.devices[0].clock
+        assert isinstance(clock, StageClock)
+        return course_of(schedule, self.timing.loads, self.action_boards, clock.samples)
+
     def observe(self, observer: Observer) -> None:
         """Call `observer` with what engines, links and exchanges of these devices serve from now on."""
         for device in self.devices:
@@ -132,7 +143,7 @@ class Chain:
 
 def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None, hurt: Hurt | None = None) -> Chain:
     """Make this rank's devices and connect them; without `make`, for timing only. `hurt` has faults that cost time."""
-    chain = Chain(wiring.boards)
+    chain = Chain(wiring.boards, timing, timing.action_boards() if timing.stages is not None else [])
     hosted = wiring.hosted(len(timing.mapping.devices))
     inlets: dict[int, dict[StreamKey, Mailbox]] = {device: {} for device in hosted}
     outlets: dict[int, dict[StreamKey, Outlet]] = {device: {} for device in hosted}
@@ -152,12 +163,11 @@ def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None, hurt:
                 if outlet is not None:
                     gate = None if key.values else gates.get(key.path.is_forward)
                     outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form, over)
-    on = timing.stage_devices() if timing.stages is not None else []
     if hurt is not None:
-        for device in on:
-            hurt.stage_device(device)
+        for board in chain.action_boards:
+            hurt.board(board)
     for number in hosted:
-        clock = timing.stage_clock(number, on[number % wiring.boards]) if on else timing.clock(number)
+        clock = timing.stage_clock(number, chain.action_boards) if chain.action_boards else timing.clock(number)
         if hurt is not None and isinstance(clock, DeviceClock):
             hurt.clock(clock, timing)
         numerics = make(clock.streams, timing.blocks, chain.arena) if make else None

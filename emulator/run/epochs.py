@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from ...comm import Ranks
+from ...launch import Ranks
 from ..device import Learnt
 from .legs import Leg, Position
 from .record import EpochResult, History, SoFar, StepResult, Usage, Weights

@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Observer, Ranks
+from ...comm import Observer
+from ...launch import Ranks
 from ..data import Dataset, Images, Normalisation
 from ..plan import PairPlan, Plan
 from .checkpoint import Keeping, RunCheckpoints

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Ranks
+from ...launch import Ranks
 from ..device import Bpram, Learnt, State, joined_weights
 from ..mapping import Cut, Slice
 from ..network import Layer, Network

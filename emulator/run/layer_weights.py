@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Ranks
+from ...launch import Ranks
 from ..device import SliceNumerics, named_weights
 from ..mapping import Cut, Slice
 from ..network import Network

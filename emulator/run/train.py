@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from ...comm import Observer, Ranks
+from ...comm import Observer
 from ...comm.exchange import step_sizes
+from ...launch import Ranks
 from ..data import Dataset
 from ..plan import PairPlan, Plan
 from .epochs import Checkpoints, OnEpoch, OnStep, train_epochs

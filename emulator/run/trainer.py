@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Pump, Ranks, run
+from ...comm import Pump, run
 from ...comm.exchange import Traffic, step_sizes
 from ...kernels import Arena
+from ...launch import Ranks
 from ..data import Dataset
 from ..device import (
     Bpram,
@@ -167,7 +168,7 @@ class Trainer:
             numbers = places + number * self._samples
             epoch = Epoch(
                 *(schedule.micro_batches, schedule.step_samples, totals, rules.of_leg(leg.first), numbers),
-                self.plan.course(schedule),
+                chain.course(schedule),
             )
             own = schedule.programs([*chain.by_device])
             programs += chain.train(own, epoch, reports.of(replica), ahead=self.ranks.idles)

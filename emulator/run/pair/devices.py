@@ -8,8 +8,9 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from ....comm import Awaited, Format, Mailbox, Pump, Ranks, Receiver, Sender, drain
+from ....comm import Awaited, Format, Mailbox, Pump, Receiver, Sender, drain
 from ....kernels import Arena
+from ....launch import Ranks
 from ...device import (
     DeviceNumerics,
     ImageSource,

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ....comm import Pump, Ranks, run
+from ....comm import Pump, run
 from ....comm.exchange import step_sizes
+from ....launch import Ranks
 from ...data import Dataset
 from ...device import Epoch, Learnt, Rules, Tally, epoch_order, evaluate_on_gpu, train_on_gpu
 from ...pair import Content, PairKey, Resource, pair_streams

@@ -1,0 +1,256 @@
+"""Registration of a rank with the guard of its host (`guard.py`), so that its death is noticed.
+
+The ranks of a host need no MPI for that: they meet at a socket whose name follows from their launcher. The first one to
+come starts the guard there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import mmap
+import os
+import socket
+import subprocess
+import sys
+import time
+
+from . import guard
+from .guard import (
+    ABORTING,
+    CONNECTED,
+    ENDED,
+    JOINED,
+    LEAVING,
+    MOST_RANKS,
+    NOTE_BYTES,
+    PLACE_BYTES,
+    TOLD,
+    Expected,
+    peer_of,
+)
+from .processes import launchers_stderr
+
+_TIMEOUT_S = 10.0
+_LET_GO_S = 0.5
+_TELL_S = 3.0
+_NAP_S = 1e-3
+_MOST_NAME = 80
+_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"), ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+"""Where launchers say how many ranks are on this host, and how many there are."""
+
+
+class Watch:
+    """This rank's line to the guard of its host, and its place in their page; without a line it does nothing.
+
+    `guard` is what no other guard of the run is called; nothing if there is none. `is_first` says whether this rank
+    was the first of its host to come.
+    """
+
+    def __init__(self, line: socket.socket | None = None, guard: str = "", *, is_first: bool = False) -> None:
+        self._line, self.guard, self.is_first = line, guard, is_first
+        self._page: mmap.mmap | None = None
+        self._place, self._leaves = 0, False
+        if line is not None:
+            atexit.register(self.leave)
+
+    def join(self, name: str) -> None:
+        """Tell the guard that this rank has joined MPI, and what it is called."""
+        self._say(JOINED)
+        self.name(name)
+
+    def note(self, text: str) -> None:
+        """Leave word of what the run has done last, for the case that a rank dies."""
+        self._write(1, NOTE_BYTES, text)
+
+    def asked(self, number: int) -> None:
+        """Leave word that a signal has asked this rank to end, and that it has only taken note."""
+        page = self._shared()
+        if page is not None:
+            page[(1 + self._place) * PLACE_BYTES + 1] = number
+
+    def connect(self, line: socket.socket) -> None:
+        """Give the guard a connection to that of another host."""
+        if self._line is not None:
+            with contextlib.suppress(OSError):
+                socket.send_fds(self._line, [bytes([CONNECTED])], [line.fileno()])
+
+    @property
+    def ends(self) -> bool:
+        """Whether the run ends, for a reason that has been told."""
+        page = self._shared()
+        return page is not None and LEAVING in page[::PLACE_BYTES]
+
+    @property
+    def noted(self) -> str:
+        """The last note of a rank of this host."""
+        page = self._shared()
+        return "" if page is None else page[1 : 1 + NOTE_BYTES].rstrip(b"\0").decode("utf-8", "ignore")
+
+    def name(self, text: str) -> None:
+        """Set what this rank is called."""
+        if self._shared() is not None:
+            self._write((1 + self._place) * PLACE_BYTES + 2, PLACE_BYTES - 2, text)
+
+    def leave(self, *, aborts: bool = False) -> None:
+        """Tell the guard that this rank is about to end, and that this is as it should be.
+
+        The guard then lets go of the launcher, so that this learns of each rank's end at once. If this rank `aborts`
+        the run, guards end all ranks that the launcher leaves, such as those that are stopped.
+        """
+        if self._leaves:
+            return
+        self._leaves = True
+        page = self._shared()
+        if page is not None:
+            page[(1 + self._place) * PLACE_BYTES] = LEAVING
+        self._say(LEAVING)
+        if aborts:
+            self._say(ABORTING)
+        self._wait_until_let_go(_LET_GO_S)
+
+    def tell(self) -> None:
+        """Tell the guard that the user has been told why the run ends."""
+        self._say(TOLD)
+
+    def end(self, line: str) -> bool:
+        """Have the guard tell the user by a line, unless it has told one, and end the run with this rank.
+
+        Return whether there is a guard. This rank is to exit then.
+        """
+        if self._line is not None:
+            self._line.settimeout(_TELL_S)
+        self._say(ENDED, line.encode())
+        self._wait_until_let_go(_TELL_S)
+        return self._page is not None
+
+    def _wait_until_let_go(self, most_s: float) -> None:
+        """Wait until the guard lets go of the launcher."""
+        page, until_s = self._shared(), time.monotonic() + most_s
+        while page is not None and page[0] != LEAVING and time.monotonic() < until_s:
+            time.sleep(_NAP_S)
+
+    def _say(self, what: int, text: bytes = b"") -> None:
+        if self._line is not None:
+            with contextlib.suppress(OSError):
+                self._line.send(bytes([what]) + text, socket.MSG_DONTWAIT)
+
+    def _write(self, begin: int, most: int, text: str) -> None:
+        page = self._shared()
+        if page is not None:
+            page[begin : begin + most] = text.encode()[:most].ljust(most, b"\0")
+
+    def _shared(self) -> mmap.mmap | None:
+        """Return the page, which the guard gives as soon as it is up; None where there is no guard."""
+        if self._page is None and self._line is not None:
+            try:
+                said, fds, *_ = socket.recv_fds(self._line, 16, 1)
+                self._page, self._place = mmap.mmap(fds[0], 0), int(said)
+                os.close(fds[0])
+            except (OSError, ValueError, IndexError):
+                self._line.close()
+                self._line = None
+        return self._page
+
+
+def introduce(rank: int) -> Watch:
+    """Make this process known to the guard of its host, as this rank, and return at once; it need not be in MPI yet.
+
+    Where the system lacks what a guard needs, the rank is not watched.
+    """
+    if not (hasattr(os, "pidfd_open") and hasattr(os, "memfd_create")):
+        return Watch()
+    line = socket.socket(socket.AF_UNIX)
+    try:
+        line.settimeout(_TIMEOUT_S)
+        launcher = _launcher()
+        server = _meet(line, f"\0emuchain-{os.geteuid()}-{launcher}")
+        own = os.pidfd_open(os.getpid())
+        socket.send_fds(
+            line, [f"{rank} {os.getpid()}".encode()], [own, *(fd for each in _launcher_fd() for fd in (each, 2))]
+        )
+        os.close(own)
+        if server is not None:
+            with server:
+                _start_guard(server)
+    except (OSError, ValueError):
+        line.close()
+        return Watch()
+    return Watch(line, f"{socket.gethostname()} {launcher}", is_first=server is not None)
+
+
+def _meet(line: socket.socket, place: str) -> socket.socket | None:
+    """Connect a socket to the guard of this host; return the guard's own socket if this process is the first to come.
+
+    Raises:
+        OSError: neither is possible, or another user's process has the place.
+    """
+    until_s = time.monotonic() + _TIMEOUT_S
+    while True:
+        server = _bound(place)
+        try:
+            line.connect(place)
+        except ConnectionRefusedError:  # the first is about to listen, or the guard of an earlier run has just ended
+            if server is not None or time.monotonic() > until_s:
+                raise
+            time.sleep(_NAP_S)
+            continue
+        if peer_of(line).user != os.geteuid():
+            raise PermissionError(errno.EPERM, "another user's process is there")
+        return server
+
+
+def _bound(place: str) -> socket.socket | None:
+    """Return a socket that listens at a place, or None if there is one already."""
+    server = socket.socket(socket.AF_UNIX)
+    try:
+        server.bind(place)
+        server.listen(MOST_RANKS)
+    except OSError as error:
+        server.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return None
+    return server
+
+
+def _launcher() -> str:
+    """Return what only the processes of this host have in common that a launcher has started for one run."""
+    own = os.stat("/proc/self/ns/pid").st_ino  # containers may share sockets' names, but not processes' numbers
+    for fd in _launcher_fd():
+        with socket.socket(fileno=os.dup(fd)) as line:
+            if line.family == socket.AF_UNIX:
+                return f"{own}-{peer_of(line).pid}"
+    return f"{own}-{os.environ.get('PMIX_NAMESPACE', os.getppid())}"[:_MOST_NAME]
+
+
+def _launcher_fd() -> list[int]:
+    """Return this process's connection to MPICH's launcher, if it has one."""
+    fd = os.environ.get("PMI_FD", "")
+    return [int(fd)] if fd.isdigit() else []
+
+
+def _expected() -> Expected:
+    """Return how many ranks the launcher has started."""
+    return Expected(*(next((int(os.environ[name]) for name in names if name in os.environ), 0) for names in _SIZES))
+
+
+def _start_guard(server: socket.socket) -> None:
+    told = launchers_stderr()
+    # It neither takes part in MPI nor is it in the ranks' process group, which launchers kill.
+    _STARTED.append(
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, *map(str, (server.fileno(), told, *_expected()))],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=[server.fileno(), told],
+        )
+    )
+    if told != 2:
+        os.close(told)
+
+
+_STARTED: list[subprocess.Popen[bytes]] = []
+"""The guard, if this rank has started it: Python warns of processes that it forgets."""
