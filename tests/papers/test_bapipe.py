@@ -21,7 +21,7 @@ from emuchain.papers.constants import in_force
 from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, markdown_tables
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("bapipe")
 
 

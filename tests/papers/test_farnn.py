@@ -20,7 +20,7 @@ from emuchain.papers.farnn.constants import CONSTANTS, PCIE_GBPS, RECURRENT_US, 
 from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, markdown_tables
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("farnn")
 
 

@@ -28,7 +28,7 @@ from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, markdown_tables
 from emuchain.papers.training_runs import Mean
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("inceptionn")
 
 

@@ -26,7 +26,7 @@ from emuchain.papers.fpdeep import arithmetic, engines, evidence, memory, partit
 from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, class_rows, headline, markdown_tables
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("fpdeep")
 SLOW = "abs-linear batch-arbitrary unaligned-samples latency-no linear- intro-linear epochs partition-poly".split()
 CHEAP = [
