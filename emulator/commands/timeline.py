@@ -6,7 +6,7 @@ from typing import Any
 
 from ..common import InputError, WholeFile, format_time_ps
 from ..config import blaming, load_config
-from ..plan import Plan, describe_devices, long_work, make_plan
+from ..plan import ChainPlan, describe_devices, long_work, make_plan
 from ..report import picture_file, terminal_width
 from ..run import simulate, steady_state
 from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, timeline_of
@@ -70,7 +70,7 @@ def _show(
         print(f"drawn in {picture.path}")
 
 
-def _chart(plan: Plan, window: Window, all_lanes: bool) -> Chart:
+def _chart(plan: ChainPlan, window: Window, all_lanes: bool) -> Chart:
     """Return the chart of a window, from a run that ends no sooner than the samples that meet those of the window."""
     meeting = max(plan.steady.in_flight)
     batches = -(-(window.last + 1 + meeting) // plan.batch)
@@ -87,7 +87,7 @@ def _chart(plan: Plan, window: Window, all_lanes: bool) -> Chart:
     return chart_of(timeline_of(course, wide, [recorder]), shown, all_lanes=all_lanes)
 
 
-def _answer(plan: Plan) -> str:
+def _answer(plan: ChainPlan) -> str:
     """Return how long the pipeline takes to fill, and how often a sample leaves it then."""
     filled = f"pipeline full after {format_time_ps(plan.steady.fill_ps)}"
     every = f"a sample every {format_time_ps(round(steady_state(plan).period_ps))}"

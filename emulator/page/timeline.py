@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..report import plural
 from ..run import simulate
 from ..timeline import Course, LaneKind, SpanRecorder, Window, timeline_of
@@ -76,7 +76,7 @@ def timeline(run: Run) -> Section | None:
     )
 
 
-def excerpt(plan: Plan, samples: int) -> Timeline:
+def excerpt(plan: ChainPlan, samples: int) -> Timeline:
     """Return the timeline of the start of an epoch of `samples` samples, until the pipeline is full and a bit longer.
 
     Where the pipeline drains at updates, the first of these is in the window.

@@ -6,11 +6,10 @@ from .data import check_data, data_of, epoch_samples, network_of, training_data
 from .fit import missing_bytes, off_chip_bytes, on_chip_banks
 from .idle_settings import idle_settings
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
-from .make import make_plan, planned_on
-from .make_pair import make_pair_plan
-from .pair import PairPlan
+from .make import make_plan, plan_run, planned_on
+from .pair import PairPlan, make_pair_plan
 from .placement import place_on_chip, smallest_cluster
-from .plan import Plan, describe_devices, exchange_loads, exchange_times
+from .plan import ChainPlan, Plan, describe_devices, exchange_loads, exchange_times
 from .replication import check_samples
 from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
 from .stages import PlannedStages
@@ -19,6 +18,7 @@ from .work import check_batch, check_memory, duration, long_work
 
 __all__ = [
     "OFF_CHIP_PASSES",
+    "ChainPlan",
     "DeviceLayout",
     "Layout",
     "LinkLayout",
@@ -55,6 +55,7 @@ __all__ = [
     "on_chip_banks",
     "place_by_rate",
     "place_on_chip",
+    "plan_run",
     "planned_on",
     "smallest_cluster",
     "training_data",

@@ -13,7 +13,7 @@ from ..schedule import Engines, Machine
 
 if TYPE_CHECKING:
     from ..config import Config
-    from .plan import Plan
+    from .plan import ChainPlan
 
 
 def faults_of(config: Config, cluster: Cluster) -> Faults:
@@ -51,7 +51,7 @@ def check_faults(faults: Faults, config: Config, mapping: Mapping, replicas: int
     _check_recurrent(source, mapping)
 
 
-def check_deaths(faults: Faults, plan: Plan) -> None:
+def check_deaths(faults: Faults, plan: ChainPlan) -> None:
     """Check that a chain can go on without the boards that die.
 
     Raises:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from ..cluster import Cluster
 from ..mapping import can_take, cut_channels
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..run import Cause
 from ..schedule import Transport
 
 
-def next_changes(plan: Plan, cause: Cause) -> dict[str, object]:
+def next_changes(plan: ChainPlan, cause: Cause) -> dict[str, object]:
     """Return the flags of `simulate` that would lift what limits, with their values.
 
     More boards where engines limit and more boards are faster, faster links where links do or keep more boards from
@@ -30,7 +30,7 @@ def next_changes(plan: Plan, cause: Cause) -> dict[str, object]:
     return _more_devices(plan)
 
 
-def other_schedule(plan: Plan, flags: Mapping[str, object]) -> dict[str, object]:
+def other_schedule(plan: ChainPlan, flags: Mapping[str, object]) -> dict[str, object]:
     """Return the flags of a run with another schedule, to try where boards take actions as a whole."""
     assert plan.stages is not None
     hides = plan.stages.machine.transport is Transport.HIDDEN
@@ -39,7 +39,7 @@ def other_schedule(plan: Plan, flags: Mapping[str, object]) -> dict[str, object]
     return {**kept, "schedule": second if plan.config.schedule.name == first else first}
 
 
-def _more_devices(plan: Plan) -> dict[str, object]:
+def _more_devices(plan: ChainPlan) -> dict[str, object]:
     if plan.config.schedule.replicates:
         batch = plan.config.batch
         devices = 2 * plan.data_parallel.replicas
@@ -55,7 +55,7 @@ def _more_devices(plan: Plan) -> dict[str, object]:
     return {"what_if": f"board.clock_mhz={round(2e6 / plan.cluster.boards[0].period_ps)}"}
 
 
-def _may_be_faster(plan: Plan, devices: int, cluster: Cluster) -> bool:
+def _may_be_faster(plan: ChainPlan, devices: int, cluster: Cluster) -> bool:
     """Return whether some boards, whatever their memory, take a sample in less time than the plan's."""
     return can_take(plan.network, cluster, devices, plan.timing.interval_ps - 1)
 

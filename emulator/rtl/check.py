@@ -9,13 +9,13 @@ from ..network.operations.conv import Conv
 from ..network.operations.fc import Fc
 from ..network.operations.pool import MaxPool
 from ..network.operations.relu import Relu
-from ..plan import Plan
+from ..plan import ChainPlan
 
 KINDS = "conv (without groups), fc, relu, max-pool (windows that do not overlap), softmax"
 """What has RTL; the loss, softmax with cross-entropy, is computed on the host."""
 
 
-def check(plan: Plan) -> None:
+def check(plan: ChainPlan) -> None:
     """Check that all of a plan has RTL.
 
     Raises:

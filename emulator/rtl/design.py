@@ -14,7 +14,7 @@ from ..common import InputError
 from ..mapping import Cut, Slice, SliceEngines
 from ..network import Layer, SfuStep
 from ..network.operations.fc import Fc
-from ..plan import Plan
+from ..plan import ChainPlan
 from .check import check
 from .identifiers import identifier
 
@@ -160,7 +160,7 @@ class DeviceDesign:
         return f"device{self.number}"
 
 
-def designs_of(plan: Plan, latency: int = 0) -> tuple[DeviceDesign, ...]:
+def designs_of(plan: ChainPlan, latency: int = 0) -> tuple[DeviceDesign, ...]:
     """Return the RTL of a plan's devices, with multiply-adds of `latency` cycles.
 
     Raises:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data import Dataset
-from ..plan import Plan
+from ..plan import ChainPlan
 from .chain import MiniBatch
 
 Weights = Mapping[str, Mapping[str, NDArray[np.float32]]]
@@ -25,7 +25,7 @@ class Reference:
     after: Weights
 
 
-def drawn_images(plan: Plan) -> Dataset:
+def drawn_images(plan: ChainPlan) -> Dataset:
     """Return a mini-batch of drawn images and labels, for a network of any shape; they depend on the seed alone."""
     stream = np.random.Generator(np.random.Philox(key=[plan.config.seed, 1 << 62]))
     classes, samples = plan.network.layers[-1].channels, plan.config.batch

@@ -1,11 +1,12 @@
 from .cause import Cause, WiderLinks, cause_of, draining_limits, draining_share, is_waiting, limiting_kind
+from .chain_trainer import ChainTrainer
 from .checkpoint import Ended, Keeping, Leader, Resumed, RunCheckpoints, checkpoints_of, resumed
+from .epochs import train
 from .evaluation import Evaluation, evaluate
 from .fault_costs import FaultCosts, fault_costs
 from .legs import Position
 from .needs import check_needs, needed_bytes
 from .own_weights import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
-from .pair import PairSimulation
 from .placement import Placement
 from .record import (
     PHASES,
@@ -40,7 +41,7 @@ from .results import (
 )
 from .segment import Death, Segment
 from .segments import segments_of
-from .simulate import Simulation, simulate
+from .simulate import PairSimulation, Simulation, simulate
 from .steady_state import (
     DeviceUse,
     EngineUse,
@@ -51,12 +52,12 @@ from .steady_state import (
     steady_period_ps,
     steady_state,
 )
-from .train import train
-from .trainer import Trainer
+from .training import Training, both, ending_together, prepared_on_all
 
 __all__ = [
     "PHASES",
     "Cause",
+    "ChainTrainer",
     "Death",
     "DeviceUsage",
     "DeviceUse",
@@ -92,16 +93,18 @@ __all__ = [
     "StepResult",
     "StepTable",
     "Throughput",
-    "Trainer",
+    "Training",
     "Usage",
     "Weights",
     "WeightsFile",
     "WiderLinks",
+    "both",
     "cause_of",
     "check_needs",
     "checkpoints_of",
     "draining_limits",
     "draining_share",
+    "ending_together",
     "evaluate",
     "exchange_table",
     "fault_costs",
@@ -111,6 +114,7 @@ __all__ = [
     "limiting_kind",
     "needed_bytes",
     "open_log",
+    "prepared_on_all",
     "read_found",
     "read_results",
     "read_weights",

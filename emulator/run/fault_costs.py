@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..faults import Faults
-from ..plan import Plan
+from ..plan import ChainPlan
 from .record import GivenSizes
 from .segment import Death
 from .segments import segments_of
@@ -41,7 +41,7 @@ class FaultCosts:
         return [(what, alone_ps - self.without_ps) for what, alone_ps in self.alone_ps]
 
 
-def fault_costs(plan: Plan, samples: int, with_ps: int, sizes: Sequence[GivenSizes] = ()) -> FaultCosts:
+def fault_costs(plan: ChainPlan, samples: int, with_ps: int, sizes: Sequence[GivenSizes] = ()) -> FaultCosts:
     """Return what the faults of a plan cost in a run that took `with_ps`, by simulation.
 
     Args:
@@ -51,7 +51,7 @@ def fault_costs(plan: Plan, samples: int, with_ps: int, sizes: Sequence[GivenSiz
         sizes: those of compressed messages, for each epoch, as for `simulate`.
     """
 
-    def time_ps(hurt: Plan) -> int:
+    def time_ps(hurt: ChainPlan) -> int:
         return simulate(hurt, samples, sizes=sizes).virtual_time_ps
 
     faults = plan.faults

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..schedule import Schedule
 
 
@@ -43,7 +43,7 @@ def legs_of(steps: int, every: int | None) -> list[Leg]:
 
 
 def replica_leg(
-    plan: Plan, replica: int, samples: int, leg: Leg, micro_batch: int | None = None
+    plan: ChainPlan, replica: int, samples: int, leg: Leg, micro_batch: int | None = None
 ) -> tuple[NDArray[np.int64], Schedule]:
     """Return the positions of a replica's samples in a leg of an epoch of `samples` samples, and their schedule."""
     whole = leg.samples_of(plan.config.batch, samples)

@@ -16,9 +16,9 @@ from ..common import InputError, Room, format_bytes, host_room, process_room
 from ..config import STATES
 from ..data import Dataset
 from ..mapping import VALUE_BYTES, parameter_memory
-from ..plan import PairPlan, Plan
+from ..plan import ChainPlan, Plan
 from ..schedule import weight_copies
-from .placement import Placement, work_of
+from .placement import Placement
 
 _BEING_MADE = 4  # arrays of a slice's weights while they are drawn, packed and copied
 _EXCHANGED = 3  # arrays of gradients beside their sum: of a slice, in a row, and what arrives
@@ -26,7 +26,7 @@ _STEPS = 2  # mini-batches beyond as many as devices, after which no more versio
 
 
 def check_needs(
-    plan: Plan | PairPlan,
+    plan: Plan,
     data: Dataset,
     ranks: Ranks,
     *,
@@ -56,14 +56,14 @@ def check_needs(
             )
 
 
-def needed_bytes(plan: Plan | PairPlan, data: Dataset, ranks: int, *, gathers: bool, trains: bool = True) -> list[int]:
+def needed_bytes(plan: Plan, data: Dataset, ranks: int, *, gathers: bool, trains: bool = True) -> list[int]:
     """Return the bytes that each rank takes for a run, beyond its data, which are in memory already."""
     states = len(STATES[plan.config.optimizer]) if trains else 0
     weights = [VALUE_BYTES * layer.parameters for layer in plan.network.layers]
-    if isinstance(plan, PairPlan):
-        needs = [(2 + states) * sum(weights)] + [0] * (ranks - 1)
-    else:
+    if isinstance(plan, ChainPlan):
         needs = _of_chains(plan, data, ranks, states, trains=trains)
+    else:
+        needs = [(2 + states) * sum(weights)] + [0] * (ranks - 1)
     if gathers:
         needs[0] += 2 * sum(weights)  # as they are sent, and put together
     elif plan.config.checkpoint is not None:
@@ -71,10 +71,10 @@ def needed_bytes(plan: Plan | PairPlan, data: Dataset, ranks: int, *, gathers: b
     return needs
 
 
-def _of_chains(plan: Plan, data: Dataset, ranks: int, states: int, *, trains: bool) -> list[int]:
+def _of_chains(plan: ChainPlan, data: Dataset, ranks: int, states: int, *, trains: bool) -> list[int]:
     """Return what the devices of all replicas take, by rank."""
     replicas, stages = plan.data_parallel.replicas if trains else 1, plan.stage_count
-    placement = Placement.of(work_of(plan) * replicas, ranks)
+    placement = Placement.of(plan.work[: replicas * plan.devices], ranks)
     versions = _versions(plan, data) if trains else [1] * stages
     steady, made, peaks = ([0] * ranks for _ in range(3))
     for replica in range(replicas):
@@ -91,14 +91,14 @@ def _of_chains(plan: Plan, data: Dataset, ranks: int, states: int, *, trains: bo
     return needs
 
 
-def _weights(plan: Plan, stage: int) -> Iterator[tuple[int, int]]:
+def _weights(plan: ChainPlan, stage: int) -> Iterator[tuple[int, int]]:
     """Yield for each slice of a stage the bytes of its weights, and how many arrays like them it begins with."""
     for part in plan.mapping.devices[stage]:
         turned = part.layer.needs_errors and not part.layer.operation.recurs
         yield parameter_memory(part, part.channels).bytes, 3 if turned else 2
 
 
-def _of_stage(plan: Plan, stage: int, states: int, versions: int, *, trains: bool) -> int:
+def _of_stage(plan: ChainPlan, stage: int, states: int, versions: int, *, trains: bool) -> int:
     """Return what is held in training: weights by version, gradients, what updates keep, activations in flight."""
     in_flight = max(1, min(plan.steady.in_flight[stage], plan.batch) if trains else 1)
     exchanged = _EXCHANGED if plan.data_parallel.replicas > 1 and trains else 0
@@ -110,7 +110,7 @@ def _of_stage(plan: Plan, stage: int, states: int, versions: int, *, trains: boo
     return total
 
 
-def _versions(plan: Plan, data: Dataset) -> Sequence[int]:
+def _versions(plan: ChainPlan, data: Dataset) -> Sequence[int]:
     """Return the most versions of its weights that each stage keeps at a time."""
     samples = min(data.n_train, (plan.devices + _STEPS) * plan.config.batch) // plan.data_parallel.replicas
     schedule = plan.schedule(max(samples, 1))

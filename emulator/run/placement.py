@@ -1,8 +1,8 @@
 """Assignment of devices to ranks: neighbours together, and the same work for each rank.
 
 A cut that is fair to boards need not be fair to ranks: a board whose memory port binds computes little. What a rank's
-processor has to do is estimated from multiply-accumulates and from weights, which are read and written from memory for
-each micro-batch.
+processor has to do is estimated (`Plan.work`) from multiply-accumulates and from weights, which are read and written
+from memory for each micro-batch.
 """
 
 from __future__ import annotations
@@ -11,15 +11,7 @@ import dataclasses
 import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from ..mapping import channel_bytes
-
-if TYPE_CHECKING:
-    from ..plan import Plan
-
-_MACS_OF_A_BYTE = 16
-"""Multiply-accumulates in the time in which a processor reads a byte of weights twice and adds to its gradient."""
 _NEAR = 1.1
 """The busiest rank may have this much more than the least found where each rank has as many devices instead."""
 _TURNS = 64
@@ -78,16 +70,6 @@ class Placement:
         runs = [list(run) for _, run in itertools.groupby(hosted, key=lambda device: device - hosted.index(device))]
         spans = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
         return f"device{'s' * (len(hosted) > 1)} {', '.join(spans)}" if hosted else "no device"
-
-
-def work_of(plan: Plan) -> list[int]:
-    """Return what a processor has to do for each device of a chain in a micro-batch, in multiply-accumulates."""
-    samples, work = plan.config.micro_batch, [0] * plan.devices
-    for stage, slices in enumerate(plan.mapping.devices):
-        macs = sum(2 * part.macs + part.eb_macs for part in slices)  # FP and PG, EB
-        weights = sum(part.channels * channel_bytes(part) for part in slices)
-        work[stage % plan.devices] += samples * macs + _MACS_OF_A_BYTE * weights
-    return work
 
 
 def _around(work: Sequence[int], ranks: int, turn: int) -> Placement:

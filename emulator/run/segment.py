@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..faults import Begun, BoardDeath
-from ..plan import Plan
+from ..plan import ChainPlan
 from .legs import START, Leg, Position, legs_of
 
 
@@ -31,7 +31,7 @@ class Segment:
     Its clocks begin at 0 when the virtual time is `start_ps`. `death` is what ended it, unless it is the last one.
     """
 
-    plan: Plan
+    plan: ChainPlan
     samples: int
     begin: Position = START
     start_ps: int = 0

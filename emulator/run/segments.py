@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 
 from ..faults import BoardDeath
-from ..plan import Plan
+from ..plan import ChainPlan
 from .legs import Position
 from .segment import Death, Segment
 from .timed_run import TimedRun
 
 
-def segments_of(plan: Plan, samples: int) -> tuple[Segment, ...]:
+def segments_of(plan: ChainPlan, samples: int) -> tuple[Segment, ...]:
     """Return the segments of a run with `samples` samples in an epoch, in order; found by simulation if boards die.
 
     A board that dies after the end of the run changes nothing. Where no leg is finished between two deaths, the segment

@@ -1,13 +1,15 @@
-"""Simulation: the same chain, schedule and clocks as in training, without numerics."""
+"""Simulation: the same chain, schedule and clocks as in training, without numerics; of a pair, its mini-batches."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from ...comm import Observer
-from ..common import format_time_ps, html_table
-from ..plan import Plan, describe_devices
+from ..common import format_time_ps, html_table, number, percent
+from ..pair import PairTimes
+from ..plan import ChainPlan, PairPlan
 from .record import GivenSizes, Usage
 from .segment import Segment
 from .segments import segments_of
@@ -23,7 +25,7 @@ class Simulation:
     If boards die, the run has several segments, and `usage` is that of the last one.
     """
 
-    plan: Plan
+    plan: ChainPlan
     samples: int
     epoch_ends_ps: tuple[int, ...]
     usage: Usage
@@ -67,11 +69,72 @@ class Simulation:
             busiest = max(self.usage.links, key=lambda link: link.utilisation)
             used = f"{busiest.sender} -> {busiest.receiver}, {100 * busiest.utilisation:.1f} %"
             rows.append(["busiest link", used])
-        return html_table(f"Simulation of {self.plan.network.name} on {describe_devices(self.plan)}", rows)
+        return html_table(f"Simulation of {self.plan.title}", rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class PairSimulation:
+    """A timing-only run of a plan on a GPU, alone or with an FPGA; its mini-batches follow one another."""
+
+    plan: PairPlan
+
+    @property
+    def samples(self) -> int:
+        """Number of samples in an epoch."""
+        return self.plan.samples
+
+    @property
+    def times(self) -> PairTimes:
+        """The timeline of a mini-batch: tasks, and how long each resource is busy."""
+        return self.plan.times
+
+    @property
+    def epoch_ends_ps(self) -> tuple[int, ...]:
+        """Virtual time from the start to the end of each epoch."""
+        return self.plan.epoch_ends_ps
+
+    @property
+    def virtual_time_ps(self) -> int:
+        """Virtual time of the whole run."""
+        return self.epoch_ends_ps[-1]
+
+    @property
+    def images_per_s(self) -> float:
+        """Rate of the whole run, of samples of any kind."""
+        return self.samples * len(self.epoch_ends_ps) / (self.virtual_time_ps * 1e-12)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `emuchain simulate --json` prints (docs/running.md)."""
+        return self.plan.to_dict()
+
+    def __str__(self) -> str:
+        return str(self.plan)
+
+    def __repr__(self) -> str:
+        return f"<PairSimulation of {self._run} in {format_time_ps(self.virtual_time_ps)}, {self._rate}>"
+
+    def _repr_html_(self) -> str:
+        times = self.times
+        rows = [
+            [f"{self.plan.network.sample_noun}s", f"{len(self.epoch_ends_ps)} x {self.samples}"],
+            ["virtual time", f"{format_time_ps(self.virtual_time_ps)} ({self.virtual_time_ps} ps)"],
+            ["mini-batch", f"{format_time_ps(times.mini_batch_ps)}, of it FW {format_time_ps(times.forward_ps)}"],
+            ["rate", self._rate],
+            *([each.value, f"busy {percent(use.busy_ps / times.mini_batch_ps)}"] for each, use in times.busy.items()),
+        ]
+        return html_table(f"Simulation of {self.plan.title}", rows)
+
+    @property
+    def _run(self) -> str:
+        return f"{len(self.epoch_ends_ps)} x {self.samples} {self.plan.network.sample_noun}s"
+
+    @property
+    def _rate(self) -> str:
+        return f"{number(self.images_per_s)} {self.plan.network.sample_noun}s/s"
 
 
 def simulate(
-    plan: Plan, samples: int, observer: Observer | None = None, sizes: Sequence[GivenSizes] = ()
+    plan: ChainPlan, samples: int, observer: Observer | None = None, sizes: Sequence[GivenSizes] = ()
 ) -> Simulation:
     """Run `plan.config.epochs` epochs of `samples` samples for timing only.
 
@@ -81,9 +144,9 @@ def simulate(
     segments, ends = segments_of(plan, samples), list[int]()
     for segment in segments:
         timed = TimedRun(segment, observer, by_message=bool(sizes))
-        for number, leg in segment.legs():
+        for epoch, leg in segment.legs():
             if sizes and leg.first == 0:
-                timed.give_sizes(sizes[number])
+                timed.give_sizes(sizes[epoch])
             end_ps = timed.leg(leg)
             if leg == segment.all_legs[-1]:
                 ends.append(end_ps)

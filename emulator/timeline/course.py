@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..schedule import Kind, Schedule
 
 
@@ -34,11 +34,11 @@ class Versions(NamedTuple):
 class Course:
     """The course of a plan's first replica, which has `samples` samples in each epoch."""
 
-    plan: Plan
+    plan: ChainPlan
     samples: int
 
     @classmethod
-    def of(cls, plan: Plan, all_samples: int) -> Course:
+    def of(cls, plan: ChainPlan, all_samples: int) -> Course:
         """Return the course of epochs of `all_samples` samples over all replicas."""
         return cls(plan, len(plan.data_parallel.samples_of(0, all_samples, plan.config.batch)))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...comm import FifoResource
 from ..mapping import VALUE_BYTES, DataPath, StreamKey
 from ..network import Phase
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..timing import DeviceClock, exchange_name
 
 
@@ -60,7 +60,7 @@ class Lane:
         return self.kind is not LaneKind.EXCHANGE
 
 
-def lanes_of(plan: Plan) -> tuple[Lane, ...]:
+def lanes_of(plan: ChainPlan) -> tuple[Lane, ...]:
     """Return the lanes of a plan's chain, of the first replica if there are several, device by device.
 
     Engines come first, slice by slice; then what else serves on the board itself, its memory port; the links; and
@@ -69,7 +69,7 @@ def lanes_of(plan: Plan) -> tuple[Lane, ...]:
     return tuple(lane for device in range(plan.devices) for lane in _device_lanes(plan, device))
 
 
-def _device_lanes(plan: Plan, device: int) -> Iterator[Lane]:
+def _device_lanes(plan: ChainPlan, device: int) -> Iterator[Lane]:
     clock = plan.timing.clock(device)
     engines = {engine.name: phase for part in clock.slices for phase, engine in part.engines()}
     links = {resource.name for resource in clock.links.values()}
@@ -92,7 +92,7 @@ def _device_lanes(plan: Plan, device: int) -> Iterator[Lane]:
         yield Lane(exchange_name(device), device, LaneKind.EXCHANGE, title, item_bytes=gradient_bytes)
 
 
-def _link_lanes(plan: Plan, clock: DeviceClock) -> Iterator[Lane]:
+def _link_lanes(plan: ChainPlan, clock: DeviceClock) -> Iterator[Lane]:
     device = clock.streams.device
     for key, resource in clock.links.items():
         link = device if key.path.is_forward else device - 1

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Sequence
 
 from ..common import InputError, WholeFile
-from ..plan import Plan
+from ..plan import ChainPlan
 from .chrome import trace_file, write_trace
 from .course import Course
 from .recorder import SpanRecorder
@@ -66,7 +66,7 @@ class TraceRequest:
         """Let others write the file."""
         self._file.close()
 
-    def recorder(self, plan: Plan, samples: int) -> SpanRecorder:
+    def recorder(self, plan: ChainPlan, samples: int) -> SpanRecorder:
         """Return the observer of a run with `samples` samples in an epoch, over all replicas.
 
         Raises:
@@ -77,7 +77,7 @@ class TraceRequest:
         course = Course.of(plan, samples)
         return SpanRecorder(course, self.window.within(course.run_samples, "trace_samples"))
 
-    def write(self, plan: Plan, samples: int, recorders: Sequence[SpanRecorder]) -> None:
+    def write(self, plan: ChainPlan, samples: int, recorders: Sequence[SpanRecorder]) -> None:
         """Write the trace from the recorders of all ranks.
 
         Raises:

@@ -17,11 +17,11 @@ from typing import Any
 from ....comm import Ranks
 from ...common import InputError, WholeFile, escaped, plural
 from ...network import Network
-from ..epochs import Trainer
 from ..layer_states import deal_state, deal_weights, gathered_state
 from ..legs import Position
 from ..pace import Pace
 from ..record import EpochResult, StepResult, Weights
+from ..trainer import Trainer
 from .checked import checked
 from .checkpoint_file import CheckpointReader, CheckpointWriter
 from .history_text import history_from, so_far_from, so_far_text, write_history
@@ -79,7 +79,7 @@ class Ended:
 
 
 class RunCheckpoints:
-    """The checkpoints of one run; see `epochs.Checkpoints`. Only rank 0 has a `leader`."""
+    """The checkpoints of one run, after each leg and after each epoch. Only rank 0 has a `leader`."""
 
     def __init__(self, network: Network, ranks: Ranks, keeping: Keeping, leader: Leader | None = None) -> None:
         self._network, self._ranks, self.keeping, self._leader = network, ranks, keeping, leader
@@ -88,11 +88,11 @@ class RunCheckpoints:
 
     @property
     def saves(self) -> bool:
-        """See `epochs.Checkpoints`."""
+        """Whether a run that is asked to end can wait until its next checkpoint."""
         return self.keeping.saves
 
     def begin(self, trainer: Trainer) -> tuple[Trainer, Position]:
-        """See `epochs.Checkpoints`."""
+        """Make all ranks go on where an earlier run was; return what trains, and where that is."""
         if not self.keeping.resumes:
             if self.keeping.given_weights:
                 weights = None if self._leader is None else self._leader.weights

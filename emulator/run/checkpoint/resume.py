@@ -15,7 +15,7 @@ from ...config import STATES, Config, settings_config
 from ...data import Dataset
 from ...inputs import read_description
 from ...network import Network, load_network
-from ...plan import PairPlan, Plan
+from ...plan import ChainPlan, Plan
 from ..own_weights import read_weights
 from .checked import checked
 from .checkpoint import Keeping, Leader, OnBegin, RunCheckpoints
@@ -51,7 +51,7 @@ class Resumed:
     cluster: Cluster
     reader: CheckpointReader
 
-    def check(self, plan: Plan | PairPlan, data: Dataset) -> bool:
+    def check(self, plan: Plan, data: Dataset) -> bool:
         """Check a plan and data against the checkpoint; return whether clocks go on, as the machine is the same.
 
         Raises:
@@ -73,7 +73,7 @@ class Resumed:
             clusters = (read_description(each) for each in (text["cluster"], plan.cluster.text))
             same = text["mapping"] == plan.mapping_text and next(clusters) == next(clusters)
             same &= all(getattr(before, key) == getattr(config, key) for key in _OF_MACHINE)
-        if not same and isinstance(plan, Plan) and plan.faults.deaths:
+        if not same and isinstance(plan, ChainPlan) and plan.faults.deaths:
             raise InputError(
                 f"`resume` = {config.resume!r}: was written on another cluster, which numbers the boards that die;"
                 " resume it there"
@@ -124,7 +124,7 @@ def resumed(given: Config) -> Resumed | None:
 
 
 def checkpoints_of(
-    plan: Plan | PairPlan,
+    plan: Plan,
     data: Dataset,
     ranks: Ranks,
     start: Resumed | None,
@@ -138,7 +138,7 @@ def checkpoints_of(
     """
     config = plan.config
     same = start is None or start.check(plan, data)
-    differ = isinstance(plan, Plan) and bool(plan.faults.flips)
+    differ = isinstance(plan, ChainPlan) and bool(plan.faults.flips)
     init = config.init if start is None else None
     keeping = Keeping(start is not None, config.checkpoint is not None, same, differ, init is not None, config.epochs)
     if ranks.rank > 0:
@@ -151,7 +151,7 @@ def checkpoints_of(
     return RunCheckpoints(plan.network, ranks, keeping, leader)
 
 
-def _settings(plan: Plan | PairPlan, data: Dataset) -> dict[str, Any]:
+def _settings(plan: Plan, data: Dataset) -> dict[str, Any]:
     from .... import __version__
 
     config = plan.config.model_dump(exclude={"resume", "progress"})
@@ -166,8 +166,8 @@ def _settings(plan: Plan | PairPlan, data: Dataset) -> dict[str, Any]:
     }
 
 
-def _faults(plan: Plan | PairPlan) -> str:
-    return plan.faults.text if isinstance(plan, Plan) else ""
+def _faults(plan: Plan) -> str:
+    return plan.faults.text if isinstance(plan, ChainPlan) else ""
 
 
 def _fingerprint(data: Dataset) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ....comm.exchange import step_sizes
 from ....kernels.inceptionn import WIDTHS
 from ...data import NgramBits
-from ...plan import PairPlan, Plan
+from ...plan import Plan
 from ..record import EpochResult, History, Piece, accuracy, bits_per_step, compressed_bytes, mean_loss
 
 GROWING = ("history", "exchange", "messages", "steps")
@@ -39,7 +39,7 @@ class Growing:
         return {group: {name: np.concatenate(parts) for name, parts in table.items()} for group, table in found.items()}
 
 
-def growing_of(plan: Plan | PairPlan, samples: int, history: History, ngrams: NgramBits | None = None) -> Growing:
+def growing_of(plan: Plan, samples: int, history: History, ngrams: NgramBits | None = None) -> Growing:
     """Return the columns of `results_of` that grow with the history."""
     steps = epoch_steps(plan, samples)
     pieces = (
@@ -55,7 +55,7 @@ def growing_of(plan: Plan | PairPlan, samples: int, history: History, ngrams: Ng
     return Growing(dict(zip(GROWING, (epochs, epochs, mini_batches, mini_batches), strict=True)), pieces)
 
 
-def epoch_steps(plan: Plan | PairPlan, samples: int) -> int:
+def epoch_steps(plan: Plan, samples: int) -> int:
     """Return the mini-batches of an epoch."""
     return len(step_sizes(samples, plan.config.batch))
 

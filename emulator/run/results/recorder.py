@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ....comm.exchange import step_sizes
 from ...common import InputError, WholeFile
 from ...data import Dataset, ngram_bits
-from ...plan import PairPlan, Plan
+from ...plan import ChainPlan, Plan
 from ..pace import Pace
 from ..record import EpochResult, History, StepLog, StepResult, StepShares, Weights, diverged
 from .growing import growing_of
@@ -33,7 +33,7 @@ class Recorder:
 
     def __init__(
         self,
-        plan: Plan | PairPlan,
+        plan: Plan,
         data: Dataset,
         mpi: str,
         out: WholeFile | None,
@@ -71,7 +71,7 @@ class Recorder:
                 bits flip; the file of the results holds the epochs before.
         """
         loss, config = result.test.mean_loss, self._plan.config
-        flips = isinstance(self._plan, Plan) and any(each.rate for each in self._plan.faults.flips)
+        flips = isinstance(self._plan, ChainPlan) and any(each.rate for each in self._plan.faults.flips)
         if result.test.samples and not math.isfinite(loss) and not flips:
             what = f"the test loss is {loss} after epoch {result.epoch + 1}"
             raise diverged(config.weight_decay, result.learning_rate, what)

@@ -14,7 +14,7 @@ import numpy as np
 from ...common import format_time_ps, html_table, plural, system_name
 from ...data import NgramBits, is_text
 from ...mapping import DataPath
-from ...plan import PairPlan, Plan, data_of
+from ...plan import ChainPlan, Plan, data_of
 from ..record import (
     PHASES,
     ROW,
@@ -137,7 +137,7 @@ def _percent(share: float) -> str:
 
 
 def results_of(
-    plan: Plan | PairPlan,
+    plan: Plan,
     samples: int,
     history: Sequence[EpochResult],
     weights: Weights,
@@ -155,7 +155,7 @@ def results_of(
 
 
 def fixed_results(
-    plan: Plan | PairPlan,
+    plan: Plan,
     samples: int,
     history: History,
     weights: Weights,
@@ -175,7 +175,7 @@ def fixed_results(
         "mapping": plan.mapping_text,
         "missing_bytes": str(plan.missing_bytes),
     }
-    if isinstance(plan, Plan) and plan.config.faults is not None:
+    if isinstance(plan, ChainPlan) and plan.config.faults is not None:
         descriptions["faults.json"] = plan.faults.text
     usage = history[-1].usage if history else None
     columns = {} if history else history_rows(np.empty(0, ROW), ngrams)

@@ -10,9 +10,9 @@ import pytest
 
 from emuchain.emulator.page import timeline
 from emuchain.emulator.page.timeline import excerpt
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 
-PlanOf = Callable[..., Plan]
+PlanOf = Callable[..., ChainPlan]
 
 
 @pytest.mark.parametrize("keys", [{"devices": 4}, {"devices": 1}, {"devices": 3, "schedule": "sync", "batch": 8}])

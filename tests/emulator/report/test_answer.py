@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from emuchain.emulator.mapping import partition_with_memory
-from emuchain.emulator.plan import Plan, make_plan
+from emuchain.emulator.plan import ChainPlan, make_plan
 from emuchain.emulator.report import (
     Line,
     command_line,
@@ -24,7 +24,7 @@ from emuchain.emulator.report.answer import MOST_LINES, _if_free, first_screen, 
 from emuchain.emulator.report.text import ignored, wrapped
 from emuchain.emulator.run import Cause, cause_of, steady_state
 
-PlanOf = Callable[..., Plan]
+PlanOf = Callable[..., ChainPlan]
 
 
 def test_optional_lines_give_way() -> None:
@@ -71,12 +71,12 @@ def test_rates_without_a_kind_are_those_of_the_others(plan_of: PlanOf) -> None:
     assert rates_without(one_device) == {}
 
 
-def said_of(plan: Plan) -> list[str]:
+def said_of(plan: ChainPlan) -> list[str]:
     state = steady_state(plan)
     return [line.text for line in limit_lines(plan, state, cause_of(plan, state))]
 
 
-def changes_of(plan: Plan) -> dict[str, object]:
+def changes_of(plan: ChainPlan) -> dict[str, object]:
     return next_changes(plan, cause_of(plan, steady_state(plan)))
 
 

@@ -13,7 +13,7 @@ from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError, Room
 from emuchain.emulator.config import load_config
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import Plan, make_plan, training_data
+from emuchain.emulator.plan import ChainPlan, make_plan, training_data
 from emuchain.emulator.run import check_needs, evaluate, needed_bytes, read_found
 
 OneLine = Callable[..., str]
@@ -22,7 +22,7 @@ SETTINGS = {"samples": 32, "test_samples": 4, "batch": 16, "devices": 1}
 FIRST, LAST = 4 * 3072 * 1000, 4 * 1000 * 10  # bytes of the weights of both layers
 
 
-def plan(ranks: int = 1, **settings: Any) -> Plan:
+def plan(ranks: int = 1, **settings: Any) -> ChainPlan:
     """Return a plan of 3072 inputs, 1000 units and 10 classes."""
     layers = [FC, {"type": "relu"}, {**FC, "features": 10}, {"type": "softmax"}]
     network = load_network({"name": "wide", "input": [3, 32, 32], "layers": layers})

@@ -13,7 +13,7 @@ import pytest
 from emuchain.emulator.cluster import Cluster
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import load_config
-from emuchain.emulator.plan import Plan, exchange_times, make_plan
+from emuchain.emulator.plan import ChainPlan, exchange_times, make_plan
 from emuchain.emulator.run import Weights, simulate, steady_state
 from emuchain.emulator.run.replicas import Replicas
 
@@ -30,14 +30,14 @@ REPLICAS: list[Flags] = [
 ]
 
 
-ReplicasPlan = Callable[..., Plan]
+ReplicasPlan = Callable[..., ChainPlan]
 
 
 @pytest.fixture(scope="module")
-def replicas_plan(plan_of: Callable[..., Plan], small_cifar: Path) -> ReplicasPlan:
+def replicas_plan(plan_of: Callable[..., ChainPlan], small_cifar: Path) -> ReplicasPlan:
     """Makes a plan whose last mini-batch is shorter, of these keys."""
 
-    def make(**keys: Any) -> Plan:
+    def make(**keys: Any) -> ChainPlan:
         settings = {"batch": BATCH, "micro_batch": 5, "samples": SAMPLES, "epochs": 2, "network": "quick-cifar"}
         settings |= {"data": str(small_cifar), "test_samples": 7}
         return plan_of(**{**settings, **keys})
@@ -158,14 +158,14 @@ def test_weights_that_are_cut_off_stay_cut_off(replicas_plan: ReplicasPlan, trai
         assert np.any(layer["weight"])
 
 
-BlocksPlan = Callable[..., Plan]
+BlocksPlan = Callable[..., ChainPlan]
 
 
 @pytest.fixture(scope="module")
 def blocks_plan(replicas_plan: ReplicasPlan, small_cluster: str, many_blocks: Any, with_blocks: Any) -> BlocksPlan:
     """Makes a plan with many blocks of balanced parameters, or without any."""
 
-    def make(blocks: bool = True, **keys: Any) -> Plan:
+    def make(blocks: bool = True, **keys: Any) -> ChainPlan:
         plan = replicas_plan(cluster=small_cluster, schedule="sync", devices=5, balancing="none", **keys)
         return with_blocks(plan, many_blocks(plan)) if blocks else plan
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Simulation, simulate
 from emuchain.emulator.timeline import Course, Level, SpanRecorder, Timeline, Window, timeline_of, write_trace
 
@@ -24,12 +24,12 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-def whole_window(plan: Plan) -> Window:
+def whole_window(plan: ChainPlan) -> Window:
     """All samples of a run."""
     return Window(0, Course.of(plan, SAMPLES).run_samples - 1)
 
 
-def simulated(plan: Plan, window: Window | None = None) -> tuple[Timeline, Simulation]:
+def simulated(plan: ChainPlan, window: Window | None = None) -> tuple[Timeline, Simulation]:
     """The timeline of a simulation in a window, or of all its samples, and the simulation."""
     course, chosen = Course.of(plan, SAMPLES), window or whole_window(plan)
     recorder = SpanRecorder(course, chosen)

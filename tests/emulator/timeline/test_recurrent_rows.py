@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import simulate
 from emuchain.emulator.timeline import Course, Level, SpanRecorder, Timeline, Window, timeline_of
 from emuchain.emulator.timeline.lanes import Lane, LaneKind
@@ -24,12 +24,12 @@ def network(steps: int, units: int) -> dict[str, Any]:
     return {"name": "deep", "input": [units, steps, 1], "layers": [*lstms, *ends]}
 
 
-def planned(described: str | dict[str, Any]) -> Plan:
+def planned(described: str | dict[str, Any]) -> ChainPlan:
     keys: dict[str, Any] = {"devices": LAYERS, "batch": 1, "samples": 1, "schedule": "sync", "memory": "ignored"}
     return emuchain.plan(described, "vc709", **keys)
 
 
-def one_sample(plan: Plan) -> Timeline:
+def one_sample(plan: ChainPlan) -> Timeline:
     course, window = Course.of(plan, 1), Window(0, 0)
     recorder = SpanRecorder(course, window)
     simulate(plan, 1, recorder)

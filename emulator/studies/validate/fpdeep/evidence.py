@@ -11,7 +11,7 @@ from ....cluster import Cluster
 from ....config import Config
 from ....mapping import Mapping, Slice, channel_works, idle_share, partition
 from ....network import Network, load_network
-from ....plan import Layout, Plan, lay_out_on_chip, make_plan
+from ....plan import ChainPlan, Layout, lay_out_on_chip, make_plan
 from ....run import SteadyState, Throughput, steady_state
 from ....timing import Bottleneck, Timing, find_bottleneck
 from ...parallelism import Comparison, Workload, compare
@@ -104,7 +104,7 @@ def idle_percent(name: str, devices: int) -> float:
 @kept
 def plan(
     name: str, devices: int = DEVICES, batch: int = 64, schedule: str = "fpdeep", latency_ns: float | None = None
-) -> Plan:
+) -> ChainPlan:
     """Return the plan, as `emuchain simulate` makes it."""
     settings: dict[str, Any] = {
         "network": ZOO.get(name, name),

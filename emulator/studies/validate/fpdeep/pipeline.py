@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....mapping import VALUE_BYTES
-from ....plan import Plan, find_steady
+from ....plan import ChainPlan, find_steady
 from ....run import simulate, steady_period_ps
 from ....schedule import Kind
 from ....timing import engine_loads
@@ -16,7 +16,7 @@ _MINI_BATCH, _FPGAS = 1000, 100
 """FPDeep, section 4.4."""
 
 
-def simulated_period_ps(found: Plan, samples: int) -> float:
+def simulated_period_ps(found: ChainPlan, samples: int) -> float:
     """Return the simulated time between samples in ps, from the ends of two runs of different length."""
     short, long = (simulate(found, count).epoch_ends_ps[-1] for count in (samples, 3 * samples))
     return (long - short) / (2 * samples)

@@ -1,4 +1,4 @@
-"""The plan that the arguments of a function of `import emuchain` ask for."""
+"""Arguments of the functions of `import emuchain`: files that they name, and the configuration and plan that follow."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from .common import InputError, NamedFiles
 from .config import Config, name_files, roles, settings_config
 from .data import Reading
 from .network import Network
-from .plan import PairPlan, Plan, make_pair_plan, make_plan, network_of
-from .run import Resumed
+from .plan import Plan, network_of, plan_run
 
 _NETWORK, _CLUSTER = "quick-cifar", "vc709"
 
@@ -27,13 +26,13 @@ def new_plan(
     *,
     changes: Mapping[str, object] | None = None,
     ranks: int = 1,
-) -> Plan | PairPlan:
+) -> Plan:
     """Return the plan of a network on a cluster under these settings; `changes` are those of cluster keys.
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
-    check_files(asked_keys(network, cluster, settings))
+    check_files(given_keys(network, cluster, settings))
     given = settings_config(settings)
     network = network_of(network, given.time_steps, given.data, Reading.of(given))
     if not isinstance(cluster, Cluster):
@@ -43,20 +42,16 @@ def new_plan(
             "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
         )
     config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
-    if config.schedule.offload is not None:
-        return make_pair_plan(config, network=network, cluster=cluster)
-    return make_plan(config, ranks, network=network, cluster=cluster)
+    return plan_run(config, ranks, network=network, cluster=cluster)
 
 
-def plan_of(
-    network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1
-) -> Plan | PairPlan:
+def plan_of(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1) -> Plan:
     """Return a plan that is given in a network's place, or that of these settings.
 
     Raises:
         InputError: as for `new_plan`; or there are settings beside a plan.
     """
-    if not isinstance(network, Plan | PairPlan):
+    if not isinstance(network, Plan):
         return new_plan(network, cluster, settings, ranks=ranks)
     if settings:
         raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
@@ -76,24 +71,16 @@ def check_files(keys: Mapping[str, object], **written: object) -> None:
     files.check()
 
 
-def asked_keys(
-    network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: Mapping[str, object]
-) -> Mapping[str, object]:
+def given_keys(network: AnyNetwork | Plan, cluster: AnyCluster, settings: Mapping[str, object]) -> Mapping[str, object]:
     """Return all keys that a call gives, or those of a plan that is given in a network's place."""
-    if isinstance(network, Plan | PairPlan):
+    if isinstance(network, Plan):
         return {**dict(network.config), **settings}
     return {"network": network, "cluster": cluster, **settings}
 
 
-def plan_again(start: Resumed) -> Plan | PairPlan:
-    """Return the plan of a run that goes on."""
-    pair = start.config.schedule.offload is not None
-    return (make_pair_plan if pair else make_plan)(start.config, network=start.network, cluster=start.cluster)
-
-
-def asked_settings(network: AnyNetwork | Plan | PairPlan, cluster: AnyCluster, settings: dict[str, Any]) -> Config:
+def given_settings(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any]) -> Config:
     """Return the settings of a run that are not left at their defaults."""
-    if isinstance(network, Plan | PairPlan):
+    if isinstance(network, Plan):
         return network.config
     named: dict[str, Any] = {}
     for key, value, default in (("network", network, _NETWORK), ("cluster", cluster, _CLUSTER)):
