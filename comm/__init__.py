@@ -1,4 +1,4 @@
-"""Virtual clocks and links, messages, and the hosts that run devices. The only room that imports mpi4py.
+"""Virtual clocks and links, messages, the hosts that run devices, and what they send and receive by MPI.
 
 Its exports are listed in `__init__.pyi`; each name is imported at its first use, so that the command line starts fast.
 """

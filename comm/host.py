@@ -13,12 +13,18 @@ import os
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from .awaited import ALL_RANKS, Awaited
 
-if TYPE_CHECKING:  # most runs have no other ranks
-    from .stall import Watchdog
+class Awaited(NamedTuple):
+    """A description of a message that a device waits for, and the rank that sends it; None: every rank."""
+
+    text: str
+    rank: int | None
+
+
+ALL_RANKS = Awaited("all ranks to get as far", None)
+
 
 _SPINS_BEFORE_SLEEP = 10
 _SHORTEST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 4e-3
@@ -69,6 +75,16 @@ class Pump(Protocol):
 
     def poll(self) -> bool:
         """Do what can be done without waiting; return whether anything was done."""
+
+
+class Watchdog(Protocol):
+    """What is told when a host has work, and when it has none."""
+
+    def busy(self) -> None:
+        """Note that something has moved."""
+
+    def idle(self, awaited: Callable[[], Sequence[Awaited]]) -> None:
+        """Note that nothing has; `awaited` says what its devices wait for."""
 
 
 class StalledError(RuntimeError):

@@ -12,7 +12,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from ..comm import MpiRanks, Observer, Ranks, SingleProcess
+from ..comm import Observer
+from ..launch import MpiRanks, Ranks, SingleProcess
 from .arguments import AnyCluster, AnyNetwork, OfPairs, check_files, given_keys, given_settings, new_plan, plan_of
 from .cluster import Cluster, load_cluster
 from .common import IMAGENET_IMAGES, InputError, NamedFiles, WholeFile

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FLOORS = ["kernels", "comm", "emulator"]
+FLOORS = ["kernels", "comm", "launch", "emulator"]
 """From the lowest up."""
 
 ORDER = [
-    *("kernels", "comm", "emulator.common", "emulator.inputs"),
+    *("kernels", "comm", "launch", "emulator.common", "emulator.inputs"),
     *("emulator.faults", "emulator.cluster", "emulator.network", "emulator.data"),
     *("emulator.mapping", "emulator.schedule", "emulator.timing", "emulator.pair"),
     *("emulator.profile", "emulator.explore"),
@@ -148,6 +148,6 @@ def test_imports_are_relative() -> None:
     assert absolute == set()
 
 
-def test_only_comm_imports_mpi4py() -> None:
+def test_only_launch_imports_mpi4py() -> None:
     importers = {name for name, path in MODULES.items() if "from mpi4py" in path.read_text(encoding="utf-8")}
-    assert importers and {room_of(name) for name in importers} == {"comm"}
+    assert importers and {room_of(name) for name in importers} == {"launch"}

@@ -54,7 +54,7 @@ def test_help_is_quick(arguments: list[str]) -> None:
 REPORTING = """
 import atexit, json, os, sys, time
 from pathlib import Path
-from emuchain.comm.launch import launcher_rank
+from emuchain.launch.launch import launcher_rank
 from emuchain.emulator.data import shapes
 from numba.core import event
 seen = {"loads": 0}
@@ -94,7 +94,7 @@ def test_other_ranks_import_and_read_no_more_than_they_need(mpiexec, tmp_path: P
 LISTING = """
 import atexit, sys
 from pathlib import Path
-from emuchain.comm.launch import launcher_rank
+from emuchain.launch.launch import launcher_rank
 atexit.register(lambda: Path(sys.argv[0], f"{launcher_rank()}.txt").write_text(" ".join(sys.modules)))
 sys.argv = sys.argv[1:]
 from emuchain.emulator.commands.cli import main
@@ -157,7 +157,7 @@ def test_an_unknown_form_on_ranks(mpiexec, one_line: Callable[..., str]) -> None
 
 FAILING = """
 import sys
-from emuchain.comm.launch import launcher_rank
+from emuchain.launch.launch import launcher_rank
 import emuchain.emulator.commands.kernels as kernels
 def load(say):
     raise ValueError("so it goes")

@@ -1,8 +1,7 @@
 """Exchange of gradients between replicas of a network (INCEPTIONN, section IV): ring, aggregator, and hierarchies."""
 
-from .aggregator import Aggregator
-from .broadcast import Outlet
-from .gradient import Gradient
+from .aggregator import Aggregator, Outlet
+from .gradient import Gradient, GradientFormat, GradientMessage
 from .groups import (
     Channel,
     Channels,
@@ -15,10 +14,7 @@ from .groups import (
     exchange_steps,
     step_sizes,
 )
-from .histogram import BINS, LEAST_EXPONENT, histogram
-from .message import GradientFormat, GradientMessage
-from .nic import ORDINARY_TOS, Nic, Traffic
-from .sizes import GivenBytes, SizeLog
+from .nic import BINS, LEAST_EXPONENT, ORDINARY_TOS, GivenBytes, Nic, SizeLog, Traffic, histogram
 from .time import (
     VALUE_BYTES,
     after_step,

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ...kernels.codec import Codec, NoCodec
 from ..interconnect import COMPRESSIBLE_TOS
-from .aggregator import Aggregator, GradientUpload
-from .broadcast import Broadcast, Child, Parent
+from .aggregator import Aggregator, Broadcast, Child, GradientUpload, Parent
 from .gradient import Gradient
 from .nic import ORDINARY_TOS, Nic
 from .ring import Ring

@@ -1,9 +1,14 @@
-"""A worker's NIC: messages with the compressible ToS pass its codec, others do not (INCEPTIONN, section VI)."""
+"""A worker's NIC: messages with the compressible ToS pass its codec, others do not (INCEPTIONN, section VI).
+
+A NIC logs the sizes of messages that pass the codec, so that a finished run can be timed again; `histogram` gives the
+distribution of gradients (Fig. 5).
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from array import array
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +16,8 @@ from numpy.typing import NDArray
 
 from ...kernels.codec import Codec
 from ..interconnect import COMPRESSIBLE_TOS, Interconnect
-from .gradient import Gradient, Values
-from .message import GradientMessage
-from .sizes import GivenBytes, SizeLog
-from .time import VALUE_BYTES
+from .gradient import Gradient, GradientMessage, Values
+from .time import VALUE_BYTES, Sizes
 
 ORDINARY_TOS = 0
 
@@ -105,3 +108,39 @@ class Nic:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self.traffic = Traffic(**state)
+
+
+GivenBytes = Callable[[int], int]
+"""Function that returns the bytes of a sender's next message after the codec, from those before it."""
+
+
+class SizeLog:
+    """The sizes of a sender's messages before and after the codec, in order, until they are taken."""
+
+    def __init__(self) -> None:
+        self._sizes = array("q")
+
+    def add(self, value_bytes: int, compressed_bytes: int) -> None:
+        """Add a message."""
+        self._sizes.extend((value_bytes, compressed_bytes))
+
+    def take(self) -> Sizes:
+        """Return the sizes in bytes (message, 2), and begin anew."""
+        sizes, self._sizes = self._sizes, array("q")
+        return np.array(sizes, np.int64).reshape(-1, 2)
+
+
+LEAST_EXPONENT = -40
+"""Exponent of the smallest bin, in which smaller values are counted, too."""
+
+BINS = 2 - LEAST_EXPONENT
+"""Number of bins: zeros, then values from 2^e to below 2^(e+1) for each e from -40 to -1, then those of 1 and more."""
+
+
+def histogram(values: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the counts (sign, bin) of values: first positive ones, which include zeros, then negative ones."""
+    _, exponents = np.frexp(values)
+    bins = np.clip(exponents - LEAST_EXPONENT, 1, BINS - 1)
+    bins[values == 0] = 0
+    signs = (values < 0).astype(np.int64)
+    return np.bincount(signs * BINS + bins, minlength=2 * BINS).reshape(2, BINS)

@@ -16,9 +16,8 @@ import dataclasses
 
 from ..host import Mailbox
 from ..interconnect import COMPRESSIBLE_TOS
-from .broadcast import Outlet
-from .gradient import Gradient
-from .message import GradientMessage
+from .aggregator import Outlet
+from .gradient import Gradient, GradientMessage
 from .nic import Nic
 from .time import after_step, ring_steps, sent_block
 

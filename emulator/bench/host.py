@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import __version__
-from ...comm import usable_cores
+from ...launch import usable_cores
 from ..common import system_name
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...comm import launcher_rank
+from ...launch import launcher_rank
 from ..bench.recurrent_shapes import BATCHES, KINDS, STEPS, UNITS
 from ..bench.shapes import LISTS
 from ..common import InputError
@@ -168,7 +168,7 @@ def chain(no_torch: bool, as_json: bool, as_markdown: bool, **given: Any) -> Non
     network on the same cores, in turns; medians.
     """
     _check_output(as_json, as_markdown)
-    from ...comm import usable_cores
+    from ...launch import usable_cores
     from ..bench.chain import Setting
 
     cores = usable_cores()

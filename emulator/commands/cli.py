@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ...comm import EndRequest
+from ...launch import EndRequest
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -25,8 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if arguments is None:
         end_request.take()  # before all imports that take time, which an exception would leave half done
         arguments = sys.argv[1:]
-    from ...comm import Terminated
     from ...kernels import clean_environment
+    from ...launch import Terminated
     from ..common import INPUT_STATUS, InputError
     from . import collector, output
     from .session import Session

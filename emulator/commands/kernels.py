@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from ...comm import importing
+from ...launch import importing
 from ..common import InputError
 from . import collector
 

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ...comm import LaunchError, launch_command, launch_environment, launcher_rank, listening_below, passed_on
+from ...launch import LaunchError, launch_command, launch_environment, launcher_rank, listening_below, passed_on
 from ..common import INPUT_STATUS, InputError, current_folder
 
 _SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from ...comm import (
+from ...launch import (
     STALL_STATUS,
     Dismissed,
     EndRequest,

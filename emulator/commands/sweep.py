@@ -19,7 +19,7 @@ from .output import tell
 from .ranges import Values
 
 if TYPE_CHECKING:
-    from ...comm import Ranks
+    from ...launch import Ranks
     from ..studies.sweep import SweepResult
     from .session import Session
 

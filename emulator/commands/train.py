@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ...comm import Ranks
+from ...launch import Ranks
 from ..common import InputError, NamedFiles, an, format_time_ps, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming, load_config, name_files
 from ..plan import ChainPlan, PairPlan, idle_settings, long_work, plan_run

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Ranks
 from ...comm.exchange import Traffic
 from ...kernels import Arena
+from ...launch import Ranks
 from ..data import Dataset
 from ..device import Bpram, DeviceNumerics, Epoch, HurtNumerics, Rules, numerics_of
 from ..mapping import BalancedParameters, DeviceStreams

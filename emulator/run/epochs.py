@@ -12,8 +12,9 @@ from contextlib import nullcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Observer, Ranks
+from ...comm import Observer
 from ...comm.exchange import step_sizes
+from ...launch import Ranks
 from ..data import Dataset, Images, Normalisation
 from ..plan import ChainPlan, PairPlan, Plan
 from .chain_trainer import ChainTrainer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...comm import SingleProcess
+from ...launch import SingleProcess
 from ..common import InputError, plural
 from ..config import settings_config
 from ..data import Dataset, NgramBits, ngram_bits

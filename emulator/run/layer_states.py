@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Ranks
+from ...launch import Ranks
 from ..device import Bpram, Learnt, SliceNumerics, State, joined_weights, named_weights
 from ..mapping import Cut, Slice
 from ..network import Layer, Network

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...comm import Ranks
+from ...launch import Ranks
 from ..common import InputError, Room, format_bytes, host_room, process_room
 from ..config import STATES
 from ..data import Dataset

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Awaited, Format, Mailbox, Ranks
+from ...comm import Awaited, Format, Mailbox
 from ...kernels import Arena
+from ...launch import Ranks
 from ..data import Dataset
 from ..device import (
     DeviceNumerics,

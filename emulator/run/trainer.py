@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Pump, Ranks, run
+from ...comm import Pump, run
 from ...comm.exchange import step_sizes
+from ...launch import Ranks
 from ..data import Dataset
 from ..device import Learnt, Rules, SliceNumerics, Tally, epoch_order
 from ..plan import Plan

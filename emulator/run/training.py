@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ...comm import Observer, RankFailed, Ranks, Served, Stopped
+from ...comm import Observer, Served
+from ...launch import RankFailed, Ranks, Stopped
 from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile
 from ..data import Dataset
 from ..plan import ChainPlan, Plan, check_data, training_data

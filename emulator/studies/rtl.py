@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...comm import SingleProcess
 from ...kernels import Arena
+from ...launch import SingleProcess
 from ..data import Dataset
 from ..device import ImageSource, epoch_order
 from ..plan import ChainPlan

@@ -102,10 +102,10 @@ def resume(path: pathlib.Path) -> list[bytes]:
 
     Return the weights, and what the history has but for the host's time.
     """
-    from emuchain.comm import SingleProcess
     from emuchain.emulator.config import load_config
     from emuchain.emulator.plan import make_plan, training_data
     from emuchain.emulator.run import checkpoints_of, resumed, train
+    from emuchain.launch import SingleProcess
 
     start = resumed(load_config(None, {"resume": str(path), "epochs": 1, "test_samples": 4}))
     assert start is not None

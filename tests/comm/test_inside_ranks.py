@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from emuchain.comm import Format, Interconnect, Mailbox, Message, MpiRanks, Pump, Receiver, Sender, run
+from emuchain.comm import Format, Interconnect, Mailbox, Message, Pump, Receiver, Sender, run
 from emuchain.comm.exchange import (
     Channel,
     DataParallel,
@@ -24,6 +24,7 @@ from emuchain.comm.exchange import (
 )
 from emuchain.kernels import Arena
 from emuchain.kernels.codec import NoCodec, parse_codec
+from emuchain.launch import MpiRanks
 
 pytestmark = pytest.mark.mpi(min_size=2)
 

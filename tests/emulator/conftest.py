@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from emuchain.comm import Observer, SingleProcess
+from emuchain.comm import Observer
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.config import load_config
 from emuchain.emulator.plan import ChainPlan, make_plan, training_data
 from emuchain.emulator.run import EpochResult, Weights, train
+from emuchain.launch import SingleProcess
 
 
 class Trained(NamedTuple):

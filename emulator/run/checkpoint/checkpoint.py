@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....comm import Ranks
+from ....launch import Ranks
 from ...common import InputError, WholeFile, escaped, plural
 from ...network import Network
 from ..layer_states import deal_state, deal_weights, gathered_state

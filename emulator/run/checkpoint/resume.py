@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....comm import Ranks
+from ....launch import Ranks
 from ...cluster import Cluster, load_cluster
 from ...common import InputError, WholeFile
 from ...config import STATES, Config, settings_config

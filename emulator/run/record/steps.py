@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ....comm import Ranks
+from ....launch import Ranks
 from ...common import InputError
 from ...device import Rules, Tally
 

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from ....comm import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
+from ....launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
 from ...common import InputError
 from .identity import identities
 from .journal import Journal

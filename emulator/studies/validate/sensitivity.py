@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from ....comm import SingleProcess, WorkerLost, in_parallel, usable_cores
+from ....launch import SingleProcess, WorkerLost, in_parallel, usable_cores
 from ...common import InputError
 from .bapipe.constants import CONSTANTS as BAPIPE
 from .claim import Claim, Class, Value, load_claims

@@ -146,7 +146,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def refuse() -> None:
         raise AssertionError("MPI is initialised")
 
-    monkeypatch.setattr("emuchain.comm.launch._world", refuse)
+    monkeypatch.setattr("emuchain.launch.launch._world", refuse)
     ours, launchers = socket.socketpair()
     with ours, launchers:
         monkeypatch.setenv("PMI_FD", str(ours.fileno()))

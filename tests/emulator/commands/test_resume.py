@@ -265,7 +265,7 @@ def test_a_killed_run_goes_on(  # type: ignore[no-untyped-def]
     flags = [word for key, value in keys.items() for word in (f"--{key}", str(value))]
     watcher = subprocess.Popen([sys.executable, "-c", _KILL, str(file), str(tmp_path / "pid")])
     program = (
-        "import os, pathlib; from emuchain.comm.launch import launcher_rank; "
+        "import os, pathlib; from emuchain.launch.launch import launcher_rank; "
         f"launcher_rank() == 1 and pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); "
         "from emuchain.emulator.commands.cli import main; main()"
     )

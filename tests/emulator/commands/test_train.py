@@ -128,7 +128,7 @@ def test_a_rank_that_dies_ends_the_job(mpiexec, small_cifar: Path, tmp_path: Pat
     pids = tmp_path / "pids"
     pids.mkdir()
     program = (
-        "import os, pathlib; from emuchain.comm.launch import launcher_rank; "
+        "import os, pathlib; from emuchain.launch.launch import launcher_rank; "
         f"pathlib.Path({str(pids)!r}, str(launcher_rank())).write_text(str(os.getpid())); "
         "from emuchain.emulator.commands.cli import main; main()"
     )

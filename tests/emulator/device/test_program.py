@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import Mailbox, SingleProcess, others_first, run
+from emuchain.comm import Mailbox, others_first, run
 from emuchain.emulator.device import Device, Epoch, train_programs
 from emuchain.emulator.device.program import AHEAD
 from emuchain.emulator.device.versions import Versions
 from emuchain.emulator.schedule import Action, EpochShape, Kind, Schedule, parse
 from emuchain.kernels import Arena
+from emuchain.launch import SingleProcess
 
 from ..schedule.chains import any_schedule, stashing
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from emuchain.comm import SingleProcess
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data import Dataset
 from emuchain.emulator.mapping import Mapping, partition
@@ -15,6 +14,7 @@ from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import ChainPlan, find_steady, make_plan
 from emuchain.emulator.run import EpochResult, Weights, train
 from emuchain.emulator.timing import Timing
+from emuchain.launch import SingleProcess
 
 STEPS, INPUTS, CLASSES = 6, 13, 5
 SAMPLES, BATCH = 40, 16  # the last mini-batch is shorter

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import settings_config
 from emuchain.emulator.device import Rules, Tally
 from emuchain.emulator.run.record.steps import StepReports
+from emuchain.launch import SingleProcess
 
 
 @pytest.mark.parametrize(

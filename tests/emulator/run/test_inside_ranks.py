@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.comm import MpiRanks
+from emuchain.launch import MpiRanks
 
 from .pairs import LAYERS, data_of, description
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emuchain.comm import Mailbox, Message, SingleProcess
+from emuchain.comm import Mailbox, Message
 from emuchain.emulator.device.conv_slice import ConvSlice
 from emuchain.emulator.plan import ChainPlan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import SampleSpan
 from emuchain.kernels.pages import Slabs
+from emuchain.launch import SingleProcess
 
 DEVICES = 4
 
@@ -103,7 +104,7 @@ def test_an_epoch_like_the_one_before_takes_no_memory(
 
 _PEAKS = """
 import resource, sys
-from emuchain.comm import SingleProcess
+from emuchain.launch import SingleProcess
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data import load_data
 from emuchain.emulator.plan import make_plan

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError, Room
 from emuchain.emulator.config import load_config
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import ChainPlan, make_plan, training_data
 from emuchain.emulator.run import check_needs, evaluate, needed_bytes, read_found
+from emuchain.launch import SingleProcess
 
 OneLine = Callable[..., str]
 FC = {"type": "fc", "features": 1000}

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError, WholeFile
 from emuchain.emulator.config import STATES, load_config
 from emuchain.emulator.device import array_shapes, joined_weights, named_weights
@@ -29,6 +28,7 @@ from emuchain.emulator.run import (
     safetensors_image,
     write_results,
 )
+from emuchain.launch import SingleProcess
 
 from ..networks import CONV, GROUPED, GRU, LSTM, of_images, of_rows
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.comm import SingleProcess, run
+from emuchain.comm import run
 from emuchain.emulator.config import load_config
 from emuchain.emulator.device import State, epoch_order
 from emuchain.emulator.device.device_numerics import DeviceNumerics
@@ -24,6 +24,7 @@ from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import ChainPlan, make_plan, training_data
 from emuchain.emulator.run.chain_trainer import ChainTrainer
 from emuchain.emulator.schedule import MicroBatch, SampleSpan
+from emuchain.launch import SingleProcess
 
 from .sequences import by_units, most_parts
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.comm import SingleProcess
 from emuchain.emulator.config import load_config
 from emuchain.emulator.data import Dataset, load_data
 from emuchain.emulator.device import epoch_order
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.plan import ChainPlan, make_plan
 from emuchain.emulator.run import ChainTrainer, StepResult, Weights
+from emuchain.launch import SingleProcess
 
 from .sequences import Table, network, recurrent, sequences
 

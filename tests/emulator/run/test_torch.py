@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.comm import SingleProcess
 from emuchain.emulator.data import Dataset, load_data
 from emuchain.emulator.device import epoch_order
 from emuchain.emulator.device.start import initial_weights
@@ -16,6 +15,7 @@ from emuchain.emulator.network.operations.pool import AveragePool, MaxPool
 from emuchain.emulator.network.operations.relu import Relu
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import StepResult, Weights, train
+from emuchain.launch import SingleProcess
 
 torch = pytest.importorskip("torch", reason="PyTorch, the peer of these tests, is not installed")
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.comm import SingleProcess
 from emuchain.emulator.commands.network import show_network
 from emuchain.emulator.data import Dataset
 from emuchain.emulator.device import SliceNumerics, epoch_order
 from emuchain.emulator.device.ends import SoftmaxHead
 from emuchain.emulator.network import load_network
 from emuchain.emulator.run import ChainTrainer, simulate
+from emuchain.launch import SingleProcess
 
 from .torch_models import EXPORTERS, MODELS, exported, nn, normalised, torch
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.comm import SingleProcess
 from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.plan import training_data
 from emuchain.emulator.run import PHASES, Usage, train
 from emuchain.emulator.timeline import Course, Lane, LaneKind, Level, SpanRecorder, Timeline, Window, timeline_of
 from emuchain.emulator.timing import engine_loads
+from emuchain.launch import SingleProcess
 
 from .conftest import TracedPlan
 from .runs import RUNS, SAMPLES, events, simulated, whole_window

@@ -6,7 +6,7 @@
   "epochs": 2,                                             of the schedule; a run with a codec may continue
   "test_accuracy": [0.91, 0.93, 0.94],                     by epoch, 0 to 1; fewer than `epochs` if it diverged
   "widths": [[0.92, 0.065, 0.015, 0.0], ...],              by epoch: shares of values of 0, 8, 16, 32 bits
-  "histograms": [[[5, 7, ...], [3, 2, ...]], ...]          by epoch: of gradients, as in comm/exchange/histogram.py
+  "histograms": [[[5, 7, ...], [3, 2, ...]], ...]          by epoch: of gradients, as in comm/exchange/nic.py
 }]}
 
 `widths` and `histograms` may be left out. `scripts/gradients` makes such runs.

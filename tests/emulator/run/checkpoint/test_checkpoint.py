@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError, WholeFile
 from emuchain.emulator.config import STATES, load_config
 from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault
@@ -30,6 +29,7 @@ from emuchain.emulator.run import (
     train,
 )
 from emuchain.emulator.run.checkpoint.checkpoint_file import CheckpointReader
+from emuchain.launch import SingleProcess
 
 # All that a device keeps from one mini-batch to the next: weights, biases, scales and shifts with their velocities, and
 # moving averages. Dropout depends on the samples' numbers since the start of training.

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.comm import SingleProcess
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.config import settings_config
 from emuchain.emulator.network import load_network
@@ -22,6 +21,7 @@ from emuchain.emulator.plan import PairPlan, make_pair_plan
 from emuchain.emulator.run import Results, read_results
 from emuchain.emulator.run import train as train_plan
 from emuchain.emulator.run.pair_trainer import PairTrainer
+from emuchain.launch import SingleProcess
 
 from ..pairs import LAYERS, STEPS, data_of, description
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import SingleProcess
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import settings_config
 from emuchain.emulator.device import Rules, Tally
 from emuchain.emulator.run.record.steps import StepReports, StepResult, StepShares, StepTable, mini_batches
+from emuchain.launch import SingleProcess
 
 SIZES = [7, 7, 4]
 

@@ -8,8 +8,9 @@ import uuid
 
 import pytest
 
-from emuchain.comm.awaited import ALL_RANKS, Awaited, is_stopped
-from emuchain.comm.stall import STALL_STATUS, Answer, Peers, stall_line
+from emuchain.comm import ALL_RANKS, Awaited
+from emuchain.launch.processes import is_stopped
+from emuchain.launch.stall import STALL_STATUS, Answer, Peers, stall_line
 
 from .test_guard import DYING, TRAIN, assert_nothing_is_left
 

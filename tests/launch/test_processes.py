@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import SingleProcess
-from emuchain.comm.processors import niceness
-from emuchain.comm.ranks import MpiRanks
+from emuchain.launch import SingleProcess
+from emuchain.launch.processes import niceness
+from emuchain.launch.ranks import MpiRanks
 
 WORK = st.integers(1, 1 << 60)
 
@@ -46,7 +46,7 @@ def test_a_processor_idles_unless_ranks_outnumber_those_of_the_host(
 RANK = """
 import os, pathlib, sys
 from types import SimpleNamespace
-from emuchain.comm import ranks
+from emuchain.launch import ranks
 rank = SimpleNamespace(
     rank=2, _on_this_host=[1, 2], _cores=int(sys.argv[1]), _niceness=os.getpriority(os.PRIO_PROCESS, 0)
 )

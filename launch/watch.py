@@ -30,7 +30,7 @@ from .guard import (
     Expected,
     peer_of,
 )
-from .launchers_stderr import launchers_stderr
+from .processes import launchers_stderr
 
 _TIMEOUT_S = 10.0
 _LET_GO_S = 0.5

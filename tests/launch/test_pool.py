@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from emuchain.comm import SingleProcess, WorkerLost, in_parallel, usable_cores
+from emuchain.launch import SingleProcess, WorkerLost, in_parallel, usable_cores
 
 
 def square(number: int) -> tuple[int, int]:
@@ -72,7 +72,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from mpi4py import MPI
 import work
-from emuchain.comm import Dismissed, MpiRanks, in_parallel
+from emuchain.launch import Dismissed, MpiRanks, in_parallel
 ranks = MpiRanks(MPI.COMM_WORLD.Clone())
 if ranks.rank > 0:
     try:

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from emuchain.comm import EndRequest, SingleProcess, Terminated, ended_by, importing
-from emuchain.comm.end_request import ENDING
+from emuchain.launch import EndRequest, SingleProcess, Terminated, ended_by, importing
+from emuchain.launch.end_request import ENDING
 
 from .test_guard import DYING, TRAIN
 
@@ -125,7 +125,7 @@ def test_a_signal_is_an_exception_once_imports_are_done(taking, number, error):
 
 def test_a_signal_that_code_swallows_ends_a_command_all_the_same(taking, monkeypatch):
     request, ended, end = taking
-    monkeypatch.setattr("emuchain.comm.end_request._MOST_S", 0.01)
+    monkeypatch.setattr("emuchain.launch.end_request._MOST_S", 0.01)
     request.end_at_once(end)
     with request.at_once():
         pass

@@ -17,10 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from .awaited import ALL_RANKS, is_stopped
-from .end_request import EndRequest
-from .launchers_stderr import tell
-from .processors import be_nicer, niceness
+from ..comm import ALL_RANKS
+from .end_request import Dismissed, EndRequest, RankFailed, Stopped
+from .processes import be_nicer, is_stopped, niceness, tell
 from .single_process import SingleProcess
 
 if TYPE_CHECKING:  # most runs have no ranks to watch
@@ -32,36 +31,6 @@ _NAP_S = 1e-3
 _STOP_TIMEOUT_S = 30.0  # a rank may be in an operation that cannot be interrupted
 _GUARD_TIMEOUT_S = 3.0
 _FAILURE_TIMEOUT_S = 120.0  # rank 0 does not listen while it compiles or plans
-
-
-class Stopped(Exception):
-    """Rank 0 ends the run while ranks may wait for messages; this rank ends too, with the same status.
-
-    `line` is the reason, as rank 0 has reported it to the user.
-    """
-
-    def __init__(self, status: int, line: str) -> None:
-        super().__init__(status, line)
-        self.status, self.line = status, line
-
-
-class Dismissed(Exception):
-    """Rank 0 has no more tasks; this rank finalises MPI and exits with the same status."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
-class RankFailed(Exception):
-    """Another rank has failed; `str` is its message to the user, `status` the exit status that it requests."""
-
-    def __init__(self, line: str, status: int) -> None:
-        super().__init__(line)
-        self.status = status
-
-    def __reduce__(self) -> tuple[type[RankFailed], tuple[str, int]]:
-        return RankFailed, (str(self), self.status)
 
 
 class Transport(Protocol):

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from emuchain.comm import guard, guards, launch
+from emuchain.launch import guard, guards, launch
 
 # It is known to the guard of its launcher, and does what the lines of its standard input say.
 RANK = """
 import os, socket, sys, time
-from emuchain.comm.watch import introduce
+from emuchain.launch.watch import introduce
 rank, *lines = map(int, sys.argv[1:])
 watch = introduce(rank)
 watch.join(f"rank {rank}")
@@ -160,7 +160,7 @@ def test_a_guard_that_has_reported_is_not_waited_for() -> None:
 MEETING = """
 import socket
 from mpi4py import MPI
-from emuchain.comm.guards import connect_guards
+from emuchain.launch.guards import connect_guards
 class Watch:
     lines = []
     def connect(self, line):

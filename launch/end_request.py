@@ -5,6 +5,8 @@ once, wherever it is, until there is something to put in order; from then on the
 ignores them. A run that can save its state takes note of the first SIGTERM or SIGUSR1, and asks at its next mini-batch
 boundary whether there was one; another signal, or a run that cannot, ends at once. SIGUSR2 interrupts like SIGINT: some
 launchers do not pass SIGINT on.
+
+Rank 0 ends the other ranks by exceptions, `Stopped` and `Dismissed`; from one that fails it gets `RankFailed`.
 """
 
 from __future__ import annotations
@@ -138,3 +140,33 @@ class EndRequest:
             signal.signal(signal.SIGALRM, lambda *_: self._end_now(number, None))
             signal.setitimer(signal.ITIMER_REAL, _MOST_S)
         raise KeyboardInterrupt if number in _INTERRUPTS else Terminated(number)
+
+
+class Stopped(Exception):
+    """Rank 0 ends the run while ranks may wait for messages; this rank ends too, with the same status.
+
+    `line` is the reason, as rank 0 has reported it to the user.
+    """
+
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(status, line)
+        self.status, self.line = status, line
+
+
+class Dismissed(Exception):
+    """Rank 0 has no more tasks; this rank finalises MPI and exits with the same status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class RankFailed(Exception):
+    """Another rank has failed; `str` is its message to the user, `status` the exit status that it requests."""
+
+    def __init__(self, line: str, status: int) -> None:
+        super().__init__(line)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type[RankFailed], tuple[str, int]]:
+        return RankFailed, (str(self), self.status)

@@ -9,15 +9,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emuchain.comm.guard import Death, first_of, shared_by
+from emuchain.launch.guard import Death, first_of, shared_by
 
 # The rank of the second argument sends itself a signal instead of its n-th message.
 DYING = """
 import os, signal, sys
 from pathlib import Path
 from emuchain.comm import Sender
-from emuchain.comm.guard import shared_by
-from emuchain.comm.launch import launcher_rank
+from emuchain.launch.guard import shared_by
+from emuchain.launch.launch import launcher_rank
 from emuchain.emulator.commands.cli import main
 folder, rank, signal_name, count, *arguments = sys.argv[1:]
 put, left = Sender.put, int(count)
@@ -75,7 +75,7 @@ def test_a_dead_rank_is_named(mpiexec, one_line, tmp_path, rank, signal_name):
 STARTING = """
 import os, signal, sys, time
 from pathlib import Path
-from emuchain.comm import introduce, launcher_rank
+from emuchain.launch import introduce, launcher_rank
 folder, is_known, rank = Path(sys.argv[1]), sys.argv[2] == "known", launcher_rank()
 if rank != 1 or is_known:
     introduce(rank).name(f"rank {rank}, known")  # waits for the guard
@@ -105,8 +105,8 @@ def test_a_rank_that_dies_before_the_guard_knows_it(mpiexec, one_line, tmp_path)
 DYING_IN_MPI = """
 import os, signal, sys
 from pathlib import Path
-from emuchain.comm import launch, launcher_rank
-from emuchain.comm.guard import shared_by
+from emuchain.launch import launch, launcher_rank
+from emuchain.launch.guard import shared_by
 from emuchain.emulator.commands.cli import main
 world = launch._world
 def dying():
@@ -136,7 +136,8 @@ def test_help_of_train_is_not_taken_for_a_death(mpiexec):
 
 
 def test_ranks_that_end_as_they_should_are_not_named(mpiexec):
-    program = "from emuchain.comm import join; ranks = join(); ranks.watch(); ranks.dismiss(0); ranks.leave_together()"
+    lines = ["from emuchain.launch import join", "ranks = join()", "ranks.watch()", "ranks.dismiss(0)"]
+    program = "; ".join([*lines, "ranks.leave_together()"])
     assert "emuchain" not in mpiexec(3, ["-c", program]).stderr
 
 

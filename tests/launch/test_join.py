@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from emuchain.comm import LaunchError, SingleProcess, check_shared_memory, join, launcher_rank, left_over
+from emuchain.launch import LaunchError, SingleProcess, check_shared_memory, join, launcher_rank, left_over
 
 VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
@@ -34,7 +34,7 @@ def test_srun_without_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_launcher_of_another_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
-    monkeypatch.setattr("emuchain.comm.launch.is_installed", lambda name: name == "mpich")
+    monkeypatch.setattr("emuchain.launch.launch.is_installed", lambda name: name == "mpich")
     with socket.create_server(("127.0.0.1", 0)) as server:  # as the launcher has
         monkeypatch.setenv("PMIX_SERVER_URI41", f"prterun-host-1@0.0;tcp4://127.0.0.1:{server.getsockname()[1]}")
         with pytest.raises(LaunchError, match="Open MPI's mpiexec, but MPICH is installed"):
@@ -92,7 +92,7 @@ def test_a_limit_on_files_is_told_before_mpich_makes_any(monkeypatch: pytest.Mon
 def test_ranks_know_one_another_and_rank_0_hears_from_all(mpiexec) -> None:  # type: ignore[no-untyped-def]  # a fixture
     """Every rank knows all others; rank 0 gets what each rank sends to it."""
     program = (
-        "from emuchain.comm import join; ranks = join(); heard = []; ranks.on_object = heard.append; "
+        "from emuchain.launch import join; ranks = join(); heard = []; ranks.on_object = heard.append; "
         "ranks.send_to_root(ranks.rank); shared = ranks.share(ranks.rank); "
         "assert shared == [0, 1, 2], shared; ranks.share(None); "
         "ranks.poll(); assert ranks.rank or sorted(heard) == [0, 1, 2], heard; "
@@ -103,7 +103,7 @@ def test_ranks_know_one_another_and_rank_0_hears_from_all(mpiexec) -> None:  # t
 
 TASKS = """
 import functools, sys
-from emuchain.comm import Dismissed, join
+from emuchain.launch import Dismissed, join
 ranks = join()
 done = []
 
@@ -137,7 +137,7 @@ def test_ranks_do_the_tasks_of_rank_0_until_it_dismisses_them(mpiexec) -> None: 
 IN_TURN = """
 import sys, time
 from pathlib import Path
-from emuchain.comm import join
+from emuchain.launch import join
 ranks, mark = join(), Path(sys.argv[1], "done")
 seen = []
 

@@ -1,0 +1,91 @@
+"""Processes of this host: a rank's share of the processors, the launcher's standard error, and which are stopped.
+
+Where ranks outnumber processors, the system gives each process as much as the others, so the rank with the most work
+waits while ranks with little work run. Niceness is how a process takes less: each step makes its weight 1.25 times
+smaller. Open MPI's launcher passes on nothing that ranks say once one of them has died or it has been told to end, so
+such lines go to its own standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import pathlib
+
+_STEP = 1.25
+"""Linux, kernel/sched/core.c: `sched_prio_to_weight`."""
+_NICEST = 19
+_AUTOGROUP = pathlib.Path("/proc/self/autogroup")
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def niceness(work: int, most: int) -> int:
+    """Return by how much nicer a rank with `work` is than one with `most`, so that their weights are as their work."""
+    return min(_NICEST, round(math.log(most / work, _STEP))) if work else _NICEST
+
+
+def be_nicer(by: int, base: int) -> None:
+    """Set the niceness of this process `by` steps above `base`, if the system allows it.
+
+    Linux compares niceness within a session alone, and then that of the sessions. Where this process leads a session of
+    its own, as launchers start ranks, both are set.
+    """
+    with contextlib.suppress(OSError):  # only root may become less nice
+        os.setpriority(os.PRIO_PROCESS, 0, min(_NICEST, base + by))
+        if os.getsid(0) == os.getpid() and _AUTOGROUP.exists():
+            _AUTOGROUP.write_text(str(by), encoding="ascii")
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped, as by SIGSTOP or a debugger."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()[0] in "Tt"
+    return False
+
+
+_PIDFD_GETFD = 438
+"""The number of the system call, on every architecture."""
+_OPEN_MPI = ("prterun", "prte")
+
+
+def launchers_stderr() -> int:
+    """Return a descriptor for lines that must be seen: this process's own standard error, 2, but under Open MPI's.
+
+    Under that one it is the launcher's, if that is on this host, as a new descriptor, which the caller closes.
+    """
+    parent = os.getppid()
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{parent}/comm", encoding="utf-8") as file:
+            if file.read().strip() not in _OPEN_MPI:
+                return 2
+        return _shared(parent) or os.open(f"/proc/{parent}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
+    return 2
+
+
+def tell(line: str) -> None:
+    """Print a line there."""
+    fd = launchers_stderr()
+    with contextlib.suppress(OSError):
+        os.write(fd, f"{line}\n".encode())
+    if fd != 2:
+        os.close(fd)
+
+
+def _shared(pid: int) -> int | None:
+    """Return a process's descriptor 2 with its place in the file, if this process may have it.
+
+    A descriptor of its own has its own place, and in a file the launcher would write over what was written there.
+    """
+    import ctypes
+
+    process = os.pidfd_open(pid)
+    try:
+        fd: int = ctypes.CDLL(None).syscall(_PIDFD_GETFD, process, 2, 0)
+    finally:
+        os.close(process)
+    return fd if fd >= 0 else None
