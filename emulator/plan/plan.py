@@ -63,6 +63,11 @@ class Plan(abc.ABC):
         return 0
 
     @property
+    def faults_text(self) -> str:
+        """The description of the faults; nothing of a pair, which has none."""
+        return ""
+
+    @property
     @abc.abstractmethod
     def title(self) -> str:
         """The network and the devices."""
@@ -154,6 +159,11 @@ class ChainPlan(Plan):
             weights = sum(part.channels * channel_bytes(part) for part in slices)
             work[stage % self.devices] += samples * macs + _MACS_OF_A_BYTE * weights
         return work * self.replicas
+
+    @property
+    def faults_text(self) -> str:
+        """The description of the faults."""
+        return self.faults.text
 
     @property
     def title(self) -> str:

@@ -20,11 +20,12 @@ from ..network import Layer
 from ..plan import ChainPlan, check_samples
 from .hurt import soft_errors
 from .layer_states import LayerState, deal_state, gathered_state
-from .legs import Leg, Position, replica_leg
-from .record import DeviceCounters, EpochResult, EpochSizes, Exchanged, StepReports, Usage, usage_of
 from .replicas import build_replicas
-from .segment import Segment
+from .segments import Leg, Position, Segment, replica_leg
+from .sizes import EpochSizes
+from .steps import EpochResult, Exchanged, StepReports
 from .trainer import Programs, Trainer
+from .usage import DeviceCounters, Usage, usage_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,13 +18,12 @@ from ...launch import Ranks
 from ..data import Dataset, Images, Normalisation
 from ..plan import ChainPlan, PairPlan, Plan
 from .chain_trainer import ChainTrainer
-from .checkpoint import Keeping, RunCheckpoints
-from .legs import Position
+from .checkpoints import Keeping, RunCheckpoints
 from .pair_trainer import PairTrainer
 from .placement import Placement
-from .record import EpochResult, StepResult, Weights
-from .segment import Segment
-from .segments import segments_of
+from .segments import Position, Segment
+from .simulate import segments_of
+from .steps import EpochResult, StepResult, Weights
 from .trainer import Trainer
 
 OnStep = Callable[[StepResult], None]

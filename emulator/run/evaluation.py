@@ -13,8 +13,8 @@ from ..network import Network
 from ..plan import check_data, make_plan, training_data
 from .chain_trainer import ChainTrainer
 from .layer_states import deal_weights
-from .needs import check_needs
-from .own_weights import Found
+from .placement import check_needs
+from .weights_files import Found
 
 _OF_DATA = (
     *("data", "resize", "crop", "mean", "std", "augment", "skip_broken", "test_share", "split_seed", "text_samples"),

@@ -14,7 +14,7 @@ from ...kernels import CodecError
 from ...kernels.codec import Codec
 from ..faults import Flipper, FlipTarget, Purpose
 from ..plan import ChainPlan
-from .segment import Segment
+from .segments import Segment
 
 if TYPE_CHECKING:
     from ..device import SoftErrors

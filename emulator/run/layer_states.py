@@ -17,7 +17,7 @@ from ...launch import Ranks
 from ..device import Bpram, Learnt, SliceNumerics, State, joined_weights, named_weights
 from ..mapping import Cut, Slice
 from ..network import Layer, Network
-from .record import Weights
+from .steps import Weights
 
 LayerState = dict[str, dict[str, NDArray[np.float32]]]
 """A layer's arrays by name, and for each the value and what updates remember of it, such as the velocity."""

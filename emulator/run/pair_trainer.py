@@ -35,10 +35,12 @@ from ..pair import Content, PairKey, Resource, pair_streams
 from ..plan import PairPlan
 from ..schedule import MicroBatch
 from .hosted import Carriers
-from .legs import Leg, Position
 from .placement import Placement
-from .record import EpochResult, EpochSizes, ResourceUse, StepReports, Usage
+from .segments import Leg, Position
+from .sizes import EpochSizes
+from .steps import EpochResult, StepReports
 from .trainer import Programs, Trainer
+from .usage import ResourceUse, Usage
 
 _GPU, _FPGA = 0, 1
 

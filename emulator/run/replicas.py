@@ -30,8 +30,9 @@ from .chain import Chain, MakeNumerics, Wiring, build_chain
 from .hosted import Carriers
 from .hurt import nic_of
 from .placement import Placement
-from .record import EpochSizes, Exchanged, GivenSizes, SentBy
-from .segment import Segment
+from .segments import Segment
+from .sizes import EpochSizes, GivenSizes, SentBy
+from .steps import Exchanged
 
 
 @dataclasses.dataclass

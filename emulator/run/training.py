@@ -17,12 +17,14 @@ from ...launch import RankFailed, Ranks, Stopped
 from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile
 from ..data import Dataset
 from ..plan import ChainPlan, Plan, check_data, training_data
-from .checkpoint import Ended, Resumed, checkpoints_of
+from .checkpoints import Ended
 from .epochs import OnEpoch, OnStep, SharedData, Task, train
-from .legs import Position
-from .needs import check_needs
-from .record import EpochResult, StepResult, Weights, open_log
-from .results import Recorder
+from .placement import check_needs
+from .recorder import Recorder
+from .resume import Resumed, checkpoints_of
+from .segments import Position
+from .step_log import open_log
+from .steps import EpochResult, StepResult, Weights
 
 if TYPE_CHECKING:
     from typing_extensions import Self

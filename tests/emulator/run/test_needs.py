@@ -110,7 +110,7 @@ def test_training_and_evaluating_are_refused_before_they_begin(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, one_line: OneLine
 ) -> None:
     emuchain.train("quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "run.h5"))
-    monkeypatch.setattr("emuchain.emulator.run.needs.host_room", lambda: Room(1000, "this machine has"))
+    monkeypatch.setattr("emuchain.emulator.run.placement.host_room", lambda: Room(1000, "this machine has"))
     with pytest.raises(InputError, match=r"training takes at least .*, but this machine has 1000 B"):
         emuchain.train("quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "other.h5"))
     assert not (tmp_path / "other.h5").exists()

@@ -28,7 +28,7 @@ from emuchain.emulator.run import (
     simulate,
     train,
 )
-from emuchain.emulator.run.checkpoint.checkpoint_file import CheckpointReader
+from emuchain.emulator.run.checkpoint_file import CheckpointReader
 from emuchain.launch import SingleProcess
 
 # All that a device keeps from one mini-batch to the next: weights, biases, scales and shifts with their velocities, and

@@ -14,17 +14,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....launch import Ranks
-from ...common import InputError, WholeFile, escaped, plural
-from ...network import Network
-from ..layer_states import deal_state, deal_weights, gathered_state
-from ..legs import Position
-from ..pace import Pace
-from ..record import EpochResult, StepResult, Weights
-from ..trainer import Trainer
-from .checked import checked
-from .checkpoint_file import CheckpointReader, CheckpointWriter
+from ...launch import Ranks
+from ..common import InputError, WholeFile, escaped, plural
+from ..network import Network
+from .checkpoint_file import CheckpointReader, CheckpointWriter, checked
+from .history import Pace
 from .history_text import history_from, so_far_from, so_far_text, write_history
+from .layer_states import deal_state, deal_weights, gathered_state
+from .segments import Position
+from .steps import EpochResult, StepResult, Weights
+from .trainer import Trainer
 
 
 @dataclasses.dataclass(frozen=True)

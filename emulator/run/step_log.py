@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ...common import InputError, LineFile
-from ...config import log_place
+from ..common import InputError, LineFile
+from ..config import log_place
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .epoch_result import EpochResult
+    from .steps import EpochResult
 
 COLUMNS = ("epoch", "step", "loss", "learning_rate", "virtual_time_ps")
 """Of a CSV log; epochs and steps are counted from 1, as in the results file."""

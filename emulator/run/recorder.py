@@ -8,15 +8,16 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ....comm.exchange import step_sizes
-from ...common import InputError, WholeFile
-from ...data import Dataset, ngram_bits
-from ...plan import ChainPlan, Plan
-from ..pace import Pace
-from ..record import EpochResult, History, StepLog, StepResult, StepShares, Weights, diverged
-from .growing import growing_of
+from ...comm.exchange import step_sizes
+from ..common import InputError, WholeFile
+from ..data import Dataset, ngram_bits
+from ..plan import Plan
+from .history import History, Pace
 from .results import Results, fixed_results, results_of, versions
 from .results_file import fill_results
+from .step_log import StepLog
+from .steps import EpochResult, StepResult, StepShares, Weights, diverged
+from .tables import growing_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -71,7 +72,7 @@ class Recorder:
                 bits flip; the file of the results holds the epochs before.
         """
         loss, config = result.test.mean_loss, self._plan.config
-        flips = isinstance(self._plan, ChainPlan) and any(each.rate for each in self._plan.faults.flips)
+        flips = any(fault.rate for fault in self._plan.faults.flips)
         if result.test.samples and not math.isfinite(loss) and not flips:
             what = f"the test loss is {loss} after epoch {result.epoch + 1}"
             raise diverged(config.weight_decay, result.learning_rate, what)

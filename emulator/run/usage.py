@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from ...common import plural
-from ...mapping import DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
-from ...network import Phase
-from ...timing import DeviceClock, StageClock, Timing
+from ..common import plural
+from ..mapping import DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
+from ..network import Phase
+from ..timing import DeviceClock, StageClock, Timing
 
 PHASES = tuple(phase.value for phase in Phase)
 

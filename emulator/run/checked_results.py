@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....comm.exchange import BINS
-from ....kernels.inceptionn import WIDTHS
-from ...common import NAMES, escaped
-from ...mapping import DataPath
-from ..record import PHASES, SentBy, Weights
-from .growing import Table
+from ...comm.exchange import BINS
+from ...kernels.inceptionn import WIDTHS
+from ..common import NAMES, escaped
+from ..mapping import DataPath
 from .results import Results
+from .sizes import SentBy
+from .steps import Weights
+from .tables import Table
+from .usage import PHASES
 
 Arrays = Mapping[str, NDArray[Any]]
 """Columns, texts and attributes by name."""

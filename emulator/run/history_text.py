@@ -14,24 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....comm.exchange import BINS, Traffic
-from ...device import Tally
-from ..record import (
-    ROW,
-    STEP,
-    EpochResult,
-    Exchanged,
-    History,
-    ResourceUse,
-    SentBy,
-    SoFar,
-    Spool,
-    StepResult,
-    StepTable,
-    Usage,
-)
-from .checked import checked
-from .checkpoint_file import CheckpointReader, CheckpointWriter
+from ...comm.exchange import BINS, Traffic
+from ..device import Tally
+from .checkpoint_file import CheckpointReader, CheckpointWriter, checked
+from .history import ROW, STEP, History, Spool
+from .sizes import SentBy
+from .steps import EpochResult, Exchanged, SoFar, StepResult, StepTable
+from .usage import ResourceUse, Usage
 
 _EXCHANGED = {"traffic": dataclasses.asdict(Traffic()), "spent_ps": 0}
 _TALLY = dataclasses.astuple(Tally(loss=math.nan, step_loss=math.nan))

@@ -11,26 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from ...common import format_time_ps, html_table, plural, system_name
-from ...data import NgramBits, is_text
-from ...mapping import DataPath
-from ...plan import ChainPlan, Plan, data_of
-from ..record import (
-    PHASES,
-    ROW,
-    DeviceUsage,
-    EpochResult,
-    History,
-    LinkUsage,
-    MemoryUsage,
-    ResourceUse,
-    Usage,
-    Weights,
-    message_columns,
+from ..common import format_time_ps, html_table, plural, system_name
+from ..data import NgramBits, is_text
+from ..plan import Plan, data_of
+from .history import ROW, History
+from .sizes import message_columns
+from .steps import EpochResult, Weights
+from .tables import (
+    GROWING,
+    Table,
+    device_table,
+    epoch_steps,
+    growing_of,
+    history_rows,
+    link_table,
+    resource_table,
+    usage_from,
 )
-from .growing import GROWING, Table, epoch_steps, growing_of, history_rows
-
-_MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb", "off_chip")
+from .usage import Usage
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,7 +99,7 @@ class Results:
     @property
     def usage(self) -> Usage | None:
         """Usage of devices and links; None before the first epoch, and of a pair, which has `resources`."""
-        return _usage(self) if self.epochs and self.devices else None
+        return usage_from(self.devices, self.links, self.virtual_time_ps) if self.epochs and self.devices else None
 
     def __repr__(self) -> str:
         if not self.epochs:
@@ -175,8 +173,8 @@ def fixed_results(
         "mapping": plan.mapping_text,
         "missing_bytes": str(plan.missing_bytes),
     }
-    if isinstance(plan, ChainPlan) and plan.config.faults is not None:
-        descriptions["faults.json"] = plan.faults.text
+    if plan.config.faults is not None and plan.faults_text:
+        descriptions["faults.json"] = plan.faults_text
     usage = history[-1].usage if history else None
     columns = {} if history else history_rows(np.empty(0, ROW), ngrams)
     messages = message_columns(history[0].sizes, epoch_steps(plan, samples)) if history else {}
@@ -189,7 +187,7 @@ def versions(mpi: str) -> dict[str, str]:
     """Return the versions of everything that a run depends on; `mpi` is that of the MPI library."""
     import h5py
 
-    from .... import __version__
+    from ... import __version__
 
     return {
         "emuchain": __version__,
@@ -204,81 +202,3 @@ def versions(mpi: str) -> dict[str, str]:
         "processor": platform.machine(),
         "command": " ".join(sys.argv),
     }
-
-
-def device_table(usage: Usage | None) -> Table:
-    """Return the devices' columns; {} of a pair."""
-    if usage is None or not usage.devices:
-        return {}
-    rows = usage.devices
-    table: dict[str, Any] = {
-        "device": np.array([row.device for row in rows], np.int64),
-        "board": np.array([row.board for row in rows], np.str_),
-        "slices": np.array([", ".join(row.slices) for row in rows], np.str_),
-        "multipliers": np.array([row.multipliers for row in rows], np.int64),
-    }
-    for phase in PHASES:
-        # NaN where a device has no such engine: the first layer needs no EB.
-        busy = np.array([row.busy.get(phase, np.nan) for row in rows])
-        table[f"{phase.lower()}_busy"], table[f"{phase.lower()}_idle"] = busy, 1 - busy
-    for name in ("lpram", "lgb", "act_ram", "bpram", "bgb", "off_chip"):
-        table[f"{name}_bytes"] = np.array([getattr(row.memory, name) for row in rows], np.int64)
-    table["board_memory_bytes"] = np.array([row.memory.board for row in rows], np.int64)
-    table["port_bytes"] = np.array([row.port_bytes for row in rows], np.int64)
-    table["port_utilisation"] = np.array([row.port_utilisation for row in rows], np.float64)
-    return table
-
-
-def link_table(usage: Usage | None) -> Table:
-    """Return the links' columns; {} of a pair."""
-    if usage is None or not usage.devices:
-        return {}
-    rows = usage.links
-    table = {
-        "sender": np.array([row.sender for row in rows], np.int64),
-        "receiver": np.array([row.receiver for row in rows], np.int64),
-    }
-    for path in DataPath:
-        table[f"path{path.value}_bytes"] = np.array([row.path_bytes.get(path, 0) for row in rows], np.int64)
-    table["utilisation"] = np.array([row.utilisation for row in rows], np.float64)
-    return table
-
-
-def resource_table(rows: Sequence[ResourceUse]) -> Table:
-    """Return the columns of a pair's resources; {} if there are none."""
-    if not rows:
-        return {}
-    return {
-        "resource": np.array([row.name for row in rows], np.str_),
-        "busy_ps": np.array([row.busy_ps for row in rows], np.int64),
-        "carried_bytes": np.array([row.carried_bytes for row in rows], np.int64),
-        "longest": np.array([row.longest for row in rows], np.str_),
-    }
-
-
-def _usage(results: Results) -> Usage:
-    """Return the usage that the tables hold."""
-    d, li = results.devices, results.links
-    devices = [
-        DeviceUsage(
-            int(d["device"][i]),
-            str(d["board"][i]),
-            tuple(str(d["slices"][i]).split(", ")),
-            {p: float(d[f"{p.lower()}_busy"][i]) for p in PHASES if not np.isnan(d[f"{p.lower()}_busy"][i])},
-            int(d["multipliers"][i]),
-            MemoryUsage(*(int(d[f"{name}_bytes"][i]) for name in _MEMORY if f"{name}_bytes" in d)),
-            int(d["port_bytes"][i]) if "port_bytes" in d else 0,
-            float(d["port_utilisation"][i]) if "port_utilisation" in d else 0.0,
-        )
-        for i in range(len(d["device"]))
-    ]
-    links = [
-        LinkUsage(
-            int(li["sender"][i]),
-            int(li["receiver"][i]),
-            {path: int(li[f"path{path.value}_bytes"][i]) for path in DataPath if li[f"path{path.value}_bytes"][i]},
-            float(li["utilisation"][i]),
-        )
-        for i in range(len(li["sender"]))
-    ]
-    return Usage(results.virtual_time_ps, tuple(devices), tuple(links))

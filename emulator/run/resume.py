@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ....launch import Ranks
-from ...cluster import Cluster, load_cluster
-from ...common import InputError, WholeFile
-from ...config import STATES, Config, settings_config
-from ...data import Dataset
-from ...inputs import read_description
-from ...network import Network, load_network
-from ...plan import ChainPlan, Plan
-from ..own_weights import read_weights
-from .checked import checked
-from .checkpoint import Keeping, Leader, OnBegin, RunCheckpoints
-from .checkpoint_file import CheckpointReader
+from ...launch import Ranks
+from ..cluster import Cluster, load_cluster
+from ..common import InputError, WholeFile
+from ..config import STATES, Config, settings_config
+from ..data import Dataset
+from ..inputs import read_description
+from ..network import Network, load_network
+from ..plan import Plan
+from .checkpoint_file import CheckpointReader, checked
+from .checkpoints import Keeping, Leader, OnBegin, RunCheckpoints
+from .weights_files import read_weights
 
 _FREE = {
     "epochs",
@@ -65,7 +64,7 @@ class Resumed:
                     " same ones as `data`"
                 )
             before = settings_config({**text["config"], "resume": config.resume})
-            if text["faults"] != _faults(plan):
+            if text["faults"] != plan.faults_text:
                 raise InputError(
                     f"`resume` = {config.resume!r}: was written with other faults; use the same faults, or begin a"
                     " new run"
@@ -73,7 +72,7 @@ class Resumed:
             clusters = (read_description(each) for each in (text["cluster"], plan.cluster.text))
             same = text["mapping"] == plan.mapping_text and next(clusters) == next(clusters)
             same &= all(getattr(before, key) == getattr(config, key) for key in _OF_MACHINE)
-        if not same and isinstance(plan, ChainPlan) and plan.faults.deaths:
+        if not same and plan.faults.deaths:
             raise InputError(
                 f"`resume` = {config.resume!r}: was written on another cluster, which numbers the boards that die;"
                 " resume it there"
@@ -138,7 +137,7 @@ def checkpoints_of(
     """
     config = plan.config
     same = start is None or start.check(plan, data)
-    differ = isinstance(plan, ChainPlan) and bool(plan.faults.flips)
+    differ = bool(plan.faults.flips)
     init = config.init if start is None else None
     keeping = Keeping(start is not None, config.checkpoint is not None, same, differ, init is not None, config.epochs)
     if ranks.rank > 0:
@@ -152,7 +151,7 @@ def checkpoints_of(
 
 
 def _settings(plan: Plan, data: Dataset) -> dict[str, Any]:
-    from .... import __version__
+    from ... import __version__
 
     config = plan.config.model_dump(exclude={"resume", "progress"})
     return {
@@ -161,13 +160,9 @@ def _settings(plan: Plan, data: Dataset) -> dict[str, Any]:
         "network": plan.network.text,
         "cluster": plan.cluster.text,
         "mapping": plan.mapping_text,
-        "faults": _faults(plan),
+        "faults": plan.faults_text,
         "data": _fingerprint(data),
     }
-
-
-def _faults(plan: Plan) -> str:
-    return plan.faults.text if isinstance(plan, ChainPlan) else ""
 
 
 def _fingerprint(data: Dataset) -> str:

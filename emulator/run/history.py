@@ -1,23 +1,134 @@
-"""The history of a run: finished epochs in spools, so that memory does not grow with them."""
+"""The history of a run: finished epochs in spools, files without a name, so that memory does not grow with them.
+
+A file that holds a long history is written at a `Pace` that takes a small share of the run.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
+import os
 import pickle
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from ...device import Tally
-from .epoch_result import NOTHING, EpochResult
-from .exchanged import Exchanged
+from ..common import scratch_error
+from ..device import Tally
 from .sizes import EpochSizes
-from .spool import Spool
-from .steps import StepTable
+from .steps import NOTHING, EpochResult, Exchanged, StepTable
+
+_KEPT_BYTES = 1 << 16
+"""In memory; a spool that holds no more has no file."""
+_READ_BYTES = 1 << 18
+
+
+class Spool:
+    """Records of one type in the order in which they were added. The file ends with the process, and has no name."""
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self._kept = np.empty(max(1, _KEPT_BYTES // self.dtype.itemsize), self.dtype)
+        self._filed = self._held = 0
+        self._file: Any = None
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return self._filed + self._held
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all records."""
+        return len(self) * self.dtype.itemsize
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Add records at the end.
+
+        Raises:
+            InputError: there is no room for temporary files.
+        """
+        if self._held + len(values) > len(self._kept):
+            self._write(self._kept[: self._held])
+            self._held = 0
+        if len(values) > len(self._kept):
+            self._write(np.ascontiguousarray(values, self.dtype))
+        else:
+            self._kept[self._held : self._held + len(values)] = values
+            self._held += len(values)
+
+    def read(self, first: int = 0, last: int | None = None) -> NDArray[Any]:
+        """Return a copy of the records `first` to `last` - 1, by default all."""
+        first, last, _ = slice(first, last).indices(len(self))
+        values = np.empty(max(0, last - first), self.dtype)
+        filed = max(0, min(last, self._filed) - first)
+        if filed:
+            self._fill(values[:filed], first)
+        values[filed:] = self._kept[max(0, first - self._filed) : max(0, last - self._filed)]
+        return values
+
+    def pieces(self) -> Iterator[NDArray[Any]]:
+        """Yield all records in order, some at a time."""
+        size = max(1, _READ_BYTES // self.dtype.itemsize)
+        for first in range(0, len(self), size):
+            yield self.read(first, first + size)
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` records."""
+        self._held = max(0, count - self._filed)
+        self._filed = min(count, self._filed)
+
+    def _write(self, values: NDArray[Any]) -> None:
+        if not len(values):
+            return
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as long as the spool
+            self._file.seek(self._filed * self.dtype.itemsize)
+            left = values.view(np.uint8).data.cast("B")
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            raise scratch_error(error) from None
+        self._filed += len(values)
+
+    def _fill(self, values: NDArray[Any], first: int) -> None:
+        """Read records from the file."""
+        left, place = values.view(np.uint8).data.cast("B"), first * self.dtype.itemsize
+        while left:
+            count = os.preadv(self._file.fileno(), [left], place)
+            left, place = left[count:], place + count
+
+
+LONG_BYTES = 1 << 20
+"""Of a history: one that is shorter takes some milliseconds, and is written each time."""
+_APART = 19
+"""Times as long as writing takes, from the end of one to the begin of the next."""
+
+
+class Pace:
+    """When a file is due that holds a history; `clock` is in s."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._next_s = clock, 0.0
+
+    def due(self, history_bytes: int) -> bool:
+        """Return whether to write it now: always while the history is short, then for a twentieth of the time."""
+        return history_bytes < LONG_BYTES or self._clock() >= self._next_s
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Take the time that writing takes."""
+        begin_s = self._clock()
+        yield
+        end_s = self._clock()
+        self._next_s = end_s + _APART * (end_s - begin_s)
+
 
 _PIECE_EPOCHS, _PIECE_STEPS, _PIECE_BYTES = 4096, 16384, 1 << 18
 _TALLY = np.dtype(

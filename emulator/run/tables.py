@@ -1,4 +1,4 @@
-"""Tables of a run that grow with it, in pieces: a row for each epoch, or for each mini-batch."""
+"""Tables of a run's results: those that grow with it, in pieces, and those of devices, links and resources."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....comm.exchange import step_sizes
-from ....kernels.inceptionn import WIDTHS
-from ...data import NgramBits
-from ...plan import Plan
-from ..record import EpochResult, History, Piece, accuracy, bits_per_step, compressed_bytes, mean_loss
+from ...comm.exchange import step_sizes
+from ...kernels.inceptionn import WIDTHS
+from ..data import NgramBits
+from ..mapping import DataPath
+from ..plan import Plan
+from .history import History, Piece, accuracy, bits_per_step, mean_loss
+from .sizes import compressed_bytes
+from .steps import EpochResult
+from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
 GROWING = ("history", "exchange", "messages", "steps")
 """Groups of a results file with such tables."""
+
+_MEMORY = ("lpram", "lgb", "act_ram", "board_memory", "bpram", "bgb", "off_chip")
 
 Table = dict[str, np.ndarray]
 """Columns by name."""
@@ -120,3 +126,80 @@ def exchange_rows(piece: Piece, statistics: Iterable[str] | None, nodes: int) ->
     table["device_ps"] = np.array([row.spent_ps // nodes for row in rows], np.int64)
     table["histogram"] = np.array([row.histogram for row in rows], np.int64)
     return table
+
+
+def device_table(usage: Usage | None) -> Table:
+    """Return the devices' columns; {} of a pair."""
+    if usage is None or not usage.devices:
+        return {}
+    rows = usage.devices
+    table: dict[str, Any] = {
+        "device": np.array([row.device for row in rows], np.int64),
+        "board": np.array([row.board for row in rows], np.str_),
+        "slices": np.array([", ".join(row.slices) for row in rows], np.str_),
+        "multipliers": np.array([row.multipliers for row in rows], np.int64),
+    }
+    for phase in PHASES:
+        # NaN where a device has no such engine: the first layer needs no EB.
+        busy = np.array([row.busy.get(phase, np.nan) for row in rows])
+        table[f"{phase.lower()}_busy"], table[f"{phase.lower()}_idle"] = busy, 1 - busy
+    for name in ("lpram", "lgb", "act_ram", "bpram", "bgb", "off_chip"):
+        table[f"{name}_bytes"] = np.array([getattr(row.memory, name) for row in rows], np.int64)
+    table["board_memory_bytes"] = np.array([row.memory.board for row in rows], np.int64)
+    table["port_bytes"] = np.array([row.port_bytes for row in rows], np.int64)
+    table["port_utilisation"] = np.array([row.port_utilisation for row in rows], np.float64)
+    return table
+
+
+def link_table(usage: Usage | None) -> Table:
+    """Return the links' columns; {} of a pair."""
+    if usage is None or not usage.devices:
+        return {}
+    rows = usage.links
+    table = {
+        "sender": np.array([row.sender for row in rows], np.int64),
+        "receiver": np.array([row.receiver for row in rows], np.int64),
+    }
+    for path in DataPath:
+        table[f"path{path.value}_bytes"] = np.array([row.path_bytes.get(path, 0) for row in rows], np.int64)
+    table["utilisation"] = np.array([row.utilisation for row in rows], np.float64)
+    return table
+
+
+def resource_table(rows: Sequence[ResourceUse]) -> Table:
+    """Return the columns of a pair's resources; {} if there are none."""
+    if not rows:
+        return {}
+    return {
+        "resource": np.array([row.name for row in rows], np.str_),
+        "busy_ps": np.array([row.busy_ps for row in rows], np.int64),
+        "carried_bytes": np.array([row.carried_bytes for row in rows], np.int64),
+        "longest": np.array([row.longest for row in rows], np.str_),
+    }
+
+
+def usage_from(d: Table, li: Table, virtual_time_ps: int) -> Usage:
+    """Return the usage that the tables of devices and links hold."""
+    devices = [
+        DeviceUsage(
+            int(d["device"][i]),
+            str(d["board"][i]),
+            tuple(str(d["slices"][i]).split(", ")),
+            {p: float(d[f"{p.lower()}_busy"][i]) for p in PHASES if not np.isnan(d[f"{p.lower()}_busy"][i])},
+            int(d["multipliers"][i]),
+            MemoryUsage(*(int(d[f"{name}_bytes"][i]) for name in _MEMORY if f"{name}_bytes" in d)),
+            int(d["port_bytes"][i]) if "port_bytes" in d else 0,
+            float(d["port_utilisation"][i]) if "port_utilisation" in d else 0.0,
+        )
+        for i in range(len(d["device"]))
+    ]
+    links = [
+        LinkUsage(
+            int(li["sender"][i]),
+            int(li["receiver"][i]),
+            {path: int(li[f"path{path.value}_bytes"][i]) for path in DataPath if li[f"path{path.value}_bytes"][i]},
+            float(li["utilisation"][i]),
+        )
+        for i in range(len(li["sender"]))
+    ]
+    return Usage(virtual_time_ps, tuple(devices), tuple(links))

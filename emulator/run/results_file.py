@@ -1,36 +1,9 @@
-"""The results file: a run's results in HDF5, written as a whole after each epoch (less often where it is long: `Pace`).
-
-So a killed run leaves a readable file with all finished epochs. Layout:
-
-    config/            attributes: every key of the configuration
-    descriptions/      the network's, cluster's and mapping's description, as text; missing_bytes of memory, which the
-                       times ignore
-    versions/          attributes: of emuchain, Python, libraries, MPI, machine
-    history/           one row per epoch: epoch, learning_rate (of its last mini-batch), train_loss, train_accuracy,
-                       test_loss, test_accuracy, virtual_time_ps, host_time_s (both since the start of training); of a
-                       network that predicts each character of a text test_bits, unigram_bits, bigram_bits (a character)
-    devices/           one row per device: board, slices, multipliers, fp_busy … pg_idle, lpram_bytes …
-    links/             one row per direction of each link: sender, receiver, path1_bytes … path6_bytes, utilisation
-    exchange/          with replicas, one row per epoch: value_bytes and compressed_bytes (float32 gradients sent,
-                       before and after the codec), width_0 … width_32 (values of that many bits), device_ps (time
-                       that a device spent on it), histogram (of the last gradients, by sign and bin: zeros, then
-                       2^-40 to 2^0)
-    messages/          with a codec, one row per message of a mini-batch: replica, device, block (of balanced
-                       parameters; -1: of the exchange), value_bytes; and compressed_bytes, one row per mini-batch of
-                       the run, one column per message
-    resources/         of a pair, or a GPU alone, in place of devices and links: resource, busy_ps, carried_bytes (those
-                       that a link actually carried), longest (the task that takes longest in a mini-batch)
-    steps/             one row per mini-batch of the run: epoch and step (both from 1), loss, learning_rate,
-                       virtual_time_ps (since the start of training)
-    weights/LAYER/     weight (oc, ic, kh, kw), bias (oc)
-
-Chunks have HDF5's Fletcher32 checksums, and objects those of its format 1.10; the attribute `digest` is of all content
-(`seal.py`). Files of format 1, of earlier versions, have neither.
-"""
+"""Results files: HDF5, written whole through a file that tells a failed write afterwards, since HDF5 crashes there."""
 
 from __future__ import annotations
 
 import functools
+import io
 import os
 import pathlib
 import warnings
@@ -40,12 +13,67 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import HDF5_HEAD, InputError, Note, WholeFile, confined, encoded, open_file, other_kind
-from .growing import Growing
-from .lossy_file import LossyFile
+from ..common import HDF5_HEAD, InputError, Note, WholeFile, confined, encoded, open_file, other_kind
 from .results import Results
-from .results_form import FORMAT, TABLES, UNSEALED_FORMAT, as_array, damaged, read_arrays, results_from
-from .seal import Seal
+from .results_form import FORMAT, TABLES, UNSEALED_FORMAT, Seal, as_array, damaged, read_arrays, results_from
+from .tables import Growing
+
+
+class LossyFile(io.RawIOBase):
+    """A file that takes all that is written, and loses what comes after the first failure."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self._file, self._place, self._end = file.fileno(), 0, 0
+        self._failure: OSError | None = None
+
+    def check(self) -> None:
+        """Raise the first failure.
+
+        Raises:
+            OSError: a write has failed.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """See `io.RawIOBase`."""
+        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._end}[whence]
+        return self._place
+
+    def tell(self) -> int:
+        """See `io.RawIOBase`."""
+        return self._place
+
+    def readinto(self, into: Any) -> int:
+        """See `io.RawIOBase`; what is lost is 0."""
+        left, count = memoryview(into).cast("B"), os.preadv(self._file, [into], self._place)
+        left[count:] = bytes(len(left) - count)
+        self._place += len(left)
+        return len(left)
+
+    def write(self, content: Any) -> int:
+        """See `io.RawIOBase`."""
+        left = memoryview(content).cast("B")
+        self._end = max(self._end, self._place + len(left))
+        try:
+            while left and self._failure is None:
+                count = os.pwrite(self._file, left, self._place)
+                left, self._place = left[count:], self._place + count
+        except OSError as failure:
+            self._failure = failure
+        self._place += len(left)
+        return memoryview(content).nbytes
+
+    def truncate(self, size: int | None = None) -> int:
+        """See `io.RawIOBase`."""
+        self._end = self._place if size is None else size
+        try:
+            os.ftruncate(self._file, self._end)
+        except OSError as failure:
+            self._failure = self._failure or failure
+        return self._end
+
 
 _NOTHING_GROWS = Growing({}, ())
 _HDF5 = ("v110", "v110")
