@@ -1,19 +1,23 @@
-"""Tasks of a pair in the order of FARNN's Fig. 6, and of the configurations it is compared with (section 6.2.4).
+"""Tasks of a pair in the order of FARNN's Fig. 6, of the configurations it is compared with, and of a GPU alone.
 
 Overlapped:
     FW  The GPU does I-MVM of a layer while R goes to the FPGA, whose steps begin when both are there. R goes as soon as
         the PEs have done the layer before, whose outputs I-MVM waits for.
     BW  The GPU transposes R and sends it anew. Its steps wait for the errors of the layer's outputs, which BW I-MVM of
         the layer behind makes. GC and WU of that layer run on the GPU meanwhile.
-The GPU does its tasks one after another. So it transposes R after BW I-MVM of the layer behind, which is older.
+The GPU does its tasks one after another. So it transposes R after BW I-MVM of the layer behind, which is older. In turn
+(section 6.2.4) nothing overlaps. A GPU alone does all steps of a layer, as cuDNN trains it, and then those of the next.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from ..cluster import Gpu
+from ..common import InputError
 from .costs import Costs
+from .devices import persistent_step_ps, standard_step_ps
 from .tasks import Phase, Resource, Task, TaskList
 from .work import OtherWork, RecurrentWork, Workload
 
@@ -161,3 +165,41 @@ def in_turn(workload: Workload, costs: Costs) -> list[Task]:
 def in_a_row(tasks: Sequence[Task]) -> list[Task]:
     """Return tasks each of which waits for the one before it."""
     return [dataclasses.replace(task, after=(place - 1,) if place else ()) for place, task in enumerate(tasks)]
+
+
+StepTime = Callable[[Gpu, RecurrentWork, int], int]
+
+
+def standard(workload: Workload, costs: Costs) -> list[Task]:
+    """Return the tasks with cuDNN's standard form."""
+    return _alone(workload, costs, standard_step_ps)
+
+
+def persistent(workload: Workload, costs: Costs) -> list[Task]:
+    """Return the tasks with cuDNN's persistent form.
+
+    Raises:
+        InputError: a layer has a projection.
+    """
+    for work in workload.recurrent:
+        if work.projection is not None:
+            raise InputError(
+                f"`schedule` = 'gpu-persistent': {work.name} has a projection, which cuDNN's persistent form does not"
+                " take; should be 'gpu-standard'"
+            )
+    return _alone(workload, costs, persistent_step_ps)
+
+
+def _alone(workload: Workload, costs: Costs, step_ps: StepTime) -> list[Task]:
+    tasks: list[Task] = []
+    for phase in (Phase.FORWARD, Phase.BACKWARD):
+        forward = phase is Phase.FORWARD
+        for part in workload.parts if forward else reversed(workload.parts):
+            if isinstance(part, OtherWork):
+                tasks.append(costs.others(part, phase, passes=1 if forward else 2))
+                tasks += [] if forward else [costs.update(part)]
+                continue
+            products = [costs.input_products(part, phase, each) for each in range(part.directions)]
+            steps = costs.gpu_steps(part, phase, step_ps(costs.pair.gpu, part, costs.batch))
+            tasks += [*products, steps] if forward else [steps, *products, costs.gradients(part), costs.update(part)]
+    return in_a_row(tasks)
