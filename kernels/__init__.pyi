@@ -1,7 +1,7 @@
 from .arena import Arena
 from .buffers import CodecError
 from .current_folder import away_from, clean_environment, find_program, python_command, safe_environment, user_cache
-from .extensions import instances, subclasses
+from .extensions import instances, modules, subclasses
 from .fifo import serve
 from .pages import ALIGNMENT, aligned
 from .window import MOST_PLACES
@@ -16,6 +16,7 @@ __all__ = [
     "clean_environment",
     "find_program",
     "instances",
+    "modules",
     "python_command",
     "safe_environment",
     "serve",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FLOORS = ["kernels", "comm", "launch", "emulator"]
+FLOORS = ["kernels", "comm", "launch", "emulator", "papers"]
 """From the lowest up."""
 
 ORDER = [
@@ -19,7 +19,7 @@ ORDER = [
     *("emulator.profile", "emulator.explore"),
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.rtl", "emulator.run"),
     *("emulator.timeline", "emulator.report", "emulator.page", "emulator.studies", "emulator.bench"),
-    *("emulator", "emulator.commands"),
+    *("emulator", "emulator.commands", "papers"),
 ]
 """Rooms, each of which imports only from those before it. `emulator` itself is the functions of `import emuchain`."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
+import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +29,6 @@ from .pipeline import pipeline
 from .ranges import CountOrRange
 from .session import Session
 from .sweep import sweep
-from .validate import validate
 
 
 def run(arguments: Sequence[str], session: Session) -> int:
@@ -55,6 +56,16 @@ def run(arguments: Sequence[str], session: Session) -> int:
     except click.Abort:
         raise KeyboardInterrupt from None
     return status if isinstance(status, int) else 0
+
+
+def of_other_rooms() -> list[click.Command]:
+    """Return the commands of rooms beside `emulator/`: those in their file commands.py, if they have one."""
+    root = pathlib.Path(__file__).parents[2]
+    package = __package__.split(".")[0]
+    modules = [
+        importlib.import_module(f"{package}.{path.parent.name}.commands") for path in sorted(root.glob("*/commands.py"))
+    ]
+    return [value for module in modules for value in vars(module).values() if isinstance(value, click.Command)]
 
 
 @click.group(cls=FileGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -386,4 +397,5 @@ commands.add_command(retime)
 commands.add_command(show)
 commands.add_command(sweep)
 commands.add_command(topology)
-commands.add_command(validate)
+for command in of_other_rooms():
+    commands.add_command(command)
