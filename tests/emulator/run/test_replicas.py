@@ -14,8 +14,7 @@ from emuchain.emulator.cluster import Cluster
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import load_config
 from emuchain.emulator.plan import ChainPlan, exchange_times, make_plan
-from emuchain.emulator.run import Weights, simulate, steady_state
-from emuchain.emulator.run.replicas import Replicas
+from emuchain.emulator.run import ChainTrainer, Weights, simulate, steady_state
 
 SAMPLES, BATCH = 54, 24  # so the last mini-batch of an epoch has 6 samples, which 4 replicas share unevenly
 Flags = dict[str, Any]
@@ -110,11 +109,11 @@ def test_micro_batches_do_not_matter(micro_batch: int, replicas_plan: ReplicasPl
 def test_all_replicas_end_with_the_same_weights(
     flags: Flags, compress: str, replicas_plan: ReplicasPlan, trained: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed: list[Replicas] = []
-    close = Replicas.close
-    monkeypatch.setattr(Replicas, "close", lambda replicas: closed.append(replicas) or close(replicas))
+    closed: list[ChainTrainer] = []
+    close = ChainTrainer.close
+    monkeypatch.setattr(ChainTrainer, "close", lambda trainer: closed.append(trainer) or close(trainer))
     trained(replicas_plan(**flags, compress=compress, epochs=1))
-    [replicas] = closed
+    replicas = closed[0].replicas
     held = [
         [of.weights().tobytes() for device in chain.devices for of in device.numerics.slices]
         for chain in replicas.chains
