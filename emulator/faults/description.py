@@ -27,8 +27,7 @@ from typing import Annotated, Any
 import pydantic
 
 from ..inputs import DESCRIBED, Model
-from .death import BoardDeath
-from .fault import BoardFault, Faults, FlipFault, LinkFault
+from .fault import BoardDeath, BoardFault, Faults, FlipFault, LinkFault
 
 
 def _tuple(value: Any) -> Any:
