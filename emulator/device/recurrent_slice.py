@@ -17,7 +17,7 @@ from ...kernels.recurrent import LstmSlice, Packed, Tape
 from ..mapping import Slice
 from ..schedule import SampleSpan
 from .act_ram import ActRam
-from .gather import Gather
+from .lanes import Gather
 from .ports import Ports
 from .recurrent_steps import TAPE, all_backward, all_forward, backward_steps, forward_steps, state_errors
 from .recurrent_weights import DirectionWeights, first_weights, joined, kernel_of, split
