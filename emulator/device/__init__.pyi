@@ -1,10 +1,9 @@
-from .bpram import Bpram
 from .conv_slice import numerics_of
 from .device import Device, Epoch, Exchange, OnStep
 from .device_numerics import DeviceNumerics
 from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
 from .hurt_numerics import HurtNumerics, SoftErrors
-from .lpram import Parameter
+from .memories import Bpram, Parameter
 from .pair_fpga import PairFpga
 from .pair_gpu import OffloadedSlice, evaluate_on_gpu, train_on_gpu
 from .pair_ports import PairPorts

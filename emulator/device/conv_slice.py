@@ -16,12 +16,9 @@ from ...kernels import Arena
 from ...kernels.conv import convolution
 from ..mapping import Cut, Slice, inputs_before
 from ..schedule import SampleSpan
-from .act_ram import ActRam
-from .lpram import Parameter
+from .memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from .rules import Rule
 from .slice_numerics import Data, Lengths, SliceNumerics
-from .start import initial_weights
-from .versions import Arrays, Versions
 
 
 class ConvSlice(SliceNumerics):

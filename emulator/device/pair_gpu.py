@@ -10,9 +10,9 @@ from ...kernels import Arena
 from ..mapping import Slice
 from ..pair import Content, PairKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
-from .act_ram import ActRam
 from .device import Epoch
 from .device_numerics import DeviceNumerics
+from .memories import ActRam
 from .pair_ports import PairPorts, joined_weights, sent_for_gradients, tape_arrays
 from .recurrent_slice import RecurrentSlice
 from .recurrent_steps import states_before

@@ -19,7 +19,7 @@ from ..mapping import Slice
 from ..network import Layer, Recurrent
 from ..network.operations.gru import Gru
 from ..network.operations.lstm import Lstm
-from .lpram import Parameter
+from .memories import Parameter
 from .rules import Rule
 from .sfu import Sfu
 

@@ -15,10 +15,8 @@ from ....kernels.layers import bias
 from ...network import SfuStep
 from ...network.operations.batch_norm import BatchNorm
 from ...schedule import SampleSpan
-from ..act_ram import ActRam
-from ..lpram import Parameter
+from ..memories import ActRam, Parameter, Versions
 from ..rules import Rule
-from ..versions import Versions
 from .unit import Data, Site, State, Training, Unit
 
 

@@ -16,10 +16,8 @@ from ....kernels import Arena
 from ....kernels.layers import bias, relu
 from ...network import Layer
 from ...schedule import SampleSpan
-from ..act_ram import ActRam
-from ..lpram import Parameter
+from ..memories import ActRam, Parameter, Versions, copied
 from ..rules import Rule
-from ..versions import Versions, copied
 from .fusion import fuse
 from .unit import Data, Site, Training, Unit, units
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from ....kernels import Arena, subclasses
 from ...network import SfuOperation, SfuStep
 from ...schedule import SampleSpan
-from ..lpram import Parameter
+from ..memories import Parameter, Versions
 from ..rules import Rule
-from ..versions import Versions
 
 Data = NDArray[np.float32]
 State = tuple[NDArray[Any], ...]
