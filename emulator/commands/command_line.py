@@ -18,17 +18,15 @@ from . import output
 from .bench import bench
 from .compare import compare, topology
 from .data import data
-from .device_range import is_range, sweep_devices
 from .exchange import exchange
 from .explore import explore
 from .finished import evaluate, export, report, retime, show
 from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
-from .named import CLUSTER, FILES, NETWORK, OUTPUT, RTL, SCHEDULE, WAVES, WHAT_IF, WORD, FileGroup
+from .named import CLUSTER, FILES, NETWORK, OUTPUT, RTL, SCHEDULE, WAVES, WHAT_IF, WORD, CountOrRange, FileGroup
 from .pipeline import pipeline
-from .ranges import CountOrRange
 from .session import Session
-from .sweep import sweep
+from .sweep import is_range, sweep, sweep_devices
 
 
 def run(arguments: Sequence[str], session: Session) -> int:

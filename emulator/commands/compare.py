@@ -12,9 +12,8 @@ import click
 
 from ..common import InputError, plural
 from .kernels import starting
-from .named import CLUSTER, NETWORK, PICTURE, WORD, FileCommand
-from .phases import phases
-from .ranges import Counts
+from .named import CLUSTER, NETWORK, PICTURE, WORD, Counts, FileCommand
+from .output import phases
 
 if TYPE_CHECKING:
     from ..cluster import Cluster

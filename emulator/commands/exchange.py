@@ -14,9 +14,8 @@ import click
 
 from ..common import InputError
 from .kernels import starting
-from .named import CLUSTER, NETWORK, PICTURE, FileCommand
-from .phases import phases
-from .ranges import Counts
+from .named import CLUSTER, NETWORK, PICTURE, Counts, FileCommand
+from .output import phases
 
 if TYPE_CHECKING:
     from ..studies import ExchangeTimes

@@ -93,8 +93,7 @@ def explore(network: str | None, as_json: bool, **flags: Any) -> None:
     """
     with starting():
         from ..explore import explore as best_of
-        from .exploration import print_exploration
-        from .exploration_json import exploration_as_json
+        from .exploration import exploration_as_json, print_exploration
 
     devices, question = _question(network, flags)
     _heed_work(question)

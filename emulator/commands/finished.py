@@ -33,7 +33,7 @@ def show(file: str, full: bool) -> None:
 def evaluate(file: str, data: str | None, test_samples: int | None, as_json: bool) -> None:
     """Test the weights of a results file or a checkpoint: loss and accuracy."""
     with starting():
-        from .evaluate import evaluate_file
+        from .weights import evaluate_file
 
     evaluate_file(file, data, test_samples, as_json)
 
@@ -47,7 +47,7 @@ def export(file: str, out: str) -> None:
     FILE.onnx has the network with its weights, FILE.safetensors only the weights. `train --init` takes both.
     """
     with starting():
-        from .export import export_weights
+        from .weights import export_weights
 
     export_weights(file, out)
 

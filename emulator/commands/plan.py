@@ -45,9 +45,8 @@ from ..report import (
     weights_line,
 )
 from ..run import cause_of, steady_state
-from .output import tell_notes
+from .output import phases, tell_notes
 from .pair import plan_pair
-from .phases import phases
 
 _MOST_BLOCKS_SHOWN = 5
 _LARGER_BOARDS = "u280"

@@ -30,7 +30,7 @@ from ..rtl import (
     waves_file,
 )
 from ..studies import trained_mini_batch
-from .phases import phases
+from .output import phases
 
 _BATCH = 2
 

@@ -48,9 +48,8 @@ from ..report import (
 from ..run import Cause, FaultCosts, Simulation, SteadyState, cause_of, fault_costs, simulate, steady_state
 from ..studies import Compared, compare_runs, parse_what_if
 from ..timeline import TraceRequest
-from .output import tell, tell_notes
+from .output import phases, tell, tell_notes
 from .pair import simulate_pair
-from .phases import phases
 
 
 class _Run(NamedTuple):

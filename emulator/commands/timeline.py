@@ -11,7 +11,7 @@ from ..report import picture_file, terminal_width
 from ..run import simulate, steady_state
 from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, timeline_of
 from .output import tell
-from .pair_timeline import show_pair_timeline
+from .pair import show_pair_timeline
 
 _PIPE_WIDTH = 80
 _LAST_SAMPLE = 999_999

@@ -60,8 +60,7 @@ from ..run import (
 )
 from ..timeline import TraceRequest
 from .kernels import load as load_kernels
-from .output import tell, tell_notes
-from .phases import phases
+from .output import phases, tell, tell_notes
 
 
 def run_training(

@@ -1,13 +1,14 @@
-"""`emuchain evaluate`: the test of a run's weights, as text or JSON."""
+"""`emuchain evaluate` and `export`: the weights of a run, tested, and written for other programs."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
-from ..common import plural
-from ..report import Line, bits_line, print_answer
-from ..run import Evaluation, Found, evaluate, read_found
+from ..common import format_bytes, plural
+from ..report import Line, bits_line, next_line, print_answer
+from ..run import Evaluation, Found, WeightsFile, evaluate, read_found
 from .kernels import load as load_kernels
 from .output import tell
 
@@ -54,3 +55,25 @@ def _as_json(file: str, found: Found, made: Evaluation) -> dict[str, Any]:
         "test_loss": tested.mean_loss,
         **bits,
     }
+
+
+def export_weights(file: str, out: str) -> None:
+    """Write the weights of a results file or a checkpoint to `out`, in the form that its name ends in.
+
+    Raises:
+        InputError: the file cannot be read, or `out` cannot be written, or has another ending.
+    """
+    with WeightsFile(out) as whole:
+        found = read_found(file)
+        size = whole.write(found)
+    print_answer(_exported(found, out, size))
+
+
+def _exported(found: Found, out: str, size: int) -> list[Line]:
+    arrays = [array for layer in found.weights.values() for array in layer.values()]
+    values = sum(array.size for array in arrays)
+    return [
+        Line(f"{out}: {found.network.name} after {plural(found.epochs, 'epoch')}, {format_bytes(size)}"),
+        Line(f"{plural(len(arrays), 'array')}, {plural(values, 'value')}, float32"),
+        next_line(shlex.join(["emuchain", "train", str(found.settings["network"]), "--init", out])),
+    ]
