@@ -42,7 +42,7 @@ from .run import evaluate as evaluate_weights
 from .run import simulate as run_simulation
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
-from .timeline import TraceRequest, asked_pair_trace, write_pair_trace
+from .view import TraceRequest, pair_timeline, pair_trace, write_trace
 
 if TYPE_CHECKING:
     from .studies.sweep import SweepResult
@@ -197,7 +197,7 @@ def simulate(
     check_files(given_keys(network, cluster, settings), trace=trace)
     planned = plan_of(network, cluster, settings)
     if isinstance(planned, PairPlan):
-        return _simulated_pair(planned, observer, asked_pair_trace(trace, trace_level, trace_samples))
+        return _simulated_pair(planned, observer, pair_trace(trace, trace_level, trace_samples))
     assert isinstance(planned, ChainPlan)
     traced = TraceRequest.of(trace, trace_level, trace_samples)
     samples = epoch_samples(planned)
@@ -358,5 +358,5 @@ def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile 
     with trace or contextlib.nullcontext():
         _ = plan.samples  # all that can be wrong is found here
         if trace is not None:
-            write_pair_trace(trace, plan)
+            write_trace(trace, pair_timeline(plan))
     return PairSimulation(plan)

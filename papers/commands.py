@@ -86,7 +86,7 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
 
 
 def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markdown: bool) -> None:
-    from ..emulator.report import next_line, point_progress, print_answer, table
+    from ..emulator.view import next_line, point_progress, print_answer, table
     from . import blind_predictions, sensitivities
     from . import sensitivity_tables as tables
 
@@ -119,7 +119,7 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
 
 
 def _print_tables(paper: str, results: Sequence[Result]) -> None:
-    from ..emulator.report import next_line, print_answer, say, table
+    from ..emulator.view import next_line, print_answer, say, table
     from . import Class, tables
 
     ran = [result for result in results if result.is_run]

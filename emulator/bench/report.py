@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..common import format_bytes, plural
-from ..report import percent, table
+from ..common import format_bytes, percent, plural
+from ..view import table
 from . import codec
 from .shapes import BAR_SHARE
 from .stopwatch import geometric_mean

@@ -378,13 +378,13 @@ def _tell(text: str) -> None:
 
 
 def _answer(lines: list[str]) -> None:
-    from ..report import print_answer
+    from ..view import print_answer
 
     print_answer(lines)
 
 
 def _note(text: str) -> None:
-    from ..report import say
+    from ..view import say
 
     print()
     say(text)

@@ -69,9 +69,9 @@ def compare(
     """
     with starting():
         from ..plan import check_batch
-        from ..report import picture_file
         from ..studies.parallelism import Workload, draw_comparison
         from ..studies.parallelism import compare as run
+        from ..view import picture_file
 
     found, boards = _load(network, cluster, layers)
     check_batch(batch, found)
@@ -112,9 +112,9 @@ def topology(
     """
     with starting():
         from ..mapping import partition
-        from ..report import picture_file
         from ..studies import Ports, chain_topology, direct_topology
         from ..studies.parallelism import draw_topologies
+        from ..view import picture_file
 
     found, boards = _load(network, cluster, layers)
     having = Ports(ports, port_gbps)
@@ -154,8 +154,9 @@ def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Clus
 
 
 def _print_comparison(comparison: Comparison, to_try: str) -> None:
-    from ..report import next_line, number, print_answer, table
+    from ..common import number
     from ..studies.parallelism import METRICS, Method, Metric
+    from ..view import next_line, print_answer, table
 
     outcomes = comparison.outcomes
     print_answer([*_best_first(comparison), next_line(to_try)])
@@ -188,7 +189,7 @@ def _print_comparison(comparison: Comparison, to_try: str) -> None:
 
 def _best_first(comparison: Comparison) -> list[str]:
     """Return for each metric the methods on the most devices that all of them can use, the best first."""
-    from ..report import number
+    from ..common import number
     from ..studies.parallelism import METRICS, Method
 
     workload, outcomes = comparison.workload, comparison.outcomes
@@ -252,7 +253,7 @@ def _outcome_as_json(outcome: Outcome) -> dict[str, Any]:
 
 def _reach(kind: str, found: Topology, noun: str) -> str:
     """Return the rate that a topology allows, and what limits it."""
-    from ..report import number
+    from ..common import number
 
     worst = found.bottleneck
     if worst is None:
@@ -263,7 +264,7 @@ def _reach(kind: str, found: Topology, noun: str) -> str:
 
 
 def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], noun: str, to_try: str) -> None:
-    from ..report import next_line, print_answer, table
+    from ..view import next_line, print_answer, table
 
     chain, direct = pairs[-1]
     print_answer(
@@ -281,7 +282,7 @@ def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], no
 
 
 def _row(found: Topology) -> list[str]:
-    from ..report import number
+    from ..common import number
 
     worst = found.bottleneck
     first = [f"{found.devices:,}", number(found.compute_images_per_s)]

@@ -62,8 +62,8 @@ def exchange(
     with starting():
         from ..cluster import load_cluster
         from ..plan import network_of
-        from ..report import picture_file
         from ..studies import draw_exchanges, exchange_times
+        from ..view import picture_file
 
     if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
         given = f"`--compress-ratio` = {ratio:g}"
@@ -81,7 +81,7 @@ def exchange(
         said = {"network": found.name, "cluster": boards.name, "gradient_bytes": 4 * found.parameters}
         print(json.dumps({**said, "exchanges": [dataclasses.asdict(row) for row in rows]}, indent=2))
         return
-    from ..report import next_line, print_answer
+    from ..view import next_line, print_answer
 
     plain, compressed = rows[-2:]
     to_try = ["emuchain", "simulate", network, "--cluster", cluster, "--schedule", "data-parallel-ring"]
@@ -113,7 +113,7 @@ def _fastest(row: ExchangeTimes, how: str) -> str:
 
 def _print(title: str, rows: Sequence[ExchangeTimes]) -> None:
     from ..common import format_time_ps
-    from ..report import say, table
+    from ..view import say, table
 
     shown = [
         [

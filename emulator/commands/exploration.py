@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..common import format_bytes, format_time_ps
+from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..explore import DATA_PARALLEL, FURTHEST, Candidate, Exploration, Question
-from ..report import Line, command_line, next_line, number, percent, plural, print_answer, say, table
 from ..schedule import Engines, Transport
+from ..view import Line, command_line, next_line, print_answer, say, table
 
 
 def print_exploration(devices: str, question: Question, found: Exploration, run: dict[str, object] | None) -> None:

@@ -6,9 +6,9 @@ import json
 import math
 import shlex
 
-from ..common import plural, write_whole
+from ..common import percent, plural, write_whole
 from ..network import Network, load_network, operator_graph, zoo
-from ..report import layer_rows, next_line, percent, print_answer, table
+from ..view import layer_rows, next_line, print_answer, table
 
 
 def list_networks() -> None:

@@ -1,4 +1,4 @@
-"""`emuchain simulate`, `plan` and `timeline` under the schedules of a GPU, alone or with an FPGA."""
+"""`emuchain simulate` and `emuchain plan` under the schedules of a GPU, alone or with an FPGA."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common import InputError, WholeFile, format_bytes, format_time_ps
+from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..config import Config, settings_config
 from ..pair import PairTimes, gpu_bytes
 from ..plan import PairPlan, make_pair_plan
-from ..report import (
+from ..schedule import Offload
+from ..studies import parse_what_if
+from ..view import (
     Line,
     command_line,
-    draw_pair,
+    draw_chart,
     next_line,
-    number,
-    percent,
+    pair_chart,
+    pair_timeline,
+    pair_trace,
     picture_file,
-    plural,
     print_answer,
     say,
     table,
     time_and_ps,
+    write_trace,
 )
-from ..schedule import Offload
-from ..studies import parse_what_if
-from ..timeline import asked_pair_trace, pair_gantt, write_pair_trace
 
 _OTHERS = {Offload.OVERLAPPED: "farnn-no-overlap"}
 """The schedule to try beside one; `farnn` beside all others on pairs."""
@@ -47,15 +47,15 @@ def simulate_pair(
         InputError: a value does not suit a pair, or the trace cannot be written.
     """
     asked = parse_what_if(what_if)
-    with asked_pair_trace(**trace) or contextlib.nullcontext() as traced, picture_file(plot, "--plot") as picture:
+    with pair_trace(**trace) or contextlib.nullcontext() as traced, picture_file(plot, "--plot") as picture:
         plan, other = _plan(config, {}), None
         if what_if:
             changed = settings_config({**config.model_dump(exclude_unset=True), **asked.config})
             other = _plan(changed, asked.cluster)
         if picture is not None:
-            draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
+            draw_chart(pair_chart(plan.times, f"{plan.title}, {config.schedule.name}"), picture)
         if traced is not None:
-            write_pair_trace(traced, plan)
+            write_trace(traced, pair_timeline(plan))
     if as_json:
         found = plan.to_dict()
         if other is not None:
@@ -82,7 +82,7 @@ def plan_pair(config: Config, flags: dict[str, Any], as_json: bool, plot: str | 
     with picture_file(plot, "--plot") as picture:
         plan = _plan(config, {})
         if picture is not None:
-            draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
+            draw_chart(pair_chart(plan.times, f"{plan.title}, {config.schedule.name}"), picture)
     if as_json:
         print(json.dumps(plan.to_dict(), indent=2))
         return
@@ -189,25 +189,3 @@ def _print_needs(plan: PairPlan) -> None:
     columns = ["layer", "words of a PE", "weights", "FW in", "FW out", "BW in", "BW out", "kept off chip"]
     title = "Memory and transfers of a mini-batch; weights go to the FPGA in FW and in BW, with biases in FW"
     table(title, columns, rows, names=["layer"])
-
-
-def show_pair_timeline(
-    config: Config, width: int, picture: WholeFile | None, *, samples_shown: str | None, all_lanes: bool
-) -> None:
-    """Print the chart of a mini-batch; draw it too, if asked for.
-
-    Raises:
-        InputError: a value does not suit a pair, samples or lanes are asked for, or the picture cannot be written.
-    """
-    for flag, given in (("samples-shown", samples_shown), ("all-lanes", all_lanes or None)):
-        if given is not None:
-            raise InputError(f"`--{flag}`: the timeline of a pair has the tasks of a mini-batch; leave it out")
-    plan = make_pair_plan(config)
-    if picture is not None:
-        draw_pair(plan.times, f"{plan.title}, {config.schedule.name}", picture)
-    print(plan.answer[0])
-    print(f"{config.schedule.name}: {plan.answer[1]}")
-    for line in pair_gantt(plan.times, width):
-        print(line)
-    if picture is not None:
-        print(f"drawn in {picture.path}")

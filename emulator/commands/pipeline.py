@@ -87,8 +87,7 @@ def pipeline(as_json: bool, plot: str | None, trace: str | None, **flags: Any) -
     each link. Engines and transport default to those that the schedule was published for.
     """
     with starting():
-        from ..report import picture_file
-        from ..timeline import trace_file
+        from ..view import picture_file, trace_file
 
     traced = None if trace is None else trace_file(trace)
     with traced or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
@@ -108,11 +107,13 @@ class _Run:
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
         from ..timing import schedule_of, time_pipeline
+        from ..view import PipelineDrawing
         from .pipeline_shape import shape_of
 
         self.kind, self.shape, self.scale = shape_of(flags)
         schedule, self.form = schedule_of(self.kind, self.shape)
         self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
+        self.drawing = PipelineDrawing(self.shape, self.result, self.scale)
         self.to_try = _to_try(flags, self.shape, self.scale)
 
     def write(self, plot: WholeFile | None, trace: WholeFile | None) -> None:
@@ -122,15 +123,16 @@ class _Run:
             InputError: a file cannot be written.
         """
         if plot is not None:
-            from ..report import draw_pipeline, percent
+            from ..common import percent
+            from ..view import draw_chart
 
             title = f"{self.kind.name}, N = {self.shape.devices}, M = {self.shape.micro_batches}"
             title += f": time {_shown(self.time)}, bubble {percent(float(self.result.bubble))}"
-            draw_pipeline(self.shape, self.result, self.scale, title, plot)
+            draw_chart(self.drawing.chart(title), plot)
         if trace is not None:
-            from ..timeline import write_pipeline_trace
+            from ..view import write_trace
 
-            write_pipeline_trace(trace, self.shape, self.result, self.scale)
+            write_trace(trace, self.drawing.timeline())
 
     @property
     def time(self) -> Fraction:
@@ -172,8 +174,8 @@ class _Run:
 
     def print(self) -> None:
         """Print the answer, a table by stage, and a drawing."""
-        from ..report import next_line, percent, plural, print_answer, screen_width, table
-        from ..timeline import LEGEND, draw
+        from ..common import percent, plural
+        from ..view import LEGEND, gantt_lines, next_line, print_answer, screen_width, table
 
         result, shape = self.result, self.shape
         machine = shape.machine
@@ -202,7 +204,7 @@ class _Run:
         ]
         table("By stage: features in micro-batches", columns, rows)
         print()
-        for line in draw(result.timed, shape.devices, machine.engines, screen_width()):
+        for line in gantt_lines(self.drawing.chart(), screen_width()):
             print(line)
         print(LEGEND)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..common import WholeFile, format_bytes, format_time_ps, plural
+from ..common import WholeFile, format_bytes, format_time_ps, percent, plural
 from ..config import Config
 from ..inputs import validate
 from ..mapping import channel_bytes
@@ -20,7 +20,8 @@ from ..plan import (
     place_on_chip,
     smallest_cluster,
 )
-from ..report import (
+from ..run import cause_of, steady_state
+from ..view import (
     Line,
     cause_as_json,
     command_line,
@@ -33,7 +34,6 @@ from ..report import (
     most_loaded,
     next_changes,
     next_line,
-    percent,
     picture_file,
     print_answer,
     rate_line,
@@ -44,7 +44,6 @@ from ..report import (
     table,
     weights_line,
 )
-from ..run import cause_of, steady_state
 from .output import phases, tell_notes
 from .pair import plan_pair
 
@@ -93,7 +92,7 @@ def _show(config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFi
             show(f"looking for the fewest boards that hold {plan.network.name}")
             smallest = smallest_cluster(plan.network, plan.cluster, plan.devices)
     if picture is not None:
-        from ..report import draw_layout
+        from ..view import draw_layout
 
         draw_layout(layout, picture)
     if as_json:

@@ -6,8 +6,8 @@ import pathlib
 from collections.abc import Sequence
 
 from ..common import InputError, WholeFile, encoded, format_bytes
-from ..page import Run, make_page, render
 from ..run import read_results
+from ..view.page import Run, make_page, render
 
 MOST_RUNS = 12
 """Largest number of runs on a page: that of colours."""

@@ -10,9 +10,9 @@ from typing import Any
 from ..cluster import load_cluster
 from ..common import InputError, format_time_ps
 from ..plan import describe_devices
-from ..report import limit_lines, say, steady_state_as_json, table
 from ..run import cause_of, read_results
 from ..studies import Retiming, label_of, parse_what_if, retime
+from ..view import limit_lines, say, steady_state_as_json, table
 
 
 def retime_run(file: str, cluster: str | None, what_if: Sequence[str], as_json: bool) -> None:

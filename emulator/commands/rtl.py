@@ -13,7 +13,6 @@ from ..common import InputError, WholeFile, format_time_ps, own_folder, plural, 
 from ..config import Config
 from ..inputs import validate
 from ..plan import make_plan
-from ..report import Line, print_answer, table
 from ..rtl import (
     DeviceResources,
     Rtl,
@@ -30,6 +29,7 @@ from ..rtl import (
     waves_file,
 )
 from ..studies import trained_mini_batch
+from ..view import Line, print_answer, table
 from .output import phases
 
 _BATCH = 2

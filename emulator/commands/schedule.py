@@ -6,10 +6,9 @@ import pathlib
 import re
 from typing import Any
 
-from ..common import InputError, read_text
+from ..common import InputError, plural, read_text
 from ..config import blaming, load_config
 from ..plan import asked_chunks, make_plan, warm_ups_of
-from ..report import plural
 from ..schedule import EpochShape, Schedule, check_complete, dry_run, parse, parse_csv, schedules, to_csv, to_text
 
 _OF_ORDERS = ("schedule", "devices", "chunks", "warm_up")

@@ -6,9 +6,10 @@ import pathlib
 
 import numpy as np
 
-from ..common import format_time_ps
+from ..common import format_time_ps, number, percent, plural
 from ..config import Config
-from ..report import (
+from ..run import Results, Usage, read_results
+from ..view import (
     Line,
     bits_line,
     command_line,
@@ -19,16 +20,12 @@ from ..report import (
     link_rows,
     memory_verdict,
     next_line,
-    number,
     outcome_line,
-    percent,
-    plural,
     print_answer,
     resource_rows,
     say,
     table,
 )
-from ..run import Results, Usage, read_results
 
 
 def show_results(file: str, full: bool) -> None:

@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...comm.exchange import step_sizes
-from ..common import IMAGENET_IMAGES, format_time_ps
+from ..common import IMAGENET_IMAGES, format_time_ps, number, percent, plural
 from ..config import blaming, load_config
 from ..plan import describe_devices, epoch_samples, idle_settings, long_work, make_plan
-from ..report import (
+from ..run import Cause, FaultCosts, Simulation, SteadyState, cause_of, fault_costs, simulate, steady_state
+from ..studies import Compared, compare_runs, parse_what_if
+from ..view import (
     Line,
+    TraceRequest,
     command_line,
     cost_rows,
     costs_as_json,
@@ -26,12 +29,9 @@ from ..report import (
     memory_line,
     next_changes,
     next_line,
-    number,
     order_line,
     other_schedule,
-    percent,
     picture_file,
-    plural,
     print_answer,
     print_steady_state,
     print_steady_tables,
@@ -45,9 +45,6 @@ from ..report import (
     time_cost_line,
     weights_line,
 )
-from ..run import Cause, FaultCosts, Simulation, SteadyState, cause_of, fault_costs, simulate, steady_state
-from ..studies import Compared, compare_runs, parse_what_if
-from ..timeline import TraceRequest
 from .output import phases, tell, tell_notes
 from .pair import simulate_pair
 

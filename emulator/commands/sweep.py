@@ -143,8 +143,8 @@ def run_sweep(
         InputError: a value is invalid, all points fail, or a file cannot be written.
     """
     with starting():
-        from ..report import picture_file, point_progress
         from ..studies.sweep import Interrupted, Space, draw_sweep, run_space
+        from ..view import picture_file, point_progress
 
     if jobs is not None and ranks is not None and ranks.size > 1:
         raise InputError(f"`jobs` = {jobs}: under mpiexec the ranks compute; leave it out")
@@ -196,8 +196,8 @@ def _title(result: SweepResult) -> str:
 
 
 def _print(result: SweepResult, full: bool) -> None:
-    from ..report import table
     from ..studies.sweep import chosen_rows, findings, table_of
+    from ..view import table
 
     for line in findings(result):
         print(line)

@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from ..common import InputError, WholeFile, format_time_ps
-from ..config import blaming, load_config
-from ..plan import ChainPlan, describe_devices, long_work, make_plan
-from ..report import picture_file, terminal_width
+from ..config import Config, blaming, load_config
+from ..plan import ChainPlan, describe_devices, long_work, make_pair_plan, make_plan
 from ..run import simulate, steady_state
-from ..timeline import Chart, Course, SpanRecorder, Window, chart_of, gantt, timeline_of
+from ..view import (
+    Chart,
+    RunSamples,
+    Window,
+    draw_chart,
+    gantt,
+    pair_chart,
+    picture_file,
+    recorded_run,
+    stage_bound_lines,
+    terminal_width,
+)
 from .output import tell
-from .pair import show_pair_timeline
 
 _PIPE_WIDTH = 80
 _LAST_SAMPLE = 999_999
@@ -36,60 +45,66 @@ def show_timeline(
         raise InputError(f"`samples_shown` = '{window}': must be samples 0 to {_LAST_SAMPLE:,}")
     columns = width or terminal_width(_PIPE_WIDTH)
     with picture_file(plot, "plot") as picture:
-        _show(config_file, flags, window, shown, columns, all_lanes, picture)
+        with blaming(config_file, flags):
+            config = load_config(config_file, flags)
+            if config.schedule.offload is not None:
+                _show_pair(config, columns, picture, samples_shown=shown, all_lanes=all_lanes)
+                return
+            plan = make_plan(config, 1)
+            plan.needs_all_alive("a timeline")
+        chart, shown_window = _chart(plan, window, all_lanes)
+        title = f"{plan.network.name} on {describe_devices(plan)}, {config.schedule.name}: samples {shown_window}"
+        _print(chart, columns, picture, [*_answer(plan), title])
 
 
-def _show(
-    config_file: str | None,
-    flags: dict[str, Any],
-    window: Window,
-    shown: str | None,
-    columns: int,
-    all_lanes: bool,
-    picture: WholeFile | None,
+def _show_pair(
+    config: Config, width: int, picture: WholeFile | None, *, samples_shown: str | None, all_lanes: bool
 ) -> None:
-    """Do what `show_timeline` says, for a window of samples and a line's width."""
-    with blaming(config_file, flags):
-        config = load_config(config_file, flags)
-        if config.schedule.offload is not None:
-            show_pair_timeline(config, columns, picture, samples_shown=shown, all_lanes=all_lanes)
-            return
-        plan = make_plan(config, 1)
-        plan.needs_one_stage("a timeline")
-        plan.needs_all_alive("a timeline")
-    chart = _chart(plan, window, all_lanes)
-    if picture is not None:  # first, for what is printed may not be read to its end
-        from ..report import draw_timeline
+    """Print the chart of a mini-batch on a GPU, alone or with an FPGA; draw it too, if asked for.
 
-        draw_timeline(chart, picture)
-    print(_answer(plan))
-    print(f"{plan.network.name} on {describe_devices(plan)}, {plan.config.schedule.name}: samples {chart.shown}")
-    for line in gantt(chart, columns):
+    Raises:
+        InputError: a value does not suit a pair, samples or lanes are asked for, or the picture cannot be written.
+    """
+    for flag, given in (("samples-shown", samples_shown), ("all-lanes", all_lanes or None)):
+        if given is not None:
+            raise InputError(f"`--{flag}`: the timeline of a pair has the tasks of a mini-batch; leave it out")
+    plan = make_pair_plan(config)
+    chart = pair_chart(plan.times, f"{plan.title}, {config.schedule.name}")
+    _print(chart, width, picture, [plan.answer[0], f"{config.schedule.name}: {plan.answer[1]}"])
+
+
+def _print(chart: Chart, width: int, picture: WholeFile | None, above: list[str]) -> None:
+    """Draw a chart, if there is a file for it, and then print it, for what is printed may not be read to its end."""
+    if picture is not None:
+        draw_chart(chart, picture, "plot")
+    for line in [*above, *gantt(chart, width)]:
         print(line)
     if picture is not None:
         print(f"drawn in {picture.path}")
 
 
-def _chart(plan: ChainPlan, window: Window, all_lanes: bool) -> Chart:
+def _chart(plan: ChainPlan, window: Window, all_lanes: bool) -> tuple[Chart, Window]:
     """Return the chart of a window, from a run that ends no sooner than the samples that meet those of the window."""
-    meeting = max(plan.steady.in_flight)
+    meeting = max(plan.steady.in_flight if plan.stages is None else plan.stages.kept_samples)
     batches = -(-(window.last + 1 + meeting) // plan.batch)
     once = plan.with_epochs(1)
     samples = min(plan.config.samples or batches * plan.config.batch, batches * plan.config.batch)
     warning = long_work(once.config, plan.network, samples, numbers=False)
     if warning is not None:
         tell(f"emuchain: warning: {warning}")
-    course = Course.of(once, samples)
-    shown = window.within(course.run_samples, "samples_shown")
-    wide = Window(max(0, shown.first - meeting), shown.last + meeting).within(course.run_samples, "samples_shown")
-    recorder = SpanRecorder(course, wide)
-    simulate(course.plan, samples, recorder)
-    return chart_of(timeline_of(course, wide, [recorder]), shown, all_lanes=all_lanes)
+    first = RunSamples.of(once, samples)
+    shown = window.within(first.number, "samples_shown")
+    run = recorded_run(first, shown.around(meeting).within(first.number, "samples_shown"))
+    recorder = run.recorder()
+    simulate(once, samples, recorder)
+    return run.chart([recorder], shown, all_lanes=all_lanes), shown
 
 
-def _answer(plan: ChainPlan) -> str:
-    """Return how long the pipeline takes to fill, and how often a sample leaves it then."""
+def _answer(plan: ChainPlan) -> list[str]:
+    """Return how long the pipeline takes to fill, and how often a sample leaves it then; for actions, what limits."""
+    if not plan.times_rows:
+        return [line.text for line in stage_bound_lines(plan)]
     filled = f"pipeline full after {format_time_ps(plan.steady.fill_ps)}"
     every = f"a sample every {format_time_ps(round(steady_state(plan).period_ps))}"
     drains = plan.config.schedule.drains
-    return f"{filled}; {every} on average, as it drains at each update" if drains else f"{filled}, then {every}"
+    return [f"{filled}; {every} on average, as it drains at each update" if drains else f"{filled}, then {every}"]

@@ -10,37 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...launch import Ranks
-from ..common import InputError, NamedFiles, an, format_time_ps, plural
+from ..common import InputError, NamedFiles, an, format_time_ps, number, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming, load_config, name_files
 from ..plan import ChainPlan, PairPlan, idle_settings, long_work, plan_run
-from ..report import (
-    EpochRow,
-    Line,
-    Progress,
-    accuracy_cost_line,
-    bits_line,
-    command_line,
-    cost_rows,
-    death_lines,
-    device_rows,
-    exchange_rows,
-    limit_lines,
-    link_rows,
-    make_progress,
-    memory_line,
-    next_changes,
-    next_line,
-    number,
-    order_line,
-    other_schedule,
-    outcome_line,
-    print_answer,
-    rate_line,
-    resource_rows,
-    stage_lines,
-    time_cost_line,
-    weights_line,
-)
 from ..run import (
     Cause,
     EpochResult,
@@ -58,7 +30,34 @@ from ..run import (
     resumed,
     steady_state,
 )
-from ..timeline import TraceRequest
+from ..view import (
+    EpochRow,
+    Line,
+    Progress,
+    TraceRequest,
+    accuracy_cost_line,
+    bits_line,
+    command_line,
+    cost_rows,
+    death_lines,
+    device_rows,
+    exchange_rows,
+    limit_lines,
+    link_rows,
+    make_progress,
+    memory_line,
+    next_changes,
+    next_line,
+    order_line,
+    other_schedule,
+    outcome_line,
+    print_answer,
+    rate_line,
+    resource_rows,
+    stage_lines,
+    time_cost_line,
+    weights_line,
+)
 from .kernels import load as load_kernels
 from .output import phases, tell, tell_notes
 

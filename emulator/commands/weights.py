@@ -7,8 +7,8 @@ import shlex
 from typing import Any
 
 from ..common import format_bytes, plural
-from ..report import Line, bits_line, next_line, print_answer
 from ..run import Evaluation, Found, WeightsFile, evaluate, read_found
+from ..view import Line, bits_line, next_line, print_answer
 from .kernels import load as load_kernels
 from .output import tell
 

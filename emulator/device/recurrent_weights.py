@@ -17,8 +17,7 @@ from ...kernels import Arena
 from ...kernels.recurrent import GruSlice, LstmSlice, Packed
 from ..mapping import Slice
 from ..network import Layer, Recurrent
-from ..network.operations.gru import Gru
-from ..network.operations.lstm import Lstm
+from ..network.operations.recurrent import Gru, Lstm
 from .memories import Parameter
 from .rules import Rule
 from .sfu import Sfu

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from ..common import InputError
 from ..profile import Stages
 from ..schedule import Machine, PipelineKind, Transport
-from .bound import all_cuts_ps, cuts_between_layers_ps
-from .candidate import Candidate, Wires, pipelined
-from .pieces import Demand, Pieces
-from .replicated import data_parallel
+from .candidate import Candidate, Wires, data_parallel, pipelined
+from .pieces import Demand, Pieces, all_cuts_ps, cuts_between_layers_ps
 
 _FINEST = 100
 """The bandwidth at which the winner changes is found to a part in this many."""

@@ -10,10 +10,8 @@ from ..cluster import Link
 from ..common import InputError, format_bytes, format_time_ps, plural
 from ..profile import DoesNotFit, Stages
 from ..schedule import StageCosts
-from .ideal import ideal
-from .inter_layer import Cut, least_cut
-from .intra_layer import filled_cut, fits_at_all
-from .pieces import Demand, Pieces
+from .inter_layer import Cut, filled_cut, fits_at_all, least_cut
+from .pieces import Demand, Pieces, ideal
 
 _LONG_PS = 1 << 80
 

@@ -19,8 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from ..cluster import Board, Link
-from .boundaries import Boundaries, Ends, common, merged
-from .row import Row
+from .row import Boundaries, Ends, Row, common, merged
 from .slices import imbalance
 
 _SPREAD_STEPS = 6

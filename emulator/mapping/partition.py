@@ -17,11 +17,10 @@ from collections.abc import Sequence
 from ..cluster import Board, Cluster
 from ..common import InputError, plural
 from ..network import Layer, Network
-from .boundaries import Boundaries
 from .coarse import coarse_shares
 from .engines import channel_works, slice_works
 from .fine import Servers, fastest, is_enough, shares, spread
-from .row import PieceMemory, Row
+from .row import Boundaries, PieceMemory, Row
 from .slices import Balance, Mapping, Slice, cut_channels, imbalance
 from .traffic import VALUE_BYTES
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ..cluster import Cluster, Link, LinkShare
 from .balancing import BalancedParameters, channel_bytes
-from .off_chip import OffChip
+from .memory import OffChip
 from .shedding import SliceNeeds, shed, slice_needs
 from .slices import Mapping
 from .traffic import Stream, carried_bytes, paths_of_direction

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .balancing import COPIES
-from .memory import LUT_RAM_BITS, WORDS, memories, slice_memory, weight_memories
-from .off_chip import OffChip, port_bytes
+from .memory import LUT_RAM_BITS, WORDS, OffChip, memories, port_bytes, slice_memory, weight_memories
 from .slices import Cut, Slice
 
 _MOST_BYTES = 1 << 62

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from ..common import InputError
 from .description import Description, Node
-from .layer import Layer, Network, SfuStep, Tensor
+from .layer import Layer, Network, SfuStep
 from .operation import Closing, LayerOperation, Operation, SfuOperation
-from .shape import Shape
+from .shape import Shape, Tensor
 
 IMAGES = "images"
 """The name of the network's inputs in `from`."""

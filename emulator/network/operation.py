@@ -1,8 +1,8 @@
 """An operation of a network: everything that mapping, timing and import need to know about it.
 
-Each operation is a file in `operations/` with a frozen dataclass derived from `SfuOperation` or `LayerOperation`: its
+Each operation is a frozen dataclass in a file of `operations/`, derived from `SfuOperation` or `LayerOperation`: its
 fields are the keys of a network's TOML file, with their ranges (`common/types.py`). Two more files make it train: its
-kernels in `kernels/layers`, and its unit in `device/sfu`.
+kernels in `kernels/layers`, and its unit in `device/sfu`, which activations share.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import abc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from .onnx_nodes import Export
 from .rows import LayerRows, SfuRows
 from .shape import Pair, Shape
 
@@ -41,6 +42,14 @@ class Operation(abc.ABC):
             InputError: the node does what the operation cannot.
         """
         raise NotImplementedError(f"{cls.type} does not come from ONNX")
+
+    def to_onnx(self, out: Export) -> None:
+        """Write the nodes of a network's operation into an ONNX file.
+
+        Raises:
+            InputError: ONNX has no words for it.
+        """
+        raise out.refusal(f"{self.type} ({out.layer})")
 
     @abc.abstractmethod
     def output(self, inputs: Sequence[Shape]) -> Shape:
@@ -141,6 +150,10 @@ class LayerOperation(Operation):
     def kept_values(self, shape: Shape) -> int:
         """Return the values of a sample that are kept for the backward pass besides its inputs."""
         return 0
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        raise out.refusal(f"{self.type} ({out.layer}) on {out.form.value}")
 
     @abc.abstractmethod
     def with_channels(self, channels: int) -> LayerOperation:

@@ -13,4 +13,4 @@ from .operation import Operation
 def operation_types() -> Mapping[str, type[Operation]]:
     """Return the operations of the folder `operations/` by name."""
     found = subclasses(f"{__package__}.operations", Operation)  # type: ignore[type-abstract]  # its subclasses
-    return {kind.type: kind for kind in found}
+    return {kind.type: kind for kind in found if hasattr(kind, "type")}

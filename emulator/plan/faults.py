@@ -9,7 +9,6 @@ from ..cluster import Cluster
 from ..common import InputError
 from ..faults import Faults, load_faults
 from ..mapping import Mapping
-from ..schedule import Engines, Machine
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -74,19 +73,6 @@ def check_deaths(faults: Faults, plan: ChainPlan) -> None:
         raise InputError(
             f"{source}: `faults.deaths`: what is lost follows from times that are known beforehand, and `compress` ="
             f" {str(of.codec)!r} makes them depend on gradients; leave one of them out"
-        )
-
-
-def check_machine(faults: Faults, config: Config, machine: Machine) -> None:
-    """Check that faults can slow down a machine.
-
-    Raises:
-        InputError: F and B share its engines.
-    """
-    if faults.in_time and machine.engines is Engines.SHARED:
-        raise InputError(
-            f"{config.faults or config.cluster}: `faults`: boards whose engines F and B share cannot be slowed down, or"
-            " die; should be `engines` = 'split' or 'turns'"
         )
 
 

@@ -19,16 +19,14 @@ from ..network import Network
 from ..schedule import Engines, EpochShape, Machine, Staleness, dry_run
 from ..timing import Timing
 from .by_rate import Settled, place_by_rate, settle
-from .chain import check_chunks, chunks_of, folded, machine_of, warm_ups_of
+from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .data import network_of
-from .faults import check_deaths, check_faults, check_machine, faults_of
-from .lateness import staleness_of
+from .faults import check_deaths, check_faults, faults_of
 from .pair import make_pair_plan
 from .placement import place_on_chip
 from .plan import ChainPlan, Plan, exchange_times
-from .replication import replicate
 from .stages import stages_on_boards
-from .steady import SteadyPipeline, find_steady
+from .steady import SteadyPipeline, find_steady, staleness_of
 from .work import check_memory
 
 if TYPE_CHECKING:
@@ -104,8 +102,6 @@ def _plan_of(
     making = _Making(
         config, network, folded(cluster, devices, chunks, machine), data_parallel, devices, chunks, timing_only
     )
-    if machine is not None:
-        check_machine(faults, config, machine)
     plan = making.of_rows() if machine is None else making.of_actions(machine)
     check_faults(faults, config, plan.mapping, data_parallel.replicas, devices)
     return dataclasses.replace(plan, faults=faults) if faults else plan

@@ -12,12 +12,11 @@ from ..common import InputError, format_bytes, format_time_ps, html_table, plura
 from ..faults import Faults, left_alive
 from ..mapping import Mapping, channel_bytes
 from ..network import Network
-from ..schedule import Engines, EpochShape, Schedule
-from ..timing import Bottleneck, EpochCourse, ExchangeLoad, Timing, find_bottleneck
+from ..schedule import EpochShape, Schedule
+from ..timing import Bottleneck, ExchangeLoad, Timing, find_bottleneck
 from .chain import warm_ups_of
-from .fit import missing_bytes, off_chip_bytes
 from .layout import Layout, lay_out, lay_out_on_chip
-from .shared import shared_course
+from .placement import missing_bytes, off_chip_bytes
 from .stages import PlannedStages
 from .steady import SteadyPipeline
 
@@ -214,16 +213,6 @@ class ChainPlan(Plan):
         late, stores = self.steady.staleness, self.timing.stores
         return EpochShape(self.devices, samples, self.batch, size, late, stores, self.chunks, warm_ups)
 
-    def course(self, schedule: Schedule) -> EpochCourse | None:
-        """Return when the actions of an epoch run, where F and B share a pool; None where devices find that out.
-
-        Raises:
-            InputError: micro-batches are not all of one size.
-        """
-        if self.stages is None or self.stages.machine.engines is not Engines.SHARED:
-            return None
-        return shared_course(schedule, self.stages, self.timing)
-
     def layout(self) -> Layout:
         """Return what each device stores and uses, what links carry, and what limits the rate."""
         by = lay_out_on_chip if self.config.memory == "ignored" else lay_out
@@ -235,19 +224,6 @@ class ChainPlan(Plan):
         if self.config.schedule.drains:
             return [0] * self.devices
         return [late.stale_samples for late in self.steady.staleness]
-
-    def needs_one_stage(self, what: str) -> None:
-        """Check that each device has one stage, on which `what` rests, and that times are those of rows.
-
-        Raises:
-            InputError: devices have several stages, or take actions as a whole.
-        """
-        self.needs_rows(what)
-        if self.chunks > 1:
-            raise InputError(
-                f"`schedule` = {self.config.schedule.name!r}: {what} shows one stage on a device, and here are"
-                f" {self.chunks}; `emuchain pipeline --plot` and `--trace` draw them"
-            )
 
     def needs_all_alive(self, what: str) -> None:
         """Check that the chain is cut once for the whole run, on which `what` rests.

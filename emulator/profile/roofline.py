@@ -18,8 +18,7 @@ from ..common import InputError
 from ..mapping import COPIES, VALUE_BYTES, Slice
 from ..network import Phase
 from ..schedule import StageCosts
-from .needs import PartNeeds
-from .on_chip import ALL, Data, DataBytes, LayerData, Phases, choose_off_chip
+from .on_chip import ALL, Data, DataBytes, LayerData, PartNeeds, Phases, choose_off_chip
 
 
 class DoesNotFit(InputError):

@@ -15,8 +15,8 @@ from ...kernels.codec import Codec, NoCodec
 from ..cluster import Link
 from ..device import Device, Epoch, OnStep, Outlet, Ports, train_programs
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey
-from ..schedule import Action, MicroBatch
-from ..timing import DeviceClock, Hurt, Timing
+from ..schedule import Action, Engines, MicroBatch, Schedule
+from ..timing import ActionBoard, Course, DeviceClock, Hurt, StageClock, Timing, course_of
 from .hosted import Carriers
 from .placement import Placement
 
@@ -67,10 +67,13 @@ class Chain:
     """The stages of this rank, in chain order, and what carries their messages.
 
     Each device has one stage, or, in interleaved schedules, several (`boards` is the number of devices of the whole
-    chain). Maps and messages of micro-batches come from the arena.
+    chain). Maps and messages of micro-batches come from the arena. Boards that take actions as a whole are all in
+    `action_boards`, also those of other ranks.
     """
 
     boards: int
+    timing: Timing
+    action_boards: list[ActionBoard]
     devices: list[Device] = dataclasses.field(default_factory=list)
     carriers: Carriers = dataclasses.field(default_factory=Carriers)
     arena: Arena = dataclasses.field(default_factory=Arena)
@@ -132,6 +135,14 @@ class Chain:
             found.setdefault(stage.number % self.boards, []).append(stage)
         return found
 
+    def course(self, schedule: Schedule) -> Course | None:
+        """Return when the actions of an epoch run, where F and B share a pool; None where devices find that out."""
+        if not self.action_boards or not self.devices or self.timing.loads.machine.engines is not Engines.SHARED:
+            return None
+        clock = self.devices[0].clock
+        assert isinstance(clock, StageClock)
+        return course_of(schedule, self.timing.loads, self.action_boards, clock.samples)
+
     def observe(self, observer: Observer) -> None:
         """Call `observer` with what engines, links and exchanges of these devices serve from now on."""
         for device in self.devices:
@@ -149,7 +160,8 @@ def build_chain(
 
     `carriers` are those that all replicas share.
     """
-    chain = Chain(wiring.boards, carriers=carriers or Carriers())
+    boards = timing.action_boards() if timing.stages is not None else []
+    chain = Chain(wiring.boards, timing, boards, carriers=carriers or Carriers())
     hosted = wiring.hosted(len(timing.mapping.devices))
     inlets: dict[int, dict[StreamKey, Mailbox]] = {device: {} for device in hosted}
     outlets: dict[int, dict[StreamKey, Outlet]] = {device: {} for device in hosted}
@@ -169,12 +181,11 @@ def build_chain(
                 if outlet is not None:
                     gate = None if key.values else gates.get(key.path.is_forward)
                     outlets[sender][key] = outlet if gate is None else _ThrottledOutlet(gate, outlet, form, over)
-    on = timing.stage_devices() if timing.stages is not None else []
     if hurt is not None:
-        for device in on:
-            hurt.stage_device(device)
+        for board in chain.action_boards:
+            hurt.board(board)
     for number in hosted:
-        clock = timing.stage_clock(number, on[number % wiring.boards]) if on else timing.clock(number)
+        clock = timing.stage_clock(number, chain.action_boards) if chain.action_boards else timing.clock(number)
         if hurt is not None and isinstance(clock, DeviceClock):
             hurt.clock(clock, timing)
         numerics = make(clock.streams, timing.blocks, chain.arena) if make else None

@@ -97,8 +97,13 @@ class Replicas:
         for number, node in self.aggregators.items():
             node.restore(state[f"aggregator {number}"])
         for replica, chain in enumerate(self.chains):
-            for each in chain.devices:
-                each.restore_clocks(state[f"replica {replica} device {each.number}"])
+            for board in chain.action_boards:  # those of other ranks, too
+                clock = state[f"replica {replica} device {board.number}"]["clock"]
+                board.restore(clock["device"])
+                if clock.get("next_ps"):  # of an older checkpoint: shared engines all rested until then
+                    board.rest_from(clock["next_ps"])
+            for device in chain.devices:
+                device.restore_clocks(state[f"replica {replica} device {device.number}"])
 
 
 def build_replicas(

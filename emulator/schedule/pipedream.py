@@ -21,10 +21,9 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from .action import Action, Kind, MicroBatch, Schedule, cut_samples
-from .formulas import one_by_one
+from .bapipe import single
 from .kind import PipelineKind
-from .shape import ClosedForm, EpochShape, Shape
-from .warm_up import single
+from .shape import ClosedForm, EpochShape, Shape, one_by_one
 
 Unit = Sequence[MicroBatch]
 """Micro-batches of one mini-batch that follow on one another."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ..report import log_ticks, nested_widths, new_figure, save_figure
+from ..view import log_ticks, nested_widths, new_figure, save_figure
 from .exchange import ExchangeTimes
 
 _WAYS = {

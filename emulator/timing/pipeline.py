@@ -16,46 +16,46 @@ from ..schedule import (
     Schedule,
     Shape,
     StageCosts,
-    Transport,
     warm_up,
     weight_copies,
 )
-from .course import Course, Run, Sent, Timed
-from .program import Step, tasks_of, work_ps
-from .streamed import StreamedRun
+from .board import ActionBoard, Message, StageLoads, Wire
+from .course import Course, Sent, Timed, course_of
+from .program import Step, work_ps
 
 
-def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> list[Timed]:
+def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Sequence[Timed]:
     """Return the actions of a schedule by their start, then by device.
 
     Args:
-        schedule: the schedule; its updates take no time.
+        schedule: the schedule; its updates take no time, and its micro-batches are alike.
         costs: those of each stage; stage c N + d is chunk c of device d of N.
         machine: how devices and links work.
 
     Raises:
         InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do not fit it.
     """
-    return run_course(schedule, costs, machine).timed
+    return _run(schedule, costs, machine).timed
 
 
-def run_course(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Course:
-    """Return the actions of a schedule, as `run_timeline` does, and the messages that they send.
+def _run(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Course:
+    """Return the course of a schedule of equal micro-batches, on boards that begin at time zero."""
 
-    Raises:
-        InputError: as `run_timeline`.
-    """
-    tasks = tasks_of(schedule, costs, machine)
-    kind = StreamedRun if machine.transport is Transport.STREAMED else Run
-    run = kind(tasks, costs, machine)
-    run.work_off()
-    stuck = [task for device in run.devices for task in device.next_tasks()]
-    if stuck:
-        waits = "; ".join(f"device {task.device} waits at {task.name} for {run.missing(task)}" for task in stuck)
-        raise InputError(f"schedule {schedule.name}: deadlock: {waits}")
-    run.timed.sort(key=lambda timed: (timed.start_ps, timed.device, timed.end_ps))
-    run.sent.sort(key=lambda sent: (sent.start_ps, sent.sender, sent.receiver))
-    return Course(run.timed, run.sent)
+    def message(kind: Kind, stage: int, samples: int) -> Message:
+        return Message(costs[stage].transfer_ps if kind is Kind.FORWARD else costs[stage - 1].sent_errors_ps)
+
+    devices = range(schedule.devices)
+    boards = [
+        ActionBoard(
+            sender, machine, {receiver: Wire("", machine.latency_ps) for receiver in _neighbours(sender, devices)}
+        )
+        for sender in devices
+    ]
+    return course_of(schedule, StageLoads(len(costs), machine, lambda stage, samples: costs[stage], message), boards)
+
+
+def _neighbours(device: int, devices: range) -> set[int]:
+    return {(device + 1) % len(devices), (device - 1) % len(devices)} - {device}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,8 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
     Raises:
         InputError: the schedule is incomplete or deadlocks, or the costs do not fit it.
     """
-    timed, sent = run_course(schedule, costs, machine)
+    course = _run(schedule, costs, machine)
+    timed, sent = course.timed, course.sent
     devices, count = schedule.devices, len(schedule.micro_batches)
     makespan = max(each.end_ps for each in timed)
     by_device: list[list[Timed]] = [[] for _ in range(devices)]

@@ -24,7 +24,6 @@ from .gru_cell import (
     split_sums,
 )
 from .lanes import WIDTH
-from .panels import ROW
 from .product import product
 
 
@@ -53,7 +52,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 at = FLOAT_BYTES * GATES * first
                 split_sums(min(WIDTH, units - first), gates + FLOAT_BYTES * row * channels + at, to + at)
             copy(h_before + FLOAT_BYTES * row * width, h + FLOAT_BYTES * n * width, width)
-        product(spare, channels, h, width, 1, samples, r, channels, width, 0, step, ROW)
+        product(spare, channels, h, width, 1, samples, r, channels, width, 0, step)
         for n in range(samples):
             row = rows[step, n]
             if row < 0:
@@ -116,7 +115,7 @@ def backward_steps(
                     copied + GATES * own,
                 )
         last = FLOAT_BYTES * (channels - 1)
-        product(dh_before, width, copied + last, channels, -1, samples, r, width, channels, fresh, step, ROW)
+        product(dh_before, width, copied + last, channels, -1, samples, r, width, channels, fresh, step)
 
 
 @compiled
@@ -140,7 +139,7 @@ def forward_reset_steps(steps: Any, units: Any, rows: Any, weights: Any, h: Any,
             else:
                 clear(to, channels)
                 clear(q + FLOAT_BYTES * n * units, units)
-        product(sums, channels, h, units, 1, samples, r, channels, units, 0, step, ROW)
+        product(sums, channels, h, units, 1, samples, r, channels, units, 0, step)
         for n in range(samples):
             row, to = rows[step, n], sums + FLOAT_BYTES * n * channels
             if row < 0:
@@ -153,7 +152,7 @@ def forward_reset_steps(steps: Any, units: Any, rows: Any, weights: Any, h: Any,
                 )
             copy(reset + FLOAT_BYTES * row * units, q + FLOAT_BYTES * n * units, units)
             copy(to, gates + FLOAT_BYTES * row * channels, channels)
-        product(sums, channels, q, units, 1, samples, r, channels, units, 0, step, ROW)
+        product(sums, channels, q, units, 1, samples, r, channels, units, 0, step)
         for n in range(samples):
             row, to = rows[step, n], sums + FLOAT_BYTES * n * channels
             if row < 0:
@@ -208,7 +207,7 @@ def backward_reset_steps(
                     delta + GATES * kept,
                     copied + GATES * own,
                 )
-        product(s, units, copied + last, channels, -1, samples, r, units, channels, 1, step, ROW)
+        product(s, units, copied + last, channels, -1, samples, r, units, channels, 1, step)
         for n in range(samples):
             row = rows[step, n]
             if row < 0:
@@ -225,4 +224,4 @@ def backward_reset_steps(
                     delta + GATES * kept,
                     copied + GATES * own,
                 )
-        product(dh, units, copied + last, channels, -1, samples, r, units, channels, 1, step, ROW)
+        product(dh, units, copied + last, channels, -1, samples, r, units, channels, 1, step)

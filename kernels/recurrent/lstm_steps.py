@@ -15,22 +15,20 @@ from ..llvm import clear, copy
 from .common import keep_error, total_error
 from .lanes import WIDTH
 from .lstm_cell import GATES, backward_cell, forward_cell
-from .packing import panel_lanes
-from .panels import ROW
-from .product import product, run_tiles
+from .product import product
 
 
 @compiled
 def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any) -> None:
     """Run the steps (first, last + 1).
 
-    - sizes: (own units, width of h, outputs of the projection or 0, lanes of R's panels)
+    - sizes: (own units, width of h, outputs of the projection or 0)
     - weights: (packed R, b_W, b_R, packed P)
     - state: (h, new h of the own units, or of the projection, its pitch, c); the new h may be the own part of h
     - tape: (gates, from the sums over inputs; tanh of c; c before; h before; what P multiplies; y)
     - spare: (sums, what P multiplies, outputs of P) for a step
     """
-    units, width, outputs, panel = sizes
+    units, width, outputs = sizes
     r, bias_w, bias_r, p = weights
     h, new, new_step, c = state
     gates, t, c_before, h_before, cells, y = tape
@@ -45,7 +43,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 copy(h_before + FLOAT_BYTES * row * width, h + FLOAT_BYTES * n * width, width)
             else:
                 clear(to, channels)
-        product(sums, channels, h, width, 1, samples, r, channels, width, 0, step, panel)
+        product(sums, channels, h, width, 1, samples, r, channels, width, 0, step)
         for n in range(samples):
             row = rows[step, n]
             if row < 0:
@@ -69,7 +67,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                     result,
                 )
         if outputs:
-            product(projected, outputs, multiplied, units, 1, samples, p, outputs, units, 1, step, ROW)
+            product(projected, outputs, multiplied, units, 1, samples, p, outputs, units, 1, step)
             for n in range(samples):
                 row, come = rows[step, n], projected + FLOAT_BYTES * n * outputs
                 if row >= 0:
@@ -83,22 +81,22 @@ def backward_steps(
 ) -> None:
     """Run the steps (first, last + 1) from the last to the first.
 
-    - sizes: (own units, width of h, outputs of the projection or 0, lanes of R's panels, or 0 where it is not packed)
-    - weights: (R, its rows as (b_step, group, b_far), packed P), for errors
+    - sizes: (own units, width of h, outputs of the projection or 0)
+    - weights: (packed R, packed P), for errors
     - state: (errors of h: the own part, its pitch, where to write all; carry; dc)
     - tape: (dy, gates, tanh of c, c before)
     - found: (errors of the sums, errors of the outputs of P)
     - spare: (errors of the sums, of the outputs, of what P multiplies) for a step
     - fresh: whether errors of h start from +0, or from what is there
     """
-    units, width, outputs, panel = sizes
-    r, r_rows, p = weights
+    units, width, outputs = sizes
+    r, p = weights
     dh, dh_step, dh_before, carry, dc = state
     dy, gates, t, c_before = tape
     delta, of_outputs = found
     copied, errors, of_cells = spare
     samples, channels = rows.shape[1], GATES * units
-    wide, most = outputs if outputs else units, panel_lanes(samples)
+    wide = outputs if outputs else units
     for step in range(steps[1] - 1, steps[0] - 1, -1):
         for n in range(samples):
             row, mine = rows[step, n], FLOAT_BYTES * n * wide
@@ -113,7 +111,7 @@ def backward_steps(
         e = errors
         if outputs:
             last = FLOAT_BYTES * (outputs - 1)
-            product(of_cells, units, errors + last, outputs, -1, samples, p, units, outputs, 1, step, ROW)
+            product(of_cells, units, errors + last, outputs, -1, samples, p, units, outputs, 1, step)
             e = of_cells
         for n in range(samples):
             row = rows[step, n]
@@ -133,8 +131,4 @@ def backward_steps(
                     copied + GATES * own,
                 )
         last = FLOAT_BYTES * (channels - 1)
-        e = copied + last
-        if panel:
-            product(dh_before, width, e, channels, -1, samples, r, width, channels, fresh, step, panel)
-        else:
-            run_tiles(dh_before, width, e, channels, -1, samples, r, r_rows, channels, width, fresh, most)
+        product(dh_before, width, copied + last, channels, -1, samples, r, width, channels, fresh, step)

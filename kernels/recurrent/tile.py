@@ -2,10 +2,9 @@
 
     c[s * c_step + l] = (c[s * c_step + l], or +0) + sum over k of a[s * a_step + k * a_k] * b[k][l]
 
-Each sum takes its products one by one, in the order of k, each by one fused multiply-add. The row of b of the next k
-lies `b_step` floats further; after every `group` rows, `b_far` further still. So b is a packed panel (group 1) of ROW
-lanes, or weights as they are, whose rows are not in the order of output channels. One sample takes a whole panel: with
-that many sums no multiply-add waits for the one before it. More samples take fewer vectors.
+Each sum takes its products one by one, in the order of k, each by one fused multiply-add; b is a packed panel. One
+sample takes a whole panel: with that many sums no multiply-add waits for the one before it. More samples take fewer
+vectors.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
@@ -35,11 +34,10 @@ from ..llvm import (
     prefetch,
     vector,
 )
-from .panels import FOUR_AHEAD, FOUR_VECTORS, MOST_VECTORS, VECTORS
 
-_AHEAD = 12  # rows that are prefetched, whole groups: weights that come from the third-level cache arrive in time
+_AHEAD = 12  # rows that are prefetched: weights that come from the third-level cache arrive in time
 
-_ARGUMENTS = ("c", "c_step", "a", "a_step", "a_k", "b", "b_step", "group", "b_far", "steps", "lanes", "fresh")
+_ARGUMENTS = ("c", "c_step", "a", "a_step", "a_k", "b", "steps", "lanes", "fresh")
 
 
 def _function(module: ir.Module, samples: int, vectors: int) -> ir.Function:
@@ -55,7 +53,7 @@ def _function(module: ir.Module, samples: int, vectors: int) -> ir.Function:
 
 
 def _write(function: ir.Function, samples: int, vectors: int) -> None:
-    c, c_step, a, a_step, a_k, b, b_step, group, b_far, steps, lanes, fresh = function.args
+    c, c_step, a, a_step, a_k, b, steps, lanes, fresh = function.args
     width, kind = FORM.width, vector(FORM.width)
     names = ("entry", "load", "load_whole", "load_some", "start", "step", "store", "store_whole", "store_some", "done")
     block = {name: function.append_basic_block(name) for name in names}
@@ -65,9 +63,7 @@ def _write(function: ir.Function, samples: int, vectors: int) -> None:
     rows = [builder.mul(c_step, index(s)) for s in range(samples)]
     places = [address(builder, c, builder.add(row, index(v * width)), kind) for row in rows for v in range(vectors)]
     sources = [address(builder, a, builder.mul(a_step, index(s)), FLOAT) for s in range(samples)]
-    near, far = (builder.mul(stride, index(FLOAT_BYTES)) for stride in (b_step, b_far))
-    fetched = index(FOUR_AHEAD if vectors == FOUR_VECTORS else _AHEAD)
-    ahead = builder.add(builder.mul(near, fetched), builder.mul(far, builder.sdiv(fetched, group)))
+    row_bytes = FLOAT_BYTES * FORM.panel
     builder.cbranch(builder.icmp_signed("!=", fresh, index(0)), block["start"], block["load"])
 
     builder.position_at_end(block["load"])
@@ -95,27 +91,24 @@ def _write(function: ir.Function, samples: int, vectors: int) -> None:
     builder.branch(block["step"])
 
     builder.position_at_end(block["step"])
-    step, row, offset, left = (builder.phi(INDEX) for _ in range(4))
+    step, row, offset = (builder.phi(INDEX) for _ in range(3))
     sums = [builder.phi(kind) for _ in starts]
     weights = []
     for v in range(vectors):
         weights.append(builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES))
         if v * width * FLOAT_BYTES % LINE_BYTES == 0:
-            _prefetch(builder, builder.add(builder.add(row, ahead), index(v * width * FLOAT_BYTES)))
+            _prefetch(builder, builder.add(row, index(_AHEAD * row_bytes + v * width * FLOAT_BYTES)))
     products = []
     for s, source in enumerate(sources):
         value = broadcast(builder, builder.load(builder.gep(source, [offset]), align=FLOAT_BYTES), width)
         products += [emit_fma(builder, value, weight, sums[s * vectors + v]) for v, weight in enumerate(weights)]
     next_step = builder.add(step, index(1))
-    others = builder.sub(left, index(1))
-    last = builder.icmp_signed("==", others, index(0))
-    next_row = builder.add(builder.add(row, near), builder.select(last, far, index(0)))
-    next_offset, next_left = builder.add(offset, a_k), builder.select(last, group, others)
+    next_row, next_offset = builder.add(row, index(row_bytes)), builder.add(offset, a_k)
     builder.cbranch(builder.icmp_signed("<", next_step, steps), block["step"], block["store"])
     for phi, begin, following in zip(
-        [step, row, offset, left, *sums],
-        [index(0), b, index(0), group, *starts],
-        [next_step, next_row, next_offset, next_left, *products],
+        [step, row, offset, *sums],
+        [index(0), b, index(0), *starts],
+        [next_step, next_row, next_offset, *products],
         strict=True,
     ):
         phi.add_incoming(begin, block["start"])
@@ -163,27 +156,24 @@ def run_tile(
     a_step: Any,
     a_k: Any,
     b: Any,
-    b_step: Any,
-    group: Any,
-    b_far: Any,
     steps: Any,
     lanes: Any,
     fresh: Any,
 ) -> Any:
     """Run a tile of `samples` by `vectors` vectors, whose first `lanes` lanes belong to c.
 
-    `vectors` is a power of two, or FOUR_VECTORS; `group` a divisor of 12; k begins at the start of a group. There is at
-    least one step, and a lane in the last vector. Where `fresh` is not 0, sums start from +0.
+    `vectors` is a power of two. There is at least one step, and a lane in the last vector. Where `fresh` is not 0, sums
+    start from +0.
     """
 
     def generate(builder: ir.IRBuilder, samples: ir.Value, vectors: ir.Value, *values: ir.Value) -> None:
         done = builder.append_basic_block("ran")
-        switch = builder.switch(builder.add(builder.mul(samples, index(MOST_VECTORS + 1)), vectors), done)
-        for s, most in enumerate(VECTORS, 1):
-            sizes = {size for size in (1, 2, 4, 8) if size <= most} | ({FOUR_VECTORS} if s == 4 else set())
-            for v in sorted(sizes):
+        most = FORM.panel_vectors[0] + 1
+        switch = builder.switch(builder.add(builder.mul(samples, index(most)), vectors), done)
+        for s, most_vectors in enumerate(FORM.panel_vectors, 1):
+            for v in (size for size in (1, 2, 4, 8) if size <= most_vectors):
                 case = builder.append_basic_block(f"case_{s}x{v}")
-                switch.add_case(index(s * (MOST_VECTORS + 1) + v), case)
+                switch.add_case(index(s * most + v), case)
                 with builder.goto_block(case):
                     builder.call(_function(builder.module, s, v), values)
                     builder.branch(done)

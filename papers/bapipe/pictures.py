@@ -6,8 +6,8 @@ import functools
 import pathlib
 from collections.abc import Callable, Mapping
 
-from ...emulator.report import draw_pipeline, new_figure, save_figure
 from ...emulator.schedule import Kind, Machine, Transport
+from ...emulator.view import PipelineDrawing, draw_chart, new_figure, save_figure
 from ..claim import Measure, Value, load_claims
 from . import boards, largest, speedups
 from .schedules import Case, run, shape_of
@@ -62,7 +62,7 @@ def draw_schedule(schedule: str, case: Case, path: pathlib.Path) -> None:
     found = run(schedule, case)
     times = {"F": case.f, "B": case.b, **({"SR": case.sr} if case.sr else {}), "mini-batch": found.makespan_ps}
     title = f"{schedule}: {', '.join(f'{name} = {time / _UNIT_PS:g}' for name, time in times.items())}"
-    draw_pipeline(shape_of(schedule, case), found, _UNIT_PS, title, path, "--pictures")
+    draw_chart(PipelineDrawing(shape_of(schedule, case), found, _UNIT_PS).chart(title), path, "--pictures")
 
 
 def _bars(path: pathlib.Path, panels: Mapping[str, Mapping[str, tuple[float, float]]]) -> None:

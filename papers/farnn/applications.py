@@ -1,9 +1,8 @@
-"""FARNN's sections 6.4 and 6.5: Deep Speech 2 and RNN-T.
+"""FARNN's applications and platforms: Deep Speech 2, RNN-T (sections 6.4, 6.5), energy (6.6), devices (6.1, 6.7, 6.8).
 
 What is not recurrent of Deep Speech 2, `Others` in Fig. 11, has no published time and is left out. RNN-T's encoder is
-timed; of the rest its published share is taken.
-
-FARNN's section 6.6: power and energy, with the published power of one row for all of them.
+timed; of the rest its published share is taken. Power is the published one of one row for all of them. The platforms
+are the devices, half the PCIe lanes, and a Versal beside a V100.
 """
 
 from __future__ import annotations
@@ -11,11 +10,14 @@ from __future__ import annotations
 import functools
 import itertools
 
-from ...emulator.pair import Cell
+from ...emulator.cluster import Gpu, board_keys
+from ...emulator.pair import Cell, Workload
 from ..claim import Measure, Measured
+from ..constants import changed, in_force
 from . import runs
-from .constants import ENCODER_SHARE, RNNT_STEPS, in_use
-from .runs import FARNN, deep_speech, encoder, persistent_ps, reduction, standard_ps, time_ps
+from .chains import array
+from .constants import ENCODER_SHARE, PCIE_GBPS, RNNT_STEPS, in_use
+from .runs import FARNN, cluster, deep_speech, encoder, persistent_ps, reduction, standard_ps, time_ps
 
 POWER = 1.27
 """Power of GPU and FPGA over the GPU's alone: 27 % more (DS2 LSTM, batch 1). No board's is given."""
@@ -108,6 +110,75 @@ def _batches(build: str, most: int) -> Measured:
     return Measured(found, f"encoder over cuDNN-Std: batch {', '.join(map(str, batches))}")
 
 
+XEON_LANES, CARD_LANES = 48, 16
+"""PCIe lanes of a Xeon 6130, and of a card."""
+
+
+def halved_ps(workload: Workload, cluster: str) -> int:
+    """Return the time of a mini-batch with half the link's bandwidth."""
+    with in_force({**changed(), PCIE_GBPS.key: in_use(PCIE_GBPS) / 2}):
+        return time_ps(workload, cluster)
+
+
+def _halved() -> Measured:
+    found = {}
+    for build in ("9P", "13P"):
+        workload, cluster = deep_speech(Cell.LSTM, 2), FARNN[build, Cell.LSTM]
+        found[build] = 100 * (halved_ps(workload, cluster) / time_ps(workload, cluster) - 1)
+    return Measured(found["9P"], f"FARNN-9P, batch 2; FARNN-13P {found['13P']:.0f} %")
+
+
+def _halved_gain() -> Measured:
+    workload = deep_speech(Cell.LSTM, 2)
+    best = min(standard_ps(workload), persistent_ps(workload))
+    found = {build: reduction(halved_ps(workload, FARNN[build, Cell.LSTM]), best) for build in ("9P", "13P")}
+    return Measured(found["9P"], f"FARNN-9P, batch 2; FARNN-13P {found['13P']:.0f} %")
+
+
+def versal_gains() -> dict[str, float]:
+    """Return by how much less time FARNN-VS takes than a V100, in percent: the better form of the latter."""
+    found = {}
+    for cell in Cell:
+        for batch in (1, 2, 4):
+            workload = deep_speech(cell, batch)
+            best = min(standard_ps(workload, "v100"), persistent_ps(workload, "v100"))
+            found[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", cell]), best)
+    for batch in (1, 2, 4, 8):
+        workload = encoder(batch)
+        theirs = standard_ps(workload, "v100")
+        found[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", Cell.LSTM]), theirs)
+    return found
+
+
+def _versal() -> Measured:
+    found = versal_gains()
+    best = max(found, key=lambda name: found[name])
+    return Measured(found[best], f"{best}; the V100's steps by its memory bandwidth alone")
+
+
+def _pes() -> Measured:
+    found = [array(FARNN["VS", cell]).pes / array(FARNN["13P", cell]).pes for cell in Cell]
+    return Measured(found, "PEs of a unit: LSTM, GRU")
+
+
+def _assumptions() -> Measured:
+    versal, base = cluster("farnn-vs"), cluster("farnn-13p")
+    gpu = versal.board(0)
+    assert isinstance(gpu, Gpu)
+    same = versal.link == base.link, array("farnn-vs").activation_cycles == array("farnn-13p").activation_cycles
+    return Measured([gpu.name, *same], "GPU; the same link and activations as FARNN-13P")
+
+
+def _devices() -> Measured:
+    pair = cluster("farnn-9p")
+    return Measured([pair.board(0).name, pair.board(1).name], "clusters/farnn-9p.toml")
+
+
+def _logic() -> Measured:
+    ours, base = board_keys("farnn-vs-lstm"), board_keys("farnn-13p-lstm")
+    return Measured([ours[key] / base[key] for key in ("lut", "on_chip_memory_kbit")], "boards' files: LUTs, memory")
+
+
 MEASURES: dict[str, Measure] = {
     "farnn-abs-speedup": functools.partial(_encoder, "13P"),
     "farnn-intro-ds2-52": functools.partial(_ds2, Cell.LSTM),
@@ -132,4 +203,12 @@ MEASURES: dict[str, Measure] = {
     "farnn-edp-rnnt-b1": functools.partial(_delay_product, 1),
     "farnn-edp-rnnt-b2": functools.partial(_delay_product, 2),
     "farnn-energy-large-batch": _large_batch,
+    "farnn-platform": _devices,
+    "farnn-pcie-two-thirds": lambda: Measured(2 * CARD_LANES / XEON_LANES, "32 of 48 lanes"),
+    "farnn-pcie-x8-slow": _halved,
+    "farnn-pcie-x8-gain": _halved_gain,
+    "farnn-vs-pes": _pes,
+    "farnn-versal-logic": _logic,
+    "farnn-vs-assumptions": _assumptions,
+    "farnn-vs-v100": _versal,
 }

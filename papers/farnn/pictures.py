@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...emulator.pair import Cell, PairTimes, Part
-from ...emulator.report import draw_pair, new_figure, save_figure
+from ...emulator.view import draw_chart, new_figure, pair_chart, save_figure
 from . import runs, synthetic
-from .applications import DS2_BATCHES, ENCODERS, POWER, RNNT_BATCHES, ds2_time_ratio, rnnt_time_ratio
+from .applications import DS2_BATCHES, ENCODERS, POWER, RNNT_BATCHES, ds2_time_ratio, rnnt_time_ratio, versal_gains
 from .runs import FARNN
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def draw_throughput(path: pathlib.Path) -> None:
 def draw_timeline(path: pathlib.Path) -> None:
     """Draw Fig. 6: tasks and transfers of three layers."""
     found = runs.timed(runs.synthetic(Cell.LSTM, steps=400, layers=3), FARNN["9P", Cell.LSTM])
-    draw_pair(found, "three layers of LSTM-1024, 400 steps, FARNN-9P", path, "--pictures")
+    draw_chart(pair_chart(found, "three layers of LSTM-1024, 400 steps, FARNN-9P"), path, "--pictures")
 
 
 def draw_cells(path: pathlib.Path) -> None:
@@ -178,7 +178,7 @@ def draw_energy(path: pathlib.Path) -> None:
 
 def draw_versal(path: pathlib.Path) -> None:
     """Draw Fig. 14: FARNN-VS beside a V100."""
-    found = runs.versal_gains()
+    found = versal_gains()
     figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
     axes = figure.subplots()
     axes.bar(range(len(found)), list(found.values()), color=_BACKWARD[2])

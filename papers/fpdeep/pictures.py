@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...emulator.common import InputError
-from ...emulator.report import draw_layout, new_figure, save_figure, whole_ticks
 from ...emulator.run import Results, read_results
 from ...emulator.studies.parallelism import draw_comparison, draw_topologies
+from ...emulator.view import draw_layout, new_figure, save_figure, whole_ticks
 from ..training_runs import Mean
 from . import methods, scaling
 from .evidence import IMAGES, LINK_GBPS, NETWORKS, bottleneck, comparison, idle_percent, layout

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 from ...comm.exchange import BINS, LEAST_EXPONENT
-from ...emulator.report import new_figure, save_figure, whole_ticks
+from ...emulator.view import new_figure, save_figure, whole_ticks
 from ..claim import NoEvidence
 from ..training_runs import Mean
 from . import training

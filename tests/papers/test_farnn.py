@@ -102,7 +102,7 @@ def test_a_constant_reaches_the_runs() -> None:
     before = synthetic.speed_up("13P", 1600)
     with in_force({RECURRENT_US.key: 2 * RECURRENT_US.default}):
         assert synthetic.speed_up("13P", 1600) > 1.9 * before
-    halved = runs.halved_ps(runs.synthetic(Cell.LSTM), "farnn-9p")
+    halved = applications.halved_ps(runs.synthetic(Cell.LSTM), "farnn-9p")
     with in_force({PCIE_GBPS.key: PCIE_GBPS.default / 2}):
         assert runs.time_ps(runs.synthetic(Cell.LSTM), "farnn-9p") == halved
 

@@ -16,7 +16,7 @@ from ..description import Description, Node, node
 from ..graph import IMAGES, resolve
 from ..onnx_graph import FROM_IMAGES, Expectation, Step
 from ..operation import LayerOperation
-from ..operations.softmax import Softmax
+from ..operations.normalisation import Softmax
 from ..shape import Shape
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ...report import log_ticks, nested_widths, new_figure, save_figure, whole_ticks
+from ...view import log_ticks, nested_widths, new_figure, save_figure, whole_ticks
 from .. import Topology
 from .comparison import METRICS, Comparison
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...common import one_line
-from ...report import coinciding, log_ticks, nested_widths, new_figure, save_figure, whole_ticks
+from ...view import coinciding, log_ticks, nested_widths, new_figure, save_figure, whole_ticks
 from .findings import limiting_kind
 from .result import SweepResult
 from .series import Series

@@ -17,8 +17,8 @@ import emuchain
 from emuchain.emulator.commands import output
 from emuchain.emulator.commands.output import phases
 from emuchain.emulator.common import InputError
-from emuchain.emulator.report import new_figure, save_figure, table
-from emuchain.emulator.report.progress import LiveProgress
+from emuchain.emulator.view import new_figure, save_figure, table
+from emuchain.emulator.view.progress import LiveProgress
 
 from .running import status_of
 

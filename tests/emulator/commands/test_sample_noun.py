@@ -11,9 +11,9 @@ import pytest
 
 import emuchain
 from emuchain.emulator.commands.cli import main
-from emuchain.emulator.page import Run
-from emuchain.emulator.page.answer import comparison, figures, headline
-from emuchain.emulator.page.roofs import roofs
+from emuchain.emulator.view.page import Run
+from emuchain.emulator.view.page.answer import comparison, figures, headline
+from emuchain.emulator.view.page.pace import roofs
 
 Said = Callable[..., str]
 PAIR = ("--schedule", "farnn", "--cluster", "farnn-9p")

@@ -10,7 +10,7 @@ import pytest
 
 from emuchain.emulator.commands.flags import subject_of
 from emuchain.emulator.network import load_network
-from emuchain.emulator.network.operations.dropout import Dropout
+from emuchain.emulator.network.operations.normalisation import Dropout
 
 from .onnx_models import Graph, load, onnx, op, small
 

@@ -277,7 +277,6 @@ def test_costs(plan_with: PlanWith) -> None:
         (dies(0, 1e6) + dies(1, 2e6), {"devices": 2}, "no board is left"),
         (dies(1, 1e6), {"replicas": 2}, "here are 2 replicas; should be `replicas` = 1"),
         (dies(1, 1e6), {"schedule": "data-parallel-ring"}, "here are 4 replicas"),
-        (dies(1, 1e6), {"schedule": "fbp-as", "engines": "shared"}, "cannot be slowed down, or die"),
         ("[[faults.deaths]]\nboard = 1\n", {}, "`faults.deaths[0].at_us` is missing"),
         ("[[faults.deaths]]\nboard = 1\nat_us = -1\n", {}, "`faults.deaths[0].at_us` = -1"),
         ("[[faults.deaths]]\nboard = 1\nat_us = 1\nreload_us = nan\n", {}, "`faults.deaths[0].reload_us` = nan"),

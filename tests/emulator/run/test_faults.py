@@ -16,9 +16,9 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import Config
 from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault, described_faults
-from emuchain.emulator.page.source import rebuild
 from emuchain.emulator.plan import ChainPlan, make_pair_plan, make_plan
 from emuchain.emulator.run import fault_costs, simulate
+from emuchain.emulator.view.page.source import rebuild
 
 # The chain of two boards that docs/faults.md works out: 700 ns for a sample.
 TOY = """
@@ -122,6 +122,7 @@ FLIPS = [
         {"schedule": "fpdeep"},
         {"schedule": "1f1b-sno", "engines": "turns"},
         {"schedule": "1f1b-as", "engines": "split", "transport": "hidden"},
+        {"schedule": "fbp-as", "engines": "shared", "micro_batch": 5},
         {"schedule": "interleaved", "engines": "turns"},
         {"schedule": "sync", "replicas": 2},
     ],
@@ -244,7 +245,6 @@ def test_bad_faults_are_refused_in_one_line(tmp_path: Path, table: str, said: st
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"schedule": "1f1b-as", "engines": "shared", "transport": "hidden"}, "F and B share"),
         ({"network": "char-lstm", "schedule": "sync", "devices": 4}, "step together"),
         ({"devices": 1}, "there is no such board; this run has only board 0"),
     ],

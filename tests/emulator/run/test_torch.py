@@ -8,11 +8,11 @@ import pytest
 
 from emuchain.emulator.data import Dataset, load_data
 from emuchain.emulator.device import epoch_order
-from emuchain.emulator.device.memories import initial_weights
+from emuchain.emulator.device.start import initial_weights
 from emuchain.emulator.network import Network, load_network
-from emuchain.emulator.network.operations.lrn import Lrn
+from emuchain.emulator.network.operations.activations import Relu
+from emuchain.emulator.network.operations.normalisation import Lrn
 from emuchain.emulator.network.operations.pool import AveragePool, MaxPool
-from emuchain.emulator.network.operations.relu import Relu
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import StepResult, Weights, train
 from emuchain.launch import SingleProcess

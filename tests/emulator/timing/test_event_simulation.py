@@ -21,10 +21,10 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import BalancedParameters, DataPath, Stream
 from emuchain.emulator.network.operations.pool import MaxPool
 from emuchain.emulator.plan import ChainPlan, find_steady
-from emuchain.emulator.report import simulation_as_json
 from emuchain.emulator.run import steady_state
 from emuchain.emulator.schedule import dry_run
 from emuchain.emulator.timing import Timing
+from emuchain.emulator.view import simulation_as_json
 
 from .chains import scattered
 from .drawn import Case, Table, chains, replicas

@@ -1,0 +1,197 @@
+"""A mapping and its layout on boards: as JSON, whose keys name units, and as a picture like FPDeep's Fig. 14."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..cluster import Board, Engine
+from ..mapping import BalancedParameters, OffChip, Slice, SliceEngines
+from ..plan import DeviceLayout, Layout, SliceLayout
+from ..timing import Timing
+from .picture import new_figure, save_figure, whole_ticks
+
+_KINDS = {"DSP": "dsp", "BRAM": "bram_banks", "LUT": "lut"}
+"""Fields of `Resources` by title."""
+
+
+def layout_as_json(layout: Layout, smallest: int | None) -> dict[str, Any]:
+    """Return the layout; `smallest` is the least number of devices that fits, if this cluster does not."""
+    balancing = layout.balancing
+    return {
+        "network": layout.network.name,
+        "cluster": layout.cluster.name,
+        "devices": [_device_json(layout, device) for device in layout.devices],
+        "links": [
+            {
+                "left_device": link.link,
+                "right_device": link.link + 1,
+                "forward_bytes_per_sample": link.forward_bytes,
+                "backward_bytes_per_sample": link.backward_bytes,
+                "forward_gbps": layout.gbps(link.forward_bytes),
+                "backward_gbps": layout.gbps(link.backward_bytes),
+                "balanced_parameter_bytes_per_sample": balancing.link_bytes(link.link),
+            }
+            for link in layout.links
+        ],
+        "balanced_parameters": [block_as_json(block) for block in balancing.blocks],
+        "interval_ps": layout.interval_ps,
+        "images_per_s": layout.images_per_s,
+        "gops_per_fpga": layout.gops_per_fpga,
+        "conv_gops_per_fpga": layout.conv_gops_per_fpga,
+        "limit": layout.limit,
+        "storage_bytes": layout.storage_bytes,
+        "fits_in_bytes": layout.fits,
+        "exceeded_on_devices": layout.exceeded(),
+        "shortfall_bytes": layout.missing_bytes,
+        "off_chip_bytes": layout.off_chip_bytes,
+        "smallest_cluster_devices": smallest if layout.off_chip_bytes or not layout.fits else len(layout.devices),
+    }
+
+
+def _device_json(layout: Layout, device: DeviceLayout) -> dict[str, Any]:
+    slowest = device.slowest
+    return {
+        "device": device.device,
+        "board": device.board.name,
+        "in_flight_samples": device.in_flight,
+        "slices": [_slice_json(held, device.board) for held in device.slices],
+        "utilisation": layout.utilisation(device),
+        "on_chip_bytes": device.buffers.bytes,
+        "board_on_chip_bytes": device.board.on_chip_memory_bytes,
+        "bpram_bytes": device.bpram.bytes,
+        "bgb_bytes": device.bgb.bytes,
+        "off_chip_bytes": device.off_chip_bytes,
+        "off_chip_gbytes_per_s": layout.off_chip_gbytes_per_s(device.device),
+        "off_chip_bytes_per_sample": device.port_bytes,
+        "off_chip_ps_per_sample": device.port_ps,
+        "shortfall_bytes": device.missing_bytes,
+        "slowest_engine": slowest.title,
+        "slowest_engine_ps_per_sample": slowest.sample_ps,
+    }
+
+
+def _slice_json(held: SliceLayout, board: Board) -> dict[str, Any]:
+    engines = engines_by_phase(held.engines)
+    memory = held.memory
+    return {
+        **slice_as_json(held.part, held.engines),
+        "multipliers": {phase: engine.multipliers for phase, engine in engines.items()},
+        "cycles_per_sample": {
+            phase: engine.sample_ps // board.period_ps for phase, engine in engines.items() if engine
+        },
+        "dsp_count": held.resources.dsp,
+        "lut_count": held.resources.lut,
+        "ff_count": held.resources.ff,
+        "bram_18kbit_count": held.resources.bram_banks,
+        "act_ram_bytes": memory.act_ram.bytes,
+        "lpram_bytes": memory.lpram.bytes,
+        "lgb_bytes": memory.lgb.bytes,
+        "line_buffers_bytes": memory.line_buffers.bytes,
+        "error_buffer_bytes": memory.error_buffer.bytes,
+        "pab_bytes": memory.pab.bytes,
+        **off_chip_as_json(held.off_chip),
+        "off_chip_bytes": held.off_chip_bytes,
+    }
+
+
+def mapping_as_json(timing: Timing) -> dict[str, Any]:
+    """Return the devices of a chain with their slices, and balanced parameters: all that times of rows follow from.
+
+    Boards that take actions as a whole have no tiles, and what of their data is off chip is said by stage.
+    """
+    return {
+        "devices": [
+            {
+                "device": device,
+                "board": timing.cluster.board(device).name,
+                "slices": _slices(timing, device),
+            }
+            for device in range(len(timing.mapping.devices))
+        ],
+        "balanced_parameters": [block_as_json(block) for block in timing.blocks],
+    }
+
+
+def _slices(timing: Timing, device: int) -> list[dict[str, Any]]:
+    if timing.stages is not None:
+        return [_place(part) for part in timing.mapping.devices[device]]
+    held = zip(timing.engines[device], timing.slices_off_chip(device), strict=True)
+    return [{**slice_as_json(part, engines), **off_chip_as_json(off_chip)} for engines, (part, off_chip) in held]
+
+
+def _place(part: Slice) -> dict[str, Any]:
+    return {
+        "layer": part.layer.name,
+        "cut": part.cut.value,
+        "begin_channel": part.begin,
+        "end_channel": part.end,
+    }
+
+
+def slice_as_json(part: Slice, engines: SliceEngines) -> dict[str, Any]:
+    """Return a slice, with the number of tiles of its engines."""
+    tile = part.layer.engine_view.tile
+    return {
+        **_place(part),
+        "tile_multipliers": tile,
+        "tiles": {phase: engine.multipliers // tile for phase, engine in engines_by_phase(engines).items()},
+    }
+
+
+def engines_by_phase(engines: SliceEngines) -> dict[str, Engine]:
+    """Return a slice's engines by the keys that JSON has for them; a layer that takes images has no `eb`."""
+    by_phase = {"fp": engines.fp, "eb": engines.eb, "pg": engines.pg}
+    return {phase: engine for phase, engine in by_phase.items() if engine is not None}
+
+
+def off_chip_as_json(off_chip: OffChip) -> dict[str, Any]:
+    """Return what of a slice is off chip."""
+    return {"off_chip_channels": off_chip.channels, "off_chip_activations": off_chip.activations}
+
+
+def block_as_json(block: BalancedParameters) -> dict[str, Any]:
+    """Return a block of balanced parameters."""
+    return {
+        "layer": block.layer.name,
+        "begin_channel": block.begin,
+        "end_channel": block.end,
+        "user_device": block.user_device,
+        "store_device": block.store_device,
+        "parameter_bytes": block.parameter_bytes,
+    }
+
+
+def draw_layout(layout: Layout, path: str | os.PathLike[str], flag: str = "--plot") -> None:
+    """Write the picture to `path`, whose extension sets the format.
+
+    Raises:
+        InputError: matplotlib is missing, or the file cannot be written.
+    """
+    figure = new_figure(min(24.0, 0.35 * len(layout.devices) + 6), 8, flag, layout="constrained")
+    from matplotlib import colormaps
+
+    figure.suptitle(f"{layout.network.name} on {len(layout.devices)} x {layout.devices[0].board.name}")
+    layers = [layer.name for layer in layout.network.layers]
+    colours = colormaps["turbo"]
+    for axes, (title, kind) in zip(figure.subplots(3, 1, sharex=True), _KINDS.items(), strict=True):
+        for device in layout.devices:
+            of_board = device.board.limits[kind]
+            if not of_board:
+                continue
+            parts = [(held.part.layer.name, getattr(held.resources, kind)) for held in device.slices]
+            bottom = 0.0
+            for name, count in [*parts, ("BPRAM, BGB", getattr(device.stored, kind))]:
+                if not count:
+                    continue
+                share = 100 * count / of_board
+                shade = colours(layers.index(name) / len(layers)) if name in layers else "lightgrey"
+                axes.bar(device.device, share, bottom=bottom, color=shade, label=name)
+                bottom += share
+        axes.axhline(100, color="black", linewidth=0.8)
+        axes.set_ylabel(f"{title}, %")
+    axes.set_xlabel("device")
+    whole_ticks(axes.xaxis)
+    shown = {label: bar for axes in figure.axes for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(shown.values(), shown.keys(), loc="outside right upper", fontsize="small")
+    save_figure(figure, path, flag, dpi=120)

@@ -1,0 +1,190 @@
+"""Learning: accuracy and loss of all runs, and how large gradients are, what the codec makes of them, or weights."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....comm.exchange import LEAST_EXPONENT, histogram
+from ....kernels.codec import Inceptionn
+from ....kernels.inceptionn import WIDTHS
+from ...common import format_bytes, percent
+from ..tables import epoch_rows
+from .parts import Chart, Key, Section, Table, finite, power_of_two, with_micro
+from .source import Run, codec_ratio
+
+_MEASURES = {"accuracy": "Accuracy", "loss": "Loss"}
+
+Counts = NDArray[np.int64]
+"""By sign and bin, as `histogram` returns them: zeros, then one bin for each power of two."""
+
+
+def convergence(runs: Sequence[Run]) -> Section | None:
+    """Return the section; None if no run has finished an epoch. One run is drawn with its training curves."""
+    shown = [(number, run) for number, run in enumerate(runs) if run.results.epochs]
+    if not shown:
+        return None
+    charts = []
+    alone = len(runs) == 1
+    for measure, title in _MEASURES.items():
+        for over, axis in (("epoch", "epochs"), ("virtual_time_ps", "virtual time")):
+            curves = [
+                {
+                    "run": run.name,
+                    "colour": f"run-{number}",
+                    "dashed": kind == "train",
+                    "kind": "training" if kind == "train" else "test",
+                    "x": [int(x) for x in run.results.history[over]],
+                    "y": [finite(y) for y in run.results.history[f"{kind}_{measure}"]],
+                }
+                for number, run in shown
+                for kind in (("train", "test") if alone else ("test",))
+            ]
+            data = {"over": over, "measure": measure, "curves": curves}
+            of = title if alone else f"Test {title.lower()}"
+            charts.append(Chart("curves", f"{of} over {axis}", data, is_wide=False))
+    tables = tuple(_history(run, alone) for _, run in shown)
+    return Section("Convergence", _convergence_said(shown), tuple(charts), tables, legend=_curve_keys(shown, alone))
+
+
+def _curve_keys(shown: Sequence[tuple[int, Run]], alone: bool) -> tuple[Key, ...]:
+    if alone:
+        return Key("test", "run-0", "line"), Key("training", "run-0", "dashes")
+    return tuple(Key(run.name, f"run-{number}", "line") for number, run in shown)
+
+
+def _convergence_said(shown: Sequence[tuple[int, Run]]) -> str:
+    said = []
+    for _, run in shown[:1] if len(shown) == 1 else ():
+        history = run.results.history
+        first, last = history["train_loss"][0], history["train_loss"][-1]
+        fell = f"The training loss went from {first:.3f} in the first epoch to {last:.3f} in the last. "
+        said.append(fell if len(history["epoch"]) > 1 else f"The training loss is {last:.3f} after one epoch. ")
+    return "".join(said) + "Virtual time is that of the emulated cluster; evaluation takes none of it."
+
+
+def _history(run: Run, alone: bool) -> Table:
+    rows = [[*row[:6], with_micro(row[6]), row[7]] for row in epoch_rows(run.results.history)]
+    columns = ["epoch", "learning rate", "loss", "accuracy", "test loss", "test accuracy", "virtual time", "host time"]
+    return Table("Every epoch" if alone else f"Every epoch of {run.name}", columns, rows)
+
+
+def gradients(run: Run) -> Section | None:
+    """Return the section; None where the file has neither exchanged gradients nor weights."""
+    exchange, ratio = run.results.exchange, codec_ratio(run.results)
+    if ratio is None:
+        return _weight_section(run)
+    said, charts = "", []
+    codec = str(run.results.config["compress"])
+    if codec != "none":
+        said += f"With {codec}, {percent(1 / ratio)} (1 / {ratio:.2f}) of the bytes of gradients crossed the network. "
+    if "histogram" in exchange:
+        charts.append(_distribution(run))
+        said += _distribution_said(run)
+    if any(exchange[f"width_{bits}"].any() for bits in WIDTHS):
+        charts.append(_widths(run))
+    return Section("Gradients and codec", said, tuple(charts), (_exchange_table(run),))
+
+
+def _distribution(run: Run) -> Chart:
+    counts, epochs = run.results.exchange["histogram"], run.results.exchange["epoch"]
+    curves = [_curve(f"epoch {epochs[-1]}", "gradient-last", counts[-1])]
+    if len(epochs) > 1:
+        curves.insert(0, _curve(f"epoch {epochs[0]}", "gradient-first", counts[0]))
+    data = {"curves": curves, "bound": _error_bound(run), "least": LEAST_EXPONENT, "of": "gradient"}
+    legend = tuple(Key(curve["name"], curve["colour"]) for curve in curves)
+    return Chart("histogram", "Distribution of gradients: share in % of each power of two", data, legend, is_wide=False)
+
+
+def _distribution_said(run: Run) -> str:
+    last, bound = run.results.exchange["histogram"][-1].sum(axis=0), _error_bound(run)
+    values = max(1, last.sum())
+    said = f"Of the last mini-batch's gradients, {percent(last[0] / values)} are 0"
+    if bound is None:
+        return f"{said}."
+    small = percent(last[: 1 + bound - LEAST_EXPONENT].sum() / values)
+    return f"{said}, and {small} are below the codec's error bound, {power_of_two(bound)}."
+
+
+def _widths(run: Run) -> Chart:
+    exchange = run.results.exchange
+    epochs = [
+        {
+            "epoch": int(epoch),
+            "values": [int(exchange[f"width_{bits}"][i]) for bits in WIDTHS],
+            "ratio": float(exchange["value_bytes"][i] / exchange["compressed_bytes"][i]),
+        }
+        for i, epoch in enumerate(exchange["epoch"])
+    ]
+    legend = tuple(Key(f"{bits} bits", f"width-{bits}") for bits in WIDTHS)
+    title = "Codec: share in % of values sent in each width, and the compression ratio"
+    return Chart("widths", title, {"widths": list(WIDTHS), "epochs": epochs}, legend, is_wide=False)
+
+
+def _weight_section(run: Run) -> Section | None:
+    found = [histogram(weight.ravel()) for weight in run.results.weight_arrays.values()]
+    if not found:
+        return None
+    counts = functools.reduce(operator.add, found)
+    data = {
+        "curves": [_curve("weights", "gradient-last", counts)],
+        "bound": None,
+        "least": LEAST_EXPONENT,
+        "of": "weight",
+    }
+    rows = [
+        [
+            name,
+            " × ".join(map(str, weight.shape)),
+            f"{weight.size:,}",
+            f"{float(np.sqrt(np.square(weight, dtype=np.float64).mean())):.5f}",
+            f"{float(np.abs(weight).max()):.4f}",
+        ]
+        for name, weight in run.results.weight_arrays.items()
+    ]
+    columns = ["layer", "oc × ic × kh × kw", "weights", "root mean square", "largest"]
+    return Section(
+        "Weights",
+        f"{counts.sum():,} weights after the last epoch. Gradients are recorded where replicas exchange them.",
+        (Chart("histogram", "Distribution of weights: share in % of each power of two", data),),
+        (Table("Every layer", columns, rows, ("layer",)),),
+    )
+
+
+def _curve(name: str, colour: str, counts: Counts) -> dict[str, Any]:
+    """Return a histogram's shares by power of two, both signs together; zeros are left out, but count."""
+    both = counts.sum(axis=0)
+    return {"name": name, "colour": colour, "shares": [float(share) for share in both[1:] / max(1, both.sum())]}
+
+
+def _error_bound(run: Run) -> int | None:
+    """Return the exponent of INCEPTIONN's error bound, if that is the codec and the histogram reaches it."""
+    codec = run.plan.config.compress if run.plan else None
+    bound = codec.error_bound_exponent if isinstance(codec, Inceptionn) else LEAST_EXPONENT
+    return bound if bound > LEAST_EXPONENT else None
+
+
+def _exchange_table(run: Run) -> Table:
+    exchange, times = run.results.exchange, run.results.history["virtual_time_ps"]
+    statistics = [name for name in exchange if name.startswith("width_") and exchange[name].any()]
+    rows = []
+    for i, epoch in enumerate(exchange["epoch"]):
+        took_ps = max(1, times[i] - (times[i - 1] if i else 0))
+        values = max(1, sum(exchange[name][i] for name in statistics))
+        rows.append(
+            [
+                str(epoch),
+                format_bytes(int(exchange["value_bytes"][i])),
+                format_bytes(int(exchange["compressed_bytes"][i])),
+                f"{exchange['value_bytes'][i] / exchange['compressed_bytes'][i]:.2f}",
+                *(percent(exchange[name][i] / values) for name in statistics),
+                percent(exchange["device_ps"][i] / took_ps),
+            ]
+        )
+    columns = ["epoch", "gradients", "sent", "ratio", *(f"{name.removeprefix('width_')} bits" for name in statistics)]
+    return Table("Exchange between replicas, every epoch", [*columns, "of the time"], rows)

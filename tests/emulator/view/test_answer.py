@@ -1,0 +1,164 @@
+"""Answers: at most eight lines, where the least important give way; the commands that they name run as they stand."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Callable
+
+import pytest
+
+from emuchain.emulator.common import number
+from emuchain.emulator.mapping import partition_with_memory
+from emuchain.emulator.plan import ChainPlan, make_plan
+from emuchain.emulator.run import Cause, cause_of, steady_state
+from emuchain.emulator.view import Line, command_line, limit_lines, memory_line, next_changes, weights_line
+from emuchain.emulator.view.answer import MOST_LINES, first_screen
+from emuchain.emulator.view.limits import _if_free, rates_without
+from emuchain.emulator.view.terminal import ignored, wrapped
+
+PlanOf = Callable[..., ChainPlan]
+
+
+def test_optional_lines_give_way() -> None:
+    lines = [Line(f"{i}", optional=i in (3, 5)) for i in range(10)]
+    assert first_screen(lines, 80) == [f"{i}" for i in range(10) if i not in (3, 5)]
+    assert first_screen(lines[:9], 80) == [f"{i}" for i in range(9) if i != 5]
+    assert first_screen(lines[:7], 80) == [f"{i}" for i in range(7)]
+
+
+def test_lines_that_wrap_count() -> None:
+    lines = [Line("word " * 20), Line("optional", optional=True), *[Line("short")] * 6]
+    shown = first_screen(lines, 60)
+    assert len(shown) == MOST_LINES
+    assert "optional" not in shown
+    assert max(map(len, shown)) <= 60
+
+
+def test_a_command_to_paste_is_one_line() -> None:
+    command = "next: emuchain simulate " + "--flag value " * 12
+    assert first_screen([Line(command)], 40) == [command]
+
+
+def test_a_rate_and_its_note_are_not_parted() -> None:
+    note = ignored(150 << 20)
+    assert note == "; memory ignored, 150 MiB too much"
+    for width in range(60, 100):
+        lines = wrapped(f"{'word ' * 9}1,234 images/s{note}", width)
+        assert any(f"1,234 images/s{note}" in line for line in lines)
+    assert wrapped("a b c 9.23 s", 10) == ["a b c", "  9.23 s"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(9338.8, "9,339"), (789.83, "789.8"), (0.08123, "0.08123"), (1234567, "1,234,567")]
+)
+def test_numbers(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_rates_without_a_kind_are_those_of_the_others(plan_of: PlanOf) -> None:
+    state = steady_state(plan_of(network="quick-cifar", devices=3, cluster="vc709-10g"))
+    found = state.bottleneck
+    assert rates_without(state) == {"engines": 1e12 / found.links_ps, "links": 1e12 / found.engines_ps}
+    one_device = steady_state(plan_of(network="quick-cifar", devices=1))
+    assert rates_without(one_device) == {}
+
+
+def said_of(plan: ChainPlan) -> list[str]:
+    state = steady_state(plan)
+    return [line.text for line in limit_lines(plan, state, cause_of(plan, state))]
+
+
+def changes_of(plan: ChainPlan) -> dict[str, object]:
+    return next_changes(plan, cause_of(plan, steady_state(plan)))
+
+
+def test_the_larger_gain_stands_first(plan_of: PlanOf) -> None:
+    for cluster, text in (("vc709-10g", "If links were free, with this cut"), ("vc709", "If engines were free")):
+        *_, line = said_of(plan_of(network="quick-cifar", devices=3, cluster=cluster))
+        assert line.startswith(text)
+
+
+def test_an_engine_that_is_slowest_is_not_blamed_for_narrow_links(plan_of: PlanOf) -> None:
+    """Over 10 Gb/s, no cut of these layers over 8 boards is any faster than one over 4; over 140 Gb/s they are."""
+    plan = plan_of(network="resnet8-cifar", devices=8, cluster="vc709-10g")
+    slowest = steady_state(plan).bottleneck.slowest
+    assert slowest.kind == "engine"
+    limit, wider, _ = said_of(plan)
+    assert limit.startswith(f"limit: {slowest.name}, ") and limit.endswith(", in a cut that links set")
+    found = re.fullmatch(r"If links had (\d+) Gb/s: steady ([\d,]+) images/s with a new cut, now ([\d,]+)", wider)
+    assert found is not None
+    assert changes_of(plan) == {"what_if": f"link.bandwidth_gbps={found[1]}"}
+    after = make_plan(plan.config, 1, {"link.bandwidth_gbps": int(found[1])})
+    assert [found[2], found[3]] == [number(steady_state(each).images_per_s) for each in (after, plan)]
+    assert float(found[2].replace(",", "")) > 4 * float(found[3].replace(",", ""))
+
+
+def test_more_devices_are_no_more_than_there_are_channels(plan_of: PlanOf) -> None:
+    assert changes_of(plan_of(network="hdc", devices=3)) == {"devices": 6}
+
+
+def test_a_replicated_schedule_gets_a_larger_batch_with_its_devices(plan_of: PlanOf) -> None:
+    plan = plan_of(network="quick-cifar", schedule="data-parallel-ring", devices=4, batch=4)
+    changes = changes_of(plan)
+    assert changes in ({"batch": 8}, {"devices": 8, "batch": 8})
+
+
+def test_commands_are_quoted_and_keep_flags() -> None:
+    flags = {"network": "my net.toml", "learning_rate_steps": (1, 2), "skip_broken": True, "devices": 3}
+    line = command_line("simulate", None, flags)
+    assert shlex.split(line) == [
+        *("emuchain", "simulate", "my net.toml", "--learning-rate-steps", "1,2", "--skip-broken", "--devices", "3")
+    ]
+    assert command_line("train", "run.toml", {"network": "hdc"}) == "emuchain train run.toml --network hdc"
+
+
+def test_weights(plan_of: PlanOf) -> None:
+    plan = plan_of(network="quick-cifar", devices=8, batch=4)
+    late = max(max(staleness.forward) for staleness in plan.steady.staleness)
+    assert late > 1
+    assert weights_line(plan).text.endswith(f"use weights up to {late} updates old")
+
+
+def test_kinds_without_a_difference_stand_together(plan_of: PlanOf) -> None:
+    state = steady_state(plan_of(network="quick-cifar", devices=3))
+    found = state.bottleneck
+    alike = dataclasses.replace(found, exchanges_ps=found.links_ps)
+    [line] = _if_free(dataclasses.replace(state, bottleneck=alike))
+    engines, others = (number(1e12 / time_ps) for time_ps in (found.links_ps, found.engines_ps))
+    assert line == f"If engines were free, with this cut: {engines} images/s; if links or exchanges were: {others}"
+
+
+def test_several_kinds_that_limit_alike_are_named(plan_of: PlanOf) -> None:
+    state = steady_state(plan_of(network="vgg16-cifar", devices=15))
+    slowest = state.bottleneck.slowest.sample_ps
+    tied = dataclasses.replace(state.bottleneck, engines_ps=slowest, links_ps=slowest, memory_ps=slowest - 1)
+    plan = plan_of(network="vgg16-cifar", devices=15)
+    lines = [line.text for line in limit_lines(plan, dataclasses.replace(state, bottleneck=tied), Cause("engine"))]
+    assert "With this cut, engines and links limit equally: lifting only one of them gains nothing" in lines
+    assert not any("If " in line for line in lines)
+
+
+def test_what_memory_costs_is_said_where_it_costs(plan_of: PlanOf) -> None:
+    slow, free = (plan_of(network="vgg16-cifar", devices=15), plan_of(network="quick-cifar", devices=3))
+    assert 0 < slow.bound_ps < slow.timing.interval_ps
+    bound = number(1e12 / slow.bound_ps)
+    assert memory_line(slow, 0).text.endswith(f"; with all on chip: at most {bound} images/s")
+    assert free.bound_ps == free.timing.interval_ps
+    assert memory_line(free, 0).text == "memory: fits on chip"
+
+
+def test_more_boards_are_not_suggested_where_they_are_no_faster(plan_of: PlanOf) -> None:
+    """Whatever is suggested is faster, or another key where boards do not help."""
+    for cluster in ("vc709", "vc709-10g"):
+        plan = plan_of(network="quick-cifar", devices=200, cluster=cluster)
+        changes = changes_of(plan)
+        more = partition_with_memory(plan.network, plan.cluster, 384, None).balance
+        assert more is not None
+        assert more.server_ps >= plan.timing.interval_ps
+        assert "devices" not in changes
+        key, _, value = str(changes["what_if"]).partition("=")
+        config = plan.config.model_copy(update={"micro_batch": plan.config.batch})
+        faster = make_plan(config, 1, {key: float(value)})
+        assert faster.timing.interval_ps < plan.timing.interval_ps
