@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..common import InputError
 
-if TYPE_CHECKING:
-    from .config import Config
+Keys = Any
+"""A `Config`, or the `Settings` that other ranks get of it; its attributes are the keys."""
 
 
 class Settings(types.SimpleNamespace):
@@ -48,7 +48,7 @@ def states_beside_lgb(optimizer: str) -> int:
     return 0 if optimizer == "sgd" else len(STATES[optimizer])
 
 
-def learning_rate(config: Config | Settings, step: int, epoch_steps: int) -> float:
+def learning_rate(config: Keys, step: int, epoch_steps: int) -> float:
     """Return the learning rate of a mini-batch.
 
     It first rises in equal parts over `lr_warm_up` mini-batches. From there on, `step` multiplies it by `lr_decay`
@@ -70,7 +70,7 @@ def learning_rate(config: Config | Settings, step: int, epoch_steps: int) -> flo
     return rate
 
 
-def check_updates(config: Config) -> None:
+def check_updates(config: Keys) -> None:
     """Check that what a configuration says of the optimiser and its learning rate goes together.
 
     Raises:
