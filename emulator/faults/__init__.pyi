@@ -1,4 +1,4 @@
-from .description import FaultsDescription
+from .description import FaultsDescription, described_faults, load_faults
 from .fault import (
     NO_FAULTS,
     BoardDeath,
@@ -8,11 +8,9 @@ from .fault import (
     FlipTarget,
     LinkFault,
     Span,
-    described_faults,
     exact,
     joined_links,
     left_alive,
-    load_faults,
 )
 from .flips import Flipper, Purpose, stream
 from .paced import Begun, Delay, Loss, PacedResource, check_time, slowed_ps

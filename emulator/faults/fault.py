@@ -1,4 +1,4 @@
-"""Faults as data: which board or link is hurt, how, and over which span; boards that die; and the file that says so.
+"""Faults as data: which board or link is hurt, how, and over which span; and boards that die.
 
 Samples of a span are those that a chain takes in, counted from 0 at the start of training. A row is inside a span of
 time if its start is. Where a board dies, the others notice it, are cut anew, loaded, and resume from the last
@@ -11,13 +11,12 @@ import dataclasses
 import fractions
 import itertools
 import json
-import pathlib
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
-from ..common import FINITE, InputError, Nanoseconds, NotNegative, Positive, format_time_ps
+from ..common import FINITE, Nanoseconds, NotNegative, Positive, format_time_ps
 
 Microseconds = Annotated[float, FINITE, Ge(0), Le(1e12)]
 """A virtual time, or a duration."""
@@ -116,6 +115,9 @@ def joined_links(alive: Sequence[int]) -> list[range]:
     """Return for each link between boards that are left the former links that it consists of."""
     return [range(left, right) for left, right in itertools.pairwise(alive)]
 
+
+NO_FAULTS = "none"
+"""In place of a file of faults."""
 
 Slowdown = Annotated[float, FINITE, Ge(1), Le(1e4)]
 """How many times as long something takes."""
@@ -297,36 +299,3 @@ def _renamed(fault: Any, **numbers: dict[int, int]) -> Any:
 def exact(factor: float) -> fractions.Fraction:
     """Return a factor as it is written, so that 1.1 times 10 is 11."""
     return fractions.Fraction(repr(factor))
-
-
-NO_FAULTS = "none"
-
-
-def described_faults(text: str, source: str) -> Faults:
-    """Return the faults of a run from their description, as `Faults.text` gives it.
-
-    Raises:
-        InputError: it describes none.
-    """
-    from ..inputs import validate
-    from .description import FaultsDescription
-
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{source}: does not describe its faults: {error}") from None
-    return validate(FaultsDescription, found if isinstance(found, dict) else {"faults": found}, source).faults
-
-
-def load_faults(file: str) -> Faults:
-    """Return the faults of a TOML file with a table `[faults]`; of "none", none.
-
-    Raises:
-        InputError: the file cannot be read, or a key or value is wrong.
-    """
-    if file == NO_FAULTS:
-        return Faults()
-    from ..inputs import read_toml, validate
-    from .description import FaultsFile
-
-    return validate(FaultsFile, read_toml(pathlib.Path(file)), file).faults.faults
