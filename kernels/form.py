@@ -38,6 +38,11 @@ class Form:
         return self.width * self.vectors
 
     @property
+    def most_rows(self) -> int:
+        """Largest number of rows of a tile: pixels, or samples of recurrent layers."""
+        return max(*self.pixels, len(self.panel_vectors))
+
+    @property
     def panel(self) -> int:
         """Lanes of a panel of recurrent layers' weights."""
         return self.width * self.panel_vectors[0]

@@ -168,6 +168,7 @@ main(sys.argv[2:])
 """
 
 
+@pytest.mark.each_mpi
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_that_fails_on_its_way_ends_all(mpiexec, victim: int, one_line: Callable[..., str]) -> None:  # type: ignore[no-untyped-def]  # a fixture
     finished = mpiexec(3, ["-c", FAILING, str(victim), *SHORT], status=1)

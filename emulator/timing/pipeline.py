@@ -35,10 +35,10 @@ def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machi
     Raises:
         InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do not fit it.
     """
-    return _run(schedule, costs, machine).timed
+    return run_course(schedule, costs, machine).timed
 
 
-def _run(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Course:
+def run_course(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Course:
     """Return the course of a schedule of equal micro-batches, on boards that begin at time zero."""
 
     def message(kind: Kind, stage: int, samples: int) -> Message:
@@ -86,7 +86,7 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
     Raises:
         InputError: the schedule is incomplete or deadlocks, or the costs do not fit it.
     """
-    course = _run(schedule, costs, machine)
+    course = run_course(schedule, costs, machine)
     timed, sent = course.timed, course.sent
     devices, count = schedule.devices, len(schedule.micro_batches)
     makespan = max(each.end_ps for each in timed)

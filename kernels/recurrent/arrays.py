@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,20 @@ _kernels = Kernels("recurrent.activation")
 
 NOTHING: Floats = np.empty(0, np.float32)
 """For what is not there."""
+
+
+class Product(NamedTuple):
+    """A product of rows and packed weights, by addresses and counts of floats (see `product.py`)."""
+
+    c: int
+    c_step: int
+    a: int
+    a_step: int
+    a_k: int
+    samples: int
+    b: int
+    lanes: int
+    depth: int
 
 
 def new(*shape: int, cleared: bool = False) -> Floats:

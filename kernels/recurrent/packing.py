@@ -16,13 +16,10 @@ import numpy as np
 
 from ..conv.microkernel import even_share
 from ..conv.transpose import HALF, SIDE, transpose_block, transpose_half, transpose_rows
-from ..form import FORM
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import INDEX_BYTES, LINE_BYTES, clear, copy
-from .product import MOST_SAMPLES, run_tiles
-from .tile import prefetch_line
+from ..llvm import INDEX_BYTES, LINE_BYTES, clear, copy, prefetch_line
+from .product import MOST_SAMPLES, ROW, Tile, run_tiles
 
-ROW = FORM.panel
 _LONG = 1024  # of k at a time: pages are read from start to end
 _BROAD = 4  # panels of ROW at a time, for the same reason
 _FETCHED = 8 * SIDE  # how many numbers of a row are prefetched before they are packed for products
@@ -139,9 +136,18 @@ def gradient(dw: Any, channels: Any, depth: Any, errors: Any, errors_step: Any, 
                 some, channel = even_share(rows - row, MOST_SAMPLES), begin + row * step
                 come = errors + FLOAT_BYTES * (channel * errors_step + k)
                 for lane in range(first, end, ROW):
-                    to, width = dw + FLOAT_BYTES * (channel * depth + lane), min(ROW, end - lane)
-                    panel = panels + FLOAT_BYTES * (lane - first) * steps
-                    run_tiles(to, step * depth, come, step * errors_step, 1, some, panel, steps, width, starts)
+                    tile = Tile(
+                        c=dw + FLOAT_BYTES * (channel * depth + lane),
+                        c_step=step * depth,
+                        a=come,
+                        a_step=step * errors_step,
+                        a_k=1,
+                        b=panels + FLOAT_BYTES * (lane - first) * steps,
+                        steps=steps,
+                        lanes=min(ROW, end - lane),
+                        fresh=starts,
+                    )
+                    run_tiles(some, tile)
                 row += some
     space[0] = 0  # keeps the memory until here
 

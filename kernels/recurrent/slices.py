@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from ..form import FORM
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of
-from .arrays import NOTHING, Lengths, Rows, checked, new, rows_of, target
+from .arrays import NOTHING, Lengths, Product, Rows, checked, new, rows_of, target
 
 _packing, _products = Kernels("recurrent.packing"), Kernels("recurrent.product")
 
@@ -158,15 +158,17 @@ class Slice:
         rows = checked(x.reshape(-1, x.shape[-1]), (None, self.inputs), "x", "(rows, inputs)")
         z = new(*x.shape[:-1], self.channels)
         _products.product(
-            address_of(z),
-            self.channels,
-            address_of(rows),
-            self.inputs,
-            1,
-            len(rows),
-            address_of(packed.w),
-            self.channels,
-            self.inputs,
+            Product(
+                c=address_of(z),
+                c_step=self.channels,
+                a=address_of(rows),
+                a_step=self.inputs,
+                a_k=1,
+                samples=len(rows),
+                b=address_of(packed.w),
+                lanes=self.channels,
+                depth=self.inputs,
+            ),
             1,
             0,
         )
@@ -181,15 +183,17 @@ class Slice:
         dx = new(*delta.shape[:-1], self.inputs) if start is None else start
         place = target(dx, (*delta.shape[:-1], self.inputs), "start")
         _products.product(
-            place,
-            self.inputs,
-            address_of(rows) + FLOAT_BYTES * (self.channels - 1),
-            self.channels,
-            -1,
-            len(rows),
-            address_of(packed.w_back),
-            self.inputs,
-            self.channels,
+            Product(
+                c=place,
+                c_step=self.inputs,
+                a=address_of(rows) + FLOAT_BYTES * (self.channels - 1),
+                a_step=self.channels,
+                a_k=-1,
+                samples=len(rows),
+                b=address_of(packed.w_back),
+                lanes=self.inputs,
+                depth=self.channels,
+            ),
             int(start is None),
             0,
         )

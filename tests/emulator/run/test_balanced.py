@@ -19,7 +19,7 @@ from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import LinkUsage, simulate
 from emuchain.emulator.schedule import EpochShape, dry_run
-from emuchain.emulator.schedule.fpdeep import SYNC
+from emuchain.emulator.schedule.sync import SYNC
 
 SAMPLES, BATCH = 48, 16
 

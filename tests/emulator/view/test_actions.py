@@ -15,7 +15,8 @@ import emuchain
 from emuchain.emulator.plan import ChainPlan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import Machine, StageCosts
-from emuchain.emulator.timing import Course, run_course
+from emuchain.emulator.timing import Course
+from emuchain.emulator.timing.pipeline import run_course
 from emuchain.emulator.view import ActionRun, RunSamples, Window, gantt, write_trace
 from emuchain.launch import SingleProcess
 

@@ -14,7 +14,8 @@ from llvmlite import ir
 
 from ..form import FORM
 from ..jit import FLOAT_BYTES
-from ..llvm import INT, address, emit_fma, first_lanes, index, masked_load, masked_store, shuffle, vector
+from .emit import INT, address, first_lanes, index, masked_load, masked_store, shuffle, vector
+from .fma import emit_fma
 
 WIDTH = FORM.width
 
@@ -59,7 +60,7 @@ class Lanes:
         return Lanes(self.builder, self.builder.bitcast(bits, vector(WIDTH)))
 
 
-def fma(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+def fused(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Return a * b + c with one rounding."""
     return Lanes(a.builder, emit_fma(a.builder, a.value, b.value, c.value))
 
