@@ -14,7 +14,7 @@ import click
 
 from ..common import InputError
 from .kernels import starting
-from .named import CLUSTER, NETWORK, PICTURE, Counts, FileCommand
+from .named import NETWORK, PICTURE, Counts, FileCommand, cluster_option
 from .output import phases
 
 if TYPE_CHECKING:
@@ -34,14 +34,7 @@ _MOST_RATIO = 16
     show_default=True,
     metavar="N,N-N,...",
 )
-@click.option(
-    "--cluster",
-    type=CLUSTER,
-    default="titan-xp-10gbe",
-    show_default=True,
-    metavar="WORD",
-    help="A cluster that comes with emuchain, or a TOML file.",
-)
+@cluster_option(default="titan-xp-10gbe", show_default=True)
 @click.option(
     "--compress-ratio",
     "ratio",

@@ -15,7 +15,7 @@ import click
 
 from ..common import InputError, plural
 from .kernels import starting
-from .named import CLUSTER, NETWORK, PROFILE, WORD, FileCommand
+from .named import NETWORK, PROFILE, WORD, FileCommand, cluster_option
 from .output import tell
 
 if TYPE_CHECKING:
@@ -35,13 +35,7 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 
 @click.command(cls=FileCommand)
 @click.argument("network", type=NETWORK, required=False)
-@click.option(
-    "--cluster",
-    type=CLUSTER,
-    required=True,
-    metavar="WORD",
-    help="A cluster that comes with emuchain, or a TOML file.",
-)
+@cluster_option(required=True)
 @click.option(
     "--profile",
     type=PROFILE,

@@ -6,7 +6,7 @@ import click
 
 from .flags import full_option
 from .kernels import starting
-from .named import CLUSTER, DATA, OUTPUT, RUN, WHAT_IF, FileCommand
+from .named import DATA, OUTPUT, RUN, WHAT_IF, FileCommand, cluster_option
 
 
 @click.command(cls=FileCommand)
@@ -54,12 +54,7 @@ def export(file: str, out: str) -> None:
 
 @click.command(cls=FileCommand)
 @click.argument("file", type=RUN, metavar="RUN.h5")
-@click.option(
-    "--cluster",
-    type=CLUSTER,
-    metavar="WORD",
-    help="A cluster that comes with emuchain, or a TOML file.  [default: its own]",
-)
+@cluster_option("its own")
 @click.option(
     "--what-if",
     type=WHAT_IF,

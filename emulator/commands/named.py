@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -56,6 +57,12 @@ WAVES = Named(Writes(_waves))
 RTL, FIGURES = Named(Writes(in_folder("*.sv"))), Named(Writes(in_folder("*.png")), PATH)
 FETCHED = Named(Writes(in_folder("*.part")), PATH)
 RUNS = Named(Reads("a results file", _results_in), click.Path(path_type=pathlib.Path, exists=True, file_okay=False))
+
+
+def cluster_option(otherwise: str = "", **how: Any) -> Callable[[Any], Any]:
+    """Return the flag for a cluster; its help says in the end which one it is `otherwise`, without the flag."""
+    said = f"A cluster that comes with emuchain, or a TOML file.{otherwise and f'  [default: {otherwise}]'}"
+    return click.option("--cluster", type=CLUSTER, metavar="WORD", help=said, **how)
 
 
 class FileCommand(click.Command):
