@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from ..cluster import Cluster
 from ..common import InputError
-from ..faults import Faults, load_faults
+from ..faults import Faults
 from ..mapping import Mapping
 
 if TYPE_CHECKING:
     from ..config import Config
-    from .plan import Plan
+    from .plan import ChainPlan
 
 
 def faults_of(config: Config, cluster: Cluster) -> Faults:
@@ -21,7 +21,11 @@ def faults_of(config: Config, cluster: Cluster) -> Faults:
     Raises:
         InputError: the file cannot be read, or something in it is wrong.
     """
-    return cluster.faults if config.faults is None else load_faults(config.faults)
+    if config.faults is None:
+        return cluster.faults
+    from ..faults import load_faults  # with pydantic, which ranks that follow do without
+
+    return load_faults(config.faults)
 
 
 def check_faults(faults: Faults, config: Config, mapping: Mapping, replicas: int, boards: int) -> None:
@@ -50,7 +54,7 @@ def check_faults(faults: Faults, config: Config, mapping: Mapping, replicas: int
     _check_recurrent(source, mapping)
 
 
-def check_deaths(faults: Faults, plan: Plan) -> None:
+def check_deaths(faults: Faults, plan: ChainPlan) -> None:
     """Check that a chain can go on without the boards that die.
 
     Raises:

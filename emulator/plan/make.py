@@ -22,8 +22,9 @@ from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .data import network_of
 from .faults import check_deaths, check_faults, faults_of
+from .pair import make_pair_plan
 from .placement import place_on_chip
-from .plan import Plan, exchange_times
+from .plan import ChainPlan, Plan, exchange_times
 from .stages import stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of
 from .work import check_memory
@@ -34,6 +35,17 @@ if TYPE_CHECKING:
 _MOST_TURNS = 4
 
 
+def plan_run(config: Config, ranks: int = 1, *, network: Network | None = None, cluster: Cluster | None = None) -> Plan:
+    """Derive the plan of a run, of a chain or of a pair, as its schedule says; see `make_plan`.
+
+    Raises:
+        InputError: something in the configuration, or in a file that it names, is invalid.
+    """
+    if config.schedule.offload is not None:
+        return make_pair_plan(config, network=network, cluster=cluster)
+    return make_plan(config, ranks, network=network, cluster=cluster)
+
+
 def make_plan(
     config: Config,
     ranks: int = 1,
@@ -42,7 +54,7 @@ def make_plan(
     network: Network | None = None,
     cluster: Cluster | None = None,
     timing_only: bool = False,
-) -> Plan:
+) -> ChainPlan:
     """Derive the plan from a configuration and dry-run its schedule.
 
     Args:
@@ -79,7 +91,9 @@ def make_plan(
     return dataclasses.replace(plan, survivors=tuple(_survivors(plan, cluster, timing_only)))
 
 
-def _plan_of(config: Config, ranks: int, network: Network, cluster: Cluster, faults: Faults, timing_only: bool) -> Plan:
+def _plan_of(
+    config: Config, ranks: int, network: Network, cluster: Cluster, faults: Faults, timing_only: bool
+) -> ChainPlan:
     """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
@@ -93,7 +107,7 @@ def _plan_of(config: Config, ranks: int, network: Network, cluster: Cluster, fau
     return dataclasses.replace(plan, faults=faults) if faults else plan
 
 
-def planned_on(plan: Plan, cluster: Cluster) -> Plan:
+def planned_on(plan: ChainPlan, cluster: Cluster) -> ChainPlan:
     """Return the plan of the same run, cut anew for a cluster with as many boards, one for each stage, without faults.
 
     Nothing can be trained by it, and times are those of rows.
@@ -106,7 +120,7 @@ def planned_on(plan: Plan, cluster: Cluster) -> Plan:
     ).of_rows()
 
 
-def _survivors(plan: Plan, cluster: Cluster, timing_only: bool) -> Iterator[Plan]:
+def _survivors(plan: ChainPlan, cluster: Cluster, timing_only: bool) -> Iterator[ChainPlan]:
     """Yield the plan after each death, on the boards of `cluster` that are left.
 
     Raises:
@@ -144,7 +158,7 @@ class _Making:
         """Number of stages of a chain."""
         return self.devices * self.chunks
 
-    def of_actions(self, machine: Machine) -> Plan:
+    def of_actions(self, machine: Machine) -> ChainPlan:
         """Return the plan on boards that take actions as a whole.
 
         Raises:
@@ -170,7 +184,7 @@ class _Making:
             steady = dataclasses.replace(self._steady(rows), in_flight=stages.kept_samples)
         return self._planned(Timing.of_stages(stages.mapping, self.cluster, stages), steady)
 
-    def of_rows(self) -> Plan:
+    def of_rows(self) -> ChainPlan:
         """Return the plan on boards that stream rows through engines of their own.
 
         Raises:
@@ -235,14 +249,14 @@ class _Making:
         warm_ups = warm_ups_of(self.config, self.devices, -(-self.batch // size))
         return EpochShape(self.devices, self.batch, self.batch, size, chunks=self.chunks, warm_ups=warm_ups)
 
-    def _planned(self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> Plan:
+    def _planned(self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> ChainPlan:
         """Return the plan of a cut, once its schedule has passed the dry run."""
         config, replicas, kind = self.config, self.data_parallel.replicas, self.config.schedule
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
         of = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks
-        plan = Plan(config, self.network, self.cluster, *of)
+        plan = ChainPlan(config, self.network, self.cluster, *of)
         tail = (config.samples or 0) % config.batch // replicas
         epoch = plan.epoch(tail, self.batch if self.timing_only and plan.times_rows else None)
         schedule = kind.schedule_of(dataclasses.replace(epoch, samples=kind.steps_to_check(epoch) * self.batch + tail))
