@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.data import shapes
-from emuchain.emulator.run.follower import SharedData
+from emuchain.emulator.run.epochs import SharedData
 from emuchain.kernels import warm
 from emuchain.kernels.jit import store
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..common import format_time_ps, html_table, plural
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..run import Simulation, SteadyState
 
 
@@ -21,14 +21,14 @@ class Retiming:
     """
 
     label: str
-    own: Plan
+    own: ChainPlan
     own_ends_ps: tuple[int, ...]
     simulation: Simulation
     steady: SteadyState
     notes: tuple[str, ...] = ()
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ChainPlan:
         """The run's plan under the other cluster."""
         return self.simulation.plan
 
@@ -120,5 +120,5 @@ def label_of(cluster: str, changes: Mapping[str, object] | None) -> str:
     return f"{cluster} ({changed})" if changed else cluster
 
 
-def _stale_samples(plan: Plan) -> tuple[int, ...]:
+def _stale_samples(plan: ChainPlan) -> tuple[int, ...]:
     return () if plan.config.schedule.drains else tuple(late.stale_samples for late in plan.steady.staleness)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from emuchain.emulator.pair import costs, gpu, pe_chain, steps
+from emuchain.emulator.pair import costs, devices, fpga
 from emuchain.emulator.pair.devices import Pair
 from emuchain.papers import Class, load_claims
 from emuchain.papers.constants import Constant, in_force
@@ -23,16 +23,16 @@ Fault = Callable[[pytest.MonkeyPatch], None]
 
 def whole_rounds(patch: pytest.MonkeyPatch) -> None:
     """Rounds that take their outputs one PE after another: half as many PEs."""
-    patch.setattr(
-        steps, "mvm_cycles", lambda outputs, inputs, pes: pe_chain.mvm_cycles(outputs, inputs, max(1, pes // 2))
-    )
+    cycles = fpga.mvm_cycles
+    patch.setattr(fpga, "mvm_cycles", lambda outputs, inputs, pes: cycles(outputs, inputs, max(1, pes // 2)))
 
 
 def slow_phases(patch: pytest.MonkeyPatch) -> None:
     """Phases of cuDNN's standard form that take their least time for each sample."""
-    patch.setattr(
-        gpu, "product_ps", lambda board, macs: 1 + round(2 * macs / (board.peak_tflops * board.gemm_efficiency * 2))
-    )
+    for module in (devices, costs):
+        patch.setattr(
+            module, "product_ps", lambda board, macs: 1 + round(macs / (board.peak_tflops * board.gemm_efficiency))
+        )
 
 
 def free_weights(patch: pytest.MonkeyPatch) -> None:
@@ -47,9 +47,9 @@ def no_streams(patch: pytest.MonkeyPatch) -> None:
 
 def one_size(patch: pytest.MonkeyPatch) -> None:
     """The persistent form reads as many weights whatever the number of cells."""
-    read = gpu.persistent_step_ps
+    read = devices.persistent_step_ps
     patch.setattr(
-        "emuchain.emulator.pair.alone.persistent_step_ps",
+        "emuchain.emulator.pair.order.persistent_step_ps",
         lambda board, work, batch: read(board, dataclasses.replace(work, cells=1024), batch),
     )
 
@@ -83,8 +83,8 @@ FAULTS: dict[Fault, str] = {
 def slow_phase(patch: pytest.MonkeyPatch) -> None:
     """A standard form whose steps are as short as the multiply-accumulates."""
     patch.setattr(
-        "emuchain.emulator.pair.alone.standard_step_ps",
-        lambda board, work, batch: gpu.product_ps(board, batch * work.gate_weights),
+        "emuchain.emulator.pair.order.standard_step_ps",
+        lambda board, work, batch: devices.product_ps(board, batch * work.gate_weights),
     )
 
 
