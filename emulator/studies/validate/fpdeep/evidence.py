@@ -14,7 +14,7 @@ from ....network import Network, load_network
 from ....plan import Layout, Plan, lay_out_on_chip, make_plan
 from ....run import SteadyState, Throughput, steady_state
 from ....timing import Bottleneck, Timing, find_bottleneck
-from ...parallelism import Comparison, Workload, compare
+from ... import Comparison, Workload, compare_methods
 from ..constants import changed, cluster_of, kept
 
 NETWORKS = ("alexnet", "vgg16", "vgg19")
@@ -139,4 +139,4 @@ def layout(name: str, devices: int = DEVICES) -> Layout:
 @kept
 def comparison() -> Comparison:
     """Return the comparison of the four methods, as `emuchain compare vgg16` makes it."""
-    return compare(Workload(network("vgg16"), cluster(), COMPARED_BATCH), COMPARED_DEVICES)
+    return compare_methods(Workload(network("vgg16"), cluster(), COMPARED_BATCH), COMPARED_DEVICES)

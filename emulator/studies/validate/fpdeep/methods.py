@@ -7,7 +7,7 @@ import math
 from functools import partial
 
 from ....mapping import VALUE_BYTES, streams
-from ...parallelism import Method, whole_layers
+from ... import Method, whole_layers
 from ..measure import Measure, Measured
 from .evidence import NETWORKS, comparison, layout, network
 

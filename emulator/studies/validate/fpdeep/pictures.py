@@ -11,7 +11,7 @@ import numpy as np
 from ....common import InputError
 from ....run import Results, read_results
 from ....view import draw_layout, new_figure, save_figure, whole_ticks
-from ...parallelism import draw_comparison, draw_topologies
+from ... import draw_comparison, draw_topologies
 from ..mean import Mean
 from . import scaling, topologies
 from .evidence import IMAGES, LINK_GBPS, NETWORKS, bottleneck, comparison, idle_percent, layout

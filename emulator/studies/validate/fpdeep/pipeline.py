@@ -7,7 +7,7 @@ from ....plan import Plan, find_steady
 from ....run import simulate, steady_period_ps
 from ....schedule import Kind
 from ....timing import engine_loads
-from ...parallelism import Method
+from ... import Method
 from ..measure import Measure, Measured
 from .evidence import BALANCED, DEVICES, NETWORKS, cluster, comparison, layout, network, plan, report, timing
 

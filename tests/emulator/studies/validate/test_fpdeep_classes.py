@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.cluster import load_cluster
-from emuchain.emulator.studies.parallelism import model_parallel, workload
+from emuchain.emulator.studies import methods, workload
 from emuchain.emulator.studies.validate import Class, Result, constants, load_claims, validate
 from emuchain.emulator.studies.validate.fpdeep import convergence, evidence, scaling, topologies
 from emuchain.emulator.studies.validate.fpdeep.runs import FILE, read_runs
@@ -44,8 +44,8 @@ def no_activations(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_maps_between_models(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(model_parallel, "input_bytes", lambda layer: 1)
-    patch.setattr(model_parallel, "output_bytes", lambda layer: 1)
+    patch.setattr(methods, "input_bytes", lambda layer: 1)
+    patch.setattr(methods, "output_bytes", lambda layer: 1)
 
 
 def other_layers(patch: pytest.MonkeyPatch) -> None:
