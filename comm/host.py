@@ -83,8 +83,8 @@ class Watchdog(Protocol):
     def busy(self) -> None:
         """Note that something has moved."""
 
-    def idle(self, awaited: Callable[[], Sequence[Awaited]]) -> None:
-        """Note that nothing has; `awaited` says what its devices wait for."""
+    def idle(self, waits: Callable[[], list[Awaited]]) -> None:
+        """Note that nothing has moved; `waits` says what its devices wait for."""
 
 
 class StalledError(RuntimeError):

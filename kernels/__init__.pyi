@@ -1,9 +1,9 @@
 from .arena import Arena
 from .buffers import CodecError
 from .current_folder import away_from, clean_environment, find_program, python_command, safe_environment, user_cache
-from .extensions import instances, subclasses
+from .extensions import instances, modules, subclasses
 from .fifo import serve
-from .pages import ALIGNMENT, aligned
+from .pages import ALIGNMENT, aligned, in_huge_pages
 from .window import MOST_PLACES
 
 __all__ = [
@@ -15,7 +15,9 @@ __all__ = [
     "away_from",
     "clean_environment",
     "find_program",
+    "in_huge_pages",
     "instances",
+    "modules",
     "python_command",
     "safe_environment",
     "serve",

@@ -18,12 +18,14 @@ SETTING = "EMUCHAIN_KERNEL_FORM"
 class Form:
     """Vectors of `width` floats; a tile of v vectors by up to `pixels[v - 1]` pixels.
 
-    Each pixel takes v accumulators, and one address register, of which processors have fewer.
+    Each pixel takes v accumulators, and one address register, of which processors have fewer. In recurrent layers, a
+    tile of s samples has up to `panel_vectors[s - 1]` vectors of a panel: all that the registers hold.
     """
 
     name: str
     width: int
     pixels: tuple[int, ...]
+    panel_vectors: tuple[int, ...]
 
     @property
     def vectors(self) -> int:
@@ -35,14 +37,25 @@ class Form:
         """Number of floats in a row of the widest tile."""
         return self.width * self.vectors
 
+    @property
+    def most_rows(self) -> int:
+        """Largest number of rows of a tile: pixels, or samples of recurrent layers."""
+        return max(*self.pixels, len(self.panel_vectors))
 
+    @property
+    def panel(self) -> int:
+        """Lanes of a panel of recurrent layers' weights."""
+        return self.width * self.panel_vectors[0]
+
+
+_MANY, _FEW = (8, 8, 8, 4, 4, 4), (8, 4, 4, 2, 2, 2)  # powers of two: there is code for these
 FORMS = {
     form.name: form
     for form in (
-        Form("avx512", 16, (12, 10, 8, 6)),  # 32 registers: at most 24 accumulators, 4 weights, 1 number in all lanes
-        Form("avx2", 8, (9, 6)),  # 16 registers
-        Form("neon", 4, (12, 12, 8, 6)),  # 32 registers
-        Form("portable", 4, (8, 4)),  # 16 registers
+        Form("avx512", 16, (12, 10, 8, 6), _MANY),  # 32 registers: at most 24 sums, 4 weights, 1 number in all lanes
+        Form("avx2", 8, (9, 6), _FEW),  # 16 registers
+        Form("neon", 4, (12, 12, 8, 6), _MANY),  # 32 registers
+        Form("portable", 4, (8, 4), _FEW),  # 16 registers
     )
 }
 

@@ -51,7 +51,7 @@ def compile_together(say: Callable[[], None]) -> None:
 
 def _groups() -> list[Callable[[], None]]:
     """Return groups of kernels; those that take longest come first."""
-    long = [recurrent.warm_lstm, _warm_conv, recurrent.warm_slice, recurrent.warm_gru]
+    long = [recurrent.warm_lstm, _warm_conv, recurrent.warm_gru]
     return [*long, *(layer.warm for layer in modules(layers.__name__)), _warm_links]
 
 

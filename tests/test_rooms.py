@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FLOORS = ["kernels", "comm", "launch", "emulator"]
+FLOORS = ["kernels", "comm", "launch", "emulator", "papers"]
 """From the lowest up."""
 
 ORDER = [
@@ -19,7 +19,7 @@ ORDER = [
     *("emulator.profile", "emulator.explore"),
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.rtl", "emulator.run"),
     *("emulator.view", "emulator.studies", "emulator.bench"),
-    *("emulator", "emulator.commands"),
+    *("emulator", "emulator.commands", "papers"),
 ]
 """Rooms, each of which imports only from those before it. `emulator` itself is the functions of `import emuchain`."""
 
@@ -31,7 +31,7 @@ ENTRANCES = {
     "kernels.warm": "imports all kernels",
     "kernels.jit.store": "where compiled code is kept, before any is loaded",
     "kernels.inceptionn.hardware": "the engines in plain Python, which only `validate` asks for",
-    "emulator.run.follower": "what ranks import that follow rank 0",
+    "emulator.run.epochs": "what ranks import that follow rank 0",
 }
 """Modules that faces leave out, for the reason given; others may import them where they are used."""
 

@@ -1,9 +1,10 @@
 """`bench recurrent`: whole training steps of LSTM and GRU layers, beside PyTorch's.
 
-A step is the forward pass and the backward pass with all gradients: of inputs, weights and biases. It starts from plain
-weights, so ours includes packing them. Each side runs on one thread; a round times ours, PyTorch's, the multiply-add
-peak and the reading of an array of R's size back to back. Ratios are taken within a round, then the median over the
-rounds. From the last two follows a bound, which no order of the work can beat: see `Layer.bound_s`.
+A step is the forward pass and the backward pass with all gradients: of inputs, weights and biases. Ours is that of the
+slice of all units, as training runs it, from plain weights, so it includes packing them. Each side runs on one thread;
+a round times ours, PyTorch's, the multiply-add peak and the reading of an array of R's size back to back. Ratios are
+taken within a round, then the median over the rounds. From the last two follows a bound, which no order of the work can
+beat: see `Layer.bound_s`.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def measure(measured: Sequence[Layer], pace: Pace, torch: ModuleType | None) -> 
     Raises:
         ArithmeticError: our results differ from PyTorch's.
     """
+    from ...kernels import in_huge_pages
     from ...kernels.llvm import FLOP_OF_ROUND, multiply_add, read
-    from ...kernels.recurrent import take_block
 
     for layer in measured:
         arrays = _arrays(layer)
@@ -88,8 +89,7 @@ def measure(measured: Sequence[Layer], pace: Pace, torch: ModuleType | None) -> 
             sides.append(_theirs(torch, layer, *arrays))
             _check(layer, *(call() for call in sides))
         count = max(layer.weight_bytes // 4, _LEAST_READ)
-        block = take_block(count)
-        numbers, times = block.floats[:count], -(-_READ_BYTES // (4 * count))
+        numbers, times = in_huge_pages(4 * count).view(np.float32), -(-_READ_BYTES // (4 * count))
         numbers.fill(1)
         bounds = functools.partial(multiply_add, _PEAK_ROUNDS), functools.partial(read, numbers, times)
         *ours_and_theirs, peak_s, read_s = interleaved([*sides, *bounds], pace)
@@ -150,18 +150,22 @@ def _arrays(layer: Layer) -> tuple[Floats, Floats, list[Floats]]:
 
 
 def _ours(layer: Layer, x: Floats, dy: Floats, weights: list[Floats]) -> Callable[[], list[Floats]]:
-    from ...kernels import recurrent
+    from ...kernels.recurrent import GruSlice, LstmSlice, by_unit
+    from ..device import all_backward, all_forward
 
-    def lstm() -> list[Floats]:
-        y, _, _, saved = recurrent.lstm_forward(x, *weights)
-        return [y, *recurrent.lstm_backward(saved, dy)[:5]]
+    of = (LstmSlice if layer.kind == "lstm" else GruSlice)(layer.units, layer.units)
+    own = [by_unit(array, layer.gates) for array in weights]
 
-    def gru() -> list[Floats]:
-        w, r, b_w, b_r = weights
-        y, _, saved = recurrent.gru_forward(x, w, r, b_w, b_r)
-        return [y, *recurrent.gru_backward(saved, dy)[:5]]
+    def step() -> list[Floats]:
+        packed = of.pack(*own)
+        tape = of.tape(of.input_products(packed, x))
+        y = all_forward(of, packed, tape)
+        all_backward(of, packed, tape, dy)
+        gradients = [np.empty_like(array) for array in own]
+        of.gradients(tape, x, *gradients, fresh=True)
+        return [y, of.input_errors(packed, tape.delta), *gradients]
 
-    return lstm if layer.kind == "lstm" else gru
+    return step
 
 
 def _theirs(torch: ModuleType, layer: Layer, x: Floats, dy: Floats, weights: list[Floats]) -> Callable[[], list[Any]]:
@@ -184,7 +188,10 @@ def _theirs(torch: ModuleType, layer: Layer, x: Floats, dy: Floats, weights: lis
 
 def _check(layer: Layer, ours: list[Floats], theirs: list[Any]) -> None:
     """Raise ArithmeticError if results differ from PyTorch's: speed with wrong results means nothing."""
-    for mine, other in zip(ours, (value.numpy() for value in theirs), strict=True):
+    from ...kernels.recurrent import by_unit
+
+    y, dx, *gradients = (value.numpy() for value in theirs)
+    for mine, other in zip(ours, [y, dx, *(by_unit(array, layer.gates) for array in gradients)], strict=True):
         distance = float(np.abs(mine - other).max() / np.abs(other).max())
         if not distance < _ROUNDING:
             raise ArithmeticError(

@@ -1,12 +1,19 @@
 """Clusters: boards in a chain and the links between neighbours; boards and clusters as TOML."""
 
-from .board import BANK_BYTES, Board, Engine, Resources, Work
+from .board import BANK_BYTES, Board, Engine, PeArray, Resources, Work
 from .cluster import Cluster, Link, LinkShare
 from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
-from .load import board_keys, board_types, changeable_keys, cluster_files, clusters, load_cluster
-from .named import NamedChain, load_named
-from .pe_array import PeArray
+from .load import (
+    NamedChain,
+    board_keys,
+    board_types,
+    changeable_keys,
+    cluster_files,
+    clusters,
+    load_cluster,
+    load_named,
+)
 
 __all__ = [
     "BANK_BYTES",

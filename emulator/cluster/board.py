@@ -2,6 +2,8 @@
 
 Each kind of board is a file in this folder with a class that implements `Board`. Mapping, timing and studies use only
 this interface.
+
+Chains of processing elements (PEs) for recurrent layers (FARNN, section 5.1).
 """
 
 from __future__ import annotations
@@ -185,3 +187,26 @@ class Board(abc.ABC):
     @abc.abstractmethod
     def said(self) -> str:
         """Return a phrase for messages that gives the multipliers in the terms of the cluster's file."""
+
+
+LSTM_UNITS = 4
+"""MVM units, one for each gate of an LSTM (section 5)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PeArray:
+    """The MVM units of an FPGA: each has `chains` chains of `pes_per_chain` PEs, with `words` weights in each PE.
+
+    A chain takes one weight a cycle while weights are loaded. The activation pipeline takes `activation_cycles`.
+    """
+
+    chains: int
+    pes_per_chain: int
+    words: int
+    units: int = LSTM_UNITS
+    activation_cycles: int = ACTIVATION_CYCLES
+
+    @property
+    def pes(self) -> int:
+        """Number of PEs of an MVM unit."""
+        return self.chains * self.pes_per_chain

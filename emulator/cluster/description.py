@@ -43,9 +43,8 @@ from ...comm import Interconnect, NicEngines
 from ..common import Gbps, GbytesPerSecond, Megahertz, Microseconds, Name, Nanoseconds, Share
 from ..faults import FaultsDescription
 from ..inputs import DESCRIBED, Model
+from .board_description import FpgaDescription, GpuDescription
 from .cluster import Link, LinkShare
-from .fpga_description import FpgaDescription
-from .gpu_description import GpuDescription
 
 
 class LinksDescription(Model):

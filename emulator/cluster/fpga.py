@@ -13,8 +13,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from .board import ACTIVATION_CYCLES, Board, Engine, Resources, Work
-from .pe_array import PeArray
+from .board import ACTIVATION_CYCLES, Board, Engine, PeArray, Resources, Work
 
 _LONG_CYCLES = 1 << 60
 """More cycles than a sample takes on any engine."""

@@ -15,7 +15,7 @@ import click
 from ...launch import launcher_rank
 from ..bench.shapes import BATCHES, KINDS, LISTS, STEPS, UNITS
 from ..common import InputError
-from . import collector
+from .kernels import resume_collector
 from .named import NETWORK, WORD, FileGroup
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _output(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.group("bench", cls=FileGroup)
 def bench() -> None:
     """Measure speed on this machine, compared with PyTorch if it is installed."""
-    collector.resume()
+    resume_collector()
     if launcher_rank() is not None:
         raise InputError(
             "`emuchain bench` was started by an MPI launcher; start it without one; it starts its own ranks"

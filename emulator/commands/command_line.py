@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
+import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -16,18 +18,27 @@ from . import output
 from .bench import bench
 from .compare import compare, topology
 from .data import data
-from .device_range import is_range, sweep_devices
 from .exchange import exchange
 from .explore import explore
 from .finished import evaluate, export, report, retime, show
 from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
-from .named import CLUSTER, FILES, NETWORK, OUTPUT, RTL, SCHEDULE, WAVES, WHAT_IF, WORD, FileGroup
+from .named import (
+    FILES,
+    NETWORK,
+    OUTPUT,
+    RTL,
+    SCHEDULE,
+    WAVES,
+    WHAT_IF,
+    WORD,
+    CountOrRange,
+    FileGroup,
+    cluster_option,
+)
 from .pipeline import pipeline
-from .ranges import CountOrRange
 from .session import Session
-from .sweep import sweep
-from .validate import validate
+from .sweep import is_range, sweep, sweep_devices
 
 
 def run(arguments: Sequence[str], session: Session) -> int:
@@ -55,6 +66,16 @@ def run(arguments: Sequence[str], session: Session) -> int:
     except click.Abort:
         raise KeyboardInterrupt from None
     return status if isinstance(status, int) else 0
+
+
+def of_other_rooms() -> list[click.Command]:
+    """Return the commands of rooms beside `emulator/`: those in their file commands.py, if they have one."""
+    root = pathlib.Path(__file__).parents[2]
+    package = __package__.split(".")[0]
+    modules = [
+        importlib.import_module(f"{package}.{path.parent.name}.commands") for path in sorted(root.glob("*/commands.py"))
+    ]
+    return [value for module in modules for value in vars(module).values() if isinstance(value, click.Command)]
 
 
 @click.group(cls=FileGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -245,12 +266,7 @@ def schedule(
 
 @commands.command()
 @click.argument("network", type=NETWORK)
-@click.option(
-    "--cluster",
-    type=CLUSTER,
-    metavar="WORD",
-    help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]",
-)
+@cluster_option("vc709")
 @click.option(
     "--devices", type=CountOrRange(), metavar=RANGE_METAVAR, help=f"Number of FPGAs; {RANGE_HELP}.  [default: 1]"
 )
@@ -312,12 +328,7 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags:
 
 @commands.command()
 @click.argument("network", type=NETWORK)
-@click.option(
-    "--cluster",
-    type=CLUSTER,
-    metavar="WORD",
-    help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]",
-)
+@cluster_option("vc709")
 @click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Number of FPGAs.  [default: 1]")
 @click.option("--out", type=RTL, required=True, metavar="DIR", help="The folder for the SystemVerilog files.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Samples of a mini-batch.  [default: 2]")
@@ -386,4 +397,5 @@ commands.add_command(retime)
 commands.add_command(show)
 commands.add_command(sweep)
 commands.add_command(topology)
-commands.add_command(validate)
+for command in of_other_rooms():
+    commands.add_command(command)

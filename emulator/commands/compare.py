@@ -12,9 +12,8 @@ import click
 
 from ..common import InputError, plural
 from .kernels import starting
-from .named import CLUSTER, NETWORK, PICTURE, WORD, FileCommand
-from .phases import phases
-from .ranges import Counts
+from .named import NETWORK, PICTURE, WORD, Counts, FileCommand, cluster_option
+from .output import phases
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
@@ -34,14 +33,7 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
                 "--layers", type=WORD, metavar="FIRST:LAST", help="Only these layers, such as conv3_1:conv5_3."
             ),
             click.option("--devices", type=Counts(), default=devices, show_default=True, metavar="N,N-N,..."),
-            click.option(
-                "--cluster",
-                type=CLUSTER,
-                default=_CLUSTER,
-                show_default=True,
-                metavar="WORD",
-                help="A cluster that comes with emuchain, or a TOML file.",
-            ),
+            cluster_option(default=_CLUSTER, show_default=True),
             click.argument("network", type=NETWORK),
         ):
             command = option(command)

@@ -1,6 +1,6 @@
-from .confined import confined
+from .confined import confined, scratch_error, scratch_folder
 from .errors import BUG_STATUS, INPUT_STATUS, InputError, Note
-from .escaped import NAMES, as_cell, encoded, escaped, of_cell, one_line
+from .escaped import NAMES, as_cell, encoded, escaped, html_table, of_cell, one_line
 from .file_kind import (
     BROKEN_ZIP,
     CHECKPOINT,
@@ -14,16 +14,13 @@ from .file_kind import (
     other_kind,
     unlike,
 )
-from .hints import did_you_mean
-from .html import html_table
 from .line_file import LineFile
 from .lock import own_folder
 from .memory import Room, check_start, free_room, host_room, process_room
 from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
 from .processes import parse_status, system_name
 from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_file, read_text
-from .scratch import scratch_error, scratch_folder
-from .shipped import find, names
+from .shipped import did_you_mean, find, names
 from .types import (
     FINITE,
     Channels,

@@ -1,16 +1,22 @@
-"""Reading untrusted files in a process with limits, where a crash or a hang of a library does no harm."""
+"""Untrusted files are read in a process with limits, where a crash or a hang of a library does no harm.
+
+Beside it, where temporary files are, and what is told of those that cannot be written.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import faulthandler
 import io
 import os
+import pathlib
 import resource
 import select
 import signal
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -96,3 +102,37 @@ def _limit(most_bytes: int, seconds: int) -> None:
         _, hard = resource.getrlimit(kind)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (most, most))
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[pathlib.Path]:
+    """Return a folder of its own for temporary files, which is removed at the end of the `with`.
+
+    Raises:
+        InputError: it cannot be made, or there is no room for what is written there.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="emuchain-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise scratch_error(error) from None
+    with folder as name:
+        try:
+            yield pathlib.Path(name)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            raise scratch_error(error) from None
+
+
+def scratch_error(error: OSError) -> InputError:
+    """Return the error for a temporary file that cannot be written."""
+    try:
+        place = f"temporary files in {tempfile.gettempdir()}"
+    except OSError:
+        place = "temporary files"
+    return InputError(
+        f"{place}: cannot be written: {error.strerror or error}; free some room, or name another folder by TMPDIR"
+    )

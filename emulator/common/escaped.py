@@ -1,6 +1,8 @@
-"""Text of others, as it is written to a terminal, into messages of one line, and into cells of spreadsheets."""
+"""Text of others, as written to a terminal, into messages of one line, cells of spreadsheets, and tables in HTML."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 _FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What begins a formula in a spreadsheet, in some of them as a wide character."""
@@ -51,3 +53,19 @@ def _is_number(text: str) -> bool:
 def encoded(text: str) -> bytes:
     """Return text as UTF-8, in which names of files have the bytes that they have on the disk."""
     return text.encode("utf-8", NAMES)
+
+
+def html_table(title: str, rows: Sequence[Sequence[str]], columns: Sequence[str] = ()) -> str:
+    """Return a table under its title; the first cell of each row is its name."""
+    from html import escape
+
+    left, right = ' style="text-align: left"', ' style="text-align: right"'
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        first, *others = cells
+        named = f"<th{left}>{escape(first)}</th>"
+        return f"<tr>{named}{''.join(f'<{tag}{right}>{escape(cell)}</{tag}>' for cell in others)}</tr>"
+
+    head = line(columns, "th") if columns else ""
+    body = "".join(line(row, "td") for row in rows)
+    return f'<table><caption style="text-align: left">{escape(title)}</caption>{head}{body}</table>'

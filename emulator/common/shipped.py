@@ -1,13 +1,21 @@
-"""The TOML files that come with emuchain, found by name; a user's own file is found by its path."""
+"""The TOML files that come with emuchain, by name, with a hint where it is misspelt; a user's file goes by its path."""
 
 from __future__ import annotations
 
+import difflib
 import importlib.resources
 import os
 import pathlib
+from collections.abc import Iterable
 
 from .errors import InputError
-from .hints import did_you_mean
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question about the known name that is closest, with a blank behind it; empty if none is close."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean `{close[0]}`? " if close else ""
+
 
 _HERE = importlib.resources.files(__package__.rpartition(".")[0])
 

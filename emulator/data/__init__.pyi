@@ -1,13 +1,10 @@
-from .ahead import ReadAhead
+from .baselines import NgramBits, linear_accuracy, ngram_bits
 from .dataset import Dataset, Normalisation
 from .fetch import fetch_data
-from .lazy import Images, LazyImages
+from .lazy import Images, LazyImages, ReadAhead
 from .load import data_files, describe_data, load_data
-from .ngrams import NgramBits, ngram_bits
-from .png import png
-from .preview import preview_picture
+from .preview import png, preview_picture
 from .reading import Reading
-from .softmax import linear_accuracy
 from .text import is_text, symbol_count
 from .transfer import Progress
 

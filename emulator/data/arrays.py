@@ -13,8 +13,7 @@ from ..common import InputError, plural
 from .dataset import Dataset
 from .lazy import LazyImages
 from .prepare import Preparation, Size
-from .reading import Reading
-from .split import split
+from .reading import Reading, split
 
 IMAGES, LABELS, TEST_IMAGES, TEST_LABELS, CLASSES = "images", "labels", "test_images", "test_labels", "classes"
 _FEW = (1, 3)  # channels that an axis is known by

@@ -17,8 +17,7 @@ from .lazy import LazyImages
 from .listing import Part, list_folder
 from .pillow import BrokenError, Header, header_of, pixels_of
 from .prepare import Preparation, Size
-from .reading import Reading
-from .split import shuffled, split
+from .reading import Reading, shuffled, split
 
 _THREADS = 2
 

@@ -16,8 +16,8 @@ from ..common import InputError
 def main(where: str) -> None:
     """Train a linear classifier and print its accuracy."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy loads: more threads only slow such small products
+    from .baselines import linear_accuracy
     from .load import load_data
-    from .softmax import linear_accuracy
 
     try:
         data = load_data(where)

@@ -20,10 +20,9 @@ from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan
-from ..timing import DeviceClock, EpochCourse, StageClock, exchange_name
+from ..timing import Course, DeviceClock, StageClock, exchange_name
 from .balanced import Balanced
-from .gather import shares_states
-from .lanes import InTurn, Lanes
+from .lanes import InTurn, Lanes, shares_states
 from .ports import Maps, Ports
 from .tally import Tally
 
@@ -65,7 +64,7 @@ class Epoch:
     all_step_samples: Sequence[int] = ()
     rule_of: RuleOf | None = None
     sample_numbers: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
-    course: EpochCourse | None = None
+    course: Course | None = None
 
 
 class Device:

@@ -16,9 +16,8 @@ from ..mapping import Slice
 from ..network import Layer, Recurrent
 from ..pair import Content, PairKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan
-from .act_ram import ActRam
-from .pair_contents import of_tape, sent_for_gradients, split_weights
-from .pair_ports import Data, PairPorts
+from .memories import ActRam
+from .pair_ports import Data, PairPorts, of_tape, sent_for_gradients, split_weights
 from .recurrent_steps import TAPE, all_backward, all_forward
 from .recurrent_weights import kernel_of
 
@@ -92,9 +91,7 @@ class FpgaDirection:
     def _pack(self) -> Packed:
         """Pack the weights that are here."""
         kernel, held = self._kernel, self._held
-        no_inputs = np.empty((kernel.channels, kernel.inputs), np.float32)
-        w, inputs = held.get("w", no_inputs), "w" in held
-        return kernel.pack(w, held["r"], held["b_w"], held["b_r"], held.get("p"), inputs=inputs)
+        return kernel.pack(held.get("w"), held["r"], held["b_w"], held["b_r"], held.get("p"))
 
     def _key(self, content: Content) -> PairKey:
         return PairKey(self.part.layer.index, self.direction, content)

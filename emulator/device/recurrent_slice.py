@@ -16,14 +16,13 @@ from ...kernels import Arena
 from ...kernels.recurrent import LstmSlice, Packed, Tape
 from ..mapping import Slice
 from ..schedule import SampleSpan
-from .act_ram import ActRam
-from .gather import Gather
+from .lanes import Gather
+from .memories import ActRam, Arrays
 from .ports import Ports
 from .recurrent_steps import TAPE, all_backward, all_forward, backward_steps, forward_steps, state_errors
 from .recurrent_weights import DirectionWeights, first_weights, joined, kernel_of, split
 from .rules import Rule
 from .slice_numerics import Data, Lengths, SliceNumerics
-from .versions import Arrays
 
 _KEPT = ("inner", "h_before", "cells", "delta")
 """What EB needs of a tape, and what PG needs; of some layers PG needs `delta_r` or `of_outputs`, too."""

@@ -17,10 +17,10 @@ from ...kernels import Arena
 from ...kernels.recurrent import GruSlice, LstmSlice, Packed
 from ..mapping import Slice
 from ..network import Layer, Recurrent
-from ..network.operations.gru import Gru
-from ..network.operations.lstm import Lstm
-from .lpram import Parameter
+from ..network.operations.recurrent import Gru, Lstm
+from .memories import Parameter
 from .rules import Rule
+from .sfu import Sfu
 
 Data = NDArray[np.float32]
 Arrays = Mapping[str, Data]
@@ -205,3 +205,15 @@ class DirectionWeights:
         for parameter in self:
             parameter.begin_epoch()
         self.packed, self.newest = {0: self.packed[self.newest]}, 0
+
+
+Sizes = tuple[int, ...]
+
+
+def array_shapes(layer: Layer) -> dict[str, Sizes]:
+    """Return the shapes of a layer's arrays, by the names that results files have."""
+    others = {name: of.newest.shape for name, of in Sfu(layer, 0, Arena()).held.items()}
+    if not layer.operation.recurs:
+        return {"weight": layer.weight_shape, **others}
+    weights = named_weights(layer, np.empty(layer.weight_shape, np.float32))
+    return {**{name: array.shape for name, array in weights.items()}, **others}

@@ -1,12 +1,8 @@
-from .bound import all_cuts_ps, cuts_between_layers_ps
-from .candidate import Candidate, Wires, pipelined
+from .candidate import DATA_PARALLEL, Candidate, Wires, data_parallel, deal, pipelined
 from .explore import FURTHEST, Exploration, Question, Turn, explore, micro_batches_of
-from .ideal import ideal
-from .inter_layer import Cut, least_cut
-from .intra_layer import filled_cut, fits_at_all
+from .inter_layer import Cut, filled_cut, fits_at_all, least_cut
 from .partition import Partition, Step, partition
-from .pieces import Demand, Pieces
-from .replicated import DATA_PARALLEL, data_parallel, deal
+from .pieces import Demand, Pieces, all_cuts_ps, cuts_between_layers_ps, ideal
 
 __all__ = [
     "DATA_PARALLEL",

@@ -1,10 +1,18 @@
-"""Candidates: a schedule and a micro-batch, timed on the cut that suits them."""
+"""Candidates: a schedule and a micro-batch, timed on the cut that suits them.
+
+Data parallelism is one, too: every device trains the whole network.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
 
 from ...comm import Interconnect
+from ...comm.exchange import VALUE_BYTES, ring_ps
 from ..cluster import Link
 from ..profile import DoesNotFit, Stages
 from ..schedule import Machine, PipelineKind, Shape, StageCosts, Transport
@@ -107,19 +115,19 @@ def pipelined(
         InputError: there are more devices than layers.
     """
     machine = dataclasses.replace(machine, latency_ps=wires.latency_ps)
-    found = Candidate(kind.name, stages.samples, micro_batches)
+    candidate = Candidate(kind.name, stages.samples, micro_batches)
     kept = _kept(kind, machine, stages.devices, micro_batches)
     overlaps = machine.transport is Transport.HIDDEN or kind.overlaps
     try:
         cut = partition(stages, wires.links, Demand(kept, overlaps), whole_layers=whole_layers)
     except DoesNotFit as shortage:
-        return dataclasses.replace(found, why_not=str(shortage))
+        return dataclasses.replace(candidate, why_not=str(shortage))
     shape = Shape(stages.devices, micro_batches, cut.costs, machine)
     if better_than_ps is not None and _least_ps(shape) > better_than_ps:
         return None
     timeline = time_shape(kind, shape)
     limit = _limit(stages, cut)
-    return dataclasses.replace(found, time_ps=timeline.makespan_ps, partition=cut, timeline=timeline, limit=limit)
+    return dataclasses.replace(candidate, time_ps=timeline.makespan_ps, partition=cut, timeline=timeline, limit=limit)
 
 
 def _kept(kind: PipelineKind, machine: Machine, devices: int, micro_batches: int) -> tuple[int, ...]:
@@ -127,7 +135,7 @@ def _kept(kind: PipelineKind, machine: Machine, devices: int, micro_batches: int
     warm_ups = warm_ups_of(kind, Shape(devices, micro_batches, (StageCosts(1, 1),) * devices, machine))
     if warm_ups is None:
         return (micro_batches,) * devices
-    return tuple(min(each, micro_batches) for each in warm_ups)
+    return tuple(min(count, micro_batches) for count in warm_ups)
 
 
 def _least_ps(shape: Shape) -> int:
@@ -148,3 +156,51 @@ def _limit(stages: Stages, cut: Partition) -> str:
         return f"link {link} -> {link + 1}"
     begin, end = list(cut.cut.spans)[stage]
     return f"stage {stage} ({stages.said(begin, end)} on {stages.kinds[stage]})"
+
+
+DATA_PARALLEL = "data-parallel"
+
+
+def data_parallel(stages: Stages, wires: Wires, micro_batches: int, *, together: bool = True) -> Candidate:
+    """Return data parallelism as a candidate: each device trains all layers, and a ring exchanges the gradients.
+
+    Micro-batches are dealt so that the slowest device ends as early as possible. Weights are off chip as soon as not
+    all of them fit, if they are so `together`. The exchange begins when all devices are done.
+    """
+    candidate = Candidate(DATA_PARALLEL, stages.samples, micro_batches)
+    times, parameters = [], 0
+    for device in range(stages.devices):
+        try:
+            costs = stages.costs(0, stages.end, device, 1, together=together)
+        except DoesNotFit as shortage:
+            return dataclasses.replace(candidate, why_not=str(shortage))
+        times.append(costs.work_ps)
+        parameters = costs.parameter_bytes
+    dealt = deal(times, micro_batches)
+    ends = [count * time for count, time in zip(dealt, times, strict=True)]
+    exchange = 0
+    if stages.devices > 1:
+        ready = np.zeros(stages.devices, np.int64)
+        exchange = int(ring_ps(wires.interconnect, ready, -(-parameters // VALUE_BYTES)).max())
+    slowest = ends.index(max(ends))
+    limit = f"device {slowest} ({stages.kinds[slowest]})" if max(ends) >= exchange else "exchange of gradients"
+    return dataclasses.replace(
+        candidate,
+        time_ps=max(ends) + exchange,
+        dealt=dealt,
+        compute_ps=max(ends),
+        exchange_ps=exchange,
+        limit=limit,
+    )
+
+
+def deal(times_ps: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return how many of `count` equal tasks each device gets so that the last one ends as early as possible."""
+    dealt = [0] * len(times_ps)
+    ends = [(time, device) for device, time in enumerate(times_ps)]
+    heapq.heapify(ends)
+    for _ in range(count):
+        end, device = ends[0]
+        dealt[device] += 1
+        heapq.heapreplace(ends, (end + times_ps[device], device))
+    return tuple(dealt)

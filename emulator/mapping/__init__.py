@@ -10,16 +10,27 @@ from .balancing import (
     blocks_of,
     channel_bytes,
 )
-from .coarse import coarse, coarse_shares
-from .device_streams import DeviceStreams, with_errors
+from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
+from .device_streams import DeviceStreams, gradient_values, kept_channels, with_errors
 from .engines import SliceEngines, allocate, allocate_all, channel_works, engines_in_turn, idle_share, slice_works
-from .gradient_row import gradient_values, kept_channels
-from .memory import LUT_RAM_BITS, Buffer, SliceMemory, memories, parameter_memory, slice_memory
-from .off_chip import MemoryStream, OffChip, activation_bytes, memory_streams, port_bytes, stored_bytes, update_bytes
+from .memory import (
+    LUT_RAM_BITS,
+    Buffer,
+    MemoryStream,
+    OffChip,
+    SliceMemory,
+    activation_bytes,
+    memories,
+    memory_streams,
+    parameter_memory,
+    port_bytes,
+    slice_memory,
+    stored_bytes,
+    update_bytes,
+)
 from .partition import can_take, partition, partition_with_memory
 from .placement import Chain, Placement, place
 from .row import PieceMemory
-from .sending import steps_before_sending
 from .shedding import SliceNeeds, WeightBanks, shed, slice_needs
 from .slices import Balance, Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
 from .traffic import (
@@ -31,11 +42,11 @@ from .traffic import (
     carried_bytes,
     path_row_ps,
     sample_ps,
+    steps_before_sending,
     stream_row_ps,
     streams,
     streams_between,
 )
-from .whole_layers import LayerCut, cut_layers, partition_layers, whole_layers
 
 __all__ = [
     "COPIES",

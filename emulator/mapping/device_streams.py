@@ -1,6 +1,9 @@
-"""The streams that each action of a device takes in, and the two ends of the chain.
+"""The streams that each action of a device takes in, the two ends of the chain, and the gradients that are exchanged.
 
 Clocks, numerics and the device's program all use them, so they agree on what travels.
+
+Replicas exchange a device's gradients in one row: of its slices, and of the parameters that it stores. Parameters that
+its slices use and other devices store count where they are stored.
 """
 
 from __future__ import annotations
@@ -8,11 +11,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..network import Tensor
-from .balancing import BalancedParameters, blocks_of
-from .gradient_row import gradient_values
+from .balancing import BalancedParameters, blocks_of, channel_bytes
 from .slices import Mapping, Slice
-from .traffic import DataPath, StreamKey
+from .traffic import VALUE_BYTES, DataPath, StreamKey
+
+
+def kept_channels(part: Slice, device: int, blocks: Sequence[BalancedParameters]) -> NDArray[np.bool_]:
+    """Return a mask of the slice's cut channels that the device stores itself."""
+    kept = np.ones(part.channels, np.bool_)
+    for _, block in blocks_of(blocks, part, device):
+        kept[block.begin - part.begin : block.end - part.begin] = False
+    return kept
+
+
+def gradient_values(device: int, slices: Sequence[Slice], blocks: Sequence[BalancedParameters]) -> int:
+    """Return the number of gradients that a device exchanges with its counterparts in other replicas."""
+    count = sum(block.values for block in blocks if block.store_device == device)
+    for part in slices:
+        weights = int(kept_channels(part, device, blocks).sum()) * channel_bytes(part) // VALUE_BYTES
+        count += weights + part.is_last * (part.layer.parameters - part.layer.weights)
+    return count
 
 
 @dataclasses.dataclass(frozen=True)

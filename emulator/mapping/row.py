@@ -1,9 +1,13 @@
-"""The row of all layers' channels, of which every device gets a piece, and the longest piece that a board can take.
+"""The row of all layers' channels: the longest piece that a board can take, and what a link can serve at a boundary.
 
 A board can do a piece in a given time if it has the multipliers that this needs (`Board.most_channels`), and if its
 memory port moves in that time what does not fit on chip (`memory`). A part of a piece needs no more of either, so for
 one end of a piece the furthest other end is found by bisection. No piece spans the *wall*, which is between the
 convolutions and the off-chip layers, or at the end if there are none.
+
+What crosses a link depends on its boundary alone, so the
+time of a sample on a link is a function of the boundary. Within a layer the bytes of a row of each stream are a linear
+function of it, or of each group's boundaries.
 """
 
 from __future__ import annotations
@@ -11,10 +15,16 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from ..cluster import Board, Work
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cluster import Board, Link, LinkShare, Work
+from ..network import Layer
+from .slices import Slice, cut_channels
+from .traffic import DataPath, Stream, row_ps, shared_bytes, streams_between
 
 
 class PieceMemory(Protocol):
@@ -85,8 +95,8 @@ class Row:
     def most_alone(self, board: Board, time_ps: int) -> list[int]:
         """Return how many channels of each layer, and of no other, a board can do in `time_ps`, memory left out."""
         counts = (end - begin for begin, end in itertools.pairwise(self.first))
-        each = zip(self.works, counts, strict=True)
-        return [board.most_channels(works, count, board.multipliers, time_ps)[0] for works, count in each]
+        layers = zip(self.works, counts, strict=True)
+        return [board.most_channels(works, count, board.multipliers, time_ps)[0] for works, count in layers]
 
     def furthest(self, begin: int, board: Board, time_ps: int, alone: Sequence[int]) -> int:
         """Return the last boundary at which a board that begins at `begin` can end to do a sample in `time_ps`.
@@ -142,3 +152,102 @@ class Row:
             if at > stop or at == limit:
                 break
         return at
+
+
+Ends = list[tuple[int, int]]
+"""Channels, or the boundaries before them, as intervals (first, last)."""
+
+
+class Boundaries:
+    """The time of a sample on a link at each boundary of the row of all layers' channels."""
+
+    def __init__(self, layers: Sequence[Layer], share: LinkShare = LinkShare.BYTES) -> None:
+        """Take the layers, and how streams share links."""
+        self._end = sum(map(cut_channels, layers))
+        self._share = share
+        self._streams: list[tuple[slice, list[tuple[DataPath, int, NDArray[np.int64]]]]] = []
+        """Boundaries, and the path, the rows, and the bytes of a row of each stream at them."""
+        first = 0
+        for before, layer in zip((None, *layers), layers, strict=False):
+            channels = cut_channels(layer)
+            if before is not None:
+                whole = streams_between(before, Slice(layer, 0, channels), share)
+                self._add(slice(first, first + 1), [whole])
+            for low, high in _straight(layer):
+                begins = sorted({low, high - 1})
+                ends = [streams_between(layer, Slice(layer, begin, channels), share) for begin in begins]
+                self._add(slice(first + low, first + high), ends)
+            first += channels
+        self._times: dict[Link, NDArray[np.int64]] = {}
+
+    def _add(self, where: slice, ends: list[tuple[Stream, ...]]) -> None:
+        """Add boundaries from the streams at the first and the last of them."""
+        places = np.arange(where.stop - where.start)
+        bytes_at = []
+        for first, last in zip(ends[0], ends[-1], strict=True):
+            step = (last.row_bytes - first.row_bytes) // max(1, len(places) - 1)
+            bytes_at.append((first.path, first.rows, first.row_bytes + step * places))
+        self._streams.append((where, bytes_at))
+
+    def sample_ps(self, link: Link) -> NDArray[np.int64]:
+        """Return the time in ps of a sample on a link at each boundary."""
+        times = self._times.get(link)
+        if times is None:
+            times = self._times[link] = np.zeros(self._end + 1, np.int64)
+            for where, streams in self._streams:
+                own: dict[DataPath, NDArray[np.int64]] = {}
+                for path, rows, row_bytes in streams:
+                    own[path] = own.get(path, np.int64(0)) + rows * link.wire_bytes(row_bytes)
+                carried = shared_bytes(self._share, own)
+                for path, rows in {(path, rows) for path, rows, _ in streams}:
+                    times[where] = np.maximum(times[where], rows * row_ps(link, carried[path], rows))
+        return times
+
+    def within(self, link: Link, time_ps: int) -> Ends:
+        """Return the boundaries at which a link takes at most `time_ps` for a sample."""
+        edges = np.flatnonzero(np.diff(self.sample_ps(link) <= time_ps, prepend=False, append=False)).tolist()
+        return [(begin, end - 1) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+
+    def times_ps(self, links: Collection[Link], above_ps: int) -> list[int]:
+        """Return in ascending order all times in ps of a sample on one of the links at a boundary, above `above_ps`."""
+        by_link = [self.sample_ps(link) for link in links]
+        times = np.unique(np.concatenate([np.zeros(0, np.int64), *by_link]))
+        return [int(time) for time in times[times > above_ps]]
+
+
+def _straight(layer: Layer) -> Iterator[tuple[int, int]]:
+    """Yield spans of a layer's inner boundaries in which the bytes of each path are a linear function of them.
+
+    Inputs go on up to the last output of their group: in steps, unless each output is a group.
+    """
+    channels, groups = cut_channels(layer), layer.operation.groups
+    size = channels if groups == channels else channels // groups
+    for low in range(0, channels, max(1, size)):
+        span = max(1, low), min(channels, low + size)
+        if span[0] < span[1]:
+            yield span
+
+
+def common(some: Ends, others: Ends) -> Ends:
+    """Return what lies in intervals of both lists, each in ascending order."""
+    shared, i, j = [], 0, 0
+    while i < len(some) and j < len(others):
+        low, high = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
+        if low <= high:
+            shared.append((low, high))
+        if some[i][1] < others[j][1]:
+            i += 1
+        else:
+            j += 1
+    return shared
+
+
+def merged(intervals: Iterable[tuple[int, int]]) -> Ends:
+    """Return intervals in ascending order, with those joined that overlap or touch."""
+    joined: Ends = []
+    for low, high in intervals:
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(joined[-1][1], high)
+        else:
+            joined.append((low, high))
+    return joined

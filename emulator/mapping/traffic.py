@@ -5,6 +5,12 @@ one device and the next begins on the other, its activations take path 1 and its
 layer take path 1 too, "as extra channels" (section 3.2), and their errors path 4. So a path has a stream for each
 tensor. Paths 5 and 6 carry balanced parameters and their gradients, with a stream for each block of them
 (balancing.py).
+
+Slices send a layer's outputs as their engines make them, or after the SFU's first steps. Where each data path
+has a fixed part of the link (`share = "paths"`), a slice cut by output channels, whose outputs are complete, carries
+out the SFU's first steps on its own channels before it sends, so that a pool makes its maps smaller. FPDeep's text does
+not say where the SFU stands under OCP (sections 4.1 and 5.1). The steps are those that work on each channel alone, up
+to the first result that something else needs, too. So the numbers are the same either way.
 """
 
 from __future__ import annotations
@@ -18,9 +24,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cluster import Link, LinkShare
-from ..network import Layer, Shape
-from .sending import sent_shape
-from .slices import Cut, Mapping, Slice, inputs_before
+from ..network import Layer, SfuStep, Shape
+from .slices import Cut, Mapping, Slice, cut_of, inputs_before
+
+
+def steps_before_sending(layer: Layer, share: LinkShare) -> tuple[SfuStep, ...]:
+    """Return the first steps of a layer's SFU, which each of its slices carries out before it sends."""
+    if share is LinkShare.BYTES or cut_of(layer) is not Cut.OCP or layer.operation.recurs:
+        return ()
+    reads = [tensor.number for step in layer.sfu for tensor in step.reads]
+    needed = reads + [tensor.number for tensor in layer.hands_on]
+    steps: list[SfuStep] = []
+    at = layer.makes.number
+    for step in layer.sfu:
+        alone = [tensor.number for tensor in step.reads] == [at] and needed.count(at) == 1
+        if not (alone and step.operation.by_channel):
+            break
+        steps.append(step)
+        at = step.makes.number
+    return tuple(steps)
+
+
+def sent_shape(layer: Layer, share: LinkShare) -> Shape:
+    """Return (channels, rows, columns) of a layer's outputs as its slices send them."""
+    steps = steps_before_sending(layer, share)
+    return steps[-1].output if steps else layer.output
+
 
 Bytes = TypeVar("Bytes", int, NDArray[np.int64])
 
@@ -125,19 +154,19 @@ def streams_between(left: Layer, right: Slice, share: LinkShare = LinkShare.BYTE
         partial = begun, *sent_shape(layer, share)[1:]
         if not layer.reads_again:
             carried[layer.reads.number] = layer.input[0] - inputs_before(layer, right.begin), rows, columns
-    found = [Stream(DataPath.ACTIVATIONS, tensor, *shape) for tensor, shape in carried.items()]
+    crossing = [Stream(DataPath.ACTIVATIONS, tensor, *shape) for tensor, shape in carried.items()]
     if partial is not None:
-        found.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial))
-        found.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial))
+        crossing.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial))
+        crossing.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial))
     errors = (tensor for tensor in layer.takes if not tensor.is_images)
-    found += [Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number]) for tensor in errors]
+    crossing += [Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number]) for tensor in errors]
     if partial is not None and layer.operation.recurs:
         states, (_, rows, columns) = layer.makes.number, layer.output
         later = layer.channels - right.begin, rows, columns
-        found.append(Stream(DataPath.STATES, states, *later))
-        found.append(Stream(DataPath.INPUT_ERRORS, states, layer.channels, rows, columns))
-        found.append(Stream(DataPath.STATE_ERRORS, states, *later))
-    return tuple(found)
+        crossing.append(Stream(DataPath.STATES, states, *later))
+        crossing.append(Stream(DataPath.INPUT_ERRORS, states, layer.channels, rows, columns))
+        crossing.append(Stream(DataPath.STATE_ERRORS, states, *later))
+    return tuple(crossing)
 
 
 def carried_bytes(link: Link, all_streams: Iterable[Stream]) -> dict[DataPath, int]:

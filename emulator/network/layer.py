@@ -13,23 +13,8 @@ import math
 from typing import Literal
 
 from ..common import IMAGENET_IMAGES, check_names, html_table, plural
-from .operation import EngineView, LayerOperation, SfuOperation, Window
-from .rows import LayerRows, SfuRows
-from .shape import Pair, Shape
-
-
-@dataclasses.dataclass(frozen=True)
-class Tensor:
-    """Maps between operations: a number and (channels, rows, columns); the name is for display only."""
-
-    number: int
-    shape: Shape
-    name: str = dataclasses.field(default="", compare=False)
-
-    @property
-    def is_images(self) -> bool:
-        """Whether these are the network's inputs, whose errors are not needed."""
-        return self.number == 0
+from .operation import EngineView, LayerOperation, LayerRows, SfuOperation, SfuRows, Window
+from .shape import Pair, Shape, Tensor
 
 
 @dataclasses.dataclass(frozen=True)

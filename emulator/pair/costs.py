@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from . import gpu as gpus
-from .devices import Pair
+from .devices import Pair, product_ps, transposition_ps, update_ps
+from .fpga import input_cycles, step_cycles
 from .messages import values_of
-from .steps import input_cycles, step_cycles
 from .tasks import Part, Phase, Resource, Task
 from .work import OtherWork, RecurrentWork
 
@@ -27,27 +26,27 @@ class Costs:
     def input_products(self, work: RecurrentWork, phase: Phase, direction: int) -> Task:
         """Return I-MVM of one direction on the GPU, over all time steps."""
         macs = self.batch * work.steps * work.input_weights
-        return self._gpu(Part.INPUTS, phase, work, gpus.product_ps(self.pair.gpu, macs), direction)
+        return self._gpu(Part.INPUTS, phase, work, product_ps(self.pair.gpu, macs), direction)
 
     def gradients(self, work: RecurrentWork) -> Task:
         """Return GC of all directions: as many multiply-accumulates as I-MVM and the steps."""
         macs = work.directions * self.batch * work.steps * (work.input_weights + work.recurrent_weights)
-        return self._gpu(Part.GRADIENTS, Phase.BACKWARD, work, gpus.product_ps(self.pair.gpu, macs))
+        return self._gpu(Part.GRADIENTS, Phase.BACKWARD, work, product_ps(self.pair.gpu, macs))
 
     def update(self, work: RecurrentWork | OtherWork) -> Task:
         """Return WU of all directions."""
         directions = work.directions if isinstance(work, RecurrentWork) else 1
-        duration = gpus.update_ps(self.pair.gpu, directions * work.parameters, self.pair.states)
+        duration = update_ps(self.pair.gpu, directions * work.parameters, self.pair.states)
         return self._gpu(Part.UPDATE, Phase.BACKWARD, work, duration)
 
     def transposition(self, work: RecurrentWork, weights: int, direction: int) -> Task:
         """Return the GPU's transposition of a direction's weights for BW."""
-        duration = gpus.transposition_ps(self.pair.gpu, weights)
+        duration = transposition_ps(self.pair.gpu, weights)
         return self._gpu(Part.TRANSPOSE, Phase.BACKWARD, work, duration, direction)
 
     def others(self, work: OtherWork, phase: Phase, passes: int = 1) -> Task:
         """Return layers without a state, on the GPU: FW, EB and PG are a pass each."""
-        duration = gpus.product_ps(self.pair.gpu, passes * self.batch * work.macs)
+        duration = product_ps(self.pair.gpu, passes * self.batch * work.macs)
         return self._gpu(Part.OTHERS, phase, work, duration)
 
     def load(self, work: RecurrentWork, phase: Phase, weights: int, direction: int) -> Task:

@@ -10,8 +10,9 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
+from ..network import Network
 from .tasks import Part, Phase
-from .work import Cell, RecurrentWork
+from .work import Cell, RecurrentWork, work_of
 
 
 class Content(enum.Enum):
@@ -63,6 +64,17 @@ class PairStream:
 def streams_of(work: RecurrentWork, direction: int, *, inputs_too: bool) -> list[PairStream]:
     """Return the streams of one direction of a layer; with `inputs_too`, I-MVM is the FPGA's."""
     return _forward(work, inputs_too) + _backward(work, direction, inputs_too)
+
+
+def pair_streams(network: Network, *, inputs_too: bool) -> dict[PairKey, PairStream]:
+    """Return all streams between the devices that train a network; with `inputs_too`, I-MVM is the FPGA's."""
+    return {
+        PairKey(layer.index, direction, stream.content): stream
+        for layer in network.layers
+        if layer.operation.recurs
+        for direction in range(work_of(layer).directions)
+        for stream in streams_of(work_of(layer), direction, inputs_too=inputs_too)
+    }
 
 
 def values_of(work: RecurrentWork, direction: int, phase: Phase, part: Part, *, inputs_too: bool) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Tasks of a mini-batch: what takes which resource for how long, and waits for what."""
+"""Tasks of a mini-batch: what takes which resource for how long, waits for what, and when each of them runs."""
 
 from __future__ import annotations
 
@@ -73,3 +73,26 @@ class TaskList:
         """Add a task that waits for others; return its place."""
         self.tasks.append(dataclasses.replace(task, after=tuple(dict.fromkeys(after))))
         return len(self.tasks) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A task with its start and its end."""
+
+    task: Task
+    start_ps: int
+    end_ps: int
+
+
+def run(tasks: Sequence[Task]) -> list[Timed]:
+    """Return all tasks with their times.
+
+    A task starts when its resources have done all tasks that stand before it and those that it waits for are done.
+    """
+    free = dict.fromkeys(Resource, 0)
+    timed: list[Timed] = []
+    for task in tasks:
+        start = max([timed[other].end_ps for other in task.after] + [free[each] for each in task.resources])
+        timed.append(Timed(task, start, start + task.duration_ps))
+        free.update(dict.fromkeys(task.resources, timed[-1].end_ps))
+    return timed

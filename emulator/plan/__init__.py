@@ -1,24 +1,30 @@
 """One frozen `Plan` from a configuration, the same on every rank: placement, steady state, resources, layout."""
 
 from .by_rate import Settled, place_by_rate
-from .chain import asked_chunks, warm_ups_of
+from .chain import asked_chunks, check_samples, warm_ups_of
 from .data import check_data, data_of, epoch_samples, network_of, training_data
-from .fit import missing_bytes, off_chip_bytes, on_chip_banks
-from .idle_settings import idle_settings
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
-from .make import make_plan, planned_on
-from .make_pair import make_pair_plan
-from .pair import PairPlan
-from .placement import place_on_chip, smallest_cluster
-from .plan import Plan, describe_devices, exchange_loads, exchange_times
-from .replication import check_samples
-from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
+from .make import make_plan, plan_run, planned_on
+from .pair import PairPlan, make_pair_plan
+from .placement import (
+    bram_bytes,
+    buffer_resources,
+    lut_bytes,
+    missing_bytes,
+    off_chip_bytes,
+    on_chip_banks,
+    place_on_chip,
+    smallest_cluster,
+    transceivers_used,
+)
+from .plan import ChainPlan, Plan, describe_devices, exchange_loads, exchange_times
 from .stages import PlannedStages
 from .steady import SteadyPipeline, find_steady
-from .work import check_batch, check_memory, duration, long_work
+from .work import check_batch, check_memory, duration, idle_settings, long_work
 
 __all__ = [
     "OFF_CHIP_PASSES",
+    "ChainPlan",
     "DeviceLayout",
     "Layout",
     "LinkLayout",
@@ -55,6 +61,7 @@ __all__ = [
     "on_chip_banks",
     "place_by_rate",
     "place_on_chip",
+    "plan_run",
     "planned_on",
     "smallest_cluster",
     "training_data",

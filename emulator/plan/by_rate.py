@@ -4,20 +4,76 @@ Two kinds of cut are tried. One heeds engines and links alone; what then does no
 (`mapping.place`). The other heeds memory ports, too: it gives more boards to layers with many parameters. No cut and no
 placement is faster than the first cut's slowest engine or link (`Mapping.balance`), which is the bound on what was
 found.
+
+The memory port limits the pieces of such a cut: what a board has to shed of a piece takes time there.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 
-from ..cluster import Cluster
-from ..mapping import Chain, Mapping, partition_with_memory, place
+from ..cluster import Board, Cluster
+from ..mapping import Chain, Mapping, Slice, SliceNeeds, cut_channels, partition_with_memory, place, shed, slice_needs
 from ..network import Network
 from ..timing import Timing
-from .fit import missing_bytes
-from .port_limits import PortLimits
+from .placement import missing_bytes
 from .steady import SteadyPipeline
+
+
+class PortLimits:
+    """The time of memory ports for pieces of the row of all channels (`mapping.PieceMemory`).
+
+    How many samples are in flight where a piece begins is taken from a mapping that has been timed.
+    """
+
+    def __init__(self, network: Network, cluster: Cluster, timed: Mapping, in_flight: Sequence[int]) -> None:
+        self._layers, self._cluster = network.layers, cluster
+        self._first = list(itertools.accumulate(map(cut_channels, network.layers), initial=0))
+        firsts = (slices[0] for slices in timed.devices)
+        self._begins = [self._first[part.layer.index] + part.begin for part in firsts]
+        self._known: dict[tuple[int, int, int, int], SliceNeeds] = {}
+        # Nowhere more than further left, so that a part of a piece never needs more than the piece.
+        self._in_flight = list(itertools.accumulate(reversed(in_flight), max))[::-1]
+
+    def is_within(self, begin: int, end: int, board: Board, time_ps: int) -> bool:
+        """Return whether the port moves in `time_ps` what a sample needs of all data that can be off chip and must be.
+
+        Buffers that always stay on chip may still be too large; that is reported, and no cut can help it.
+        """
+        in_flight = self._in_flight_from(begin)
+        needs = [self._needs(*where, in_flight) for where in self._slices(begin, end)]
+        excess = sum(held.banks for held in needs) - self._cluster.banks_for_buffers(board)
+        if excess <= 0:
+            return True
+        excess = min(excess, sum(held.banks - held.fixed_banks for held in needs))
+        _, freed, _ = shed(needs, excess, board.off_chip_mbytes_per_s * time_ps // 1_000_000)
+        return freed >= excess
+
+    def in_flight_of(self, mapping: Mapping) -> tuple[int, ...]:
+        """Return the samples in flight that the devices of a mapping are taken to have."""
+        firsts = (slices[0] for slices in mapping.devices)
+        return tuple(self._in_flight_from(self._first[part.layer.index] + part.begin) for part in firsts)
+
+    def _in_flight_from(self, begin: int) -> int:
+        return self._in_flight[bisect.bisect_right(self._begins, begin) - 1]
+
+    def _slices(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """Return the layer, the first channel and the end of each slice of a piece."""
+        first = self._first
+        layers = range(bisect.bisect_right(first, begin) - 1, bisect.bisect_left(first, end))
+        return [(i, max(begin, first[i]) - first[i], min(end, first[i + 1]) - first[i]) for i in layers]
+
+    def _needs(self, layer: int, begin: int, end: int, in_flight: int) -> SliceNeeds:
+        key = layer, begin, end, in_flight
+        needs = self._known.get(key)
+        if needs is None:
+            part = Slice(self._layers[layer], begin, end)
+            needs = self._known[key] = slice_needs(part, in_flight, self._cluster.parameter_copies)
+        return needs
+
 
 _MOST_TURNS = 8
 _CUTS_WITH_MEMORY = 4
@@ -69,12 +125,12 @@ def settle(
     steady = None if in_flight else steady_of(plain)
     in_flight = in_flight if steady is None else steady.in_flight
     for _ in range(_MOST_TURNS):
-        found = place(Chain.of(mapping, cluster, plain.links, in_flight), plain.interval_ps, balancing=balancing)
+        places = place(Chain.of(mapping, cluster, plain.links, in_flight), plain.interval_ps, balancing=balancing)
         placed = plain
-        if (found.blocks, found.off_chip) == (timing.blocks, timing.off_chip):
+        if (places.blocks, places.off_chip) == (timing.blocks, timing.off_chip):
             placed = timing
-        elif found.blocks or any(map(any, found.off_chip)):
-            placed = Timing.of(mapping, cluster, found.blocks, found.off_chip)
+        elif places.blocks or any(map(any, places.off_chip)):
+            placed = Timing.of(mapping, cluster, places.blocks, places.off_chip)
         if steady is None or placed is not timing:
             timing, steady = placed, steady_of(placed)
         if all(now <= held for now, held in zip(steady.in_flight, in_flight, strict=True)):
@@ -100,17 +156,17 @@ def place_by_rate(
     fast = partition_with_memory(network, cluster, devices, None)
     assert fast.balance is not None
     bound_ps = fast.balance.server_ps
-    found = [settle(fast, cluster, steady_of, bound_ps, balancing=balancing)]
+    settled = [settle(fast, cluster, steady_of, bound_ps, balancing=balancing)]
     has_ports = all(cluster.board(device).off_chip_mbytes_per_s for device in range(devices))
-    if has_ports and devices > 1 and found[0].timing.interval_ps > bound_ps:
-        found += _cuts_with_memory(found[0], network, cluster, steady_of, balancing=balancing)
+    if has_ports and devices > 1 and settled[0].timing.interval_ps > bound_ps:
+        settled += _cuts_with_memory(settled[0], network, cluster, steady_of, balancing=balancing)
     # Balanced parameters take longer to arrive than a sample's share of the link, so a chain may do better without.
     alone = [
         settle(cut.timing.mapping, cluster, steady_of, bound_ps, cut.in_flight, balancing=False)
-        for cut in found
+        for cut in settled
         if cut.timing.blocks
     ]
-    return found + alone
+    return settled + alone
 
 
 def _cuts_with_memory(

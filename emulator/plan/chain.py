@@ -1,4 +1,4 @@
-"""What a configuration makes of a cluster: how its boards execute, and how many stages each has.
+"""What a configuration makes of a cluster: how boards execute, how many stages each has, how many replicas there are.
 
 How boards execute and when messages leave them is the cluster's (`[machine]`), whatever the schedule. With engines of
 their own for FP, EB and PG and rows that are streamed, boards are FPDeep's, whose times are those of rows
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from ...comm.exchange import DataParallel
 from ..cluster import Cluster
 from ..common import InputError, plural
 from ..mapping import cut_channels
@@ -18,6 +19,7 @@ from ..schedule import Backward, Engines, Machine, ScheduleKind, Transport, warm
 
 if TYPE_CHECKING:
     from ..config import Config
+
 
 _SUITS = {Engines.SPLIT: Transport.STREAMED, Engines.SHARED: Transport.HIDDEN, Engines.TURNS: Transport.STORED}
 """The transport of a cluster that names none."""
@@ -113,3 +115,59 @@ def warm_ups_of(config: Config, devices: int, micro_batches: int) -> tuple[int, 
             " take a warm-up"
         )
     return warm_ups(config.warm_up, devices, micro_batches)
+
+
+def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
+    """Return the replicas, and the number of devices in each replica's chain.
+
+    Under a data-parallel schedule each device is a replica. Otherwise there are `replicas` parallel chains of `devices`
+    devices, by default one device on each rank.
+
+    Raises:
+        InputError: the keys contradict one another, or a mini-batch cannot be divided.
+    """
+    schedule, codec, ratio = config.schedule, config.compress, config.compress_ratio
+    exchange = schedule.replicates or config.exchange
+    if ratio is not None and not codec.compresses:
+        raise InputError(
+            f"`compress_ratio` = {ratio:g}: has no effect without a codec; add `compress`, such as inceptionn:-10"
+        )
+    if schedule.replicates is None:
+        replicas, devices = config.replicas, config.devices or max(1, ranks // config.replicas)
+    else:
+        replicas, devices = config.devices or ranks, 1
+        if config.replicas not in (1, replicas):
+            raise InputError(
+                f"`replicas` = {config.replicas}: with schedule {schedule.name} every one of {replicas} devices is a"
+                " replica; for chains side by side use schedule sync or fpdeep"
+            )
+        if "exchange" in config.model_fields_set and config.exchange != exchange:
+            raise InputError(f"`exchange` = {config.exchange!r}: schedule {schedule.name} uses {exchange!r}")
+    _check(config, replicas)
+    return DataParallel(replicas, config.groups, exchange, codec, ratio), devices
+
+
+def check_samples(config: Config, replicas: int, samples: int) -> None:
+    """Check that the last mini-batch of an epoch has a sample for each replica.
+
+    Raises:
+        InputError: it has fewer samples than there are replicas.
+    """
+    tail = samples % config.batch
+    if 0 < tail < replicas:
+        whole = samples - tail
+        near = f"{whole} or {whole + replicas}" if whole else f"{replicas}"
+        raise InputError(
+            f"`samples` = {samples}: leaves {tail} for the last mini-batch, fewer than {replicas} replicas; try {near}"
+        )
+
+
+def _check(config: Config, replicas: int) -> None:
+    if config.batch % replicas:
+        below = config.batch // replicas * replicas
+        near = f"{below} or {below + replicas}" if below else f"{replicas}"
+        raise InputError(f"`batch` = {config.batch}: cannot be divided evenly among {replicas} replicas; try {near}")
+    if replicas % config.groups:
+        raise InputError(f"`groups` = {config.groups}: {replicas} replicas cannot be divided into as many equal groups")
+    if config.samples is not None:
+        check_samples(config, replicas, config.samples)

@@ -21,9 +21,7 @@ from ..mapping import (
 )
 from ..network import TRAINING_OPERATIONS_PER_MAC, Layer, Network
 from ..timing import EngineLoad, LinkLoad, Timing, engine_loads, find_bottleneck, link_loads
-from .fit import missing_bytes
-from .placement import place_on_chip
-from .resources import bram_bytes, buffer_resources, lut_bytes, transceivers_used
+from .placement import bram_bytes, buffer_resources, lut_bytes, missing_bytes, place_on_chip, transceivers_used
 
 OFF_CHIP_PASSES = 4
 """Passes of a sample over off-chip parameters: FP and EB read them; PG reads, adds to and writes gradients."""

@@ -1,4 +1,4 @@
-"""The plan of a run on a GPU, alone or with an FPGA: the work of a mini-batch, and its times."""
+"""The plan of a run on a GPU, alone or with an FPGA, with the work of a mini-batch and its times."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..cluster import Cluster
+from ..cluster import Cluster, load_cluster
 from ..common import InputError, format_time_ps, html_table, number, percent, plural
+from ..config import STATES, check_updates
+from ..data import Reading
 from ..mapping import Mapping, Slice, cut_channels
 from ..network import Network
 from ..pair import (
@@ -16,25 +18,67 @@ from ..pair import (
     PairTimes,
     Workload,
     all_needs,
+    check_gpu_memory,
     gpu_bytes,
     needs_as_json,
+    pair_of,
     time_mini_batch,
     times_as_json,
+    workload_of,
 )
 from ..schedule import EpochShape, Offload, Schedule
-from .data import epoch_samples
+from .data import epoch_samples, network_of
+from .faults import faults_of
+from .plan import Plan
 
 if TYPE_CHECKING:
     from ..config import Config
 
 
-@dataclasses.dataclass(frozen=True)
-class PairPlan:
-    """What a run on a pair will do; pure data, the same on every rank."""
+_OF_CHAINS = (
+    *("replicas", "groups", "chunks", "warm_up", "engines", "transport", "compress", "precision"),
+    *("stages", "balancing", "memory", "throttle"),
+)
+"""Keys that have no part in a pair."""
 
-    config: Config
-    network: Network
-    cluster: Cluster
+
+def make_pair_plan(
+    config: Config,
+    cluster_changes: dict[str, object] | None = None,
+    *,
+    network: Network | None = None,
+    cluster: Cluster | None = None,
+) -> PairPlan:
+    """Derive the plan of a run under a schedule of pairs; see `make_plan`.
+
+    Raises:
+        InputError: a value does not suit a pair.
+    """
+    kind = config.schedule
+    assert kind.offload is not None
+    defaults = type(config).model_validate({})
+    for key in _OF_CHAINS:
+        if getattr(config, key) != getattr(defaults, key):
+            raise InputError(f"`{key}` has no effect with `schedule` = {kind.name!r}; leave it out")
+    check_updates(config)
+    cluster = cluster or load_cluster(config.cluster, cluster_changes, blame="--what-if")
+    if faults_of(config, cluster):
+        source = config.faults or config.cluster
+        raise InputError(f"{source}: `faults` are of a chain's boards, and `schedule` = {kind.name!r} has no chain")
+    states = len(STATES[config.optimizer])
+    pair = dataclasses.replace(pair_of(cluster, kind, config.devices), states=states)
+    network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
+    workload = workload_of(network, config.batch).padded(config.padding)
+    check_gpu_memory(workload, pair)
+    plan = PairPlan(config, network, cluster, pair, workload)
+    _ = plan.times, plan.needs  # all that can be wrong is found here
+    return plan
+
+
+@dataclasses.dataclass(frozen=True)
+class PairPlan(Plan):
+    """What a run on a GPU, alone or with an FPGA, will do."""
+
     pair: Pair
     workload: Workload
 
@@ -48,16 +92,6 @@ class PairPlan:
     def devices(self) -> int:
         """Number of devices: the GPU is the first, an FPGA the second."""
         return self.offload.devices
-
-    @property
-    def nodes(self) -> int:
-        """As `devices`: there are no replicas."""
-        return self.devices
-
-    @property
-    def missing_bytes(self) -> int:
-        """Bytes of memory that are missing and that the times ignore: none."""
-        return 0
 
     @property
     def inputs_too(self) -> bool:

@@ -1,28 +1,103 @@
-"""Placement on chip as FPDeep has it, without the time of off-chip memory; the fewest devices that hold everything."""
+"""What fits on boards, and what it takes there: memory, logic, and placement on chip as FPDeep has it (section 3.4.2).
+
+Placement on chip leaves out the time of off-chip memory. Of LUTs, FFs, block RAM and DSPs, a share alpha of the engines
+is built from DSPs and the rest from LUTs and FFs; a share beta of the buffers is built from block RAM and the rest from
+LUTs. The paper names the functions f1 to f7 of equations (6) to (12) but does not define them. Here f1 is
+`mapping.slice_memory`; the board defines those of engines (`Board.engine_resources`: for FPGAs f5 and the engines' part
+of f2 and f3); the others are below.
+
+A large cluster aims at speed: with alpha < 1, multipliers built from LUTs are added to the DSPs
+(`cluster.lut_multipliers`), and the engines share all of them so that the slowest is as fast as possible, which is
+equation (7). A small cluster must first hold the network: equation (12), where parameters move to devices with room
+(`mapping.balance`).
+"""
 
 from __future__ import annotations
 
 import bisect
 import itertools
+import math
 from collections.abc import Sequence
 
-from ..cluster import Cluster
+from ..cluster import BANK_BYTES, Cluster, Resources
 from ..common import InputError
 from ..mapping import (
+    LUT_RAM_BITS,
     VALUE_BYTES,
     Balancing,
+    Buffer,
     Mapping,
+    OffChip,
     Slice,
+    WeightBanks,
     balance,
     balance_evenly,
+    blocks_of,
     parameter_memory,
     partition_with_memory,
     slice_memory,
+    slice_needs,
+    stored_bytes,
 )
 from ..network import Network
 from ..timing import Timing
-from .fit import missing_bytes
 from .steady import find_steady
+
+
+def on_chip_banks(timing: Timing, device: int, in_flight: int) -> int:
+    """Return the banks of all that is on chip on a device with `in_flight` samples in flight."""
+    copies = timing.cluster.parameter_copies
+    total = sum(
+        WeightBanks.of(block.part, copies).of_channels(block.part.channels)
+        for block in timing.blocks
+        if block.store_device == device
+    )
+    for part, off in timing.slices_off_chip(device):
+        balanced = sum(block.part.channels for _, block in blocks_of(timing.blocks, part, device))
+        total += slice_needs(part, in_flight, copies).banks_with(OffChip(off.channels + balanced, off.activations))
+    return total
+
+
+def off_chip_bytes(timing: Timing, device: int, in_flight: int) -> int:
+    """Return the bytes of a device's off-chip data: weights, their gradients, and activations of samples in flight."""
+    copies = timing.cluster.parameter_copies
+    return sum(stored_bytes(part, off, in_flight, copies=copies) for part, off in timing.slices_off_chip(device))
+
+
+def missing_bytes(timing: Timing, in_flight: Sequence[int]) -> tuple[int, ...]:
+    """Return for each device the bytes that are missing, on chip in whole banks, and that times ignore."""
+    missing = []
+    for device, count in enumerate(in_flight):
+        board = timing.cluster.board(device)
+        on_chip = BANK_BYTES * (on_chip_banks(timing, device, count) - timing.cluster.banks_for_buffers(board))
+        off_chip = off_chip_bytes(timing, device, count) - (board.off_chip_memory_bytes or math.inf)
+        missing.append(max(0, on_chip) + int(max(0, off_chip)))
+    return tuple(missing)
+
+
+def buffer_resources(buffers: Buffer, beta: float = 1.0) -> Resources:
+    """Return the resources of buffers: f4, equation (10), 18-kbit banks; and their part of f2, equation (8), LUTs.
+
+    LUTs hold shallow memories, and buffers that are not in block RAM. Buffers use no FFs.
+    """
+    lut = buffers.lut + math.ceil(lut_bytes(buffers, beta) * 8 / LUT_RAM_BITS)
+    return Resources(lut=lut, bram_banks=math.ceil(beta * buffers.banks))
+
+
+def bram_bytes(buffers: Buffer, beta: float = 1.0) -> int:
+    """Return f6, equation (12): plain bytes in block RAM."""
+    return math.ceil(beta * buffers.bytes)
+
+
+def lut_bytes(buffers: Buffer, beta: float = 1.0) -> int:
+    """Return f7, equation (12): plain bytes that beta places in LUTs."""
+    return buffers.bytes - bram_bytes(buffers, beta)
+
+
+def transceivers_used(link_gbps: float, transceiver_gbps: float) -> int:
+    """Return the number of transceivers for a link to one neighbour; each sends and receives (Table 3: Trans_max)."""
+    return math.ceil(link_gbps / transceiver_gbps)
+
 
 MOST_DEVICES = 1024
 """Largest number of devices that `smallest_cluster` tries."""

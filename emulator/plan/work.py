@@ -1,17 +1,21 @@
-"""Estimates of the work and memory that a configuration asks of this machine, before anything starts.
+"""What to say before a run: that it takes long or too much memory, or that a setting changes nothing.
 
-Rough ones, to a factor of three or so: they tell seconds from weeks.
+Times and bytes are rough, to a factor of three or so: they tell seconds from weeks. Without replicas, what only
+replicas would do changes nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..common import InputError, format_bytes, free_room, plural
 from ..network import Network
 
-if TYPE_CHECKING:  # ranks that follow do without pydantic
+if TYPE_CHECKING:
     from ..config import Config
+    from .plan import ChainPlan
+
 
 _ROW_BYTES = 32
 """Memory for a row of a sample in the clocks of a mini-batch."""
@@ -66,3 +70,33 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"
     return f"{seconds / 60:,.0f} minutes"
+
+
+_MOMENTUM, _ADAM = ("momentum",), ("beta1", "beta2", "epsilon")
+_NOT_OF: Mapping[str, tuple[str, ...]] = {"sgd": _ADAM, "nesterov": _ADAM, "adam": _MOMENTUM, "adamw": _MOMENTUM}
+"""By optimizer, the keys that only others read."""
+
+
+def idle_settings(plan: ChainPlan) -> tuple[str, ...]:
+    """Return a line for each setting of a plan that was given and has no effect, with what would give it one."""
+    return tuple(f"`{key}` = {said}: has no effect {why}" for key, said, why in _idle(plan))
+
+
+def _idle(plan: ChainPlan) -> Iterator[tuple[str, object, str]]:
+    config, exchange = plan.config, plan.data_parallel
+    given = config.model_fields_set
+    alone = "without replicas; add `replicas`, such as 2"
+    if plan.has_idle_codec:
+        yield "compress", exchange.codec, alone
+    if exchange.replicas == 1 and "exchange" in given:
+        yield "exchange", config.exchange, alone
+    yield from ((key, getattr(config, key), why) for key, why in _of_rates(config) if key in given)
+
+
+def _of_rates(config: Config) -> Iterator[tuple[str, str]]:
+    for key in _NOT_OF[config.optimizer]:
+        yield key, f"with `optimizer` = {config.optimizer!r}"
+    if config.lr_schedule != "step":
+        yield "lr_decay", "without `lr_schedule` = 'step'"
+    if not config.learning_rate_steps:
+        yield "learning_rate_factor", "without `learning_rate_steps`"

@@ -1,12 +1,17 @@
-from .board_stages import BoardStages
-from .needs import PartNeeds, boundary_bytes, cut_bytes, streams_bytes
-from .on_chip import Data, DataBytes, Phases
+from .on_chip import Data, DataBytes, PartNeeds, Phases, boundary_bytes, cut_bytes, streams_bytes
 from .pipedream import load_graph
-from .profile import LayerProfile, LayerTimes, Profile
-from .profile_stages import ProfileStages
+from .profile import (
+    DeviceTable,
+    LayerProfile,
+    LayerTable,
+    LayerTimes,
+    Profile,
+    ProfileDescription,
+    TimesTable,
+    load_profile,
+)
 from .roofline import BoardStage, DoesNotFit, LayerCosts, board_stage, stage_of_needs
-from .stages import Stages
-from .toml_profile import DeviceTable, LayerTable, ProfileDescription, TimesTable, load_profile
+from .stages import BoardStages, ProfileStages, Stages
 
 __all__ = [
     "BoardStage",

@@ -1,4 +1,4 @@
-"""Which data of a stage lie on chip, where its multipliers do a layer of a micro-batch after the other.
+"""What a stage needs on any board, and which of its data lie on chip, where layers of a micro-batch come in turn.
 
 Weights, gradients and features of a layer are each on chip or off chip as a whole. Off chip they cost bytes of every
 micro-batch: weights are read for FP and for EB, PG reads and writes gradients, FP writes features that PG reads. A
@@ -13,8 +13,60 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+from ..mapping import COPIES, VALUE_BYTES, Slice, Stream, activation_bytes, slice_memory, streams_between
+from ..network import Layer, Network
+
+
+class PartNeeds(NamedTuple):
+    """A slice's needs; bytes of features are those of a sample, `buffer_bytes` feed the engines and stay on chip.
+
+    `macs` are those of FP, and of PG; EB has `eb_macs`, 0 if there is none. A parameter takes `copies` arrays: itself,
+    its gradient, and what an optimiser keeps beside them.
+    """
+
+    part: Slice
+    macs: int
+    eb_macs: int
+    parameter_bytes: int
+    feature_bytes: int
+    buffer_bytes: int
+    copies: int = COPIES
+
+    @classmethod
+    def of(cls, part: Slice, value_bytes: int = VALUE_BYTES, copies: int = COPIES) -> PartNeeds:
+        """Return the needs of a slice, with values of `value_bytes`."""
+        memory = slice_memory(part, 0, value_bytes=value_bytes)
+        features = activation_bytes(part, value_bytes)
+        return cls(part, part.macs, part.eb_macs, memory.lpram.bytes, features, memory.working.bytes, copies)
+
+
+def boundary_bytes(network: Network, after_layer: int, value_bytes: int = VALUE_BYTES) -> int:
+    """Return the bytes of a sample that cross a cut behind a layer: all maps that later layers need, shortcuts too.
+
+    `after_layer` is the layer's index; behind the last layer these are the outputs of the network.
+    """
+    return value_bytes * sum(math.prod(tensor.shape) for tensor in network.layers[after_layer].hands_on)
+
+
+def cut_bytes(left: Layer, right: Slice, value_bytes: int = VALUE_BYTES) -> int:
+    """Return the bytes of a sample in the fuller direction between a stage that ends in `left` and one from `right` on.
+
+    Between slices of one layer partial sums cross, too, and their errors back.
+    """
+    crossing = streams_between(left, right)
+    return max(
+        streams_bytes((stream for stream in crossing if stream.path.is_forward is forward), value_bytes)
+        for forward in (True, False)
+    )
+
+
+def streams_bytes(streams: Iterable[Stream], value_bytes: int = VALUE_BYTES) -> int:
+    """Return the bytes of a sample of some streams, with values of `value_bytes`."""
+    return sum(stream.sample_bytes for stream in streams) * value_bytes // VALUE_BYTES
 
 
 class Data(enum.Flag):
@@ -58,12 +110,12 @@ class LayerData(NamedTuple):
 
     def room(self, data: Data) -> int:
         """Return the bytes that some of the data take."""
-        return sum(room for each, room in zip(ALL, self.rooms, strict=True) if each & data)
+        return sum(room for kind, room in zip(ALL, self.rooms, strict=True) if kind & data)
 
     def moved(self, off_chip: Data) -> Phases:
         """Return the bytes that each phase moves over the memory port."""
         weights, gradients, features = (
-            size if each & off_chip else 0 for each, size in zip(ALL, self.sizes, strict=True)
+            size if kind & off_chip else 0 for kind, size in zip(ALL, self.sizes, strict=True)
         )
         return Phases(weights + features, weights if self.work_ps.eb else 0, 2 * gradients + features)
 

@@ -1,16 +1,27 @@
-"""Stages as the exploration sees them: any consecutive piece of a network, on any device of a chain.
+"""Stages: what any piece of a network takes on any device, by a roofline of boards or by a profile.
 
 A *row* of places runs through the network; a cut is at a place. Cuts between layers are at `starts`; the places between
 are cuts within a layer.
+
+On boards, a piece takes the time of its roofline; on devices that a profile describes, the sum of the times of layers.
 """
 
 from __future__ import annotations
 
 import abc
 import bisect
+import functools
+import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from ..cluster import Board
+from ..mapping import COPIES, VALUE_BYTES, Slice, cut_channels
+from ..network import Network
 from ..schedule import StageCosts
+from .on_chip import PartNeeds, boundary_bytes, cut_bytes
+from .profile import LayerTimes, Profile
+from .roofline import DoesNotFit, stage_of_needs
 
 PIECES = 64
 """The most pieces of a layer that a cut within it counts."""
@@ -72,6 +83,208 @@ class Stages(abc.ABC):
     def said(self, begin: int, end: int) -> str:
         """Return the layers of a piece as text: `conv1_1 ... conv2_2`, with `part of` where one is cut."""
         first, last = self.layer_of(begin), self.layer_of(end - 1)
-        names = [self.layers[each] for each in dict.fromkeys((first, last))]
+        names = [self.layers[layer] for layer in dict.fromkeys((first, last))]
         cut = begin != self.starts[first] or end != self.starts[last + 1]
         return " ... ".join(names) + " (cut within)" * cut
+
+
+class BoardStages(Stages):
+    """Stages on boards, by the roofline."""
+
+    def __init__(
+        self,
+        network: Network,
+        boards: Sequence[Board],
+        samples: int,
+        value_bytes: int = VALUE_BYTES,
+        copies: int = COPIES,
+    ) -> None:
+        """Take a network, a chain's boards, a micro-batch's samples, a value's bytes and a parameter's arrays."""
+        self.name, self.samples = network.name, samples
+        self.layers = tuple(layer.name for layer in network.layers)
+        self.kinds = tuple(board.name for board in boards)
+        self._network, self._boards, self._value_bytes = network, tuple(boards), value_bytes
+        self._copies = copies
+        channels = [cut_channels(layer) for layer in network.layers]
+        macs = [2 * layer.macs + (layer.eb_macs if layer.has_eb else 0) for layer in network.layers]
+        self.starts = tuple(itertools.accumulate(channels, initial=0))
+        self._macs = tuple(itertools.accumulate(macs, initial=0))
+        self._of_part = functools.cache(self._part_needs)
+        self._of_stage = functools.cache(self._stage)
+        self._bytes_at = functools.cache(self._message_bytes)
+
+    @functools.cached_property
+    def places(self) -> Sequence[int]:
+        """See `Stages`: every channel, or every few channels where a layer has many; recurrent layers stay whole.
+
+        Devices that share one exchange states within an action, and actions are timed as a whole.
+        """
+        ranges = [
+            range(first, behind, behind - first if layer.operation.recurs else max(1, (behind - first) // PIECES))
+            for layer, (first, behind) in zip(self._network.layers, itertools.pairwise(self.starts), strict=True)
+        ]
+        return [*itertools.chain.from_iterable(ranges), self.end]
+
+    def costs(
+        self, begin: int, end: int, device: int, kept: int, *, weight_copies: int = 1, together: bool = False
+    ) -> StageCosts:
+        """See `Stages`."""
+        stage = self._of_stage(begin, end, self._boards[device], kept, weight_copies, together)
+        if isinstance(stage, StageCosts):
+            return stage
+        raise stage.of_stage(device)
+
+    def least_ps(self, begin: int, end: int, device: int) -> int:
+        """See `Stages`."""
+        board = self._boards[device]
+        work = self._work(end) - self._work(begin)
+        return self.samples * work * board.period_ps // board.multipliers
+
+    def slices(self, begin: int, end: int) -> tuple[Slice, ...]:
+        """Return the slices of a piece."""
+        return tuple(
+            Slice(
+                self._network.layers[layer],
+                max(begin, self.starts[layer]) - self.starts[layer],
+                min(end, self.starts[layer + 1]) - self.starts[layer],
+            )
+            for layer in range(self.layer_of(begin), self.layer_of(end - 1) + 1)
+        )
+
+    def message_bytes(self, place: int) -> int:
+        """See `Stages`."""
+        return self._bytes_at(place)
+
+    def _work(self, place: int) -> int:
+        """Return the multiply-accumulates of FP, EB and PG before a place, for a sample."""
+        layer = self.layer_of(place)
+        if place == self.starts[layer]:
+            return self._macs[layer]
+        channels = self.starts[layer + 1] - self.starts[layer]
+        inside = (self._macs[layer + 1] - self._macs[layer]) // channels
+        return self._macs[layer] + (place - self.starts[layer]) * inside
+
+    def _message_bytes(self, place: int) -> int:
+        layer = self.layer_of(place)
+        if place in (0, self.end):
+            return 0
+        if place == self.starts[layer]:
+            return self.samples * boundary_bytes(self._network, layer - 1, self._value_bytes)
+        [right] = self.slices(place, self.starts[layer + 1])
+        return self.samples * cut_bytes(right.layer, right, self._value_bytes)
+
+    def _part_needs(self, layer: int, begin: int, end: int) -> PartNeeds:
+        return PartNeeds.of(Slice(self._network.layers[layer], begin, end), self._value_bytes, self._copies)
+
+    def _stage(
+        self, begin: int, end: int, board: Board, kept: int, weight_copies: int, together: bool
+    ) -> StageCosts | DoesNotFit:
+        needs = [self._of_part(part.layer.index, part.begin, part.end) for part in self.slices(begin, end)]
+        try:
+            return stage_of_needs(
+                needs,
+                board,
+                self.samples,
+                kept * self.samples,
+                weight_copies=weight_copies,
+                parameters_together=together,
+            ).costs
+        except DoesNotFit as shortage:
+            return shortage
+
+
+class ProfileStages(Stages):
+    """Stages on devices that a profile describes; a cut within a layer is at a 64th of it."""
+
+    def __init__(self, profile: Profile, kinds: Sequence[str], samples: int) -> None:
+        """Take the profile, the kinds of the chain's devices, and the samples of a micro-batch.
+
+        Raises:
+            InputError: the profile has no times on a kind.
+        """
+        self.name, self.samples, self.kinds = profile.name, samples, tuple(kinds)
+        self.layers = tuple(layer.name for layer in profile.layers)
+        self.starts = tuple(range(0, PIECES * len(self.layers) + 1, PIECES))
+        self._profile = profile
+        self._sums = {kind: _TimeSums.of(profile.times(kind, samples)) for kind in dict.fromkeys(kinds)}
+        self._outputs = [self._bytes(layer.output_bytes) for layer in profile.layers]
+        self._features = _sums([self._bytes(layer.feature_bytes) for layer in profile.layers])
+        self._parameters = _sums([layer.parameter_bytes for layer in profile.layers])
+
+    @property
+    def places(self) -> Sequence[int]:
+        """See `Stages`."""
+        return range(self.end + 1)
+
+    def costs(
+        self, begin: int, end: int, device: int, kept: int, *, weight_copies: int = 1, together: bool = False
+    ) -> StageCosts:
+        """See `Stages`; a stage whose layers take no time gets a picosecond."""
+        kind = self.kinds[device]
+        parameters = _between(self._parameters, begin, end)
+        features = _between(self._features, begin, end)
+        capacity = self._profile.memory_bytes[kind]
+        needed = (weight_copies + self._profile.parameter_copies - 1) * parameters + kept * features
+        if capacity is not None and needed > capacity:
+            raise DoesNotFit(device, needed, capacity, "of memory", kind)
+        sums = self._sums[kind]
+        forward, backward = _between(sums.forward, begin, end), _between(sums.backward, begin, end)
+        pg = None if sums.pg is None else min(_between(sums.pg, begin, end), backward)
+        return StageCosts(
+            max(forward, 1 - min(backward, 1)), backward, pg, feature_bytes=features, parameter_bytes=parameters
+        )
+
+    def least_ps(self, begin: int, end: int, device: int) -> int:
+        """See `Stages`."""
+        sums = self._sums[self.kinds[device]]
+        return (_in_pieces(sums.forward, begin, end) + _in_pieces(sums.backward, begin, end)) // PIECES
+
+    def message_bytes(self, place: int) -> int:
+        """See `Stages`: within a layer its sums of all outputs, and the inputs that are still needed."""
+        layer, inside = divmod(place, PIECES)
+        if place in (0, self.end):
+            return 0
+        if not inside:
+            return self._outputs[layer - 1]
+        left = -(-self._outputs[layer - 1] * (PIECES - inside) // PIECES) if layer else 0
+        return left + self._outputs[layer]
+
+    def _bytes(self, count: int) -> int:
+        return -(-count * self.samples // self._profile.bytes_of)
+
+
+class _TimeSums(NamedTuple):
+    """Sums of the times of layers, from the first one on; None for PG if that of a layer is not known."""
+
+    forward: list[int]
+    backward: list[int]
+    pg: list[int] | None
+
+    @classmethod
+    def of(cls, times: Sequence[LayerTimes]) -> _TimeSums:
+        gradients = [layer.pg_ps for layer in times if layer.pg_ps is not None]
+        return cls(
+            _sums([layer.forward_ps for layer in times]),
+            _sums([layer.backward_ps for layer in times]),
+            _sums(gradients) if len(gradients) == len(times) else None,
+        )
+
+
+def _sums(values: Sequence[int]) -> list[int]:
+    return list(itertools.accumulate(values, initial=0))
+
+
+def _between(sums: Sequence[int], begin: int, end: int) -> int:
+    """Return the sum between two places, rounded up."""
+    return -(-_in_pieces(sums, begin, end) // PIECES)
+
+
+def _in_pieces(sums: Sequence[int], begin: int, end: int) -> int:
+    """Return the sum between two places, in parts of which each is a 64th."""
+    return _before(sums, end) - _before(sums, begin)
+
+
+def _before(sums: Sequence[int], place: int) -> int:
+    layer, inside = divmod(place, PIECES)
+    more = (sums[layer + 1] - sums[layer]) * inside if inside else 0
+    return PIECES * sums[layer] + more

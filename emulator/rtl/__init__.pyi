@@ -1,13 +1,20 @@
 from .chain import MiniBatch, RtlChain
-from .check import KINDS
 from .clock import RtlDeviceClock, clocks_of, run_mini_batch
-from .design import DeviceDesign, EngineDesign, SliceDesign, designs_of
+from .design import KINDS, DeviceDesign, EngineDesign, SliceDesign, designs_of
 from .generate import Rtl
 from .model import DeviceModel
 from .numerics import RtlNumerics, check_device, rtl_numerics
-from .reference import Reference, drawn_images
 from .resources import DeviceResources, device_resources
-from .simulate import EngineRows, RtlResult, build_models, simulate_rtl, waves_file, waves_files
+from .simulate import (
+    EngineRows,
+    Reference,
+    RtlResult,
+    build_models,
+    drawn_images,
+    simulate_rtl,
+    waves_file,
+    waves_files,
+)
 from .verilator import SOURCES, Tools, find_tools, lint, needs_compiler, sources
 from .yosys import find_yosys
 

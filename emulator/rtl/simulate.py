@@ -1,4 +1,7 @@
-"""Simulates the RTL of a plan for one mini-batch; compares bits of weights and cycles of rows with the emulator's."""
+"""Simulates the RTL of a plan for one mini-batch; compares bits of weights and cycles of rows with the emulator's.
+
+What training in the emulator makes of one mini-batch: the weights before and after it, and what enters it.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,37 @@ from numpy.typing import NDArray
 
 from ...comm import Served, Times
 from ..common import WholeFile, touched
+from ..data import Dataset
+from ..plan import ChainPlan
 from ..timing import DeviceClock
-from .chain import RtlChain
+from .chain import MiniBatch, RtlChain
 from .clock import clocks_of, run_mini_batch
 from .design import EngineDesign
 from .generate import Rtl, ports_text
 from .model import DeviceModel, update_numbers
-from .reference import Reference, Weights
 from .verilator import Tools, build, runtime, sources
+
+Weights = Mapping[str, Mapping[str, NDArray[np.float32]]]
+"""Weights (oc, ic, kh, kw) and bias (oc,) of each layer, by its name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A mini-batch that was trained, with all layers' weights before and after."""
+
+    batch: MiniBatch
+    before: Weights
+    after: Weights
+
+
+def drawn_images(plan: ChainPlan) -> Dataset:
+    """Return a mini-batch of drawn images and labels, for a network of any shape; they depend on the seed alone."""
+    stream = np.random.Generator(np.random.Philox(key=[plan.config.seed, 1 << 62]))
+    classes, samples = plan.network.layers[-1].channels, plan.config.batch
+    images = stream.integers(0, 256, (samples, *plan.network.input), dtype=np.uint8)
+    labels = stream.integers(0, classes, samples)
+    return Dataset("drawn", images, labels, images[:0], labels[:0], tuple(map(str, range(classes))))
+
 
 _PATIENCE = 2
 """How many times as long as expected a simulation may run, in cycles, before it counts as stuck."""

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from ..network.operations.pool import MaxPool
 from .design import DeviceDesign, Room, SliceDesign
 from .identifiers import comment
-from .parameters import bias_parameters, slice_parameters, step_parameters
-from .ports import Port, engines_of, inputs_of, outputs_of, units_of
+from .ports import Port, bias_parameters, engines_of, inputs_of, outputs_of, slice_parameters, step_parameters, units_of
 
 SETTINGS = "share", "rate", "momentum", "decay"
 """Numbers of the update, which a device takes in reset."""

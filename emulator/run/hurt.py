@@ -13,8 +13,8 @@ from ...comm.exchange import Gradient, GradientMessage, Nic
 from ...kernels import CodecError
 from ...kernels.codec import Codec
 from ..faults import Flipper, FlipTarget, Purpose
-from ..plan import Plan
-from .segment import Segment
+from ..plan import ChainPlan
+from .segments import Segment
 
 if TYPE_CHECKING:
     from ..device import SoftErrors
@@ -57,7 +57,7 @@ class HurtNic(Nic):
         super().restore(traffic)
 
 
-def _flipper(plan: Plan, of: FlipTarget, purpose: Purpose, board: int, at: int | None) -> Flipper:
+def _flipper(plan: ChainPlan, of: FlipTarget, purpose: Purpose, board: int, at: int | None) -> Flipper:
     """Return what flips on a board; `at` is the board or link whose faults count."""
     seed = plan.config.seed if plan.faults.seed is None else plan.faults.seed
     faults = tuple(

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from ...comm import Awaited, Gate, Mailbox, Observer, Pump, Receiver, Sender, drain
+from ...comm import Awaited, Gate, Mailbox, Observer
 from ...comm.exchange import (
     Aggregator,
     Channel,
@@ -24,23 +24,24 @@ from ...comm.exchange import (
 )
 from ...kernels import Arena
 from ..mapping import VALUE_BYTES
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..timing import Hurt
 from .chain import Chain, MakeNumerics, Wiring, build_chain
+from .hosted import Carriers
 from .hurt import nic_of
-from .placement import Placement, work_of
-from .record import EpochSizes, Exchanged, GivenSizes, SentBy
-from .segment import Segment
+from .placement import Placement
+from .segments import Segment
+from .sizes import EpochSizes, GivenSizes, SentBy
+from .steps import Exchanged
 
 
 @dataclasses.dataclass
 class Replicas:
-    """Chains by replica, empty without a device here; aggregators by device; the pumps and receivers of messages."""
+    """Chains by replica, empty without a device here; aggregators by device; what carries messages."""
 
     chains: list[Chain]
     aggregators: dict[int, Aggregator] = dataclasses.field(default_factory=dict)
-    pumps: list[Pump] = dataclasses.field(default_factory=list)
-    receivers: list[Receiver] = dataclasses.field(default_factory=list)
+    carriers: Carriers = dataclasses.field(default_factory=Carriers)
 
     def serve(self, steps: int) -> list[Coroutine[Any, Any, None]]:
         """Return the programs of aggregators for `steps` mini-batches."""
@@ -84,15 +85,6 @@ class Replicas:
         """Call `observer` with what the first replica's engines, links and exchanges here serve from now on."""
         self.chains[0].observe(observer)
 
-    def drain(self) -> bool:
-        """Take what has arrived, for a run that has failed; return whether all that was sent from here has left."""
-        return drain(self.pumps)
-
-    def close(self) -> None:
-        """Cancel the receives that are still posted."""
-        for receiver in [*self.receivers, *(each for chain in self.chains for each in chain.receivers)]:
-            receiver.close()
-
     def clocks(self) -> dict[str, Any]:
         """Return the clocks and counters of what is here, by name; call only when no sample is in flight."""
         found: dict[str, Any] = {f"aggregator {device}": node.state() for device, node in self.aggregators.items()}
@@ -105,8 +97,13 @@ class Replicas:
         for number, node in self.aggregators.items():
             node.restore(state[f"aggregator {number}"])
         for replica, chain in enumerate(self.chains):
-            for each in chain.devices:
-                each.restore_clocks(state[f"replica {replica} device {each.number}"])
+            for board in chain.action_boards:  # those of other ranks, too
+                clock = state[f"replica {replica} device {board.number}"]["clock"]
+                board.restore(clock["device"])
+                if clock.get("next_ps"):  # of an older checkpoint: shared engines all rested until then
+                    board.rest_from(clock["next_ps"])
+            for device in chain.devices:
+                device.restore_clocks(state[f"replica {replica} device {device.number}"])
 
 
 def build_replicas(
@@ -126,14 +123,13 @@ def build_replicas(
     `by_message`, exchanges are timed as a whole, all messages of the size that the codec expects.
     """
     plan, of = segment.plan, segment.plan.data_parallel
-    placement = Placement.of(work_of(plan) * of.replicas, ranks)
+    placement = Placement.of(plan.work, ranks)
     throttled = make is not None and plan.config.throttle == "wall"
     replicas = Replicas([])
     for replica in range(of.replicas):
         wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, of.codec, plan.devices)
-        chain = build_chain(plan.timing, wiring, None if make is None else make(replica), _hurt(segment, replica))
-        replicas.chains.append(chain)
-        replicas.pumps.extend(chain.pumps)
+        hurt, numerics = _hurt(segment, replica), None if make is None else make(replica)
+        replicas.chains.append(build_chain(plan.timing, wiring, numerics, hurt, replicas.carriers))
     if of.replicas > 1:
         for device in range(plan.stage_count):
             if not by_message:
@@ -152,7 +148,7 @@ def _hurt(segment: Segment, replica: int) -> Hurt | None:
     return Hurt(plan.faults, plan.config.seed, replica * plan.devices, plan.devices, segment.begun(replica))
 
 
-def _time_exchange(replicas: Replicas, plan: Plan, device: int) -> None:
+def _time_exchange(replicas: Replicas, plan: ChainPlan, device: int) -> None:
     """Give the devices numbered `device` a timed exchange; all of them are on this rank."""
     count = plan.timing.streams(device).gradient_values
     exchange = TimedExchange(plan.data_parallel, plan.cluster.interconnect, count)
@@ -164,7 +160,14 @@ class _Channels:
     """Channels between all replicas' devices of one number, and their aggregator, which is on the first one's rank."""
 
     def __init__(
-        self, replicas: Replicas, plan: Plan, placement: Placement, rank: int, comm: Any, device: int, throttled: bool
+        self,
+        replicas: Replicas,
+        plan: ChainPlan,
+        placement: Placement,
+        rank: int,
+        comm: Any,
+        device: int,
+        throttled: bool,
     ) -> None:
         self.device, self.rank = device, rank
         self._on_board = device % plan.devices
@@ -191,19 +194,14 @@ class _Channels:
         mailbox = Mailbox(
             Awaited(f"gradients of device {self.device} of another replica on rank {from_rank}", from_rank)
         )
-        if from_rank == to_rank:
-            return Channel(self._gated(sender, mailbox), mailbox)
         nodes = self._plan.data_parallel.replicas + 1
         tag = ((self.device * len(ExchangePhase) + phase) * nodes + sender) * nodes + receiver
-        form = GradientFormat()
-        if self.rank == from_rank:
-            outlet = Sender(self._comm, to_rank, tag, form, self._arena)
-            self._replicas.pumps.append(outlet)
-            return Channel(self._gated(sender, outlet), None)
-        inlet = Receiver(self._comm, from_rank, tag, form, self._most_bytes(phase), mailbox, self._arena)
-        self._replicas.pumps.append(inlet)
-        self._replicas.receivers.append(inlet)
-        return Channel(None, mailbox)
+        most, ends = self._most_bytes(phase), (from_rank, to_rank)
+        outlet = self._replicas.carriers.connect(
+            self._comm, self.rank, ends, tag, GradientFormat(), most, mailbox, self._arena
+        )
+        gated = None if outlet is None else self._gated(sender, outlet)
+        return Channel(gated, mailbox if self.rank == to_rank else None)
 
     def _most_bytes(self, phase: ExchangePhase) -> int:
         """Return the size of a phase's largest message: rings send blocks, others the whole row, some uncompressed."""
@@ -219,7 +217,7 @@ class _Channels:
         if sender not in self._gates:
             interconnect = self._plan.cluster.interconnect
             self._gates[sender] = Gate(interconnect.bandwidth_mbps, interconnect.latency_ps)
-            self._replicas.pumps.append(self._gates[sender])
+            self._replicas.carriers.pumps.append(self._gates[sender])
         return _GatedOutlet(self._gates[sender], outlet)
 
 

@@ -1,16 +1,14 @@
 """Schedules as data: the actions of each device in order, printed, parsed, and dry-run before anything starts."""
 
 from .action import PASSES, Action, Kind, MicroBatch, SampleSpan, Schedule, cut_samples
-from .csv_text import parse_csv, to_csv
+from .bapipe import warm_up, warm_ups
 from .dry_run import check_complete, dry_run
 from .fpdeep import pipeline
 from .kind import Offload, PipelineKind, ScheduleKind, pipeline_kind, pipelines, schedules
 from .machine import Backward, Engines, Machine, StageCosts, Transport
 from .shape import ClosedForm, EpochShape, Shape, Staleness
-from .span_store import SpanStore
-from .text import parse, to_text
-from .versions import VersionedAction, kept_micro_batches, weight_copies, with_versions
-from .warm_up import warm_up, warm_ups
+from .text import parse, parse_csv, to_csv, to_text
+from .versions import SpanStore, VersionedAction, kept_micro_batches, weight_copies, with_versions
 
 __all__ = [
     "PASSES",

@@ -1,19 +1,116 @@
-"""BaPipe's schedules: one forward, one backward, on accelerators and on GPUs (BaPipe, section III-C, Figs. 3 and 4).
+"""1F1B with warm-up forwards, and BaPipe's schedules, which are kinds of it (BaPipe, section III-C, Figs. 3 and 4).
 
 Device i of N, from 1 on, does N-i+1 forwards ahead (`1f1b-as`, `1f1b-sno`) or twice as many (`1f1b-so`, whose messages
 then come while a GPU works; `fbp-as`, whose F and B share their multipliers, as FPDeep has them). Accelerators send
 while they compute; messages of GPUs wait for their action. `1f1b-min` has the fewest forwards ahead that overlap all
 communication, found by trying on the timeline.
+
+`warm_up` is the generator behind all kinds of 1F1B, and `warm_ups` reads expressions for the number of warm-up
+forwards. That number is also the most micro-batches whose features a stage keeps. As under `sync`, the pipeline drains
+at each update, and every sample of a mini-batch sees the weights from the end of the one before.
 """
 
 from __future__ import annotations
 
-from .action import Schedule
-from .formulas import equal_costs, one_by_one, overlapped
+import ast
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from ..common import InputError
+from .action import Action, Kind, Schedule, cut_samples
 from .kind import PipelineKind
 from .machine import Engines, Machine, Transport
-from .shape import ClosedForm, EpochShape, Shape
-from .warm_up import doubled, single, warm_up
+from .shape import ClosedForm, EpochShape, Shape, equal_costs, one_by_one, overlapped
+
+_MOST_CHARACTERS = 200
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: int.__add__,
+    ast.Sub: int.__sub__,
+    ast.Mult: int.__mul__,
+    ast.FloorDiv: int.__floordiv__,
+}
+_FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
+_ALLOWED = "must be of whole numbers, N, M, i (stages, micro-batches, the stage from 1 on), + - * //, min and max"
+
+
+def single(devices: int) -> tuple[int, ...]:
+    """Return for each device the fewest warm-up forwards that fill the pipeline: N-i+1 for device i of N, from 1 on."""
+    return tuple(range(devices, 0, -1))
+
+
+def doubled(devices: int) -> tuple[int, ...]:
+    """Return twice as many, 2(N-i+1): room for messages under way, or for F and B side by side."""
+    return tuple(2 * forwards for forwards in single(devices))
+
+
+def warm_up(name: str, epoch: EpochShape, forwards: Sequence[int], late: Sequence[int] | None = None) -> Schedule:
+    """Return the schedule in which each device does some F first, then B and F by turns, then the other B.
+
+    Args:
+        name: the schedule's name.
+        epoch: the epoch.
+        forwards: for each device, its number of warm-up F, at least 1; no more are done than a mini-batch has.
+        late: for each device, by how many B its W are late; without it, W follows its B.
+    """
+    micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
+
+    def program(first: int, behind: int) -> Iterator[Action]:
+        for step, group in itertools.groupby(micro_batches, key=lambda micro_batch: micro_batch.step):
+            numbers = [micro_batch.index for micro_batch in group]
+            yield from (Action(Kind.FORWARD, number, step) for number in numbers[:first])
+            for place, number in enumerate(numbers):
+                yield Action(Kind.BACKWARD, number, step)
+                if place >= behind:
+                    yield Action(Kind.GRADIENT, numbers[place - behind])
+                yield from (Action(Kind.FORWARD, ahead, step) for ahead in numbers[place + first : place + first + 1])
+            yield from (Action(Kind.GRADIENT, number) for number in numbers[max(len(numbers) - behind, 0) :])
+            yield Action(Kind.UPDATE, step + 1)
+
+    def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
+        return {device: program(forwards[device], late[device] if late else 0) for device in devices}
+
+    return Schedule(name, epoch.devices, micro_batches, programs)
+
+
+def warm_ups(expression: str, stages: int, micro_batches: int) -> tuple[int, ...]:
+    """Return the warm-up forwards of each stage that an expression of N, M and i gives; `2(N-i)` is `2*(N-i)`.
+
+    Raises:
+        InputError: the expression cannot be read, or is less than 1 for a stage.
+    """
+    times = re.sub(r"(?<=[0-9)])\s*(?=[NMi(])(?!in\b)", "*", expression)
+    try:
+        if len(expression) > _MOST_CHARACTERS:
+            raise SyntaxError
+        tree = ast.parse(times.strip(), mode="eval").body
+        counts = [_value(tree, {"N": stages, "M": micro_batches, "i": i}) for i in range(1, stages + 1)]
+    except (SyntaxError, ValueError, TypeError, ZeroDivisionError, RecursionError, MemoryError):
+        raise InputError(f"`warm_up` = {expression!r}: {_ALLOWED}") from None
+    for stage, forwards in enumerate(counts, 1):
+        if forwards < 1:
+            raise InputError(f"`warm_up` = {expression!r}: is {forwards} at stage {stage}; must be at least 1")
+    return tuple(counts)
+
+
+def _value(node: ast.expr, names: dict[str, int]) -> int:
+    """Return the value of an expression.
+
+    Raises:
+        ValueError: it has a part that is not allowed.
+    """
+    match node:
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            return number
+        case ast.Name(id=name) if name in names:
+            return names[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, names)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+            return _OPERATIONS[type(op)](_value(left, names), _value(right, names))
+        case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as args, keywords=[]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*(_value(arg, names) for arg in args))
+    raise ValueError
 
 
 def as_1f1b(epoch: EpochShape) -> Schedule:

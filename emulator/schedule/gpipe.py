@@ -10,10 +10,9 @@ import itertools
 from collections.abc import Collection, Iterator
 
 from .action import Action, Kind, Schedule, cut_samples
-from .formulas import drained, equal_costs, is_plain, overlapped, streamed, within_each
 from .kind import PipelineKind
 from .machine import Engines, Transport
-from .shape import ClosedForm, EpochShape, Shape
+from .shape import ClosedForm, EpochShape, Shape, drained, equal_costs, is_plain, overlapped, streamed, within_each
 
 
 def gpipe(epoch: EpochShape) -> Schedule:

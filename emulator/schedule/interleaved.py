@@ -11,10 +11,9 @@ import itertools
 from collections.abc import Collection, Iterator
 
 from .action import Action, Kind, Schedule, cut_samples
-from .formulas import equal_costs, is_plain
 from .kind import PipelineKind
 from .machine import Engines, Transport
-from .shape import ClosedForm, EpochShape, Shape
+from .shape import ClosedForm, EpochShape, Shape, equal_costs, is_plain
 
 
 def interleaved(epoch: EpochShape) -> Schedule:

@@ -21,10 +21,9 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from .action import Action, Kind, MicroBatch, Schedule, cut_samples
-from .formulas import one_by_one
+from .bapipe import single
 from .kind import PipelineKind
-from .shape import ClosedForm, EpochShape, Shape
-from .warm_up import single
+from .shape import ClosedForm, EpochShape, Shape, one_by_one
 
 Unit = Sequence[MicroBatch]
 """Micro-batches of one mini-batch that follow on one another."""
@@ -48,7 +47,7 @@ def unflushed(
     """
 
     def passes(kind: Kind, unit: Unit, first: int) -> Iterator[Action]:
-        return (Action(kind, each.index, version_of(each.step, first)) for each in unit)
+        return (Action(kind, micro_batch.index, version_of(micro_batch.step, first)) for micro_batch in unit)
 
     def program(first: int) -> Iterator[Action]:
         for unit in units[:first]:

@@ -1,18 +1,24 @@
-"""The versions of its weights and the features that a device keeps, which follow from the order of its actions.
+"""What a device keeps: versions of its weights and features, as its actions want them, and arrays of micro-batches.
 
 Under `sync` and `fpdeep` every F and B uses the newest version, and an update overwrites it. If a schedule continues to
 use older versions (PipeDream's weight stashing: B uses the version of its F), an update makes a copy, and the older
 version is freed after its last use. F, B and W each name versions in ascending order, so a version has had its last use
 when the next versions that they name are newer. W names versions from its first action on, or never.
+
+Arrays are put and read in spans of samples. A micro-batch that is put as a whole is kept without a copy. One that is
+put in spans is assembled, and may be read in other spans.
 """
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
-from .action import Action, Kind
+import numpy as np
+from numpy.typing import NDArray
+
+from .action import Action, Kind, SampleSpan
 
 
 class VersionedAction(NamedTuple):
@@ -48,10 +54,10 @@ def with_versions(program: Iterable[Action]) -> Iterator[VersionedAction]:
 def weight_copies(program: Iterable[Action]) -> int:
     """Return the most versions of its weights that a device keeps at a time."""
     kept = peak = 1
-    for each in with_versions(program):
-        kept += each.keeps
+    for versioned in with_versions(program):
+        kept += versioned.keeps
         peak = max(peak, kept)
-        kept -= len(each.frees)
+        kept -= len(versioned.frees)
     return peak
 
 
@@ -103,3 +109,43 @@ class _Ahead:
         for action in self._program:
             self._read.append(action)
             yield action
+
+
+Arrays = NDArray[Any]
+
+
+class SpanStore:
+    """Arrays (samples, …) of micro-batches, several of each; `take` allocates an array of a shape and a type."""
+
+    def __init__(self, take: Callable[[tuple[int, ...], Any], Arrays] = np.empty) -> None:
+        self._take = take
+        self._held: dict[int, list[Arrays]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of micro-batches of which something is held."""
+        return len(self._held)
+
+    def room(self, span: SampleSpan, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Return the array to write a span's maps into; `shape` is that of one sample. They are then kept."""
+        [room] = self._rooms(span, [(shape, np.float32)])
+        return room
+
+    def put(self, span: SampleSpan, *arrays: Arrays) -> None:
+        """Keep the arrays of a span."""
+        if span.is_whole:
+            self._held[span.of.index] = list(arrays)
+            return
+        for room, maps in zip(self._rooms(span, [(a.shape[1:], a.dtype) for a in arrays]), arrays, strict=True):
+            room[...] = maps
+
+    def _rooms(self, span: SampleSpan, forms: list[tuple[tuple[int, ...], Any]]) -> list[Arrays]:
+        index, samples = span.of.index, span.of.samples
+        if index not in self._held:
+            self._held[index] = [self._take((samples, *shape), dtype) for shape, dtype in forms]
+        return [held[span.begin : span.end] for held in self._held[index]]
+
+    def read(self, span: SampleSpan) -> list[Arrays]:
+        """Return a span of each array that was put; reading the last span frees the micro-batch."""
+        index = span.of.index
+        held = self._held.pop(index) if span.ends else self._held[index]
+        return held if span.is_whole else [maps[span.begin : span.end] for maps in held]

@@ -7,11 +7,10 @@ keeps the features of more micro-batches than the first one under 1F1B.
 from __future__ import annotations
 
 from .action import Schedule
-from .formulas import equal_costs
+from .bapipe import single, warm_up
 from .kind import PipelineKind
 from .machine import Backward, Engines, Machine, Transport
-from .shape import ClosedForm, EpochShape, Shape
-from .warm_up import single, warm_up
+from .shape import ClosedForm, EpochShape, Shape, equal_costs
 
 
 def zero_bubble(epoch: EpochShape) -> Schedule:

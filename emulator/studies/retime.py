@@ -19,7 +19,7 @@ from ..config import settings_config
 from ..faults import described_faults
 from ..inputs import read_description
 from ..network import load_network
-from ..plan import Plan, make_plan
+from ..plan import ChainPlan, make_plan
 from ..run import (
     GivenSizes,
     MeanRatio,
@@ -49,14 +49,14 @@ class Retiming:
     """
 
     label: str
-    own: Plan
+    own: ChainPlan
     own_ends_ps: tuple[int, ...]
     simulation: Simulation
     steady: SteadyState
     notes: tuple[str, ...] = ()
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ChainPlan:
         """The run's plan under the other cluster."""
         return self.simulation.plan
 
@@ -148,7 +148,7 @@ def label_of(cluster: str, changes: Mapping[str, object] | None) -> str:
     return f"{cluster} ({changed})" if changed else cluster
 
 
-def _stale_samples(plan: Plan) -> tuple[int, ...]:
+def _stale_samples(plan: ChainPlan) -> tuple[int, ...]:
     return () if plan.config.schedule.drains else tuple(late.stale_samples for late in plan.steady.staleness)
 
 
@@ -228,7 +228,7 @@ def _described(results: Results, name: str, source: str) -> dict[str, Any]:
     return found
 
 
-def _planned(results: Results, cluster: Cluster, source: str) -> Plan:
+def _planned(results: Results, cluster: Cluster, source: str) -> ChainPlan:
     """Return the plan of the run on a cluster."""
     network = load_network(_described(results, "network.toml", source))
     try:
@@ -260,7 +260,7 @@ def _settings(results: Results) -> dict[str, Any]:
     }
 
 
-def _sizes(results: Results, own: Plan) -> tuple[Sequence[GivenSizes], list[str]]:
+def _sizes(results: Results, own: ChainPlan) -> tuple[Sequence[GivenSizes], list[str]]:
     """Return the sizes of compressed messages in each epoch, () where those expected serve; and what is assumed."""
     of = own.data_parallel
     if not of.codec.compresses or (of.replicas == 1 and not own.timing.blocks):
@@ -298,7 +298,7 @@ def _about_own_times(found: Retiming, results: Results, sizes: Sequence[GivenSiz
     ]
 
 
-def _about_sums(own: Plan, plan: Plan, alike: bool) -> list[str]:
+def _about_sums(own: ChainPlan, plan: ChainPlan, alike: bool) -> list[str]:
     """Return a note where replicas would add up gradients in another order."""
     of = plan.data_parallel
     same_ring = alike and own.cluster.interconnect.topology == plan.cluster.interconnect.topology

@@ -1,5 +1,6 @@
 """The virtual time of engines, links and memory ports, of rows and of actions, as pure functions."""
 
+from .board import ActionBoard, Message, StageLoads, Wire
 from .bottleneck import (
     Bottleneck,
     EngineLoad,
@@ -14,14 +15,12 @@ from .bottleneck import (
     loads_of,
     memory_loads,
 )
-from .course import Course, Sent, Timed
+from .course import Course, Sent, Timed, course_of
 from .device_clock import DeviceClock
-from .free_run import Trace, free_run
 from .hurt import Hurt
 from .pipeline import (
     PipelineResult,
     least_time_ps,
-    run_course,
     run_timeline,
     schedule_of,
     smallest_warm_ups,
@@ -31,41 +30,39 @@ from .pipeline import (
 )
 from .program import Step, work_ps
 from .slice_clock import SliceClock
-from .stage_clock import EpochCourse, StageClock, StageTimes
-from .stage_device import StageDevice, Wire
+from .stage_clock import StageClock, StageTimes
 from .timing import Timing
 
 __all__ = [
+    "ActionBoard",
     "Bottleneck",
     "Course",
     "DeviceClock",
     "EngineLoad",
-    "EpochCourse",
     "ExchangeLoad",
     "Hurt",
     "LinkLoad",
     "Load",
     "MemoryLoad",
+    "Message",
     "PipelineResult",
     "Sent",
     "SliceClock",
     "StageClock",
-    "StageDevice",
+    "StageLoads",
     "StageTimes",
     "Step",
     "Timed",
     "Timing",
-    "Trace",
     "Wire",
+    "course_of",
     "engine_loads",
     "exchange_name",
     "find_bottleneck",
-    "free_run",
     "least_time_ps",
     "link_loads",
     "loads_of",
     "memory_loads",
-    "run_course",
     "run_timeline",
     "schedule_of",
     "smallest_warm_ups",

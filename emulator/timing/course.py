@@ -1,16 +1,31 @@
-"""A run of a timeline: events in order of time, devices with queues of actions, links that carry messages."""
+"""The course of a schedule: when each board runs which action, and when messages travel.
+
+Events are taken in order of time. A board has queues of actions; the first of a queue begins when the one before it has
+ended and all that it waits for is there. Boards keep what runs and what links carry last, so a course may follow on
+another. Where an engine is shared, actions that run together slow one another and end together.
+"""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..schedule import Engines, Kind, Machine, StageCosts, Transport
-from .program import Step, Task
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import serve
+from ..common import InputError
+from ..schedule import Engines, Kind, Schedule, StageCosts, Transport
+from .board import ActionBoard, Carried, Ran, StageLoads
+from .program import Step, Task, tasks_of
+
+Rows = NDArray[np.int64]
+"""Times in ps of each row, (samples, rows)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,156 +54,296 @@ class Sent:
     arrival_ps: int
 
 
-class Course(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Course:
     """A schedule's actions and messages in time, both by their start."""
 
-    timed: list[Timed]
-    sent: list[Sent]
+    timed: Sequence[Timed]
+    sent: Sequence[Sent]
+
+    @functools.cached_property
+    def ran(self) -> Mapping[Step, Ran]:
+        """Start and end of each step."""
+        return {timed.step: Ran(timed.start_ps, timed.end_ps) for timed in self.timed}
+
+    @functools.cached_property
+    def arrivals_ps(self) -> Mapping[Step, int]:
+        """When each step's message has come, in ps, where it leaves the board."""
+        return {sent.step: sent.arrival_ps for sent in self.sent}
 
 
-class Route(NamedTuple):
-    """The way of a step's message: the stage it goes to, devices, and its time on the link between them in ps."""
+def course_of(schedule: Schedule, loads: StageLoads, boards: Sequence[ActionBoard], passed: int = 0) -> Course:
+    """Return the course of a schedule on some boards, which are then as they are at its end.
+
+    Args:
+        schedule: the schedule; its updates take no time.
+        loads: what the stages take; stage c N + d is chunk c of board d of N.
+        boards: the boards, which begin where an earlier course has left them.
+        passed: samples that they have done before, since the start of training; faults are counted from there.
+
+    Raises:
+        InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do not fit it.
+    """
+    kind = _Streamed if loads.machine.transport is Transport.STREAMED else _Whole
+    run = kind(tasks_of(schedule, loads), loads, boards, passed)
+    stuck = run.work_off()
+    if stuck:
+        waits = "; ".join(f"device {task.device} waits at {task.name} for {run.missing(task)}" for task in stuck)
+        raise InputError(f"schedule {schedule.name}: deadlock: {waits}")
+    run.timed.sort(key=lambda timed: (timed.start_ps, timed.device, timed.end_ps))
+    run.sent.sort(key=lambda sent: (sent.start_ps, sent.sender, sent.receiver))
+    return Course(run.timed, run.sent)
+
+
+class _Route(NamedTuple):
+    """The way of a step's message: the stage it goes to, and boards."""
 
     stage: int
     sender: int
     receiver: int
-    transfer_ps: int
 
 
-class Device:
-    """A device's queues, one for each action that may run beside others, and what runs."""
+class _Running(NamedTuple):
+    """A task that runs, its start in ps, and what released it."""
 
-    def __init__(self, tasks: Sequence[Task], engines: Engines) -> None:
-        queues: dict[Kind | None, collections.deque[Task]] = collections.defaultdict(collections.deque)
-        for task in tasks:
-            queues[None if engines is Engines.TURNS else task.step.kind].append(task)
-        self.queues = list(queues.values())
-        self.running: dict[int, tuple[Task, int, Step | None]] = {}
-        """For each busy queue its task, the start, and what released it."""
-        self.end_ps = 0  # of the shared pool
-        self.last: dict[int, Step] = {}
-        """For each queue the step before."""
-
-    def next_tasks(self) -> Iterator[Task]:
-        """Yield the tasks that come next."""
-        return (queue[0] for queue in self.queues if queue)
+    task: Task
+    start_ps: int
+    released_by: Step | None
 
 
-class Run:
-    """A run in which messages travel as a whole: events of one moment are all taken before anything starts."""
+class _Queue:
+    """Tasks that a board does one after another."""
 
-    def __init__(self, tasks: Sequence[Sequence[Task]], costs: Sequence[StageCosts], machine: Machine) -> None:
-        self.devices = [Device(each, machine.engines) for each in tasks]
+    def __init__(self) -> None:
+        self.tasks: collections.deque[Task] = collections.deque()
+        self.running: _Running | None = None
+        self.last: Step | None = None
+        self.released_by: Step | None = None  # of the first task, once its start is known
+        self.has_start = False
+
+
+class _Whole:
+    """A course in which messages travel as a whole: what ends in a moment has ended before anything starts in it."""
+
+    def __init__(
+        self, tasks: Sequence[Sequence[Task]], loads: StageLoads, boards: Sequence[ActionBoard], passed: int
+    ) -> None:
         self.timed: list[Timed] = []
         self.sent: list[Sent] = []
-        self._costs, self._machine = costs, machine
-        self._done: dict[Step, int] = {}
-        self._arrived: dict[Step, int] = {}
-        self._link_free: dict[tuple[int, int], int] = collections.defaultdict(int)
-        self._events: list[tuple[int, int, int, int | None, Step | None]] = []
-        """Time, a number in order of making, device, and the queue that is done or the message that arrives, if any."""
+        self._loads, self._machine, self._boards, self._passed = loads, loads.machine, boards, passed
+        self._is_shared = loads.machine.engines is Engines.SHARED
+        self._queues: list[list[_Queue]] = []
+        for of_board in tasks:
+            queues: dict[Kind | None, _Queue] = collections.defaultdict(_Queue)
+            for task in of_board:
+                queues[None if loads.machine.engines is Engines.TURNS else task.step.kind].tasks.append(task)
+            self._queues.append(list(queues.values()))
+        self._begin_ps = [board.free_ps for board in boards]
+        self._pool_ps = [0] * len(boards)  # the end of what runs in a shared pool
+        self._done_ps: dict[Step, int] = {}
+        self._came_ps = self._done_ps
+        """When the next step of the stage may begin to take a step's result."""
+        self._arrived_ps: dict[Step, int] = {}
         self._numbers = itertools.count()
+        self._starts: list[tuple[int, int, int]] = []
+        """Time, board and queue of what may start."""
+        self._ends: list[tuple[int, int, int, int]] = []
+        """Time, a number in order of making, board and queue of what ends unless another joins it."""
 
-    def work_off(self) -> None:
-        """Run until nothing can start any more."""
-        touched, now = set(range(len(self.devices))), 0
-        while True:
-            for number in sorted(touched):
-                self._start_all(number, now)
-            if not self._events:
-                return
-            now, touched = self._events[0][0], set()
-            while self._events and self._events[0][0] == now:
-                _, _, number, queue, message = heapq.heappop(self._events)
-                if message is not None:
-                    self._arrived[message] = now
-                elif queue is not None and not self._finish(number, queue, now):
-                    continue
-                touched.add(number)
+    def work_off(self) -> list[Task]:
+        """Run until nothing can start any more; return the tasks that are left at the head of queues."""
+        starts, ends = self._starts, self._ends
+        for board in range(len(self._queues)):
+            self._offer(board)
+        while starts or ends:
+            now = min(heap[0][0] for heap in (starts, ends) if heap)
+            while ends and ends[0][0] == now:
+                _, _, board, place = heapq.heappop(ends)
+                self._end(board, self._queues[board][place], now)
+            while starts and starts[0][0] == now:
+                _, board, place = heapq.heappop(starts)
+                queue = self._queues[board][place]
+                queue.running, queue.has_start = _Running(queue.tasks.popleft(), now, queue.released_by), False
+                self._begin(board, place, now)
+        return [queue.tasks[0] for queues in self._queues for queue in queues if queue.tasks]
 
     def missing(self, task: Task) -> str:
         """Return what a task waits for."""
         own = task.before if task.source is None else (task.source, *task.before)
-        late = next((step for step in own if step not in self._done), task.message)
+        late = next((step for step in own if step not in self._done_ps), task.message)
         assert late is not None
         return f"{late.kind.value}{late.micro_batch} of stage {late.stage}"
 
-    def _start_all(self, number: int, now: int) -> None:
-        device = self.devices[number]
-        for queue, tasks in enumerate(device.queues):
-            if queue in device.running or not tasks or not self._is_ready(tasks[0], now):
-                continue
-            task = tasks.popleft()
-            device.running[queue] = task, now, self._released_by(device, queue, task)
-            self._start(device, queue, task, now)
+    def _offer(self, board: int) -> None:
+        """Note when the first tasks of a board's idle queues start, where all that they wait for is known."""
+        for place, queue in enumerate(self._queues[board]):
+            if queue.tasks and queue.running is None and not queue.has_start:
+                start_ps = self._start_of(board, queue, queue.tasks[0])
+                if start_ps is not None:
+                    queue.has_start = True
+                    heapq.heappush(self._starts, (start_ps, board, place))
 
-    def _is_ready(self, task: Task, now: int) -> bool:
-        """Return whether all that a task waits for is there."""
-        return (
-            (task.source is None or task.source in self._done)
-            and (task.message is None or task.message in self._arrived)
-            and all(step in self._done for step in task.before)
-        )
+    def _start_of(self, board: int, queue: _Queue, task: Task) -> int | None:
+        """Return when a queue's first task starts, None if that is not known yet; note what releases it.
 
-    def _released_by(self, device: Device, queue: int, task: Task) -> Step | None:
-        """Return what a task waited for longest; where several came at once, the step before it."""
-        reasons = [(self._done[step], step) for step in task.before]
+        That is what it waited for longest; where several came at once, the step before it.
+        """
+        awaited = [(step, self._done_ps) for step in task.before]
         if task.source is not None:
-            reasons.append((self._came(task.source), task.source))
+            awaited.append((task.source, self._came_ps))
         if task.message is not None:
-            reasons.append((self._arrived[task.message], task.message))
-        if queue in device.last:
-            reasons.append((self._done[device.last[queue]], device.last[queue]))
-        latest = max((time for time, _ in reasons), default=0)
-        return next((step for time, step in reversed(reasons) if time == latest), None)
+            awaited.append((task.message, self._arrived_ps))
+        if queue.last is not None:
+            awaited.append((queue.last, self._done_ps))
+        start_ps, queue.released_by = self._begin_ps[board], None
+        for step, known_ps in awaited:
+            time_ps = known_ps.get(step)
+            if time_ps is None:
+                return None
+            if time_ps >= start_ps:
+                start_ps, queue.released_by = time_ps, step
+        return start_ps
 
-    def _came(self, source: Step) -> int:
-        """Return the time at which the result of a step was there, for another step of its stage to start."""
-        return self._done[source]
-
-    def _start(self, device: Device, queue: int, task: Task, now: int) -> None:
-        if self._machine.engines is not Engines.SHARED:
-            self._push(now + task.work_ps, task.device, queue)
+    def _begin(self, number: int, place: int, now: int) -> None:
+        """Begin the task that has just become a queue's running one."""
+        queues, board = self._queues[number], self._boards[number]
+        running = queues[place].running
+        assert running is not None
+        task, sample = running.task, self._passed + running.task.micro_batch.begin
+        if not self._is_shared:
+            self._push_end(board.run(task.step.kind, now, task.work_ps, sample).end_ps, number, place)
             return
-        device.end_ps = max(device.end_ps, now) + task.work_ps
-        for each in device.running:
-            self._push(device.end_ps, task.device, each)
+        self._pool_ps[number] = max(self._pool_ps[number], now) + board.takes_ps(now, task.work_ps, sample)
+        for other, queue in enumerate(queues):
+            if queue.running is not None:
+                self._push_end(self._pool_ps[number], number, other)
 
-    def _finish(self, number: int, queue: int, now: int) -> bool:
-        """End what runs in a queue, unless others have joined it since; return whether it ended."""
-        device = self.devices[number]
-        if queue not in device.running or (self._machine.engines is Engines.SHARED and device.end_ps != now):
-            return False
-        task, start, released_by = device.running.pop(queue)
-        step = device.last[queue] = task.step
-        self._done[step] = now
-        self.timed.append(Timed(step, number, start, now, released_by))
-        self._send_done(step, start, now)
-        return True
+    def _push_end(self, time_ps: int, board: int, place: int) -> None:
+        heapq.heappush(self._ends, (time_ps, next(self._numbers), board, place))
 
-    def _send_done(self, step: Step, start: int, end: int) -> None:
-        """Send the message of a step that is done to the device of the stage that needs it."""
-        route = self._route(step)
+    def _end(self, number: int, queue: _Queue, now: int) -> None:
+        """End what runs in a queue, unless another has joined it since."""
+        if queue.running is None or (self._is_shared and self._pool_ps[number] != now):
+            return
+        (task, start_ps, released_by), queue.running = queue.running, None
+        queue.last = task.step
+        self._done_ps[task.step] = now
+        self.timed.append(Timed(task.step, number, start_ps, now, released_by))
+        if self._is_shared:
+            self._boards[number].rest_from(now)
+        self._send(task, Ran(start_ps, now))
+        self._offer(number)
+
+    def _send(self, task: Task, ran: Ran) -> None:
+        """Send the message of a task that is done to the board of the stage that needs it."""
+        route = self._route(task.step)
         if route is None:
             return
-        _, sender, receiver, transfer = route
-        if sender == receiver:
-            self._push(end, receiver, message=step)
-            return
-        begin = max(end if self._machine.transport is Transport.STORED else start, self._link_free[sender, receiver])
-        left = self._link_free[sender, receiver] = begin + transfer
-        arrival = max(end, left + self._machine.latency_ps)
-        self.sent.append(Sent(step, sender, receiver, begin, left, arrival))
-        self._push(arrival, receiver, message=step)
+        arrival_ps = ran.end_ps
+        if route.sender != route.receiver:
+            message = self._loads.message(task.step.kind, task.step.stage, task.micro_batch.samples)
+            wire, sample = self._boards[route.sender].wires[route.receiver], self._passed + task.micro_batch.begin
+            carried = wire.carry(ran, message, self._machine.transport, sample)
+            self.sent.append(Sent(task.step, route.sender, route.receiver, *carried))
+            arrival_ps = carried.arrival_ps
+        self._arrived_ps[task.step] = arrival_ps
+        if route.sender != route.receiver:
+            self._offer(route.receiver)
 
-    def _route(self, step: Step) -> Route | None:
+    def _route(self, step: Step) -> _Route | None:
         """Return the way of a step's message, None if it sends none."""
         onwards = {Kind.FORWARD: 1, Kind.BACKWARD: -1}.get(step.kind, 0)
         to = step.stage + onwards
-        if not onwards or not 0 <= to < len(self._costs):
+        if not onwards or not 0 <= to < self._loads.count:
             return None
-        transfer = self._costs[step.stage].transfer_ps if onwards > 0 else self._costs[to].sent_errors_ps
-        return Route(to, step.stage % len(self.devices), to % len(self.devices), transfer)
+        return _Route(to, step.stage % len(self._boards), to % len(self._boards))
 
-    def _push(self, time: int, number: int, queue: int | None = None, message: Step | None = None) -> None:
-        heapq.heappush(self._events, (time, next(self._numbers), number, queue, message))
+
+class _Streamed(_Whole):
+    """A course in which rows travel one by one: each is served as soon as it is there, by the engine, then by the link.
+
+    A micro-batch has samples of rows. A row of F waits for the same part of the features, one of B for the same part of
+    the errors; on the last stage, errors of a sample are there when all its rows are. W takes the errors that B takes.
+    When a step starts, those that it takes rows from have started, so the times of all its rows follow at once.
+
+    Raises:
+        InputError: stages differ in the number of samples.
+    """
+
+    def __init__(
+        self, tasks: Sequence[Sequence[Task]], loads: StageLoads, boards: Sequence[ActionBoard], passed: int
+    ) -> None:
+        super().__init__(tasks, loads, boards, passed)
+        counts = {loads.costs(stage, 1).samples for stage in range(loads.count)}
+        if len(counts) > 1:
+            raise InputError("`samples`: all stages must have the same number of samples in a micro-batch")
+        [self._samples] = counts
+        self._came_ps = {}
+        self._rows_arrive: dict[Step, Rows] = {}
+        self._kept: dict[Step, Rows] = {}
+        """For a started F when its rows are done, for a started B when its errors come, until B or W takes them."""
+
+    def _begin(self, number: int, place: int, now: int) -> None:
+        queue = self._queues[number][place]
+        assert queue.running is not None
+        task = queue.running.task
+        step, costs = task.step, self._costs(task.step.stage)
+        ready = np.maximum(self._inputs(task, costs.rows), now)
+        row_ps = self._row_ps(task.work_ps, costs)
+        done = serve(ready, row_ps, now)
+        end = int(done[-1, -1])
+        if end > now + ready.size * row_ps and task.message is not None:
+            queue.running = queue.running._replace(released_by=task.message)
+        self._push_end(end, number, place)
+        self._stream(step, done, row_ps)
+        if step.kind is not Kind.GRADIENT:
+            self._kept[step] = done if step.kind is Kind.FORWARD else ready
+            # the next step of the stage begins with the first sample of F, or the first errors of B
+            self._came_ps[step] = int(done[0, -1] if step.kind is Kind.FORWARD else ready[0, 0])
+            self._offer(number)
+
+    def _costs(self, stage: int) -> StageCosts:
+        return self._loads.costs(stage, self._samples)
+
+    def _inputs(self, task: Task, rows: int) -> Rows:
+        """Return when the rows that each of a task's rows takes are there."""
+        kept = None if task.source is None else self._kept.pop(task.source)
+        if task.step.kind is Kind.GRADIENT and kept is not None:
+            return kept
+        ready: Rows = np.zeros((self._samples, rows), np.int64)
+        if kept is not None:
+            ready = np.maximum(ready, kept[:, -1:])
+        if task.message is not None:
+            ready = np.maximum(ready, self._rows_arrive.pop(task.message))
+        return ready
+
+    def _stream(self, step: Step, done: Rows, row_ps: int) -> None:
+        """Send the rows of a step, which are done at these times."""
+        route = self._route(step)
+        if route is None:
+            return
+        stage, sender, receiver = route
+        if sender == receiver:
+            come = done
+        else:
+            wire = self._boards[sender].wires[receiver]
+            takes_ps = self._loads.message(step.kind, step.stage, self._samples).takes_ps
+            row_ps = self._row_ps(takes_ps, self._costs(step.stage))
+            left = serve(done, row_ps, wire.free_ps)
+            wire.free_ps = int(left[-1, -1])
+            come = left + wire.latency_ps
+            carried = Carried(int(left[0, 0]) - row_ps, wire.free_ps, int(come[-1, -1]))
+            self.sent.append(Sent(step, sender, receiver, *carried))
+        rows, taken = done.shape[1], self._costs(stage).rows
+        come = come[:, [-(-(row + 1) * rows // taken) - 1 for row in range(taken)]]
+        self._rows_arrive[step] = come
+        self._arrived_ps[step] = int(come[0, 0])
+        if sender != receiver:
+            self._offer(receiver)
+
+    @staticmethod
+    def _row_ps(time_ps: int, costs: StageCosts) -> int:
+        return -(-time_ps // (costs.samples * costs.rows))
+
+    def _send(self, task: Task, ran: Ran) -> None:
+        """Do nothing: rows have left as they were done."""

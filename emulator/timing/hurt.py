@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...comm import FifoResource
-from ..cluster import Link
 from ..faults import Begun, Delay, Faults, LinkFault, Loss, PacedResource, check_time, exact, slowed_ps
+from .board import ActionBoard, Message, Pace, WirePace
 from .device_clock import DeviceClock
-from .stage_device import Pace, StageDevice, WirePace
 from .timing import Timing
 
 
@@ -43,15 +42,15 @@ class Hurt:
                 )
                 clock.links[stream.key] = self._paced(held, delays) if delays else held
 
-    def stage_device(self, device: StageDevice) -> None:
-        """Slow down a device that takes actions as a whole, and the links on which it sends."""
-        delays = self._of_board(device.number)
+    def board(self, board: ActionBoard) -> None:
+        """Slow down a board that takes actions as a whole, and the links on which it sends."""
+        delays = self._of_board(board.number)
         if delays:
-            device.pace = _pace(delays, self._begun)
-        for receiver, wire in device.wires.items():
-            faults = self._of_link(min(receiver, device.number)) if abs(receiver - device.number) == 1 else ()
+            board.pace = _pace(delays, self._begun)
+        for receiver, wire in board.wires.items():
+            faults = self._of_link(min(receiver, board.number)) if abs(receiver - board.number) == 1 else ()
             if faults:
-                wire.pace = self._wire_pace(faults, device.number, wire.link)
+                wire.pace = self._wire_pace(faults, board.number, wire.latency_ps)
 
     def _paced(self, of: FifoResource, delays: Sequence[Delay]) -> PacedResource:
         return PacedResource(of, delays, self._begun)
@@ -72,19 +71,21 @@ class Hurt:
             loss = Loss(fault.loss, max(1, -(-size // fault.packet_bytes)), timeout_ps, where)
         return Delay(fault, exact(fault.factor), fault.latency_ps, loss)
 
-    def _wire_pace(self, faults: Sequence[tuple[int, LinkFault]], device: int, link: Link) -> WirePace:
-        def pace(start_ps: int, sample: int, sent_bytes: int) -> tuple[int, int]:
+    def _wire_pace(self, faults: Sequence[tuple[int, LinkFault]], device: int, latency_ps: int) -> WirePace:
+        def pace(start_ps: int, sample: int, message: Message) -> tuple[int, int]:
             start_ps, sample = self._begun.time_ps + start_ps, self._begun.samples + sample
             on = [
-                self._delay(place, fault, sent_bytes, link.latency_ps, (device, 0))
+                self._delay(place, fault, message.size_bytes, latency_ps, (device, 0))
                 for place, fault in faults
                 if fault.has_time(start_ps) and fault.has_sample(sample)
             ]
-            slow_ps = slowed_ps(on, link.transfer_ps(sent_bytes))
+            slow_ps = slowed_ps(on, message.takes_ps)
             lost_ps = (
-                int(each.loss.added_ps(slow_ps, each.loss.lost(sample, 1))[0]) for each in on if each.loss is not None
+                int(delay.loss.added_ps(slow_ps, delay.loss.lost(sample, 1))[0])
+                for delay in on
+                if delay.loss is not None
             )
-            return slow_ps + sum(lost_ps), sum(each.latency_ps for each in on)
+            return slow_ps + sum(lost_ps), sum(delay.latency_ps for delay in on)
 
         return pace
 
@@ -92,7 +93,7 @@ class Hurt:
 def _pace(delays: Sequence[Delay], begun: Begun) -> Pace:
     def pace(start_ps: int, sample: int, work_ps: int) -> int:
         start_ps, sample = begun.time_ps + start_ps, begun.samples + sample
-        on = [each for each in delays if each.span.has_time(start_ps) and each.span.has_sample(sample)]
+        on = [delay for delay in delays if delay.span.has_time(start_ps) and delay.span.has_sample(sample)]
         slow_ps = slowed_ps(on, work_ps)
         check_time(start_ps + slow_ps)
         return slow_ps

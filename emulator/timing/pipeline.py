@@ -16,20 +16,19 @@ from ..schedule import (
     Schedule,
     Shape,
     StageCosts,
-    Transport,
     warm_up,
     weight_copies,
 )
-from .course import Course, Run, Sent, Timed
-from .program import Step, tasks_of, work_ps
-from .streamed import StreamedRun
+from .board import ActionBoard, Message, StageLoads, Wire
+from .course import Course, Sent, Timed, course_of
+from .program import Step, work_ps
 
 
-def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> list[Timed]:
+def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Sequence[Timed]:
     """Return the actions of a schedule by their start, then by device.
 
     Args:
-        schedule: the schedule; its updates take no time.
+        schedule: the schedule; its updates take no time, and its micro-batches are alike.
         costs: those of each stage; stage c N + d is chunk c of device d of N.
         machine: how devices and links work.
 
@@ -40,22 +39,23 @@ def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machi
 
 
 def run_course(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Course:
-    """Return the actions of a schedule, as `run_timeline` does, and the messages that they send.
+    """Return the course of a schedule of equal micro-batches, on boards that begin at time zero."""
 
-    Raises:
-        InputError: as `run_timeline`.
-    """
-    tasks = tasks_of(schedule, costs, machine)
-    kind = StreamedRun if machine.transport is Transport.STREAMED else Run
-    run = kind(tasks, costs, machine)
-    run.work_off()
-    stuck = [task for device in run.devices for task in device.next_tasks()]
-    if stuck:
-        waits = "; ".join(f"device {task.device} waits at {task.name} for {run.missing(task)}" for task in stuck)
-        raise InputError(f"schedule {schedule.name}: deadlock: {waits}")
-    run.timed.sort(key=lambda timed: (timed.start_ps, timed.device, timed.end_ps))
-    run.sent.sort(key=lambda sent: (sent.start_ps, sent.sender, sent.receiver))
-    return Course(run.timed, run.sent)
+    def message(kind: Kind, stage: int, samples: int) -> Message:
+        return Message(costs[stage].transfer_ps if kind is Kind.FORWARD else costs[stage - 1].sent_errors_ps)
+
+    devices = range(schedule.devices)
+    boards = [
+        ActionBoard(
+            sender, machine, {receiver: Wire("", machine.latency_ps) for receiver in _neighbours(sender, devices)}
+        )
+        for sender in devices
+    ]
+    return course_of(schedule, StageLoads(len(costs), machine, lambda stage, samples: costs[stage], message), boards)
+
+
+def _neighbours(device: int, devices: range) -> set[int]:
+    return {(device + 1) % len(devices), (device - 1) % len(devices)} - {device}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,20 +86,21 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
     Raises:
         InputError: the schedule is incomplete or deadlocks, or the costs do not fit it.
     """
-    timed, sent = run_course(schedule, costs, machine)
+    course = run_course(schedule, costs, machine)
+    timed, sent = course.timed, course.sent
     devices, count = schedule.devices, len(schedule.micro_batches)
-    makespan = max(each.end_ps for each in timed)
+    makespan = max(action.end_ps for action in timed)
     by_device: list[list[Timed]] = [[] for _ in range(devices)]
-    for each in timed:
-        by_device[each.device].append(each)
-    busy = tuple(sum(each.work_ps for each in costs[device::devices]) * count for device in range(devices))
+    for action in timed:
+        by_device[action.device].append(action)
+    busy = tuple(sum(stage.work_ps for stage in costs[device::devices]) * count for device in range(devices))
     chunks, programs = len(costs) // devices, schedule.programs(range(devices))
     return PipelineResult(
         timed=timed,
         sent=sent,
         makespan_ps=makespan,
         bubble=Fraction(makespan - max(busy), makespan),
-        features=tuple(Fraction(_kept(each, machine.frees_features), chunks) for each in by_device),
+        features=tuple(Fraction(_kept(actions, machine.frees_features), chunks) for actions in by_device),
         weight_copies=tuple(weight_copies(programs[device]) for device in range(devices)),
         busy_ps=busy,
         send_peak=max(_send_peak(costs, device, devices, machine) for device in range(devices)),
@@ -163,7 +164,7 @@ def smallest_warm_ups(shape: Shape) -> tuple[int, ...]:
     best, best_ps = (1,) * devices, -1
     for extra in range(devices + (devices - 1)):
         ahead = range(devices - 1, -1, -1)
-        tried = tuple(each + 1 + -(-extra * each // max(devices - 1, 1)) for each in ahead)
+        tried = tuple(behind + 1 + -(-extra * behind // max(devices - 1, 1)) for behind in ahead)
         schedule = warm_up("1f1b-min", shape.epoch, tried)
         end_ps = max(timed.end_ps for timed in run_timeline(schedule, shape.costs, shape.machine))
         if best_ps < 0 or end_ps < best_ps:
@@ -184,8 +185,8 @@ def _peak(changes: list[tuple[int, Fraction]]) -> Fraction:
 
 def _kept(timed: Sequence[Timed], last: Kind) -> Fraction:
     """Return the most micro-batches between the start of F and the end of the action that needs its features last."""
-    changes = [(each.start_ps, Fraction(1)) for each in timed if each.step.kind is Kind.FORWARD]
-    return _peak(changes + [(each.end_ps, Fraction(-1)) for each in timed if each.step.kind is last])
+    changes = [(action.start_ps, Fraction(1)) for action in timed if action.step.kind is Kind.FORWARD]
+    return _peak(changes + [(action.end_ps, Fraction(-1)) for action in timed if action.step.kind is last])
 
 
 def _send_peak(costs: Sequence[StageCosts], device: int, devices: int, machine: Machine) -> Fraction:
@@ -205,8 +206,8 @@ def _send_peak(costs: Sequence[StageCosts], device: int, devices: int, machine: 
 
 
 def _critical_path(timed: Sequence[Timed]) -> tuple[Timed, ...]:
-    by_step: dict[Step, Timed] = {each.step: each for each in timed}
-    at: Timed | None = max(timed, key=lambda each: (each.end_ps, -each.device))
+    by_step: dict[Step, Timed] = {action.step: action for action in timed}
+    at: Timed | None = max(timed, key=lambda action: (action.end_ps, -action.device))
     path: list[Timed] = []
     while at is not None:
         path.append(at)

@@ -1,13 +1,14 @@
-"""A schedule's actions as the engine takes them: whom each waits for, and what it costs."""
+"""A schedule's actions as boards take them: whom each waits for, and what it costs."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..common import InputError, plural
-from ..schedule import PASSES, Action, Backward, Engines, Kind, Machine, Schedule, StageCosts, Transport
+from ..schedule import PASSES, Action, Backward, Engines, Kind, Machine, MicroBatch, Schedule, StageCosts, Transport
+from .board import StageLoads
 
 
 class Step(NamedTuple):
@@ -20,7 +21,7 @@ class Step(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A step of a device's program, with its name in the schedule.
+    """A step of a device's program with all samples of a micro-batch, and its name in the schedule.
 
     `work_ps` is its time when nothing runs beside it. `source` is the step of the same stage whose result it needs,
     `message` that of a neighbouring stage whose message it needs. `before` are steps of the same device that must be
@@ -30,44 +31,36 @@ class Task:
     name: str
     step: Step
     device: int
+    micro_batch: MicroBatch
     work_ps: int
     source: Step | None
     message: Step | None
     before: tuple[Step, ...] = ()
 
 
-def tasks_of(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> list[list[Task]]:
+def tasks_of(schedule: Schedule, loads: StageLoads) -> list[list[Task]]:
     """Return each device's tasks in order; W is part of B where the machine fuses both.
 
     Raises:
         InputError: an action is done twice or left out, or the costs do not fit the schedule.
     """
     devices = schedule.devices
-    if not costs or len(costs) % devices:
+    if not loads.count or loads.count % devices:
         raise InputError(
-            f"schedule {schedule.name}: costs of {plural(len(costs), 'stage')} for"
+            f"schedule {schedule.name}: costs of {plural(loads.count, 'stage')} for"
             f" {plural(devices, 'device')}; must be one for each"
             " device, or for each chunk of each device"
         )
-    chunks = len(costs) // devices
     programs = schedule.programs(range(devices))
-    found = []
-    for device in range(devices):
-        found.append(_device_tasks(schedule, device, programs[device], chunks, costs, machine))
-    return found
+    return [_device_tasks(schedule, device, programs[device], loads) for device in range(devices)]
 
 
-def _device_tasks(
-    schedule: Schedule,
-    device: int,
-    program: Iterable[Action],
-    chunks: int,
-    costs: Sequence[StageCosts],
-    machine: Machine,
-) -> list[Task]:
-    where = f"schedule {schedule.name}: device {device}"
-    wanted = {(k, m.index, c) for k in PASSES for m in schedule.micro_batches for c in range(chunks)}
-    found: list[Task] = []
+def _device_tasks(schedule: Schedule, device: int, program: Iterable[Action], loads: StageLoads) -> list[Task]:
+    where, machine = f"schedule {schedule.name}: device {device}", loads.machine
+    chunks = loads.count // schedule.devices
+    micro_batches = {micro_batch.index: micro_batch for micro_batch in schedule.micro_batches}
+    left = {(kind, index, chunk) for kind in PASSES for index in micro_batches for chunk in range(chunks)}
+    tasks: list[Task] = []
     waits = _Waits(where, machine)
     for action in program:
         if action.kind is Kind.UPDATE:
@@ -75,20 +68,22 @@ def _device_tasks(
             continue
         if action.span is not None:
             raise InputError(f"{where}: {action}: must be a whole micro-batch, not a span of it")
-        if (action.kind, action.index, action.chunk) not in wanted:
+        if (action.kind, action.index, action.chunk) not in left:
             why = f"there are {chunks} chunks" if action.chunk >= chunks else "is done twice"
             raise InputError(f"{where}: {action}: {why}")
-        wanted.remove((action.kind, action.index, action.chunk))
+        left.remove((action.kind, action.index, action.chunk))
         step = Step(action.kind, action.index, action.chunk * schedule.devices + device)
-        before = waits.of(action, step)
+        before = waits.before(action, step)
         if action.kind is Kind.GRADIENT and machine.backward is Backward.FUSED:
             continue
-        work = work_ps(costs[step.stage], step.kind, machine)
-        found.append(Task(str(action), step, device, work, _source(step), _message(step, len(costs)), before))
-    if wanted:
-        kind, index, chunk = min(wanted, key=lambda each: (each[1], each[2], PASSES.index(each[0])))
+        micro_batch = micro_batches[action.index]
+        work = work_ps(loads.costs(step.stage, micro_batch.samples), step.kind, machine)
+        inputs = _source(step), _message(step, loads.count), before
+        tasks.append(Task(str(action), step, device, micro_batch, work, *inputs))
+    if left:
+        kind, index, chunk = min(left, key=lambda key: (key[1], key[2], PASSES.index(key[0])))
         raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")
-    return found
+    return tasks
 
 
 class _Waits:
@@ -114,7 +109,7 @@ class _Waits:
         self._made.append(tuple(self._gradients))
         self._gradients.clear()
 
-    def of(self, action: Action, step: Step) -> tuple[Step, ...]:
+    def before(self, action: Action, step: Step) -> tuple[Step, ...]:
         """Return the steps of the same device that an action waits for.
 
         Raises:
@@ -122,9 +117,9 @@ class _Waits:
         """
         if action.kind is Kind.GRADIENT:
             self._gradients.append(step._replace(kind=self._last))
-        found: list[Step] = []
+        before: list[Step] = []
         if action.kind is Kind.FORWARD and self._needs_room:
-            found, self._freed = self._freed, []
+            before, self._freed = self._freed, []
         elif action.kind is self._last:
             self._freed.append(step)
         if action.kind in self._waited and action.version is not None:
@@ -134,9 +129,9 @@ class _Waits:
                     f" {len(self._made) - 1}"
                 )
             for version in range(self._waited[action.kind] + 1, action.version + 1):
-                found += self._made[version]
+                before += self._made[version]
             self._waited[action.kind] = max(self._waited[action.kind], action.version)
-        return tuple(found)
+        return tuple(before)
 
 
 def _source(step: Step) -> Step | None:

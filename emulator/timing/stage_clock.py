@@ -1,16 +1,17 @@
 """The virtual time of a stage whose device takes actions as a whole, micro-batch by micro-batch.
 
-It stands in for `DeviceClock` where boards are not FPDeep's: an action starts when its device is free and all its
+It stands in for `DeviceClock` where boards are not FPDeep's: an action starts when its board is free and all its
 messages are there, takes as long as its stage's costs say, and its message leaves when it is done (`stored`) or while
 it runs (`hidden`). All streams of an action are one message. An update takes no time of its own.
 
-Where F and B share a pool, the end of one depends on messages that come while it runs, so on the whole chain. Then the
-timeline engine says beforehand when each action of the epoch runs, the same on every rank.
+Messages say when they come, and the exchange with other replicas when weights are there, which may depend on what a
+codec saves. So the clock asks its board action by action. Where F and B share a pool, the end of one depends on
+messages that come while it runs, so on the whole chain; then it replays the course of the epoch, which every rank knows
+beforehand.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -20,9 +21,10 @@ import numpy as np
 from ...comm import Observer, Times
 from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
-from ..schedule import PASSES, Backward, Kind, Machine, SampleSpan, StageCosts
+from ..schedule import PASSES, Backward, Engines, Kind, Machine, SampleSpan, StageCosts
+from .board import ActionBoard, Ran, StageLoads
+from .course import Course
 from .program import Step, work_ps
-from .stage_device import Ran, StageDevice
 
 
 class StageTimes(Protocol):
@@ -49,35 +51,36 @@ class StageTimes(Protocol):
         """Return the bytes that such a micro-batch moves over the memory port."""
 
 
-@dataclasses.dataclass(frozen=True)
-class EpochCourse:
-    """When actions of an epoch start and end, and their messages arrive, in ps from its begin."""
-
-    ran_ps: Mapping[Step, tuple[int, int]]
-    arrives_ps: Mapping[Step, int]
-    makespan_ps: int
-
-
 class StageClock:
-    """The clock of one stage; `right` and `left` are what it sends to the next stage and the one before."""
+    """The clock of one stage.
+
+    Args:
+        streams: what the stage takes in.
+        times: the costs of the plan's stages, and the bytes that they move.
+        loads: what the stages take.
+        board: where it runs.
+        right: what it sends to the next stage.
+        left: what it sends to the stage before.
+        neighbours: the boards of these two.
+    """
 
     def __init__(
         self,
         streams: DeviceStreams,
         times: StageTimes,
-        device: StageDevice,
+        loads: StageLoads,
+        board: ActionBoard,
         right: Sequence[Stream],
         left: Sequence[Stream],
         neighbours: tuple[int, int],
     ) -> None:
-        self.streams, self.device = streams, device
-        self._times, self._machine = times, times.machine
+        self.streams, self.board = streams, board
+        self._times, self._loads, self._machine = times, loads, loads.machine
         self._sent, self._neighbours = {Kind.FORWARD: right, Kind.BACKWARD: left}, neighbours
         self._updated_ps = {0: 0}  # by version
         self._newest = 0
         self._ended_ps: dict[tuple[Kind, int], int] = {}  # by action and micro-batch
-        self._course: EpochCourse | None = None
-        self._begin_ps = self._next_ps = 0  # of this epoch and the next, if their course is known
+        self._course: Course | None = None
         self._passed = self._begun = 0  # samples of earlier epochs, and those with a F in this one
         self._done_ps = 0  # end of the last parameter gradients
         self.port_bytes = 0
@@ -93,22 +96,25 @@ class StageClock:
         """Return the time in ps at which a version of the weights is ready."""
         return self._updated_ps[version]
 
-    def begin_epoch(self, course: EpochCourse | None = None) -> None:
+    @property
+    def samples(self) -> int:
+        """Samples that have begun here since the clock did."""
+        return self._passed + self._begun
+
+    def begin_epoch(self, course: Course | None = None) -> None:
         """Number versions anew: the newest one is 0. `course` says when actions run, where that is known beforehand."""
         self._updated_ps, self._newest = {0: self.updated_ps}, 0
-        self._passed, self._begun = self._passed + self._begun, 0
-        self._begin_ps, self._course = self._next_ps, course
-        self._next_ps += 0 if course is None else course.makespan_ps
+        self._passed, self._begun, self._course = self.samples, 0, course
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` for everything that engines and links serve from now on."""
-        self.device.observe(observer)
+        self.board.observe(observer)
 
     def forward(
         self, span: SampleSpan, arrived: Mapping[StreamKey, Times], not_before_ps: int
     ) -> dict[StreamKey, Times]:
         """Carry out F of a span of samples; return the arrival times of what is sent."""
-        costs = self._times.costs(self.streams.device, span.samples)
+        costs = self._loads.costs(self.streams.device, span.samples)
         self.busy_ps[Phase.FP] += costs.forward_ps
         self._begun += span.samples
         return self._run(Kind.FORWARD, span, costs, arrived, not_before_ps)
@@ -117,7 +123,7 @@ class StageClock:
         self, span: SampleSpan, arrived: Mapping[StreamKey, Times], not_before_ps: int
     ) -> dict[StreamKey, Times]:
         """Carry out B of a span of samples, with its parameter gradients where the machine fuses both."""
-        costs = self._times.costs(self.streams.device, span.samples)
+        costs = self._loads.costs(self.streams.device, span.samples)
         self.busy_ps[Phase.EB] += costs.eb_ps
         if self._machine.backward is Backward.FUSED:
             self.busy_ps[Phase.PG] += costs.known_pg_ps
@@ -127,7 +133,7 @@ class StageClock:
         """Carry out W of a micro-batch, unless it was part of B; nothing is sent."""
         self.port_bytes += self._times.port_bytes(self.streams.device, whole.samples)
         if self._machine.backward is Backward.SPLIT:
-            costs = self._times.costs(self.streams.device, whole.samples)
+            costs = self._loads.costs(self.streams.device, whole.samples)
             self.busy_ps[Phase.PG] += costs.known_pg_ps
             self._run(Kind.GRADIENT, whole, costs)
         return {}
@@ -140,37 +146,39 @@ class StageClock:
         arrived: Mapping[StreamKey, Times] = MappingProxyType({}),
         not_before_ps: int = 0,
     ) -> dict[StreamKey, Times]:
-        index = span.of.index
+        index, board = span.of.index, self.board
         own_ps = 0 if kind.before is None else self._ended_ps.get((kind.before, index), 0)
         ready_ps = max([not_before_ps, own_ps, *(int(times[-1, -1]) for times in arrived.values())])
         is_last = kind is self._machine.frees_features
-        step = Step(kind, index, self.streams.device)
         if self._course is None:
-            sample = self._passed + span.first
-            ran = self.device.run(kind, ready_ps, work_ps(costs, kind, self._machine), sample, frees=is_last)
+            if kind is Kind.FORWARD and self._machine.engines is Engines.SPLIT:
+                ready_ps = max(ready_ps, board.room_ps)
+            ran = board.run(kind, ready_ps, work_ps(costs, kind, self._machine), self._passed + span.first)
         else:
-            start_ps, end_ps = self._course.ran_ps[step]
-            ran = self.device.ran(kind, Ran(self._begin_ps + start_ps, self._begin_ps + end_ps))
+            step = Step(kind, index, self.streams.device)
+            ran = board.has_run(kind, self._course.ran[step])
             assert ready_ps <= ran.start_ps, f"{step}: starts at {ran.start_ps} ps, ready at {ready_ps} ps"
         self._ended_ps[kind, index] = ran.end_ps
         if is_last:
+            board.room_ps = max(board.room_ps, ran.end_ps)
             self._done_ps = max(self._done_ps, ran.end_ps)
             if span.ends:
-                for each in PASSES:
-                    self._ended_ps.pop((each, index), None)
+                for done in PASSES:
+                    self._ended_ps.pop((done, index), None)
         return self._send(kind, span, ran)
 
     def _send(self, kind: Kind, span: SampleSpan, ran: Ran) -> dict[StreamKey, Times]:
         streams = self._sent.get(kind, ())
         if not streams:
             return {}
-        arrives_ps, receiver = ran.end_ps, self._neighbours[kind is Kind.BACKWARD]
-        if self._course is not None:
-            step = Step(kind, span.of.index, self.streams.device)
-            arrives_ps = self._begin_ps + self._course.arrives_ps.get(step, ran.end_ps - self._begin_ps)
-        elif receiver != self.device.number:
-            sent_bytes, sample = self._times.message_bytes(streams, span.samples), self._passed + span.first
-            arrives_ps = self.device.wires[receiver].carry(ran, sent_bytes, self._machine.transport, sample)
+        arrives_ps, receiver, stage = ran.end_ps, self._neighbours[kind is Kind.BACKWARD], self.streams.device
+        if receiver != self.board.number:
+            if self._course is not None:
+                arrives_ps = self._course.arrivals_ps[Step(kind, span.of.index, stage)]
+            else:
+                message, sample = self._loads.message(kind, stage, span.samples), self._passed + span.first
+                wire = self.board.wires[receiver]
+                arrives_ps = wire.carry(ran, message, self._machine.transport, sample).arrival_ps
         for stream in streams:
             self.sent_rows[stream.key] += span.samples * stream.rows
         return {stream.key: np.full((span.samples, stream.rows), arrives_ps, np.int64) for stream in streams}
@@ -195,16 +203,14 @@ class StageClock:
         """Return the state that training changes; to be called between epochs, when no sample is in flight."""
         busy_ps, sent_rows = [*self.busy_ps.values()], [*self.sent_rows.values()]
         counts = {"busy_ps": busy_ps, "sent_rows": sent_rows, "port_bytes": self.port_bytes}
-        times = {"done_ps": self._done_ps, "updated_ps": self.updated_ps, "next_ps": self._next_ps}
-        times["samples"] = self._passed + self._begun
-        return {**counts, **times, "device": self.device.state()}
+        times = {"done_ps": self._done_ps, "updated_ps": self.updated_ps}
+        return {**counts, **times, "samples": self.samples, "device": self.board.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
+        """Restore what `state` returned, but for the board, which stages may share."""
         self.busy_ps = dict(zip(self.busy_ps, state["busy_ps"], strict=True))
         self.sent_rows = dict(zip(self.sent_rows, state["sent_rows"], strict=True))
         self.port_bytes = state["port_bytes"]
-        self._done_ps, self._next_ps = state["done_ps"], state["next_ps"]
+        self._done_ps = state["done_ps"]
         self._passed, self._begun = state["samples"], 0
         self._updated_ps, self._newest = {0: state["updated_ps"]}, 0
-        self.device.restore(state["device"])

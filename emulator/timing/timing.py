@@ -3,15 +3,23 @@
 Data paths share a link's direction in fixed parts, and engines their board's memory port in proportion to the bytes
 that they move for each sample. Samples enter the chain at the rate of its slowest resource, so no queue grows. These
 are pure functions of network, mapping, cluster and placement.
+
+Steps of recurrent layers: a row is a time step, and needs the results of the step before. So between two rows, FP waits
+for the activations of the first (`Board.activation_ps`), and EB likewise. A layer that is cut by units over several
+devices steps in lockstep: a step takes as long as on its slowest device, and then all devices gather the states. In FP,
+states of earlier units travel right on path 2, and those of later ones left on path 7; the step waits for the slower
+direction. In EB, errors of states are summed to the left on path 4, and the sums then travel right on path 8; the step
+waits for both. Each hop takes a row's time on its path, and the link's latency.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Sequence
 
 from ...comm import FifoResource
-from ..cluster import Board, Cluster
+from ..cluster import Board, Cluster, Link
 from ..mapping import (
     BalancedParameters,
     DataPath,
@@ -35,11 +43,47 @@ from ..mapping import (
     update_bytes,
 )
 from ..network import Phase
+from ..schedule import Kind
+from .board import ActionBoard, Message, StageLoads, Wire
 from .device_clock import DeviceClock
-from .lockstep import lockstep
 from .slice_clock import SliceClock, engine_name, port_name
 from .stage_clock import StageClock, StageTimes
-from .stage_device import StageDevice, Wire
+
+HopTime = Callable[[int, DataPath, int], int]
+"""Returns the time in ps of a row's hop over a link on a path, for the stream of a tensor's number."""
+
+
+def lockstep(
+    mapping: Mapping, cluster: Cluster, engines: Sequence[Sequence[SliceEngines]], hop_ps: HopTime
+) -> tuple[tuple[SliceEngines, ...], ...]:
+    """Return the engines with the waits of recurrent layers in the times of their rows."""
+    slowed = [list(held) for held in engines]
+    for layer in mapping.network.layers:
+        if not layer.operation.recurs:
+            continue
+        places = [
+            (device, place)
+            for device, slices in enumerate(mapping.devices)
+            for place, part in enumerate(slices)
+            if part.layer.index == layer.index
+        ]
+        links = [device for device, _ in places][:-1]
+        states = layer.makes.number
+
+        def sweep_ps(path: DataPath, links: Sequence[int] = links, states: int = states) -> int:
+            return sum(hop_ps(link, path, states) for link in links)
+
+        gather_ps = max(sweep_ps(DataPath.PARTIAL_ACTIVATIONS), sweep_ps(DataPath.STATES))
+        errors_ps = sweep_ps(DataPath.INPUT_ERRORS) + sweep_ps(DataPath.STATE_ERRORS)
+        steps = [slowed[device][place] for device, place in places]
+        activation_ps = [cluster.board(device).activation_ps for device, _ in places]
+        fp_ps = gather_ps + max(step.fp.row_ps + more for step, more in zip(steps, activation_ps, strict=True))
+        ebs = [step.eb for step in steps if step.eb is not None]
+        eb_ps = errors_ps + max(eb.row_ps + more for eb, more in zip(ebs, activation_ps, strict=True))
+        for (device, place), step, eb in zip(places, steps, ebs, strict=True):
+            waiting = step.fp.waiting(fp_ps - step.fp.row_ps), eb.waiting(eb_ps - eb.row_ps)
+            slowed[device][place] = dataclasses.replace(step, fp=waiting[0], eb=waiting[1])
+    return tuple(map(tuple, slowed))
 
 
 def port_row_ps(board: Board, stream: MemoryStream, device_bytes: int) -> int:
@@ -86,13 +130,13 @@ class Timing:
         engines = allocate_all(mapping, cluster)
         share = cluster.link.share
         links = tuple((*streams(mapping, link, share), *balanced_streams(blocks, link)) for link in devices[:-1])
-        found = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
-        engines = lockstep(mapping, cluster, engines, found.hop_ps)
-        found = dataclasses.replace(found, engines=engines)
+        timing = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
+        engines = lockstep(mapping, cluster, engines, timing.hop_ps)
+        timing = dataclasses.replace(timing, engines=engines)
         times = [engine.sample_ps for held in engines for of_slice in held for engine in of_slice.built]
         times += [sample_ps(cluster.link_at(link), carried) for link, carried in enumerate(links)]
-        times += [found.port_sample_ps(device) for device in devices]
-        return dataclasses.replace(found, interval_ps=max(1, *times))
+        times += [timing.port_sample_ps(device) for device in devices]
+        return dataclasses.replace(timing, interval_ps=max(1, *times))
 
     @classmethod
     def of_stages(cls, mapping: Mapping, cluster: Cluster, stages: StageTimes) -> Timing:
@@ -178,26 +222,51 @@ class Timing:
             for part, of_slice in zip(self.mapping.devices[device], self.memory(device), strict=True)
         ]
 
-    def stage_devices(self) -> list[StageDevice]:
-        """Return the devices that take actions as a whole, at time zero, with the links on which they send."""
+    @property
+    def _boards(self) -> int:
+        """Number of boards that take actions as a whole, which may have several stages each."""
         assert self.stages is not None
-        stages = range(len(self.mapping.devices))
-        count = len(stages) // self.stages.chunks
-        wires: list[dict[int, Wire]] = [{} for _ in range(count)]
+        return len(self.mapping.devices) // self.stages.chunks
+
+    @functools.cached_property
+    def _wires(self) -> dict[tuple[int, int], Link]:
+        """The link between two boards that take actions as a whole, by sender and receiver."""
+        wires, stages, count = dict[tuple[int, int], Link](), range(len(self.mapping.devices)), self._boards
         for stage in stages:
             for to, link in ((stage + 1, stage), (stage - 1, stage - 1)):
-                sender, receiver = stage % count, to % count
-                if to in stages and sender != receiver:
-                    wires[sender][receiver] = Wire(f"link {sender} -> {receiver}", self.cluster.link_at(link))
-        return [StageDevice(device, self.stages.machine, wires[device]) for device in range(count)]
+                if to in stages and stage % count != to % count:
+                    wires[stage % count, to % count] = self.cluster.link_at(link)
+        return wires
 
-    def stage_clock(self, stage: int, device: StageDevice) -> StageClock:
-        """Return the clock of a stage on a device that takes actions as a whole, at time zero."""
+    @functools.cached_property
+    def loads(self) -> StageLoads:
+        """What stages take, and their messages, where boards take actions as a whole."""
+        stages, count = self.stages, self._boards
+        assert stages is not None
+
+        @functools.cache
+        def message(kind: Kind, stage: int, samples: int) -> Message:
+            forward = kind is Kind.FORWARD
+            sent = stages.message_bytes(self.sent(stage if forward else stage - 1, forward=forward), samples)
+            link = self._wires[stage % count, (stage + (1 if forward else -1)) % count]
+            return Message(link.transfer_ps(sent), sent)
+
+        return StageLoads(len(self.mapping.devices), stages.machine, stages.costs, message)
+
+    def action_boards(self) -> list[ActionBoard]:
+        """Return the boards that take actions as a whole, at time zero, with the links on which they send."""
+        wires: list[dict[int, Wire]] = [{} for _ in range(self._boards)]
+        for (sender, receiver), link in self._wires.items():
+            wires[sender][receiver] = Wire(f"link {sender} -> {receiver}", link.latency_ps)
+        return [ActionBoard(number, self.loads.machine, of_board) for number, of_board in enumerate(wires)]
+
+    def stage_clock(self, stage: int, boards: Sequence[ActionBoard]) -> StageClock:
+        """Return the clock of a stage at time zero, on one of the boards that take actions as a whole."""
         assert self.stages is not None
-        count = len(self.mapping.devices) // self.stages.chunks
+        count = len(boards)
         right, left = self.sent(stage, forward=True), self.sent(stage - 1, forward=False)
         neighbours = (stage + 1) % count, (stage - 1) % count
-        return StageClock(self.streams(stage), self.stages, device, right, left, neighbours)
+        return StageClock(self.streams(stage), self.stages, self.loads, boards[stage % count], right, left, neighbours)
 
     def streams(self, device: int) -> DeviceStreams:
         """Return the streams that a device takes in."""

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..pages import aligned
 from ..window import output_size
-from .geometry import Geometry, Phase, padded_lanes, phases_of
+from .geometry import Contraction, Geometry, Phase, padded_lanes, phases_of
 
 layout, microkernel = Kernels("conv.layout"), Kernels("conv.microkernel")
 contract, contract_rows = microkernel.contract, microkernel.contract_rows
@@ -162,7 +162,7 @@ class Convolution:
             return
         pixel, a_pixel, a_k = self._input_tables(samples).places
         pixels, weights = samples * g.output[0] * g.output[1], _flat(packed, self.packed_size, "packed")
-        contract(place, pixel, pitch, pixels, g.oc, source, a_pixel, a_k, g.taps, weights, fresh)
+        contract(Contraction(place, pixel, pitch, pixels, g.oc, source, a_pixel, a_k, g.taps, weights, 0, fresh))
 
     def gradient(self, packed_gradient: Floats, frame: Floats, dy: Floats, *, fresh: bool) -> None:
         """Run PG: add the gradient of `dy` (n, ho, wo, oc) to packed gradients; where `fresh`, overwrite them."""
@@ -175,7 +175,8 @@ class Convolution:
             return
         row, (_, a_k, a_pixel) = self._rows().places[0], self._input_tables(samples).places
         depth = samples * g.output[0] * g.output[1]
-        contract_rows(target, row, g.taps, g.oc, source, a_pixel, a_k, depth, place, pitch, fresh)
+        operands = Contraction(target, row, 0, g.taps, g.oc, source, a_pixel, a_k, depth, place, pitch, fresh)
+        contract_rows(operands)
 
     def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
         """Run EB: add the input errors to `dx` (n, rows, columns, ic) in place; where `fresh`, overwrite `dx`."""
@@ -197,7 +198,7 @@ class Convolution:
             pixel, a_pixel, a_k = tables.places
             pixels, depth = tables.keep[0].size, phase.depth(g.oc)
             panels = weights + FLOAT_BYTES * phase.begin
-            contract(place, pixel, pitch, pixels, g.ic, source, a_pixel, a_k, depth, panels, fresh)
+            contract(Contraction(place, pixel, pitch, pixels, g.ic, source, a_pixel, a_k, depth, panels, 0, fresh))
 
     @property
     def _reaches_all(self) -> bool:
@@ -211,7 +212,8 @@ class Convolution:
         if not fresh:
             layout.frame(place, pitch, samples, self.in_channels, self.size, (0, 0), (0, 0), False, lanes.ctypes.data)
         pixel, a_pixel, a_k = self._error_tables(samples)[0].places
-        contract(lanes.ctypes.data, pixel, g.ic, samples, g.ic, source, a_pixel, a_k, g.oc, weights, fresh)
+        sums = lanes.ctypes.data
+        contract(Contraction(sums, pixel, g.ic, samples, g.ic, source, a_pixel, a_k, g.oc, weights, 0, fresh))
         layout.unframe(lanes.ctypes.data, samples, self.in_channels, self.size[0] * self.size[1], place, pitch)
 
     def _rows(self) -> _Tables:

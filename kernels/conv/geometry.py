@@ -49,6 +49,27 @@ class Geometry(NamedTuple):
         return before[0] + self.output[0] + after[0], before[1] + self.output[1] + after[1]
 
 
+class Contraction(NamedTuple):
+    """The operands of the micro-kernel, addresses and counts of floats (see `microkernel.py`).
+
+    c[c_pixel[q] * c_step + l] += sum over k < depth of a[a_pixel[q] + a_k[k]] * b[k][l], for q < pixels and l < lanes;
+    where `fresh`, from +0. In FP and EB, b is packed in panels; in PG its rows are `b_step` floats apart, c is packed.
+    """
+
+    c: int
+    c_pixel: int
+    c_step: int
+    pixels: int
+    lanes: int
+    a: int
+    a_pixel: int
+    a_k: int
+    depth: int
+    b: int
+    b_step: int
+    fresh: bool
+
+
 class Phase(NamedTuple):
     """One class of kernel places in EB: those that reach the same input rows and columns, modulo the stride."""
 

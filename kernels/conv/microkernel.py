@@ -8,22 +8,43 @@ of q, of l, or of k into consecutive parts gives the same bits.
 
 Lanes are output channels (FP, PG) or input channels (EB), side by side. b is read in panels: all k of one block of
 lanes, side by side. Weights are kept in panels, packed once for each update; in PG, where b holds the output errors,
-panels are copied when they are needed. a is read number by number, from maps framed in zeros.
+panels are copied when they are needed. a is read number by number, from maps framed in zeros. A tile (`llvm/tile.py`)
+is some pixels q by some vectors of lanes l.
 
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba.extending import intrinsic
 
 from ..form import FORM
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import INDEX_BYTES, LINE_BYTES, read_index
-from .rows import copy_rows
-from .tile import run_tiles
+from ..llvm import (
+    FLOAT,
+    INDEX,
+    INDEX_BYTES,
+    LINE_BYTES,
+    add_products,
+    address,
+    call_by_size,
+    copy_rows,
+    emit_sums,
+    entry_of,
+    fence,
+    index,
+    of_blocks,
+    prefetch,
+    read_index,
+    tile_function,
+    vector,
+)
+
+Places = tuple[ir.Value, ...]
 
 WIDTH, MOST_VECTORS = FORM.width, FORM.vectors
 _PIXELS = np.array(FORM.pixels)
@@ -53,144 +74,186 @@ def padded_lanes(lanes: Any) -> Any:
     return (lanes + WIDTH - 1) // WIDTH * WIDTH
 
 
+class Tiles(NamedTuple):
+    """What tiles read and write: c[c_pixel[q] * c_step + l] += sum over k of a[a_pixel[q] + a_k[k]] * b[k][l].
+
+    `lanes` of c, `steps` of k; where `fresh` is not 0, sums start from +0. Each step also prefetches a cache line from
+    `b_next` to `b_end`, and the one `a_ahead` bytes after a number of a.
+    """
+
+    c: int
+    c_pixel: int
+    c_step: int
+    a: int
+    a_pixel: int
+    a_k: int
+    b: int
+    steps: int
+    lanes: int
+    fresh: int
+    a_ahead: int
+    b_next: int
+    b_end: int
+
+
+@intrinsic
+def _run_tiles(context: Any, size: Any, tiles: Any, before: Any, at: Any) -> Any:
+    """Run `tiles` tiles, one after another, of a size (vectors, pixels), after `before` (tiles, pixels) were run.
+
+    There is at least one tile, one step, and a lane in the last vector.
+    """
+
+    def generate(builder: ir.IRBuilder, size: Places, tiles: ir.Value, before: Places, at: Places) -> None:
+        names = "tiles", "tiles_before", "pixels_before", *Tiles._fields
+        values = [tiles, *before, *at]
+
+        def call(vectors: int, pixels: int) -> None:
+            def write(builder: ir.IRBuilder, at: Any) -> None:
+                _write(builder, vectors, pixels, at)
+
+            builder.call(tile_function(builder.module, f"tile_{vectors}x{pixels}", names, write), values)
+
+        sizes = [(v, p) for v, most in enumerate(FORM.pixels, 1) for p in range(1, most + 1)]
+        call_by_size(builder, sizes, size, call)
+
+    return of_blocks(generate, size, tiles, before, at)
+
+
+def _write(builder: ir.IRBuilder, vectors: int, pixels: int, at: Any) -> None:
+    """Emit the loop over tiles, around that over the products of each."""
+    width, kind, row_bytes = FORM.width, vector(FORM.width), FLOAT_BYTES * vectors * FORM.width
+    a_k_end = builder.add(at.a_k, builder.mul(at.steps, index(INDEX_BYTES)))
+    lines_of_tile = builder.mul(at.steps, index(LINE_BYTES))
+    b_begin = builder.add(at.b_next, builder.mul(at.tiles_before, lines_of_tile))
+    before, loop, done = builder.block, builder.append_basic_block("tile"), builder.append_basic_block("done")
+    builder.branch(loop)
+
+    builder.position_at_end(loop)
+    tile, b_lines = builder.phi(INDEX), builder.phi(INDEX)
+    first = builder.add(at.pixels_before, builder.mul(tile, index(pixels)))
+    numbers = [builder.add(first, index(p)) for p in range(pixels)]
+    rows = [builder.mul(entry_of(builder, at.c_pixel, q), at.c_step) for q in numbers]
+    places = [address(builder, at.c, builder.add(row, index(v * width)), kind) for row in rows for v in range(vectors)]
+    sources = [address(builder, at.a, entry_of(builder, at.a_pixel, q), FLOAT) for q in numbers]
+    further = builder.add(builder.ptrtoint(sources[0], INDEX), at.a_ahead)
+    # Beyond the end, lines are fetched that are in the cache already: that costs nothing.
+    line_start = builder.select(builder.icmp_unsigned("<", b_lines, at.b_end), b_lines, at.b)
+
+    def step(variables: list[ir.Value], sums: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value], ir.Value]:
+        place_k, row, line = variables
+        offset = builder.load(builder.inttoptr(place_k, INDEX.as_pointer()), align=INDEX_BYTES)
+        weights = [
+            builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES) for v in range(vectors)
+        ]
+        results = add_products(builder, sources, offset, weights, sums)
+        # A row of one line needs no address more, which counts in a form with few instructions a step.
+        prefetch(builder, builder.add(row, builder.sub(line_start, at.b)) if row_bytes == LINE_BYTES else line)
+        prefetch(builder, builder.add(further, builder.mul(offset, index(FLOAT_BYTES))))
+        fence(builder)  # that the next step's loads do not take the registers of the sums
+        next_k = builder.add(place_k, index(INDEX_BYTES))
+        following = [next_k, builder.add(row, index(row_bytes)), builder.add(line, index(LINE_BYTES))]
+        return following, results, builder.icmp_unsigned("<", next_k, a_k_end)
+
+    emit_sums(builder, vectors, places, at.lanes, at.fresh, [at.a_k, at.b, line_start], step)
+    next_tile, end = builder.add(tile, index(1)), builder.block
+    for phi, begin, value in (
+        (tile, index(0), next_tile),
+        (b_lines, b_begin, builder.add(b_lines, lines_of_tile)),
+    ):
+        phi.add_incoming(begin, before)
+        phi.add_incoming(value, end)
+    builder.cbranch(builder.icmp_signed("<", next_tile, at.tiles), loop, done)
+    builder.position_at_end(done)
+
+
 @compiled
-def _run(
-    vectors: Any,
-    c: Any,
-    c_pixel: Any,
-    c_step: Any,
-    a: Any,
-    a_pixel: Any,
-    a_k: Any,
-    b: Any,
-    steps: Any,
-    pixels: Any,
-    lanes: Any,
-    fresh: Any,
-    a_ahead: Any,
-    b_next: Any,
-    b_end: Any,
-) -> None:
+def _run(vectors: Any, pixels: Any, at: Any) -> None:
     """Run the pixels in as few tiles as possible, first the larger ones, then those of a pixel less."""
     most = _PIXELS[vectors - 1]
     tiles = (pixels + most - 1) // most
     size = pixels // tiles
     larger = pixels - size * tiles
-    for some, count in ((size + 1, larger), (size, tiles - larger)):
-        if count:
-            run_tiles(
-                vectors,
-                some,
-                c,
-                c_pixel,
-                c_step,
-                a,
-                a_pixel,
-                a_k,
-                b,
-                steps,
-                count,
-                lanes,
-                fresh,
-                a_ahead,
-                b_next,
-                b_end,
-            )
-            done = INDEX_BYTES * some * count
-            c_pixel += done
-            a_pixel += done
-            b_next += LINE_BYTES * steps * count
+    if larger:
+        _run_tiles((vectors, size + 1), larger, (0, 0), at)
+    _run_tiles((vectors, size), tiles - larger, (larger, larger * (size + 1)), at)
 
 
 @compiled
-def contract(
-    c: Any,
-    c_pixel: Any,
-    c_step: Any,
-    pixels: Any,
-    lanes: Any,
-    a: Any,
-    a_pixel: Any,
-    a_k: Any,
-    depth: Any,
-    b: Any,
-    fresh: Any,
-) -> None:
-    """Run the contraction of FP and EB, to c[c_pixel[q] * c_step + l], with b packed in panels of padded lanes."""
+def contract(of: Any) -> None:
+    """Run a `Contraction` of FP or EB, with b packed in panels of padded lanes."""
     first = 0
-    while first < pixels:
-        count = even_share(pixels - first, _BLOCK)
-        c_q, a_q = c_pixel + INDEX_BYTES * first, a_pixel + INDEX_BYTES * first
+    while first < of.pixels:
+        count = even_share(of.pixels - first, _BLOCK)
+        c_q, a_q = of.c_pixel + INDEX_BYTES * first, of.a_pixel + INDEX_BYTES * first
         first += count
-        further = FLOAT_BYTES * (read_index(a_pixel, first) - read_index(a_q, 0)) if first < pixels else 0
-        panel, lane = b, 0
-        while lane < lanes:
-            vectors = vectors_of(lanes - lane)
+        further = FLOAT_BYTES * (read_index(of.a_pixel, first) - read_index(a_q, 0)) if first < of.pixels else 0
+        panel, lane = of.b, 0
+        while lane < of.lanes:
+            vectors = vectors_of(of.lanes - lane)
             row = vectors * WIDTH
-            width = min(row, lanes - lane)
-            target = c + FLOAT_BYTES * lane
+            width = min(row, of.lanes - lane)
             k = 0
-            while k < depth:
-                steps = even_share(depth - k, _FEW_STEPS if count <= _FEW else _STEPS)
-                begin = 1 if fresh and k == 0 else 0
+            while k < of.depth:
+                steps = even_share(of.depth - k, _FEW_STEPS if count <= _FEW else _STEPS)
                 part = panel + FLOAT_BYTES * k * row
-                a_ks = a_k + INDEX_BYTES * k
                 after = part + FLOAT_BYTES * steps * row
-                end = after if count <= _PIXELS[vectors - 1] else after + FLOAT_BYTES * steps * row
-                _run(vectors, target, c_q, c_step, a, a_q, a_ks, part, steps, count, width, begin, further, after, end)
+                tiles = Tiles(
+                    c=of.c + FLOAT_BYTES * lane,
+                    c_pixel=c_q,
+                    c_step=of.c_step,
+                    a=of.a,
+                    a_pixel=a_q,
+                    a_k=of.a_k + INDEX_BYTES * k,
+                    b=part,
+                    steps=steps,
+                    lanes=width,
+                    fresh=1 if of.fresh and k == 0 else 0,
+                    a_ahead=further,
+                    b_next=after,
+                    b_end=after if count <= _PIXELS[vectors - 1] else after + FLOAT_BYTES * steps * row,
+                )
+                _run(vectors, count, tiles)
                 k += steps
             further = 0  # once, with the first block of lanes
-            panel += FLOAT_BYTES * depth * row
+            panel += FLOAT_BYTES * of.depth * row
             lane += row
 
 
 @compiled
-def contract_rows(
-    c: Any,
-    c_pixel: Any,
-    pixels: Any,
-    lanes: Any,
-    a: Any,
-    a_pixel: Any,
-    a_k: Any,
-    depth: Any,
-    b: Any,
-    b_step: Any,
-    fresh: Any,
-) -> None:
-    """Run the contraction of PG, to c packed in panels of padded lanes, at rows c_pixel, with b[k * b_step + l]."""
-    space = np.empty((min(_ROW_STEPS, depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32)
+def contract_rows(of: Any) -> None:
+    """Run a `Contraction` of PG, to c packed in panels of padded lanes, at rows c_pixel, with b[k * b_step + l]."""
+    space = np.empty((min(_ROW_STEPS, of.depth) * MOST_VECTORS * WIDTH + LINE_BYTES // FLOAT_BYTES), np.float32)
     panel = (space.ctypes.data + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
-    target, lane = c, 0
-    while lane < lanes:
-        vectors = vectors_of(lanes - lane)
+    target, lane = of.c, 0
+    while lane < of.lanes:
+        vectors = vectors_of(of.lanes - lane)
         row = vectors * WIDTH
-        width = min(row, lanes - lane)
-        for k in range(0, depth, _ROW_STEPS):
-            steps, begin = min(_ROW_STEPS, depth - k), 1 if fresh and k == 0 else 0
-            a_ks, a_further, b_further = a_k + INDEX_BYTES * k, 0, 0
-            if k + steps < depth:
-                b_further = FLOAT_BYTES * steps * b_step
+        width = min(row, of.lanes - lane)
+        for k in range(0, of.depth, _ROW_STEPS):
+            steps = min(_ROW_STEPS, of.depth - k)
+            a_ks, a_further, b_further = of.a_k + INDEX_BYTES * k, 0, 0
+            if k + steps < of.depth:
+                b_further = FLOAT_BYTES * steps * of.b_step
                 if lane == 0:
                     a_further = FLOAT_BYTES * (read_index(a_ks, steps) - read_index(a_ks, 0))
-            copy_rows(vectors, panel, b + FLOAT_BYTES * (k * b_step + lane), b_step, steps, width, b_further)
-            _run(
-                vectors,
-                target,
-                c_pixel,
-                row,
-                a,
-                a_pixel,
-                a_ks,
-                panel,
-                steps,
-                pixels,
-                row,
-                begin,
-                a_further,
-                panel,
-                panel,
+            source = of.b + FLOAT_BYTES * (k * of.b_step + lane)
+            copy_rows(vectors, panel, source, of.b_step, steps, width, b_further)
+            tiles = Tiles(
+                c=target,
+                c_pixel=of.c_pixel,
+                c_step=row,
+                a=of.a,
+                a_pixel=of.a_pixel,
+                a_k=a_ks,
+                b=panel,
+                steps=steps,
+                lanes=row,
+                fresh=1 if of.fresh and k == 0 else 0,
+                a_ahead=a_further,
+                b_next=panel,
+                b_end=panel,
             )
-        target += FLOAT_BYTES * pixels * row
+            _run(vectors, of.pixels, tiles)
+        target += FLOAT_BYTES * of.pixels * row
         lane += row
     space[0] = 0  # keeps the panel's memory until here

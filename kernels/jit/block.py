@@ -14,15 +14,18 @@ from .store import Kind
 _ITEM_BYTES = 8
 
 
-def from_block(kernel: Any, kinds: list[Kind]) -> Any:
-    """Return a function of a block's address that calls `kernel` with the arguments in the block."""
+def from_block(kernel: Any, kinds: list[Kind], arguments: tuple[Any, ...]) -> Any:
+    """Return a function of a block's address that calls `kernel` with the arguments in the block, of such classes."""
     scope: dict[str, Any] = {"kernel": kernel, "carray": numba.carray}
     place = 0
 
-    def read(kind: Kind) -> str:
+    def read(kind: Kind, like: Any) -> str:
         nonlocal place
         if isinstance(kind, list):
-            return f"({', '.join(map(read, kind))},)"
+            name = type(like).__name__
+            scope[name] = type(like)
+            members = "".join(f"{read(member, one)}, " for member, one in zip(kind, like, strict=True))
+            return f"({members})" if type(like) is tuple else f"{name}({members})"
         item, *dimensions = kind.split()
         if not dimensions:
             scope[item] = _reader(getattr(types, _NAMES.get(item, item)))
@@ -31,10 +34,10 @@ def from_block(kernel: Any, kinds: list[Kind]) -> Any:
         scope[f"{item}_pointer"] = _reader(types.CPointer(getattr(types, _NAMES.get(item, item))))
         begin = f"{item}_pointer(at, {_ITEM_BYTES * place})"
         place += 1
-        shape = [read("int64") for _ in range(int(dimensions[0]))]
+        shape = [read("int64", None) for _ in range(int(dimensions[0]))]
         return f"carray({begin}, ({', '.join(shape)},))"
 
-    exec(f"def run(at):\n return kernel({', '.join(map(read, kinds))})", scope)
+    exec(f"def run(at):\n return kernel({', '.join(map(read, kinds, arguments))})", scope)
     return scope["run"]
 
 

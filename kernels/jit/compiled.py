@@ -83,7 +83,7 @@ class Kernel:
             from .emitter import emit
 
             kinds = kinds_of(arguments)
-            return emit(from_block(self.dispatcher(), kinds), kinds)
+            return emit(from_block(self.dispatcher(), kinds, arguments), kinds)
 
     def dispatcher(self) -> Any:
         """Return the function as a Numba dispatcher, which other kernels may call."""

@@ -92,9 +92,31 @@ def numbers_only(arguments: int, generate: Callable[..., None]) -> Any:
     return types.void(*[types.int64] * arguments), emit
 
 
-def prefetch(builder: ir.IRBuilder, place: ir.Value, *, to_write: bool = False) -> None:
-    """Prefetch the cache line at `place`: to read, into the second-level cache, or to write. Any address will do."""
-    hints = (1, 3, 1) if to_write else (0, 2, 1)
+def of_blocks(generate: Callable[..., None], *kinds: types.Type) -> Any:
+    """Return signature and code generator of an intrinsic that takes integers and tuples of them, and returns nothing.
+
+    `generate` takes the builder, 64-bit integers, and tuples of these, by the names that they have in compiled code.
+    """
+
+    def emit(context: Any, builder: ir.IRBuilder, signature: Any, values: list[ir.Value]) -> ir.Value:
+        def whole(kind: types.Type, value: ir.Value) -> Any:
+            if not isinstance(kind, types.BaseTuple):
+                return context.cast(builder, value, kind, types.int64)
+            members = [whole(kind[n], builder.extract_value(value, n)) for n in range(len(kind))]
+            return kind.instance_class(*members) if isinstance(kind, types.BaseNamedTuple) else tuple(members)
+
+        generate(builder, *map(whole, signature.args, values))
+        return context.get_dummy_value()
+
+    return types.void(*kinds), emit
+
+
+def prefetch(builder: ir.IRBuilder, place: ir.Value, *, to_write: bool = False, nearest: bool = False) -> None:
+    """Prefetch the cache line at `place`: to write, or to read, into the first-level cache or the second-level one.
+
+    Any address will do.
+    """
+    hints = (1, 3, 1) if to_write else (0, 2 + nearest, 1)
     name, byte = "llvm.prefetch.p0", ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)

@@ -13,24 +13,24 @@ Errors of h at a step are dy + (the chain over R + carry): `gru_cell.py` says wh
 the form of the micro-kernel, on how units are cut into slices, or on how many steps a call does.
 """
 
-from .activations import sigmoid, tanh
+from .arrays import sigmoid, tanh
 from .gru import GruSlice
 from .layers import (
     GruGradients,
     LstmGradients,
     Saved,
+    by_unit,
     gru_backward,
     gru_forward,
     lstm_backward,
     lstm_forward,
+    warm_gru,
+    warm_lstm,
 )
 from .lstm import LstmSlice
-from .pages import Block, take_block
-from .tape import Packed, Tape
-from .warm import warm_gru, warm_lstm, warm_slice
+from .slices import Packed, Tape
 
 __all__ = [
-    "Block",
     "GruGradients",
     "GruSlice",
     "LstmGradients",
@@ -38,14 +38,13 @@ __all__ = [
     "Packed",
     "Saved",
     "Tape",
+    "by_unit",
     "gru_backward",
     "gru_forward",
     "lstm_backward",
     "lstm_forward",
     "sigmoid",
-    "take_block",
     "tanh",
     "warm_gru",
     "warm_lstm",
-    "warm_slice",
 ]

@@ -1,16 +1,16 @@
-"""Arrays at the door of recurrent layers: checked, contiguous, on cache lines."""
+"""Arrays at the door of recurrent layers: checked, contiguous, on cache lines; and sigmoid and tanh of arrays."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import FLOAT_BYTES, Floats, address_of, of_float32
+from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..pages import ALIGNMENT
 
 Lengths = NDArray[np.integer[Any]]
@@ -20,8 +20,24 @@ _FLOAT32 = np.dtype(np.float32)  # taken faster than the type
 _SPARE = ALIGNMENT // FLOAT_BYTES
 _in_buffer: Any = ctypes.c_char.from_buffer
 
+_kernels = Kernels("recurrent.activation")
+
 NOTHING: Floats = np.empty(0, np.float32)
 """For what is not there."""
+
+
+class Product(NamedTuple):
+    """A product of rows and packed weights, by addresses and counts of floats (see `product.py`)."""
+
+    c: int
+    c_step: int
+    a: int
+    a_step: int
+    a_k: int
+    samples: int
+    b: int
+    lanes: int
+    depth: int
 
 
 def new(*shape: int, cleared: bool = False) -> Floats:
@@ -100,3 +116,20 @@ def rows_of(samples: int, steps: int, lengths: Lengths | None, *, reverse: bool)
         raise ValueError(f"lengths = {lengths}: {samples} whole numbers from 0 to {steps} are needed, one a sample")
     t = lengths - 1 - step if reverse else step
     return np.ascontiguousarray(np.where(step < lengths, np.arange(0, samples * steps, steps) + t, -1))
+
+
+def sigmoid(x: Floats) -> Floats:
+    """Return 1 / (1 + exp(-x)) of an array, as in layers. Raise TypeError if it is not of float32."""
+    return _apply(0, x)
+
+
+def tanh(x: Floats) -> Floats:
+    """Return the hyperbolic tangent of an array. Raise TypeError if it is not of float32."""
+    return _apply(1, x)
+
+
+def _apply(is_tanh: int, x: Floats) -> Floats:
+    given = np.ascontiguousarray(of_float32(x, "x"))
+    found = np.empty_like(given)
+    _kernels.apply(is_tanh, given.size, address_of(given), address_of(found))
+    return found.reshape(x.shape)

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
 from .arrays import Lengths, checked, new, spare, target
-from .slices import Slice
-from .tape import Packed, Tape
+from .slices import Channels, Packed, Slice, Tape
 
 steps_kernels = Kernels("recurrent.gru_steps")
 
@@ -125,7 +124,8 @@ class GruSlice(Slice):
         del memory
         return before
 
-    def _sources(self, tape: Tape) -> list[tuple[tuple[int, int], Floats]]:
+    def _sources(self, tape: Tape) -> list[tuple[Channels, Floats]]:
         if self.linear_before_reset:
-            return [((0, 3), tape.h_before)]
-        return [((0, 2), tape.h_before), ((2, 3), tape.inner)]
+            return super()._sources(tape)
+        sources = (tape.h_before, tape.h_before, tape.inner)
+        return [((gate, self.units, self.gates), source) for gate, source in enumerate(sources)]

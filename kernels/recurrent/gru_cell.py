@@ -22,187 +22,165 @@ Backward, with e the error of h:
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from ..llvm import numbers_only
+from ..llvm import Lanes, Units, for_units, fused, of_blocks
 from .activation import sigmoid, tanh
-from .lanes import Units, fma, for_units
 
 GATES = 3
 
 
+class Forward(NamedTuple):
+    """Where some units of a sample lie; `inner` is m, or q, and the result goes to `y` and `h`."""
+
+    sums: Any
+    bias_w: Any
+    bias_r: Any
+    h_before: Any
+    gates: Any
+    inner: Any
+    y: Any
+    h: Any
+
+
+class Backward(NamedTuple):
+    """Where some units of a sample lie; `inner` is m, or s, and errors of the sums go to the last three."""
+
+    error: Any
+    gates: Any
+    inner: Any
+    h_before: Any
+    carry: Any
+    delta: Any
+    delta_r: Any
+    copied: Any
+
+
+def _for_units(count: Any, at: Any, write: Callable[[Units, Any], None]) -> Any:
+    """Return the intrinsic that does what `write` emits for `count` units."""
+
+    def generate(builder: ir.IRBuilder, count: ir.Value, at: Any) -> None:
+        for_units(builder, count, lambda units: write(units, at))
+
+    return of_blocks(generate, count, at)
+
+
 @intrinsic
-def split_sums(context: Any, count: Any, z: Any, sums: Any) -> Any:
-    """Copy the sums over the inputs of `count` units, with +0 for n, where another chain starts."""
+def split_sums(context: Any, count: Any, places: Any) -> Any:
+    """Copy the sums over the inputs of `count` units from the first place to the second, with +0 for n.
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, z: ir.Value, sums: ir.Value) -> None:
-        def write(units: Units) -> None:
-            a_r, a_z, a_n = units.load_gates(z, GATES)
-            units.store_gates([a_r, a_z, a_n.all(0.0)], sums)
+    For n another chain starts.
+    """
 
-        for_units(builder, count, write)
+    def write(units: Units, places: Any) -> None:
+        a_r, a_z, a_n = units.load_gates(places[0], GATES)
+        units.store_gates([a_r, a_z, a_n.all(0.0)], places[1])
 
-    return numbers_only(3, generate)
+    return _for_units(count, places, write)
+
+
+def _resets_and_updates(units: Units, at: Forward) -> list[Lanes]:
+    return [sigmoid(gate) for gate in units.load_gates(at.sums, GATES, at.bias_w, at.bias_r)[:2]]
+
+
+def _finish(units: Units, at: Forward, reset: Lanes, update: Lanes, new: Lanes) -> None:
+    out = fused(update, units.load(at.h_before) - new, new)
+    units.store_gates([reset, update, new], at.gates)
+    units.store(out, at.y)
+    units.store(out, at.h)
 
 
 @intrinsic
-def forward_linear(
-    context: Any,
-    count: Any,
-    sums: Any,
-    bias_w: Any,
-    bias_r: Any,
-    h_before: Any,
-    gates: Any,
-    m: Any,
-    y: Any,
-    h: Any,
-) -> Any:
+def forward_linear(context: Any, count: Any, at: Any) -> Any:
     """Take `count` units to h and y, linear before reset; `gates` holds the sums over inputs, then r, z and n."""
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, *places: ir.Value) -> None:
-        sums, bias_w, bias_r, h_before, gates, m, y, h = places
+    def write(units: Units, at: Forward) -> None:
+        reset, update = _resets_and_updates(units, at)
+        recurrent = units.load_gates(at.sums, GATES, at.bias_r)[2]
+        new = tanh(fused(reset, recurrent, units.load_gates(at.gates, GATES, at.bias_w)[2]))
+        units.store(recurrent, at.inner)
+        _finish(units, at, reset, update, new)
 
-        def write(units: Units) -> None:
-            reset, update = map(sigmoid, units.load_gates(sums, GATES, bias_w, bias_r)[:2])
-            recurrent = units.load_gates(sums, GATES, bias_r)[2]
-            new = tanh(fma(reset, recurrent, units.load_gates(gates, GATES, bias_w)[2]))
-            out = fma(update, units.load(h_before) - new, new)
-            units.store_gates([reset, update, new], gates)
-            for values, place in ((recurrent, m), (out, y), (out, h)):
-                units.store(values, place)
-
-        for_units(builder, count, write)
-
-    return numbers_only(9, generate)
+    return _for_units(count, at, write)
 
 
 @intrinsic
-def forward_reset(
-    context: Any, count: Any, sums: Any, bias_w: Any, bias_r: Any, h_before: Any, gates: Any, q: Any
-) -> Any:
+def forward_reset(context: Any, count: Any, at: Any) -> Any:
     """Set q = r * h_before of `count` units, and keep r and z in `gates`, with the sum over inputs of n."""
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, *places: ir.Value) -> None:
-        sums, bias_w, bias_r, h_before, gates, q = places
+    def write(units: Units, at: Forward) -> None:
+        reset, update = _resets_and_updates(units, at)
+        units.store(reset * units.load(at.h_before), at.inner)
+        units.store_gates([reset, update, units.load_gates(at.gates, GATES)[2]], at.gates)
 
-        def write(units: Units) -> None:
-            reset, update = map(sigmoid, units.load_gates(sums, GATES, bias_w, bias_r)[:2])
-            units.store(reset * units.load(h_before), q)
-            units.store_gates([reset, update, units.load_gates(gates, GATES)[2]], gates)
-
-        for_units(builder, count, write)
-
-    return numbers_only(7, generate)
+    return _for_units(count, at, write)
 
 
 @intrinsic
-def forward_new(
-    context: Any, count: Any, sums: Any, bias_w: Any, bias_r: Any, h_before: Any, gates: Any, y: Any, h: Any
-) -> Any:
+def forward_new(context: Any, count: Any, at: Any) -> Any:
     """Take `count` units to h and y after `forward_reset`; `sums` holds the chains over inputs and q for n."""
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, *places: ir.Value) -> None:
-        sums, bias_w, bias_r, h_before, gates, y, h = places
+    def write(units: Units, at: Forward) -> None:
+        reset, update, _ = units.load_gates(at.gates, GATES)
+        new = tanh(units.load_gates(at.sums, GATES, at.bias_w, at.bias_r)[2])
+        _finish(units, at, reset, update, new)
 
-        def write(units: Units) -> None:
-            reset, update, _ = units.load_gates(gates, GATES)
-            new = tanh(units.load_gates(sums, GATES, bias_w, bias_r)[2])
-            out = fma(update, units.load(h_before) - new, new)
-            units.store_gates([reset, update, new], gates)
-            units.store(out, y)
-            units.store(out, h)
+    return _for_units(count, at, write)
 
-        for_units(builder, count, write)
 
-    return numbers_only(8, generate)
+def _new_and_update_errors(units: Units, at: Backward, update: Lanes, new: Lanes) -> tuple[Lanes, Lanes]:
+    e = units.load(at.error)
+    one = e.all(1.0)
+    of_new = (e * (one - update)) * fused(-new, new, one)
+    return of_new, (e * (units.load(at.h_before) - new)) * (update * (one - update))
 
 
 @intrinsic
-def backward_linear(
-    context: Any,
-    count: Any,
-    error: Any,
-    gates: Any,
-    m: Any,
-    h_before: Any,
-    carry: Any,
-    delta: Any,
-    delta_r: Any,
-    copied: Any,
-) -> Any:
+def backward_linear(context: Any, count: Any, at: Any) -> Any:
     """Take `count` units from the error of h to the errors of the sums: W's, and R's, written twice."""
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, *places: ir.Value) -> None:
-        error, gates, m, h_before, carry, delta, delta_r, copied = places
+    def write(units: Units, at: Backward) -> None:
+        reset, update, new = units.load_gates(at.gates, GATES)
+        of_new, of_update = _new_and_update_errors(units, at, update, new)
+        of_reset = (of_new * units.load(at.inner)) * (reset * (reset.all(1.0) - reset))
+        kept = units.load(at.error) * update
+        units.store_gates([of_reset, of_update, of_new], at.delta)
+        for place in (at.delta_r, at.copied):
+            units.store_gates([of_reset, of_update, of_new * reset], place)
+        units.store(kept, at.carry)
 
-        def write(units: Units) -> None:
-            reset, update, new = units.load_gates(gates, GATES)
-            e, recurrent, before = (units.load(place) for place in (error, m, h_before))
-            one = e.all(1.0)
-            of_new = (e * (one - update)) * fma(-new, new, one)
-            of_update = (e * (before - new)) * (update * (one - update))
-            of_reset = (of_new * recurrent) * (reset * (one - reset))
-            units.store_gates([of_reset, of_update, of_new], delta)
-            for place in (delta_r, copied):
-                units.store_gates([of_reset, of_update, of_new * reset], place)
-            units.store(e * update, carry)
-
-        for_units(builder, count, write)
-
-    return numbers_only(9, generate)
+    return _for_units(count, at, write)
 
 
 @intrinsic
-def backward_new(context: Any, count: Any, error: Any, gates: Any, h_before: Any, delta: Any, copied: Any) -> Any:
+def backward_new(context: Any, count: Any, at: Any) -> Any:
     """Set the errors of z and n of `count` units; of the copy, that of n alone, and +0 for the others."""
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, *places: ir.Value) -> None:
-        error, gates, h_before, delta, copied = places
+    def write(units: Units, at: Backward) -> None:
+        _, update, new = units.load_gates(at.gates, GATES)
+        of_new, of_update = _new_and_update_errors(units, at, update, new)
+        zero = of_new.all(0.0)
+        units.store_gates([zero, of_update, of_new], at.delta)
+        units.store_gates([zero, zero, of_new], at.copied)
 
-        def write(units: Units) -> None:
-            _, update, new = units.load_gates(gates, GATES)
-            e, before = units.load(error), units.load(h_before)
-            one, zero = e.all(1.0), e.all(0.0)
-            of_new = (e * (one - update)) * fma(-new, new, one)
-            of_update = (e * (before - new)) * (update * (one - update))
-            units.store_gates([zero, of_update, of_new], delta)
-            units.store_gates([zero, zero, of_new], copied)
-
-        for_units(builder, count, write)
-
-    return numbers_only(6, generate)
+    return _for_units(count, at, write)
 
 
 @intrinsic
-def backward_reset(
-    context: Any,
-    count: Any,
-    s: Any,
-    error: Any,
-    gates: Any,
-    h_before: Any,
-    carry: Any,
-    delta: Any,
-    copied: Any,
-) -> Any:
+def backward_reset(context: Any, count: Any, at: Any) -> Any:
     """Set the error of r of `count` units after `backward_new`, and carry; of the copy, those of r and z alone."""
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, *places: ir.Value) -> None:
-        s, error, gates, h_before, carry, delta, copied = places
+    def write(units: Units, at: Backward) -> None:
+        reset, update, _ = units.load_gates(at.gates, GATES)
+        _, of_update, of_new = units.load_gates(at.delta, GATES)
+        of_product, e, before = (units.load(place) for place in (at.inner, at.error, at.h_before))
+        of_reset = (of_product * before) * (reset * (e.all(1.0) - reset))
+        units.store_gates([of_reset, of_update, of_new], at.delta)
+        units.store_gates([of_reset, of_update, e.all(0.0)], at.copied)
+        units.store(fused(of_product, reset, e * update), at.carry)
 
-        def write(units: Units) -> None:
-            reset, update, _ = units.load_gates(gates, GATES)
-            _, of_update, of_new = units.load_gates(delta, GATES)
-            of_product, e, before = (units.load(place) for place in (s, error, h_before))
-            of_reset = (of_product * before) * (reset * (e.all(1.0) - reset))
-            units.store_gates([of_reset, of_update, of_new], delta)
-            units.store_gates([of_reset, of_update, e.all(0.0)], copied)
-            units.store(fma(of_product, reset, e * update), carry)
-
-        for_units(builder, count, write)
-
-    return numbers_only(8, generate)
+    return _for_units(count, at, write)

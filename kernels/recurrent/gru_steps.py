@@ -11,10 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import clear, copy
-from .common import keep_error, total_error
+from ..llvm import WIDTH, clear, copy
+from .activation import keep_error, total_error
+from .arrays import Product
 from .gru_cell import (
     GATES,
+    Backward,
+    Forward,
     backward_linear,
     backward_new,
     backward_reset,
@@ -23,8 +26,6 @@ from .gru_cell import (
     forward_reset,
     split_sums,
 )
-from .lanes import WIDTH
-from .panels import ROW
 from .product import product
 
 
@@ -50,27 +51,27 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 clear(to, channels)
                 continue
             for first in range(0, units, WIDTH):
-                at = FLOAT_BYTES * GATES * first
-                split_sums(min(WIDTH, units - first), gates + FLOAT_BYTES * row * channels + at, to + at)
+                own = FLOAT_BYTES * GATES * first
+                split_sums(min(WIDTH, units - first), (gates + FLOAT_BYTES * row * channels + own, to + own))
             copy(h_before + FLOAT_BYTES * row * width, h + FLOAT_BYTES * n * width, width)
-        product(spare, channels, h, width, 1, samples, r, channels, width, 0, step, ROW)
+        product(Product(spare, channels, h, width, 1, samples, r, channels, width), 0, step)
         for n in range(samples):
             row = rows[step, n]
             if row < 0:
                 continue
             for first in range(0, units, WIDTH):
                 own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
-                forward_linear(
-                    min(WIDTH, units - first),
-                    spare + GATES * own,
-                    bias_w + FLOAT_BYTES * GATES * first,
-                    bias_r + FLOAT_BYTES * GATES * first,
-                    h_before + FLOAT_BYTES * (row * width + begin + first),
-                    gates + GATES * kept,
-                    m + kept,
-                    y + kept,
-                    new + FLOAT_BYTES * (n * new_step + first),
+                at = Forward(
+                    sums=spare + GATES * own,
+                    bias_w=bias_w + FLOAT_BYTES * GATES * first,
+                    bias_r=bias_r + FLOAT_BYTES * GATES * first,
+                    h_before=h_before + FLOAT_BYTES * (row * width + begin + first),
+                    gates=gates + GATES * kept,
+                    inner=m + kept,
+                    y=y + kept,
+                    h=new + FLOAT_BYTES * (n * new_step + first),
                 )
+                forward_linear(min(WIDTH, units - first), at)
 
 
 @compiled
@@ -104,19 +105,35 @@ def backward_steps(
             total_error(units, dy + FLOAT_BYTES * row * units, come, carry + mine, errors + mine)
             for first in range(0, units, WIDTH):
                 own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
-                backward_linear(
-                    min(WIDTH, units - first),
-                    errors + own,
-                    gates + GATES * kept,
-                    m + kept,
-                    h_before + FLOAT_BYTES * (row * width + begin + first),
-                    carry + own,
-                    delta + GATES * kept,
-                    delta_r + GATES * kept,
-                    copied + GATES * own,
+                at = Backward(
+                    error=errors + own,
+                    gates=gates + GATES * kept,
+                    inner=m + kept,
+                    h_before=h_before + FLOAT_BYTES * (row * width + begin + first),
+                    carry=carry + own,
+                    delta=delta + GATES * kept,
+                    delta_r=delta_r + GATES * kept,
+                    copied=copied + GATES * own,
                 )
+                backward_linear(min(WIDTH, units - first), at)
         last = FLOAT_BYTES * (channels - 1)
-        product(dh_before, width, copied + last, channels, -1, samples, r, width, channels, fresh, step, ROW)
+        product(Product(dh_before, width, copied + last, channels, -1, samples, r, width, channels), fresh, step)
+
+
+@compiled
+def _forward_block(n: Any, row: Any, first: Any, units: Any, weights: Any, h: Any, tape: Any, spare: Any) -> Any:
+    """Return where units of a sample lie, from number `first` on; arguments are those of `forward_reset_steps`."""
+    own, kept, at = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first), FLOAT_BYTES * GATES * first
+    return Forward(
+        sums=spare[0] + GATES * own,
+        bias_w=weights[1] + at,
+        bias_r=weights[2] + at,
+        h_before=h + own,
+        gates=tape[0] + GATES * kept,
+        inner=spare[1] + own,
+        y=tape[3] + kept,
+        h=h + own,
+    )
 
 
 @compiled
@@ -127,8 +144,7 @@ def forward_reset_steps(steps: Any, units: Any, rows: Any, weights: Any, h: Any,
     - tape: (gates, from the sums over inputs; r * h before; h before; y)
     - spare: (sums, r * h before) for a step
     """
-    r, bias_w, bias_r = weights
-    gates, reset, h_before, y = tape
+    r, (gates, reset, h_before, _) = weights[0], tape
     sums, q = spare
     samples, channels = rows.shape[1], GATES * units
     for step in range(steps[0], steps[1]):
@@ -140,37 +156,39 @@ def forward_reset_steps(steps: Any, units: Any, rows: Any, weights: Any, h: Any,
             else:
                 clear(to, channels)
                 clear(q + FLOAT_BYTES * n * units, units)
-        product(sums, channels, h, units, 1, samples, r, channels, units, 0, step, ROW)
+        product(Product(sums, channels, h, units, 1, samples, r, channels, units), 0, step)
         for n in range(samples):
             row, to = rows[step, n], sums + FLOAT_BYTES * n * channels
             if row < 0:
                 continue
             for first in range(0, units, WIDTH):
-                own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
-                at = FLOAT_BYTES * GATES * first
-                forward_reset(
-                    min(WIDTH, units - first), to + at, bias_w + at, bias_r + at, h + own, gates + GATES * kept, q + own
-                )
+                at = _forward_block(n, row, first, units, weights, h, tape, spare)
+                forward_reset(min(WIDTH, units - first), at)
             copy(reset + FLOAT_BYTES * row * units, q + FLOAT_BYTES * n * units, units)
             copy(to, gates + FLOAT_BYTES * row * channels, channels)
-        product(sums, channels, q, units, 1, samples, r, channels, units, 0, step, ROW)
+        product(Product(sums, channels, q, units, 1, samples, r, channels, units), 0, step)
         for n in range(samples):
-            row, to = rows[step, n], sums + FLOAT_BYTES * n * channels
-            if row < 0:
-                continue
-            for first in range(0, units, WIDTH):
-                own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
-                at = FLOAT_BYTES * GATES * first
-                forward_new(
-                    min(WIDTH, units - first),
-                    to + at,
-                    bias_w + at,
-                    bias_r + at,
-                    h + own,
-                    gates + GATES * kept,
-                    y + kept,
-                    h + own,
-                )
+            row = rows[step, n]
+            if row >= 0:
+                for first in range(0, units, WIDTH):
+                    at = _forward_block(n, row, first, units, weights, h, tape, spare)
+                    forward_new(min(WIDTH, units - first), at)
+
+
+@compiled
+def _backward_block(n: Any, row: Any, first: Any, units: Any, carry: Any, tape: Any, delta: Any, spare: Any) -> Any:
+    """Return where units of a sample lie, from number `first` on; arguments are those of `backward_reset_steps`."""
+    own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
+    return Backward(
+        error=spare[1] + own,
+        gates=tape[1] + GATES * kept,
+        inner=spare[2] + own,
+        h_before=tape[2] + kept,
+        carry=carry + own,
+        delta=delta + GATES * kept,
+        delta_r=delta + GATES * kept,
+        copied=spare[0] + GATES * own,
+    )
 
 
 @compiled
@@ -186,8 +204,7 @@ def backward_reset_steps(
     - spare: (errors of the sums, of the outputs, of r * h before) for a step
     """
     dh, carry = state
-    dy, gates, h_before = tape
-    copied, errors, s = spare
+    dy, (copied, errors, s) = tape[0], spare
     samples, channels = rows.shape[1], GATES * units
     last = FLOAT_BYTES * (channels - 1)
     for step in range(steps[1] - 1, steps[0] - 1, -1):
@@ -199,30 +216,16 @@ def backward_reset_steps(
                 continue
             total_error(units, dy + FLOAT_BYTES * row * units, dh + mine, carry + mine, errors + mine)
             for first in range(0, units, WIDTH):
-                own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
                 backward_new(
-                    min(WIDTH, units - first),
-                    errors + own,
-                    gates + GATES * kept,
-                    h_before + kept,
-                    delta + GATES * kept,
-                    copied + GATES * own,
+                    min(WIDTH, units - first), _backward_block(n, row, first, units, carry, tape, delta, spare)
                 )
-        product(s, units, copied + last, channels, -1, samples, r, units, channels, 1, step, ROW)
+        product(Product(s, units, copied + last, channels, -1, samples, r, units, channels), 1, step)
         for n in range(samples):
             row = rows[step, n]
             if row < 0:
                 continue
             for first in range(0, units, WIDTH):
-                own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
                 backward_reset(
-                    min(WIDTH, units - first),
-                    s + own,
-                    errors + own,
-                    gates + GATES * kept,
-                    h_before + kept,
-                    carry + own,
-                    delta + GATES * kept,
-                    copied + GATES * own,
+                    min(WIDTH, units - first), _backward_block(n, row, first, units, carry, tape, delta, spare)
                 )
-        product(dh, units, copied + last, channels, -1, samples, r, units, channels, 1, step, ROW)
+        product(Product(dh, units, copied + last, channels, -1, samples, r, units, channels), 1, step)

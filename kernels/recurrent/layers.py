@@ -1,50 +1,30 @@
-"""Whole recurrent layers on PyTorch's arrays: forward, backward with all gradients, both directions."""
+"""Whole recurrent layers on PyTorch's arrays, gate by gate: forward, backward with all gradients, both directions.
+
+Each is the slice of all units, as training runs it, whose arrays are unit by unit.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import Floats, Kernels, address_of
-from .arrays import NOTHING, Lengths, Rows, checked, new, rows_of, state
+from ..jit import Floats
+from .arrays import Lengths, checked, new, rows_of, sigmoid, state
 from .gru import GruSlice
-from .pages import Block, take_block
-from .tape import Packed, Tape
-
-lstm_kernels = Kernels("recurrent.lstm_layer")
-_gru = functools.lru_cache(GruSlice)  # sizes are worked out once
-_rows_of = functools.lru_cache(functools.partial(rows_of, lengths=None))
+from .lstm import LstmSlice
+from .slices import Packed, Slice, Tape
 
 
 @dataclasses.dataclass(frozen=True)
-class LstmSaved:
-    """What an LSTM's forward leaves for its backward. Neither weights nor x may change between the two."""
+class Saved:
+    """What forward leaves for backward. The weights must not change between the two."""
 
-    sizes: tuple[int, int, int, int, int]
-    """Samples, steps, inputs, units, and outputs of the projection or 0."""
-    ragged: bool
-    rows: Rows
-    x: Floats
-    weights: tuple[Floats, Floats, Floats]
-    """W, R and P, which is empty without a projection."""
-    memory: Block
-
-
-@dataclasses.dataclass(frozen=True)
-class GruSaved:
-    """What a GRU's forward leaves for its backward. The weights must not change between the two."""
-
-    of: GruSlice
+    of: LstmSlice | GruSlice
     packed: Packed
     tape: Tape
     x: Floats
-    w: Floats
-
-
-Saved = LstmSaved | GruSaved
 
 
 class LstmGradients(NamedTuple):
@@ -97,32 +77,13 @@ def lstm_forward(
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    x, units = _sizes(x, w, 4)
-    samples, steps, inputs = x.shape
-    outputs = 0 if p is None else p.shape[0]
-    width = outputs or units
-    w = checked(w, (4 * units, inputs), "w", "(gates * units, inputs)")
-    r = checked(r, (4 * units, width), "r", "(gates * units, width of h)")
-    b_w, b_r = (checked(b, (4 * units,), name, "(gates * units)") for b, name in ((b_w, "b_w"), (b_r, "b_r")))
-    p = NOTHING if p is None else checked(p, (outputs, units), "p", "(outputs of the projection, units)")
-    h, c = state(h0, samples, width, "h0"), state(c0, samples, units, "c0")
-    ragged = lengths is not None
-    rows = rows_of(samples, steps, lengths, reverse=reverse) if ragged else _rows_of(samples, steps, reverse=reverse)
+    of = LstmSlice(*_sizes(x, w, 4), outputs=0 if p is None else p.shape[0])
+    packed = _packed(of, w, r, b_w, b_r, p)
+    h, c = state(h0, len(x), of.width, "h0"), state(c0, len(x), of.units, "c0")
     x = _within(x, lengths)
-    sizes = samples, steps, inputs, units, outputs
-    saved = LstmSaved(sizes, ragged, rows, x, (w, r, p), take_block(_memory_size(sizes)))
-    y = new(samples, steps, width, cleared=ragged)
-    lstm_kernels.forward(
-        sizes,
-        ragged,
-        rows,
-        address_of(x),
-        (address_of(w), address_of(r), address_of(b_w), address_of(b_r), address_of(p)),
-        (address_of(h), address_of(c)),
-        address_of(y),
-        saved.memory.floats,
-    )
-    return y, h, c, saved
+    tape = of.tape(of.input_products(packed, x), lengths=lengths, reverse=reverse)
+    of.forward(packed, tape, h, c, (0, tape.steps))
+    return tape.y, h, c, Saved(of, packed, tape, x)
 
 
 def lstm_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None, dc: Floats | None = None) -> LstmGradients:
@@ -132,28 +93,15 @@ def lstm_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None, dc: Flo
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    if not isinstance(saved, LstmSaved):
+    of, tape = saved.of, saved.tape
+    if not isinstance(of, LstmSlice):
         raise TypeError("saved is of a GRU; that of an LSTM is needed")
-    samples, steps, inputs, units, outputs = saved.sizes
-    width = outputs or units
-    dy = checked(dy, (samples, steps, width), "dy", "(samples, steps, units)")
-    dh0, dc0 = state(dh, samples, width, "dh"), state(dc, samples, units, "dc")
-    dx, dw, dr = new(samples, steps, inputs), new(4 * units, inputs), new(4 * units, width)
-    db_w, db_r = new(4 * units), new(4 * units)
-    dp = new(outputs, units) if outputs else None
-    w, r, p = saved.weights
-    lstm_kernels.backward(
-        saved.sizes,
-        saved.ragged,
-        saved.rows,
-        address_of(saved.x),
-        (address_of(w), address_of(r), address_of(p)),
-        address_of(dy),
-        (address_of(dh0), address_of(dc0)),
-        (*map(address_of, (dx, dw, dr, db_w, db_r)), 0 if dp is None else address_of(dp)),
-        saved.memory.floats,
-    )
-    return LstmGradients(dx, dw, dr, db_w, db_r, dh0, dc0, dp)
+    later, dc0 = state(dh, tape.samples, of.width, "dh"), state(dc, tape.samples, of.units, "dc")
+    carry = new(tape.samples, of.width, cleared=True)
+    dh0 = of.backward(saved.packed, tape, dy, later, dc0, carry, (0, tape.steps))
+    dh0 += carry
+    dp = new(of.outputs, of.units) if of.outputs else None
+    return LstmGradients(*_gradients(saved, dp), dh0, dc0, dp)
 
 
 def gru_forward(
@@ -178,14 +126,13 @@ def gru_forward(
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    x, hidden = _sizes(x, w, 3)
-    of = _gru(x.shape[2], hidden, linear_before_reset=linear_before_reset)
-    packed = of.pack(w, r, b_w, b_r, gate_major=True, inputs=False)
-    h = state(h0, len(x), hidden, "h0")
+    of = GruSlice(*_sizes(x, w, 3), linear_before_reset=linear_before_reset)
+    packed = _packed(of, w, r, b_w, b_r)
+    h = state(h0, len(x), of.hidden, "h0")
     x = _within(x, lengths)
-    tape = of.tape(of.input_products_of(w, x), lengths=lengths, reverse=reverse)
+    tape = of.tape(of.input_products(packed, x), lengths=lengths, reverse=reverse)
     of.forward(packed, tape, h, (0, tape.steps))
-    return tape.y, h, GruSaved(of, packed, tape, x, w)
+    return tape.y, h, Saved(of, packed, tape, x)
 
 
 def gru_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None) -> GruGradients:
@@ -195,37 +142,75 @@ def gru_backward(saved: Saved, dy: Floats, *, dh: Floats | None = None) -> GruGr
         ValueError: shapes do not fit.
         TypeError: an array is not of float32.
     """
-    if not isinstance(saved, GruSaved):
-        raise TypeError("saved is of an LSTM; that of a GRU is needed")
     of, tape = saved.of, saved.tape
+    if not isinstance(of, GruSlice):
+        raise TypeError("saved is of an LSTM; that of a GRU is needed")
     later, carry = state(dh, tape.samples, of.hidden, "dh"), new(tape.samples, of.hidden, cleared=True)
     dh0 = of.backward(saved.packed, tape, dy, later, carry, (0, tape.steps))
     dh0 += carry
-    dx = of.input_errors_of(saved.w, tape.delta)
-    rows = of.gates * of.hidden
-    found = new(rows, of.inputs), new(rows, of.width), new(rows), new(rows)
-    of.gradients(tape, saved.x, *found, gate_major=True, fresh=True)
-    return GruGradients(dx, *found, dh0)
+    return GruGradients(*_gradients(saved), dh0)
 
 
-def _sizes(x: Floats, w: Floats, gates: int) -> tuple[Floats, int]:
-    """Return x, checked, and the number of units."""
+def _gradients(saved: Saved, dp: Floats | None = None) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Return the errors of x, and the gradients of W, R, b_W and b_R, after EB; write those of P to `dp`."""
+    of = saved.of
+    own = new(of.channels, of.inputs), new(of.channels, of.width), new(of.channels), new(of.channels)
+    of.gradients(saved.tape, saved.x, *own, dp, fresh=True)
+    dw, dr, db_w, db_r = (by_gate(array, of.gates) for array in own)
+    return of.input_errors(saved.packed, saved.tape.delta), dw, dr, db_w, db_r
+
+
+def by_unit(array: Floats, gates: int) -> Floats:
+    """Return rows of gates, gate by gate, as rows unit by unit."""
+    return _swapped(array, gates, len(array) // gates)
+
+
+def by_gate(array: Floats, gates: int) -> Floats:
+    """Return rows of gates, unit by unit, as rows gate by gate: the inverse of `by_unit`."""
+    return _swapped(array, len(array) // gates, gates)
+
+
+def _swapped(array: Floats, first: int, second: int) -> Floats:
+    turned = array.reshape(first, second, -1).swapaxes(0, 1)
+    return np.ascontiguousarray(turned).reshape(array.shape)
+
+
+def _packed(of: Slice, w: Floats, r: Floats, b_w: Floats, b_r: Floats, p: Floats | None = None) -> Packed:
+    w = checked(w, (of.channels, of.inputs), "w", "(gates * units, inputs)")
+    r = checked(r, (of.channels, of.width), "r", "(gates * units, width of h)")
+    b_w, b_r = (checked(b, (of.channels,), name, "(gates * units)") for b, name in ((b_w, "b_w"), (b_r, "b_r")))
+    w, r, b_w, b_r = (by_unit(array, of.gates) for array in (w, r, b_w, b_r))
+    return of.pack(w, r, b_w, b_r, p)
+
+
+def _sizes(x: Floats, w: Floats, gates: int) -> tuple[int, int]:
+    """Return the numbers of inputs and of units."""
     if w.ndim != 2 or not w.size or w.shape[0] % gates:
         raise ValueError(f"w has shape {w.shape}; ({gates} * units, inputs) is needed")
-    x = checked(x, (None, None, w.shape[1]), "x", "(samples, steps, inputs)")
-    if not x.size:
+    if not checked(x, (None, None, w.shape[1]), "x", "(samples, steps, inputs)").size:
         raise ValueError(f"x has shape {x.shape}: at least one sample and one step are needed")
-    return x, w.shape[0] // gates
+    return w.shape[1], w.shape[0] // gates
 
 
 def _within(x: Floats, lengths: Lengths | None) -> Floats:
     """Return x with zeros after the end of each sample."""
     if lengths is None:
         return x
+    rows_of(len(x), x.shape[1], lengths, reverse=False)  # which checks them
     return np.where(np.arange(x.shape[1])[:, None] < np.asarray(lengths)[:, None, None], x, np.float32(0))
 
 
-@functools.cache
-def _memory_size(sizes: tuple[int, int, int, int, int]) -> int:
-    """Return the floats that an LSTM of these sizes leaves, as `LstmSaved` has them."""
-    return int(lstm_kernels.memory_size(sizes))
+def warm_lstm() -> None:
+    """Compile the kernels of LSTM layers, or load them: call each once on tiny arrays, as training calls it."""
+    x, one = np.ones((1, 2, 1), np.float32), np.ones((4, 1), np.float32)
+    y, _, _, saved = lstm_forward(x, one, one, one[:, 0], one[:, 0], p=one[:1])
+    lstm_backward(saved, y)
+    sigmoid(x)
+
+
+def warm_gru() -> None:
+    """Do the same of GRU layers."""
+    x, one = np.ones((1, 2, 1), np.float32), np.ones((3, 1), np.float32)
+    for linear_before_reset in (True, False):
+        y, _, kept = gru_forward(x, one, one, one[:, 0], one[:, 0], linear_before_reset=linear_before_reset)
+        gru_backward(kept, y)

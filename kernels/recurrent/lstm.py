@@ -8,9 +8,7 @@ from typing import ClassVar
 
 from ..jit import Floats, Kernels, address_of
 from .arrays import NOTHING, Lengths, checked, new, spare, target
-from .panels import PANEL, ROW
-from .slices import Slice
-from .tape import Packed, Tape, add_gradient, packed_size, packing, transposed
+from .slices import Packed, Slice, Tape, add_gradient, pack_rows, transposed
 
 steps_kernels = Kernels("recurrent.lstm_steps")
 
@@ -64,7 +62,7 @@ class LstmSlice(Slice):
         memory, places = spare(n * self.channels, n * units, n * self.outputs)
         steps_kernels.forward_steps(
             steps,
-            (units, self.width, self.outputs, ROW),
+            (units, self.width, self.outputs),
             tape.rows,
             tuple(map(address_of, (packed.r, packed.b_w, packed.b_r, packed.p))),
             (place, address_of(own), self.own_width, c_place),
@@ -114,9 +112,9 @@ class LstmSlice(Slice):
         memory, spares = spare(n * self.channels, n * own, n * units)
         steps_kernels.backward_steps(
             steps,
-            (units, self.width, self.outputs, ROW),
+            (units, self.width, self.outputs),
             tape.rows,
-            (address_of(packed.r_back), PANEL, address_of(packed.p_back)),
+            (address_of(packed.r_back), address_of(packed.p_back)),
             (address_of(source), own, place, *places),
             tuple(map(address_of, (dy, tape.gates, tape.inner, tape.c_before))),
             (address_of(tape.delta), address_of(tape.of_outputs)),
@@ -126,26 +124,16 @@ class LstmSlice(Slice):
         del memory
         return before
 
-    def _pack_projection(self, p: Floats | None, errors: bool) -> tuple[Floats, Floats]:
+    def _packed_projection(self, p: Floats | None) -> tuple[Floats, Floats]:
         if (p is not None) != (self.outputs > 0):
             raise ValueError(f"p: weights of a projection are needed where outputs = {self.outputs} > 0, only there")
         if p is None:
             return NOTHING, NOTHING
-        p = checked(p, (self.outputs, self.hidden), "p", "(outputs of the projection, units)")
-        found = []
-        for pack, lanes, depth in (
-            (packing.pack_forward, self.outputs, self.hidden),
-            (packing.pack_backward, self.hidden, self.outputs),
-        )[: 1 + errors]:
-            out = new(packed_size(lanes, depth))
-            pack(address_of(p), (1, 1), 1, self.outputs, self.hidden, ROW, address_of(out))
-            found.append(out)
-        return found[0], found[1] if errors else NOTHING
+        return pack_rows(checked(p, (self.outputs, self.hidden), "p", "(outputs of the projection, units)"))
 
     def _projection_gradient(self, tape: Tape, dp: Floats | None, fresh: bool) -> None:
         if (dp is not None) != (self.outputs > 0):
             raise ValueError(f"dp: needed where outputs = {self.outputs} > 0, only there")
-        if dp is None:
-            return
-        place, turned = target(dp, (self.outputs, self.hidden), "dp"), transposed(tape.of_outputs)
-        add_gradient(place, (1, 1), 1, (0, 1), self.outputs, turned, tape.cells, fresh)
+        if dp is not None:
+            place, turned = target(dp, (self.outputs, self.hidden), "dp"), transposed(tape.of_outputs)
+            add_gradient(place, (0, self.outputs, 1), turned, tape.cells, fresh)

@@ -1,4 +1,20 @@
-"""The steps of an LSTM: products with R and the element-wise lines, step by step in one call.
+"""The steps of an LSTM in one call: products with R, and the element-wise lines, a vector of units at a time.
+
+Forward, with a_i .. a_o the chains over inputs and hidden units, and gates in the order i, f, g, o:
+
+    i = sigmoid((a_i + b_W) + b_R);  f, o alike;  g = tanh((a_g + b_W) + b_R)
+    c = fma(f, c_before, i * g)
+    t = tanh(c)
+    h = o * t
+
+Backward, with e the error of h, and dc the error of c from the step after:
+
+    d = fma(o * e, fma(-t, t, 1), dc)
+    delta_i = (i * (1 - i)) * (g * d)
+    delta_f = (f * (1 - f)) * (c_before * d)
+    delta_g = fma(-g, g, 1) * (i * d)
+    delta_o = (o * (1 - o)) * (t * e)
+    dc = f * d
 
 `rows` [steps, samples] holds the row, sample * T + t, that each sample has at each step, or -1 where its sequence has
 ended: its state then stays, and so do its errors.
@@ -8,29 +24,103 @@ Arguments are addresses, and counts of floats; nothing is checked here.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba.extending import intrinsic
 
 from ..jit import FLOAT_BYTES, compiled
-from ..llvm import clear, copy
-from .common import keep_error, total_error
-from .lanes import WIDTH
-from .lstm_cell import GATES, backward_cell, forward_cell
-from .packing import panel_lanes
-from .panels import ROW
-from .product import product, run_tiles
+from ..llvm import WIDTH, Units, clear, copy, for_units, fused, of_blocks
+from .activation import keep_error, sigmoid, tanh, total_error
+from .arrays import Product
+from .product import product
+
+GATES = 4
+
+
+class _Forward(NamedTuple):
+    """Where some units of a sample lie: the result goes to `y` and `h`."""
+
+    sums: Any
+    bias_w: Any
+    bias_r: Any
+    c: Any
+    gates: Any
+    t: Any
+    c_before: Any
+    y: Any
+    h: Any
+
+
+class _Backward(NamedTuple):
+    """Where some units of a sample lie: errors of the sums go to `delta` and `copied`."""
+
+    error: Any
+    gates: Any
+    t: Any
+    c_before: Any
+    dc: Any
+    delta: Any
+    copied: Any
+
+
+@intrinsic
+def _forward_units(context: Any, count: Any, at: Any) -> Any:
+    """Take `count` units from the sums to h and y; keep gates, t and the c before, and change c."""
+
+    def generate(builder: ir.IRBuilder, count: ir.Value, at: _Forward) -> None:
+        def write(units: Units) -> None:
+            i, f, g, o = units.load_gates(at.sums, GATES, at.bias_w, at.bias_r)
+            i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
+            before = units.load(at.c)
+            after = fused(f, before, i * g)
+            bent = tanh(after)
+            out = o * bent
+            units.store_gates([i, f, g, o], at.gates)
+            for values, place in ((bent, at.t), (before, at.c_before), (after, at.c), (out, at.y), (out, at.h)):
+                units.store(values, place)
+
+        for_units(builder, count, write)
+
+    return of_blocks(generate, count, at)
+
+
+@intrinsic
+def _backward_units(context: Any, count: Any, at: Any) -> Any:
+    """Take `count` units from the error of h to the errors of the sums, written twice; change dc."""
+
+    def generate(builder: ir.IRBuilder, count: ir.Value, at: _Backward) -> None:
+        def write(units: Units) -> None:
+            i, f, g, o = units.load_gates(at.gates, GATES)
+            e, bent, before, later = (units.load(place) for place in (at.error, at.t, at.c_before, at.dc))
+            one = e.all(1.0)
+            d = fused(o * e, fused(-bent, bent, one), later)
+            errors = [
+                (i * (one - i)) * (g * d),
+                (f * (one - f)) * (before * d),
+                fused(-g, g, one) * (i * d),
+                (o * (one - o)) * (bent * e),
+            ]
+            units.store_gates(errors, at.delta)
+            units.store_gates(errors, at.copied)
+            units.store(f * d, at.dc)
+
+        for_units(builder, count, write)
+
+    return of_blocks(generate, count, at)
 
 
 @compiled
 def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any) -> None:
     """Run the steps (first, last + 1).
 
-    - sizes: (own units, width of h, outputs of the projection or 0, lanes of R's panels)
+    - sizes: (own units, width of h, outputs of the projection or 0)
     - weights: (packed R, b_W, b_R, packed P)
     - state: (h, new h of the own units, or of the projection, its pitch, c); the new h may be the own part of h
     - tape: (gates, from the sums over inputs; tanh of c; c before; h before; what P multiplies; y)
     - spare: (sums, what P multiplies, outputs of P) for a step
     """
-    units, width, outputs, panel = sizes
+    units, width, outputs = sizes
     r, bias_w, bias_r, p = weights
     h, new, new_step, c = state
     gates, t, c_before, h_before, cells, y = tape
@@ -45,7 +135,7 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                 copy(h_before + FLOAT_BYTES * row * width, h + FLOAT_BYTES * n * width, width)
             else:
                 clear(to, channels)
-        product(sums, channels, h, width, 1, samples, r, channels, width, 0, step, panel)
+        product(Product(sums, channels, h, width, 1, samples, r, channels, width), 0, step)
         for n in range(samples):
             row = rows[step, n]
             if row < 0:
@@ -56,20 +146,20 @@ def forward_steps(steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, t
                     out, result = cells + kept, multiplied + own
                 else:
                     out, result = y + kept, new + FLOAT_BYTES * (n * new_step + first)
-                forward_cell(
-                    min(WIDTH, units - first),
-                    sums + GATES * own,
-                    bias_w + FLOAT_BYTES * GATES * first,
-                    bias_r + FLOAT_BYTES * GATES * first,
-                    c + own,
-                    gates + GATES * kept,
-                    t + kept,
-                    c_before + kept,
-                    out,
-                    result,
+                at = _Forward(
+                    sums=sums + GATES * own,
+                    bias_w=bias_w + FLOAT_BYTES * GATES * first,
+                    bias_r=bias_r + FLOAT_BYTES * GATES * first,
+                    c=c + own,
+                    gates=gates + GATES * kept,
+                    t=t + kept,
+                    c_before=c_before + kept,
+                    y=out,
+                    h=result,
                 )
+                _forward_units(min(WIDTH, units - first), at)
         if outputs:
-            product(projected, outputs, multiplied, units, 1, samples, p, outputs, units, 1, step, ROW)
+            product(Product(projected, outputs, multiplied, units, 1, samples, p, outputs, units), 1, step)
             for n in range(samples):
                 row, come = rows[step, n], projected + FLOAT_BYTES * n * outputs
                 if row >= 0:
@@ -83,22 +173,22 @@ def backward_steps(
 ) -> None:
     """Run the steps (first, last + 1) from the last to the first.
 
-    - sizes: (own units, width of h, outputs of the projection or 0, lanes of R's panels, or 0 where it is not packed)
-    - weights: (R, its rows as (b_step, group, b_far), packed P), for errors
+    - sizes: (own units, width of h, outputs of the projection or 0)
+    - weights: (packed R, packed P), for errors
     - state: (errors of h: the own part, its pitch, where to write all; carry; dc)
     - tape: (dy, gates, tanh of c, c before)
     - found: (errors of the sums, errors of the outputs of P)
     - spare: (errors of the sums, of the outputs, of what P multiplies) for a step
     - fresh: whether errors of h start from +0, or from what is there
     """
-    units, width, outputs, panel = sizes
-    r, r_rows, p = weights
+    units, width, outputs = sizes
+    r, p = weights
     dh, dh_step, dh_before, carry, dc = state
     dy, gates, t, c_before = tape
     delta, of_outputs = found
     copied, errors, of_cells = spare
     samples, channels = rows.shape[1], GATES * units
-    wide, most = outputs if outputs else units, panel_lanes(samples)
+    wide = outputs if outputs else units
     for step in range(steps[1] - 1, steps[0] - 1, -1):
         for n in range(samples):
             row, mine = rows[step, n], FLOAT_BYTES * n * wide
@@ -113,7 +203,7 @@ def backward_steps(
         e = errors
         if outputs:
             last = FLOAT_BYTES * (outputs - 1)
-            product(of_cells, units, errors + last, outputs, -1, samples, p, units, outputs, 1, step, ROW)
+            product(Product(of_cells, units, errors + last, outputs, -1, samples, p, units, outputs), 1, step)
             e = of_cells
         for n in range(samples):
             row = rows[step, n]
@@ -122,19 +212,15 @@ def backward_steps(
                 continue
             for first in range(0, units, WIDTH):
                 own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
-                backward_cell(
-                    min(WIDTH, units - first),
-                    e + own,
-                    gates + GATES * kept,
-                    t + kept,
-                    c_before + kept,
-                    dc + own,
-                    delta + GATES * kept,
-                    copied + GATES * own,
+                at = _Backward(
+                    error=e + own,
+                    gates=gates + GATES * kept,
+                    t=t + kept,
+                    c_before=c_before + kept,
+                    dc=dc + own,
+                    delta=delta + GATES * kept,
+                    copied=copied + GATES * own,
                 )
+                _backward_units(min(WIDTH, units - first), at)
         last = FLOAT_BYTES * (channels - 1)
-        e = copied + last
-        if panel:
-            product(dh_before, width, e, channels, -1, samples, r, width, channels, fresh, step, panel)
-        else:
-            run_tiles(dh_before, width, e, channels, -1, samples, r, r_rows, channels, width, fresh, most)
+        product(Product(dh_before, width, copied + last, channels, -1, samples, r, width, channels), fresh, step)

@@ -1,84 +1,152 @@
 """Products of rows and packed weights: what the steps of a layer are made of.
 
+    c[s * c_step + l] = (c[s * c_step + l], or +0) + sum over k of a[s * a_step + k * a_k] * b[k][l]
+
+b is in panels of ROW lanes. A tile (`llvm/tile.py`) is a few samples s by some vectors of lanes l. One sample takes a
+whole panel: with that many sums no multiply-add waits for the one before it. More samples take fewer vectors.
+
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba.extending import intrinsic
 
 from ..conv.microkernel import even_share
 from ..form import FORM
 from ..jit import FLOAT_BYTES, compiled
-from .panels import FOUR_VECTORS, MOST_SAMPLES, ROW, VECTORS
-from .tile import run_tile
+from ..llvm import (
+    FLOAT,
+    LINE_BYTES,
+    WIDTH,
+    add_products,
+    address,
+    call_by_size,
+    emit_sums,
+    index,
+    of_blocks,
+    prefetch,
+    tile_function,
+    vector,
+)
 
-WIDTH = FORM.width
-_VECTORS = np.array(VECTORS)
+ROW, MOST_SAMPLES = FORM.panel, len(FORM.panel_vectors)
+_VECTORS = np.array(FORM.panel_vectors)
 _FEWER = np.array([0, 0, 1, 2, 2, 4, 4, 4, 4])  # the next smaller number of vectors for which there is code
-STEPS = 192  # of k at a time, where several tiles of samples read the same panel
+_STEPS = 192  # of k at a time, where several tiles of samples read the same panel
+_AHEAD = 12  # rows that are prefetched: weights that come from the third-level cache arrive in time
+
+
+class Tile(NamedTuple):
+    """What a tile reads and writes, in a panel: `steps` of k, `lanes` of c; where `fresh` is not 0, from +0."""
+
+    c: int
+    c_step: int
+    a: int
+    a_step: int
+    a_k: int
+    b: int
+    steps: int
+    lanes: int
+    fresh: int
+
+
+@intrinsic
+def _run_tile(context: Any, size: Any, at: Any) -> Any:
+    """Run a tile of a size (vectors, samples); vectors are a power of two.
+
+    There is at least one step, and a lane in the last vector.
+    """
+
+    def generate(builder: ir.IRBuilder, size: tuple[ir.Value, ir.Value], at: Tile) -> None:
+        def call(vectors: int, samples: int) -> None:
+            def write(builder: ir.IRBuilder, at: Any) -> None:
+                _write(builder, vectors, samples, at)
+
+            name = f"recurrent_tile_{samples}x{vectors}"
+            builder.call(tile_function(builder.module, name, Tile._fields, write), [*at])
+
+        sizes = [(v, s) for s, most in enumerate(FORM.panel_vectors, 1) for v in (1, 2, 4, 8) if v <= most]
+        call_by_size(builder, sizes, size, call)
+
+    return of_blocks(generate, size, at)
+
+
+def _write(builder: ir.IRBuilder, vectors: int, samples: int, at: Any) -> None:
+    width, kind, row_bytes = FORM.width, vector(FORM.width), FLOAT_BYTES * ROW
+    rows = [builder.mul(at.c_step, index(s)) for s in range(samples)]
+    places = [address(builder, at.c, builder.add(row, index(v * width)), kind) for row in rows for v in range(vectors)]
+    sources = [address(builder, at.a, builder.mul(at.a_step, index(s)), FLOAT) for s in range(samples)]
+
+    def step(variables: list[ir.Value], sums: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value], ir.Value]:
+        number, row, offset = variables
+        weights = []
+        for v in range(vectors):
+            weights.append(builder.load(address(builder, row, index(v * width), kind), align=FLOAT_BYTES))
+            lane_bytes = v * width * FLOAT_BYTES
+            if lane_bytes % LINE_BYTES == 0:
+                prefetch(builder, builder.add(row, index(_AHEAD * row_bytes + lane_bytes)), nearest=True)
+        results = add_products(builder, sources, offset, weights, sums)
+        following = [builder.add(number, index(1)), builder.add(row, index(row_bytes)), builder.add(offset, at.a_k)]
+        return following, results, builder.icmp_signed("<", following[0], at.steps)
+
+    emit_sums(builder, vectors, places, at.lanes, at.fresh, [index(0), at.b, index(0)], step)
 
 
 @compiled
-def run_tiles(
-    c: Any,
-    c_step: Any,
-    a: Any,
-    a_step: Any,
-    a_k: Any,
-    samples: Any,
-    b: Any,
-    b_rows: Any,
-    steps: Any,
-    lanes: Any,
-    fresh: Any,
-    row: Any,
-) -> None:
-    """Run all samples in tiles, over up to `row` lanes, by `steps` rows of b; `b_rows` is (b_step, group, b_far)."""
-    vectors, lane = _VECTORS[min(samples, MOST_SAMPLES) - 1] if row == ROW else FOUR_VECTORS, 0
-    while lane < lanes:
-        while vectors * WIDTH >= lanes - lane + WIDTH:  # the last ones take 4, 2 or 1 vectors
+def run_tiles(samples: Any, of: Any) -> None:
+    """Run a `Tile` of any number of samples, over up to ROW lanes, as several tiles."""
+    vectors, lane = _VECTORS[min(samples, MOST_SAMPLES) - 1], 0
+    while lane < of.lanes:
+        while vectors * WIDTH >= of.lanes - lane + WIDTH:  # the last ones take 4, 2 or 1 vectors
             vectors = _FEWER[vectors]
-        some, s = min(vectors * WIDTH, lanes - lane), 0
+        some, s = min(vectors * WIDTH, of.lanes - lane), 0
         while s < samples:
             size = even_share(samples - s, MOST_SAMPLES)
-            c_s, a_s = c + FLOAT_BYTES * (s * c_step + lane), a + FLOAT_BYTES * s * a_step
-            place, (step, group, far) = b + FLOAT_BYTES * lane, b_rows
-            run_tile(size, vectors, c_s, c_step, a_s, a_step, a_k, place, step, group, far, steps, some, fresh)
+            tile = Tile(
+                c=of.c + FLOAT_BYTES * (s * of.c_step + lane),
+                c_step=of.c_step,
+                a=of.a + FLOAT_BYTES * s * of.a_step,
+                a_step=of.a_step,
+                a_k=of.a_k,
+                b=of.b + FLOAT_BYTES * lane,
+                steps=of.steps,
+                lanes=some,
+                fresh=of.fresh,
+            )
+            _run_tile((vectors, size), tile)
             s += size
         lane += some
 
 
 @compiled
-def product(
-    c: Any,
-    c_step: Any,
-    a: Any,
-    a_step: Any,
-    a_k: Any,
-    samples: Any,
-    b: Any,
-    lanes: Any,
-    depth: Any,
-    fresh: Any,
-    turn: Any,
-    row: Any,
-) -> None:
-    """Add a[s * a_step + k * a_k] * b[k][l] over k to c[s * c_step + l], or onto +0 where `fresh`; b is in panels.
+def product(of: Any, fresh: Any, turn: Any) -> None:
+    """Run a `Product`, from +0 where `fresh`, else added to c.
 
     Panels are read from the first to the last; where `turn` is odd, from the last to the first. If each call takes the
     other way, the panels that the one before it has read last are still in the cache.
     """
-    panels = (lanes + row - 1) // row
-    part = depth if samples <= MOST_SAMPLES else STEPS
+    panels = (of.lanes + ROW - 1) // ROW
+    part = of.depth if of.samples <= MOST_SAMPLES else _STEPS
     for number in range(panels):
-        lane = row * (panels - 1 - number if turn % 2 else number)
-        width, k = min(row, lanes - lane), 0
-        while k < depth:
-            steps, begin = even_share(depth - k, part), 1 if fresh and k == 0 else 0
-            panel = b + FLOAT_BYTES * (lane * depth + k * row)
-            c_l, a_ks = c + FLOAT_BYTES * lane, a + FLOAT_BYTES * k * a_k
-            run_tiles(c_l, c_step, a_ks, a_step, a_k, samples, panel, (row, 1, 0), steps, width, begin, row)
+        lane = ROW * (panels - 1 - number if turn % 2 else number)
+        k = 0
+        while k < of.depth:
+            steps = even_share(of.depth - k, part)
+            tile = Tile(
+                c=of.c + FLOAT_BYTES * lane,
+                c_step=of.c_step,
+                a=of.a + FLOAT_BYTES * k * of.a_k,
+                a_step=of.a_step,
+                a_k=of.a_k,
+                b=of.b + FLOAT_BYTES * (lane * of.depth + k * ROW),
+                steps=steps,
+                lanes=min(ROW, of.lanes - lane),
+                fresh=1 if fresh and k == 0 else 0,
+            )
+            run_tiles(of.samples, tile)
             k += steps

@@ -17,12 +17,79 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import ClassVar
 
-from ..jit import FLOAT_BYTES, Floats, address_of
-from .arrays import NOTHING, Lengths, checked, new, rows_of, target
-from .panels import ROW
-from .tape import Packed, Tape, add_gradient, gradients, of_rows, packed_size, packing, products, transposed
+from ..form import FORM
+from ..jit import FLOAT_BYTES, Floats, Kernels, address_of
+from .arrays import NOTHING, Lengths, Product, Rows, checked, new, rows_of, target
+
+_packing, _products = Kernels("recurrent.packing"), Kernels("recurrent.product")
+
+
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """Weights of a slice, packed once for each update, and again for errors; what there is not is empty."""
+
+    w: Floats
+    w_back: Floats
+    r: Floats
+    r_back: Floats
+    b_w: Floats
+    b_r: Floats
+    p: Floats
+    p_back: Floats
+
+
+@dataclasses.dataclass
+class Tape:
+    """What FP of some samples leaves for EB and PG; rows are samples * steps + t.
+
+    `gates` begins as the sums over the inputs. `inner` is tanh c of the LSTM, R h + b_R for n of the GRU, or, where it
+    resets before the product, r * h. `delta` are the errors of the sums: of `b_w` and W; `delta_r`, of `b_r` and R, is
+    the same array except in the GRU that is linear before reset. `cells` and `of_outputs` belong to the projection.
+    """
+
+    rows: Rows
+    ragged: bool
+    gates: Floats
+    inner: Floats
+    c_before: Floats
+    h_before: Floats
+    cells: Floats
+    y: Floats
+    delta: Floats = dataclasses.field(default_factory=lambda: NOTHING)
+    delta_r: Floats = dataclasses.field(default_factory=lambda: NOTHING)
+    of_outputs: Floats = dataclasses.field(default_factory=lambda: NOTHING)
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, Floats], lengths: Lengths, *, reverse: bool) -> Tape:
+        """Return a tape from arrays of one by name, those that are needed, of some samples of these `lengths`.
+
+        `h_before` is always needed. Without `delta_r`, it is `delta`.
+        """
+        samples, steps, _ = arrays["h_before"].shape
+        ragged = bool((lengths < steps).any())
+        rows = rows_of(samples, steps, lengths, reverse=reverse)
+        names = ("gates", "inner", "c_before", "h_before", "cells", "y")
+        gates, inner, c_before, h_before, cells, y = (arrays.get(name, new(samples, steps, 0)) for name in names)
+        found = cls(rows, ragged, gates, inner, c_before, h_before, cells, y)
+        if "delta" in arrays:
+            found.delta = arrays["delta"]
+            found.delta_r = arrays.get("delta_r", found.delta)
+        if "of_outputs" in arrays:
+            found.of_outputs = arrays["of_outputs"]
+        return found
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return self.rows.shape[1]
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return self.rows.shape[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,59 +136,41 @@ class Slice:
         """Whether the slice is the whole layer."""
         return self.units == self.hidden
 
-    def pack(
-        self,
-        w: Floats,
-        r: Floats,
-        b_w: Floats,
-        b_r: Floats,
-        p: Floats | None = None,
-        *,
-        gate_major: bool = False,
-        inputs: bool = True,
-        errors: bool = True,
-    ) -> Packed:
-        """Return the packed weights of the own channels.
-
-        Rows are those of the own channels; where `gate_major`, those of the whole layer, gate by gate, as in PyTorch.
-        Without `errors`, the weights are for FP alone; without `inputs`, W is left out: `input_products_of` and
-        `input_errors_of` take it as it is.
+    def pack(self, w: Floats | None, r: Floats, b_w: Floats, b_r: Floats, p: Floats | None = None) -> Packed:
+        """Return the packed weights of the own channels, of which each has a row; W may be left out, with its products.
 
         Raises:
             ValueError: shapes do not fit.
             TypeError: an array is not of float32.
         """
-        rows = self.gates * (self.hidden if gate_major else self.units)
-        w = checked(w, (rows, self.inputs), "w", "(gates * units, inputs)")
+        rows = self.channels
+        if w is not None:
+            w = checked(w, (rows, self.inputs), "w", "(gates * units, inputs)")
         r = checked(r, (rows, self.width), "r", "(gates * units, width of h)")
-        b_w, b_r = (
-            self._own(checked(b, (rows,), name, "(gates * units)"), gate_major)
-            for b, name in ((b_w, "b_w"), (b_r, "b_r"))
-        )
-        w_ahead = self._pack_rows(w, gate_major, back=False) if inputs else NOTHING
-        w_back = self._pack_rows(w, gate_major, back=True) if inputs and errors else NOTHING
-        r_ahead = self._pack_rows(r, gate_major, back=False)
-        r_back = self._pack_rows(r, gate_major, back=True) if errors else NOTHING
-        p_ahead, p_back = self._pack_projection(p, errors)
-        return Packed(w_ahead, r_ahead, b_w, b_r, p_ahead, w_back, r_back, p_back)
+        biases = new(rows), new(rows)
+        for own, b, name in zip(biases, (b_w, b_r), ("b_w", "b_r"), strict=True):
+            own[...] = checked(b, (rows,), name, "(gates * units)")
+        of_w = (NOTHING, NOTHING) if w is None else pack_rows(w)
+        return Packed(*of_w, *pack_rows(r), *biases, *self._packed_projection(p))
 
     def input_products(self, packed: Packed, x: Floats) -> Floats:
         """Return the sums over the inputs of all rows x [..., inputs]: [..., channels]."""
         rows = checked(x.reshape(-1, x.shape[-1]), (None, self.inputs), "x", "(rows, inputs)")
         z = new(*x.shape[:-1], self.channels)
-        products.product(
-            address_of(z),
-            self.channels,
-            address_of(rows),
-            self.inputs,
-            1,
-            len(rows),
-            address_of(packed.w),
-            self.channels,
-            self.inputs,
+        _products.product(
+            Product(
+                c=address_of(z),
+                c_step=self.channels,
+                a=address_of(rows),
+                a_step=self.inputs,
+                a_k=1,
+                samples=len(rows),
+                b=address_of(packed.w),
+                lanes=self.channels,
+                depth=self.inputs,
+            ),
             1,
             0,
-            ROW,
         )
         return z
 
@@ -133,43 +182,20 @@ class Slice:
         rows = checked(delta.reshape(-1, delta.shape[-1]), (None, self.channels), "delta", "(rows, channels)")
         dx = new(*delta.shape[:-1], self.inputs) if start is None else start
         place = target(dx, (*delta.shape[:-1], self.inputs), "start")
-        products.product(
-            place,
-            self.inputs,
-            address_of(rows) + FLOAT_BYTES * (self.channels - 1),
-            self.channels,
-            -1,
-            len(rows),
-            address_of(packed.w_back),
-            self.inputs,
-            self.channels,
+        _products.product(
+            Product(
+                c=place,
+                c_step=self.inputs,
+                a=address_of(rows) + FLOAT_BYTES * (self.channels - 1),
+                a_step=self.channels,
+                a_k=-1,
+                samples=len(rows),
+                b=address_of(packed.w_back),
+                lanes=self.inputs,
+                depth=self.channels,
+            ),
             int(start is None),
             0,
-            ROW,
-        )
-        return dx
-
-    def input_products_of(self, w: Floats, x: Floats) -> Floats:
-        """Return what `input_products` does, for weights as in PyTorch that are used once: they are not kept packed."""
-        w = checked(w, (self.gates * self.hidden, self.inputs), "w", "(gates * units, inputs)")
-        rows = checked(x.reshape(-1, x.shape[-1]), (None, self.inputs), "x", "(rows, inputs)")
-        z = new(*x.shape[:-1], self.channels)
-        count, place = len(rows), address_of(w) + FLOAT_BYTES * self.begin * self.inputs
-        order = self._order(gate_major=True)
-        of_rows.product_of_rows(
-            address_of(z), address_of(rows), count, place, order, self.gates, self.units, self.inputs
-        )
-        return z
-
-    def input_errors_of(self, w: Floats, delta: Floats) -> Floats:
-        """Return what `input_errors` does, for weights w as in PyTorch that are used once: they are not kept packed."""
-        w = checked(w, (self.gates * self.hidden, self.inputs), "w", "(gates * units, inputs)")
-        rows = checked(delta.reshape(-1, delta.shape[-1]), (None, self.channels), "delta", "(rows, channels)")
-        dx = new(*delta.shape[:-1], self.inputs)
-        count, place = len(rows), address_of(w) + FLOAT_BYTES * self.begin * self.inputs
-        order = self._order(gate_major=True)
-        of_rows.errors_of_rows(
-            address_of(dx), address_of(rows), count, place, order, self.gates, self.units, self.inputs
         )
         return dx
 
@@ -183,7 +209,6 @@ class Slice:
         db_r: Floats,
         dp: Floats | None = None,
         *,
-        gate_major: bool = False,
         fresh: bool = False,
     ) -> None:
         """Add the gradients of the tape's samples to the given ones, in place; where `fresh`, overwrite these.
@@ -192,71 +217,33 @@ class Slice:
         finite. Rows of gradients are those of weights in `pack`.
         """
         x = checked(x, (tape.samples, tape.steps, self.inputs), "x", "(samples, steps, inputs)")
-        rows = self.gates * (self.hidden if gate_major else self.units)
         turned = transposed(tape.delta)
-        self._gradient_of(target(dw, (rows, self.inputs), "dw"), gate_major, (0, self.gates), turned, x, fresh)
+        add_gradient(target(dw, (self.channels, self.inputs), "dw"), (0, self.channels, 1), turned, x, fresh)
         if tape.delta_r is not tape.delta:
             turned = transposed(tape.delta_r)
-        for gates, source in self._sources(tape):
-            self._gradient_of(target(dr, (rows, self.width), "dr"), gate_major, gates, turned, source, fresh)
-        self._bias_gradient(tape.delta, db_w, "db_w", gate_major, fresh)
+        for channels, source in self._sources(tape):
+            add_gradient(target(dr, (self.channels, self.width), "dr"), channels, turned, source, fresh)
+        self._bias_gradient(tape.delta, db_w, "db_w", fresh)
         if fresh and tape.delta_r is tape.delta:
             db_r[...] = db_w
         else:
-            self._bias_gradient(tape.delta_r, db_r, "db_r", gate_major, fresh)
+            self._bias_gradient(tape.delta_r, db_r, "db_r", fresh)
         self._projection_gradient(tape, dp, fresh)
 
-    def _bias_gradient(self, delta: Floats, total: Floats, name: str, gate_major: bool, fresh: bool) -> None:
-        target(total, (self.gates * (self.hidden if gate_major else self.units),), name)
-        view = self._units_first(total, gate_major)
-        own = new(self.channels, cleared=fresh)
-        if not fresh:
-            own[...] = view.reshape(-1)
-        gradients.sum_rows(own, delta.reshape(-1))
-        view[...] = own.reshape(view.shape)
+    def _bias_gradient(self, delta: Floats, total: Floats, name: str, fresh: bool) -> None:
+        target(total, (self.channels,), name)
+        if fresh:
+            total.fill(0)
+        _packing.sum_rows(total, delta.reshape(-1))
 
-    def _units_first(self, b: Floats, gate_major: bool) -> Floats:
-        """Return a view [units, gates] of the own numbers of a bias."""
-        return b.reshape(self.gates, -1).T[self.begin : self._end] if gate_major else b.reshape(-1, self.gates)
-
-    def _own(self, b: Floats, gate_major: bool) -> Floats:
-        found = new(self.channels)
-        found[...] = self._units_first(b, gate_major).reshape(-1)
-        return found
-
-    def _order(self, gate_major: bool) -> tuple[int, int]:
-        return (1, self.hidden) if gate_major else (self.gates, 1)
-
-    def _pack_rows(self, w: Floats, gate_major: bool, *, back: bool) -> Floats:
-        depth = w.shape[1]
-        place = address_of(w) + (FLOAT_BYTES * self.begin * depth if gate_major else 0)
-        lanes, k = (depth, self.channels) if back else (self.channels, depth)
-        out = new(packed_size(lanes, k))
-        pack = packing.pack_backward if back else packing.pack_forward
-        pack(place, self._order(gate_major), self.gates, self.units, depth, ROW, address_of(out))
-        return out
-
-    def _pack_projection(self, p: Floats | None, errors: bool) -> tuple[Floats, Floats]:
+    def _packed_projection(self, p: Floats | None) -> tuple[Floats, Floats]:
         if p is not None:
             raise ValueError("p: only a whole LSTM has a projection")
         return NOTHING, NOTHING
 
-    def _sources(self, tape: Tape) -> list[tuple[tuple[int, int], Floats]]:
-        """Return by what the errors of which gates (first, last + 1) are multiplied for the gradients of R."""
-        return [((0, self.gates), tape.h_before)]
-
-    def _gradient_of(
-        self,
-        place: int,
-        gate_major: bool,
-        gates: tuple[int, int],
-        turned: Floats,
-        source: Floats,
-        fresh: bool,
-    ) -> None:
-        depth = source.shape[-1]
-        begin = FLOAT_BYTES * self.begin * depth if gate_major else 0
-        add_gradient(place + begin, self._order(gate_major), self.gates, gates, self.units, turned, source, fresh)
+    def _sources(self, tape: Tape) -> list[tuple[Channels, Floats]]:
+        """Return by what the errors of which channels are multiplied for the gradients of R."""
+        return [((0, self.channels, 1), tape.h_before)]
 
     def _projection_gradient(self, tape: Tape, dp: Floats | None, fresh: bool) -> None:
         if dp is not None:
@@ -277,3 +264,36 @@ class Slice:
         rows, ragged = rows_of(samples, steps, lengths, reverse=reverse), lengths is not None
         sizes = inner, c, self.width, cells, y
         return Tape(rows, ragged, z, *(new(samples, steps, size, cleared=ragged) for size in sizes))
+
+
+Channels = tuple[int, int, int]
+"""Some output channels: the first, their number, and the step from one to the next."""
+
+
+def pack_rows(w: Floats) -> tuple[Floats, Floats]:
+    """Return rows of weights, packed for products with inputs, and for those with errors."""
+    channels, depth = w.shape
+    found = new(_padded(channels) * depth), new(_padded(depth) * channels)
+    for pack, out in zip((_packing.pack_forward, _packing.pack_backward), found, strict=True):
+        pack(address_of(w), channels, depth, address_of(out))
+    return found
+
+
+def _padded(lanes: int) -> int:
+    return -(-lanes // FORM.panel) * FORM.panel
+
+
+def add_gradient(place: int, channels: Channels, turned: Floats, source: Floats, fresh: bool) -> None:
+    """Add errors of some channels times inputs to gradients at an address; where `fresh`, overwrite these."""
+    depth = source.shape[-1]
+    count, errors = source.size // depth, address_of(turned)
+    _packing.gradient(place, channels, depth, errors, turned.shape[1], address_of(source), count, int(fresh))
+
+
+def transposed(rows: Floats) -> Floats:
+    """Return rows [..., lanes] as [lanes, rows], of a pitch that is not a power of two."""
+    lanes = rows.shape[-1]
+    count = rows.size // lanes
+    found = new(lanes, count // 16 * 16 + 16 + 16 * (count // 16 % 2))
+    _packing.transpose(address_of(rows), count, lanes, address_of(found), found.shape[1])
+    return found

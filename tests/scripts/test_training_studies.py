@@ -14,8 +14,8 @@ import pytest
 
 import emuchain
 from emuchain.emulator.run import results_of, write_results
-from emuchain.emulator.studies.validate.fpdeep.runs import read_runs
-from emuchain.emulator.studies.validate.inceptionn.runs import FILE, Runs
+from emuchain.papers.fpdeep.runs import read_runs
+from emuchain.papers.inceptionn.runs import FILE, Runs
 
 
 def test_which_runs_a_seed_makes(load: Any) -> None:

@@ -1,4 +1,4 @@
-"""The special function unit (SFU): one unit for each operation on complete outputs, each in its own file."""
+"""The special function unit (SFU): one unit for each operation on complete outputs."""
 
 from .sfu import Sfu
 from .unit import Site, Training, Unit, units

@@ -6,22 +6,23 @@ one another's results, and tensors that pass through: "aggregation ... gather an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels import Arena
-from ....kernels.layers import bias, relu
-from ...network import Layer
+from ....kernels.layers.activations import rectified_error, rectify, relu
+from ....kernels.layers.element_wise import add_bias, add_bias_gradient, rectify_with_bias
+from ...network import Layer, SfuOperation, SfuStep
+from ...network.operations.activations import Relu
+from ...network.operations.pool import MaxPool
 from ...schedule import SampleSpan
-from ..act_ram import ActRam
-from ..lpram import Parameter
+from ..memories import ActRam, Parameter, Versions, copied
 from ..rules import Rule
-from ..versions import Versions, copied
-from .fusion import fuse
-from .unit import Data, Site, Training, Unit, units
+from .shapes import MaxPoolUnit
+from .unit import ActivationUnit, Data, Site, State, Training, Unit, units
 
 
 class _Place(NamedTuple):
@@ -75,11 +76,11 @@ class Sfu:
         """Add the bias to the complete outputs, and rectify them if a ReLU runs with it."""
         y = held[self._makes]
         if self.bias is not None and self._rectifies:
-            relu.forward_with_bias(y, self.bias[version])
+            rectify_with_bias(y, self.bias[version])
         elif self.bias is not None:
-            bias.add_bias(y, self.bias[version])
+            add_bias(y, self.bias[version])
         elif self._rectifies:
-            relu.forward(y)
+            rectify(y)
 
     def _inputs(self, place: _Place, held: Mapping[int, Data]) -> list[Data]:
         xs = [held[tensor] for tensor in place.reads]
@@ -103,7 +104,7 @@ class Sfu:
         """Add the gradients of its parameters over a micro-batch to the sums."""
         if self.bias is not None:
             [dy] = self._output_errors.read(whole)
-            bias.add_bias_gradient(self.bias.gradient, dy, fresh=self.bias.begins_sum())
+            add_bias_gradient(self.bias.gradient, dy, fresh=self.bias.begins_sum())
         for unit in self._units:
             unit.gradient(whole)
 
@@ -156,3 +157,63 @@ def _shared(layer: Layer) -> set[int]:
     uses = [tensor.number for step in layer.sfu for tensor in step.reads]
     uses += [tensor.number for tensor in layer.hands_on]
     return {tensor for tensor in uses if uses.count(tensor) > 1}
+
+
+class Fusion(NamedTuple):
+    """A unit for the first `steps` steps of an SFU, where a ReLU runs with the bias; it makes tensor `makes`."""
+
+    unit: Unit
+    steps: int
+    makes: int
+
+
+def fuse(steps: Sequence[SfuStep], outputs: int, shared: Collection[int], site: Site) -> Fusion | None:
+    """Return the fusion of the first steps, if there is one.
+
+    Args:
+        steps: steps of the layer's SFU.
+        outputs: the number of the layer's complete outputs.
+        shared: numbers of the tensors that more than one operation needs.
+        site: where the unit works.
+    """
+    if not _is_first(steps, Relu, outputs, shared):
+        return None
+    rectified = steps[0].makes.number
+    if _is_first(steps[1:], MaxPool, rectified, shared):
+        return Fusion(_RectifiedMaxPoolUnit(steps[1], site), 2, steps[1].makes.number)
+    return Fusion(_RectifiedUnit(steps[0], site), 1, rectified)
+
+
+def _is_first(steps: Sequence[SfuStep], kind: type[SfuOperation], tensor: int, shared: Collection[int]) -> bool:
+    """Return whether the first step is an operation of type `kind` on `tensor`, which no other one needs."""
+    if not steps or tensor in shared or not isinstance(steps[0].operation, kind):
+        return False
+    return steps[0].reads[0].number == tensor
+
+
+class _RectifiedUnit(ActivationUnit):
+    """A ReLU that already ran with the bias, in place."""
+
+    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
+        [x] = xs
+        return x, relu.kept(x, self.arena.take)
+
+    def infer(self, xs: Sequence[Data], version: int, lengths: NDArray[np.int64] | None) -> Data:
+        [x] = xs
+        return x
+
+
+class _RectifiedMaxPoolUnit(MaxPoolUnit):
+    """A ReLU that already ran with the bias, and a max-pool.
+
+    Where a maximum is 0, so is its whole window. So ReLU's backward pass runs on the maxima, before they are spread.
+    """
+
+    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
+        y, places = super().forward(xs, version, training)
+        return y, (y, *places)
+
+    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
+        y, *places = state
+        rectified_error(y, dz)
+        return super().backward(tuple(places), dz, version)

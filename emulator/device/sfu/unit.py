@@ -1,6 +1,7 @@
 """A unit of a special function unit: it carries out one operation of a network's description.
 
 Each subclass of `SfuOperation` has a unit in a file of this folder, which names it. To add a unit, add its file.
+Activations (`kernels/layers/activations.py`) share one unit.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels import Arena, subclasses
-from ...network import SfuOperation, SfuStep
+from ....kernels.layers.activations import activations
+from ...network import SfuOperation, SfuStep, operation_types
 from ...schedule import SampleSpan
-from ..lpram import Parameter
+from ..memories import Parameter, Versions
 from ..rules import Rule
-from ..versions import Versions
 
 Data = NDArray[np.float32]
 State = tuple[NDArray[Any], ...]
@@ -52,7 +53,7 @@ class Unit(abc.ABC):
     operation: ClassVar[type[SfuOperation]]
     """The operation that it carries out."""
 
-    overwrites: ClassVar[bool] = False
+    overwrites: bool = False
     """Whether `forward` may overwrite or return its input maps."""
 
     def __init__(self, step: SfuStep, site: Site) -> None:
@@ -99,8 +100,38 @@ class Unit(abc.ABC):
         """Renumber the versions: the newest becomes 0."""
 
 
+class ActivationUnit(Unit):
+    """The unit of every operation that has an activation's kernels: those of its name."""
+
+    def __init__(self, step: SfuStep, site: Site) -> None:
+        super().__init__(step, site)
+        self._of = activations()[step.operation.type]
+        self._keys: tuple[float, ...] = tuple(vars(step.operation).values())  # in the order of its fields
+        self.overwrites = self._of.overwrites
+
+    def forward(self, xs: Sequence[Data], version: int, training: Training | None) -> tuple[Data, State]:
+        """See `Unit`."""
+        [x] = xs
+        return self._of.forward(x, self.arena.take, *self._keys)
+
+    def infer(self, xs: Sequence[Data], version: int, lengths: NDArray[np.int64] | None) -> Data:
+        """See `Unit`."""
+        [x] = xs
+        return self._of.infer(x, self.arena.take, *self._keys)
+
+    def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
+        """See `Unit`."""
+        self._of.error(state, dz, *self._keys)
+        return (dz,)
+
+
 @functools.cache
 def units() -> Mapping[type[SfuOperation], type[Unit]]:
     """Return all units of this folder by the operations that they carry out."""
-    found = subclasses(__package__, Unit)  # type: ignore[type-abstract]  # its subclasses
-    return {unit.operation: unit for unit in found if hasattr(unit, "operation")}
+    known = subclasses(__package__, Unit)  # type: ignore[type-abstract]  # its subclasses
+    shared = {
+        kind: ActivationUnit
+        for name, kind in operation_types().items()
+        if name in activations() and issubclass(kind, SfuOperation)
+    }
+    return {**shared, **{unit.operation: unit for unit in known if hasattr(unit, "operation")}}

@@ -9,8 +9,7 @@ import dataclasses
 import itertools
 
 from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, OnnxNode, Value, Walk
-from ..operations.embedding import Embedding
-from ..operations.sequence import LastStep, Sequence
+from ..operations.sequence import Embedding, LastStep, Sequence
 from .views import EVERYTHING, in_order, take_one
 
 Axes = tuple[str, ...]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..onnx_nodes import Export, Form
 from ..operation import SfuOperation
 from ..shape import Shape, shown
 
@@ -52,6 +53,10 @@ class Add(SfuOperation):
                 "adds rows of values that lie in different orders, as flattened before and after Transpose"
             )
         return made
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        out.write("Add")
 
     @classmethod
     def _bias(cls, walk: Walk, node: OnnxNode) -> Value:
@@ -102,6 +107,10 @@ class Concat(SfuOperation):
             raise node.refusal(f"`axis` = {axis}: only channels, axis {place}, are joined")
         made = _join(walk, node, cls)
         return cls._row(walk, node, made) if made.is_flat else made
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        out.write("Concat", axis=2 if out.form is Form.STEPS else 1)
 
     @classmethod
     def _row(cls, walk: Walk, node: OnnxNode, made: Value) -> Value:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ....kernels import MOST_PLACES
 from ...common import NotNegativePair, PositivePair
-from ..operation import SfuOperation, Window, windows
-from ..rows import SfuRows, rows_needed, rows_reaching
+from ..onnx_nodes import Export, Form
+from ..operation import SfuOperation, SfuRows, Window, rows_needed, rows_reaching, windows
 from ..shape import Pair, Shape
 
 if TYPE_CHECKING:
@@ -57,6 +57,15 @@ class _Pool(SfuOperation):
         kernel = kernel_of(node)
         keys = {"kernel": kernel, **window_keys(walk, node, value, kernel)}
         return walk.step(node, cls, {**keys, **cls.onnx_keys(walk, node, value, keys)}, value)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        out.expect(Form.MAPS)
+        out.write(self.onnx[0], kernel_shape=self.kernel, strides=self.step, pads=self.pad * 2, **self._counts())
+
+    def _counts(self) -> dict[str, int]:
+        """Return the keys of ONNX that say what is averaged."""
+        return {}
 
     @classmethod
     def onnx_keys(cls, walk: Walk, node: OnnxNode, value: Value, keys: Keys) -> Keys:
@@ -117,6 +126,9 @@ class AveragePool(_Pool):
     def torch(self, nn: Any) -> Any:
         """See `SfuOperation`."""
         return nn.AvgPool2d(self.kernel, self.step, self.pad, count_include_pad=self.count_include_pad)
+
+    def _counts(self) -> dict[str, int]:
+        return {"count_include_pad": int(self.count_include_pad)}
 
     @classmethod
     def onnx_keys(cls, walk: Walk, node: OnnxNode, value: Value, keys: Keys) -> Keys:

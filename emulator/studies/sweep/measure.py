@@ -16,7 +16,7 @@ from typing import Any
 from ...common import InputError
 from ...config import settings_config
 from ...pair import Resource
-from ...plan import PairPlan, Plan, make_pair_plan, make_plan
+from ...plan import ChainPlan, PairPlan, make_pair_plan, make_plan
 from ...run import SteadyState, is_waiting, limiting_kind, simulate, steady_state
 from .space import Point
 
@@ -86,7 +86,7 @@ def measure(task: tuple[Point, int]) -> Measured:
         return Measured(error=_line(f"{INTERNAL}: {type(error).__name__}: {error}"))
 
 
-def _figures(plan: Plan, state: SteadyState, epoch_images: int) -> Measured:
+def _figures(plan: ChainPlan, state: SteadyState, epoch_images: int) -> Measured:
     boards = [plan.cluster.board(device) for device in range(plan.devices)]
     macs = sum(use.macs for device in state.devices for use in device.engines)
     slowest, behind = state.bottleneck.slowest, state.bottleneck.behind
@@ -107,7 +107,7 @@ def _figures(plan: Plan, state: SteadyState, epoch_images: int) -> Measured:
     )
 
 
-def _of_actions(plan: Plan, epoch_images: int) -> Measured:
+def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
     """Return the figures of boards that take actions as a whole, once mini-batch follows on mini-batch."""
     plan = plan.while_all_live.with_epochs(1)
     few, more = (simulate(plan, steps * plan.config.batch) for steps in _STEPS)

@@ -106,16 +106,15 @@ def test_recurrent_from_end_to_end(
 @NEEDS_TORCH
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_wrong_results_are_not_timed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from emuchain.kernels import recurrent as ours
+    from emuchain.kernels.recurrent import GruSlice, LstmSlice, Tape
 
-    name = f"{kind}_backward"
-    right = getattr(ours, name)
+    slices = LstmSlice if kind == "lstm" else GruSlice
+    right = slices.gradients
 
-    def wrong(saved: ours.Saved, dy: np.ndarray) -> tuple[np.ndarray, ...]:
-        found = right(saved, dy)
-        found.dr[0, 0] += 1
-        return tuple(found)
+    def wrong(of: LstmSlice | GruSlice, tape: Tape, x: np.ndarray, *gradients: np.ndarray, fresh: bool) -> None:
+        right(of, tape, x, *gradients, fresh=fresh)
+        gradients[1][0, 0] += 1
 
-    monkeypatch.setattr(ours, name, wrong)
+    monkeypatch.setattr(slices, "gradients", wrong)
     with pytest.raises(ArithmeticError, match=f"{kind} of 3 units: differs from PyTorch"):
         next(recurrent.measure([Layer(kind, 3, 2, 4)], Pace(7, 0.0, 0.0), sides.load_torch()))

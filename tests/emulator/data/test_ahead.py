@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.data import LazyImages, ReadAhead, Reading, ahead, load_data
+from emuchain.emulator.data import LazyImages, ReadAhead, Reading, lazy, load_data
 from emuchain.emulator.data.prepare import Preparation
 
 SAMPLES = 60
@@ -77,10 +77,10 @@ def test_no_more_than_some_blocks_are_read_and_each_sample_once() -> None:
     reader, order, out = ReadAhead(lazily(pictures)), np.arange(10_000), np.zeros((7, 1, 1, 1), np.uint8)
     for begin in range(0, 700, 7):
         reader.take(order, 0, slice(begin, begin + 7), out)
-        assert len(reader._blocks) <= ahead._AHEAD + 2
+        assert len(reader._blocks) <= lazy._AHEAD + 2
     reader._threads.shutdown()
     assert sorted(pictures.seen) == [*range(len(pictures.seen))]
-    assert 700 <= len(pictures.seen) <= 700 + (ahead._AHEAD + 2) * ahead._BLOCK
+    assert 700 <= len(pictures.seen) <= 700 + (lazy._AHEAD + 2) * lazy._BLOCK
 
 
 def test_an_image_that_is_broken_ends_the_run_when_it_is_needed() -> None:

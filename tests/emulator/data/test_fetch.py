@@ -13,10 +13,8 @@ import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import fetch_data
-from emuchain.emulator.data.fetch import fetch_collection
-from emuchain.emulator.data.sources import COLLECTIONS, Collection, Source
-from emuchain.emulator.data.transfer import Limits
-from emuchain.emulator.data.unpack import unpack
+from emuchain.emulator.data.fetch import COLLECTIONS, Collection, Source, fetch_collection
+from emuchain.emulator.data.transfer import Limits, unpack
 
 CONTENT = bytes(range(256)) * 2000
 

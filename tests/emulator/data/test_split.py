@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emuchain.emulator.data.split import split
+from emuchain.emulator.data.reading import split
 
 
 def chosen(labels: np.ndarray, classes: int, share: float, seed: int) -> list[int]:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.device.sfu import Sfu, Training
 from emuchain.emulator.network import Layer, SfuStep, Tensor
+from emuchain.emulator.network.operations.activations import Relu
 from emuchain.emulator.network.operations.conv import Conv
 from emuchain.emulator.network.operations.pool import MaxPool
-from emuchain.emulator.network.operations.relu import Relu
 from emuchain.emulator.schedule import MicroBatch, SampleSpan
 from emuchain.kernels import Arena
-from emuchain.kernels.layers import pool, relu
+from emuchain.kernels.layers import pool
+from emuchain.kernels.layers.activations import rectified_error, rectify
 
 
 @given(
@@ -47,11 +48,11 @@ def test_the_way_back_through_relu_and_max_pool(
     dz = random.standard_normal((samples, out, out, channels)).astype(np.float32)
 
     rectified = y + sfu.bias.newest
-    relu.forward(rectified)
+    rectify(rectified)
     z, places, dx = np.empty_like(dz), np.empty(dz.shape, np.uint8), np.empty_like(y)
     pool.max_forward(rectified, z, places, kernel=kernel, stride=stride, pad=pad)
     pool.max_error(dz, places, dx, kernel=kernel, stride=stride, pad=pad)
-    relu.error(rectified, dx)
+    rectified_error(rectified, dx)
 
     whole = MicroBatch(7, 0, 0, samples).whole
 

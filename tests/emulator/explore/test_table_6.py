@@ -9,7 +9,7 @@ from emuchain.emulator.explore import Wires, data_parallel, pipelined
 from emuchain.emulator.network import load_network
 from emuchain.emulator.profile import BoardStages
 from emuchain.emulator.schedule import pipeline_kind
-from emuchain.emulator.studies.validate.bapipe.constants import DSP_MHZ
+from emuchain.papers.bapipe.constants import DSP_MHZ
 
 
 @pytest.mark.parametrize(("vcu129", "vcu118", "published"), [(0, 4, 1), (2, 2, 1.05), (4, 0, 1.14)])

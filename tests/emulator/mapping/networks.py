@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from emuchain.emulator.cluster import Board, Cluster, Fpga, Link
 from emuchain.emulator.mapping import Mapping
 from emuchain.emulator.network import Layer, Network, Shape, load_network
-from emuchain.emulator.network.operations.gru import Gru
-from emuchain.emulator.network.operations.lstm import Lstm
+from emuchain.emulator.network.operations.recurrent import Gru, Lstm
 
 LINK = Link(1000, 0)
 FAST = Link(10**12, 0)

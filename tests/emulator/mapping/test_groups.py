@@ -17,7 +17,7 @@ from emuchain.emulator.mapping import (
     slice_works,
     streams,
 )
-from emuchain.emulator.mapping.boundaries import Boundaries
+from emuchain.emulator.mapping.row import Boundaries
 from emuchain.emulator.network import Layer, Network
 
 from .networks import conv, fc, network

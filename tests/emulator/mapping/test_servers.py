@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from emuchain.emulator.cluster import Cluster, Fpga, Link, load_cluster
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import Mapping, Slice, can_take, partition_with_memory, sample_ps, streams
-from emuchain.emulator.mapping.boundaries import Boundaries, common, merged
+from emuchain.emulator.mapping.row import Boundaries, common, merged
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.timing import Timing
 

@@ -1,4 +1,4 @@
-"""Leaky ReLU as a layer: three files, and it trains, is described, imported, and timed like any other."""
+"""Leaky ReLU as a layer: two files, and it trains, is described, imported, and timed like any other."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.network import load_network, operation_types
-from emuchain.emulator.network.operations.leaky_relu import LeakyRelu
+from emuchain.emulator.network.operations.activations import LeakyRelu
 
 
 def network(*activation: dict[str, Any]) -> dict[str, Any]:

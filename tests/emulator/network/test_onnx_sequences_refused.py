@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.network import load_network
-from emuchain.emulator.network.operations.gru import Gru
+from emuchain.emulator.network.operations.recurrent import Gru
 
 from .onnx_models import Graph, onnx, refused_or_not
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from emuchain.emulator.network import Network, Recurrent, Tensor, load_network, zoo
-from emuchain.emulator.studies.validate.bapipe import gnmt
+from emuchain.papers.bapipe import gnmt
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import emuchain
 from emuchain.emulator.common import InputError
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Segment, fault_costs, segments_of, simulate
-from emuchain.emulator.run.checkpoint.checkpoint_file import CheckpointReader
+from emuchain.emulator.run.checkpoint_file import CheckpointReader
 
 from .checkpoint.test_checkpoint import comparable, run
 from .test_faults import FOUR, TOY
@@ -46,14 +46,14 @@ KEYS: dict[str, Any] = {
 }
 """Six mini-batches in three legs, twice."""
 
-PlanWith = Callable[..., Plan]
+PlanWith = Callable[..., ChainPlan]
 
 
 @pytest.fixture
 def plan_with(tmp_path: Path) -> PlanWith:
     """Makes a plan with a file of faults, given by its text."""
 
-    def plan(text: str, **keys: Any) -> Plan:
+    def plan(text: str, **keys: Any) -> ChainPlan:
         file = tmp_path / "faults.toml"
         file.write_text(f"[faults]\n{text}")
         return emuchain.plan(**{**KEYS, **keys}, faults=str(file))
@@ -277,7 +277,6 @@ def test_costs(plan_with: PlanWith) -> None:
         (dies(0, 1e6) + dies(1, 2e6), {"devices": 2}, "no board is left"),
         (dies(1, 1e6), {"replicas": 2}, "here are 2 replicas; should be `replicas` = 1"),
         (dies(1, 1e6), {"schedule": "data-parallel-ring"}, "here are 4 replicas"),
-        (dies(1, 1e6), {"schedule": "fbp-as", "engines": "shared"}, "cannot be slowed down, or die"),
         ("[[faults.deaths]]\nboard = 1\n", {}, "`faults.deaths[0].at_us` is missing"),
         ("[[faults.deaths]]\nboard = 1\nat_us = -1\n", {}, "`faults.deaths[0].at_us` = -1"),
         ("[[faults.deaths]]\nboard = 1\nat_us = 1\nreload_us = nan\n", {}, "`faults.deaths[0].reload_us` = nan"),

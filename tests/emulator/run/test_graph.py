@@ -12,10 +12,10 @@ import pytest
 
 from emuchain.emulator.data import load_data
 from emuchain.emulator.network import Layer, Network, load_network
-from emuchain.emulator.network.operations.batch_norm import BatchNorm
+from emuchain.emulator.network.operations.activations import Relu
 from emuchain.emulator.network.operations.joins import Add, Concat
+from emuchain.emulator.network.operations.normalisation import BatchNorm
 from emuchain.emulator.network.operations.pool import AveragePool, MaxPool
-from emuchain.emulator.network.operations.relu import Relu
 from emuchain.emulator.run import EpochResult, Weights, simulate
 
 # Joins and shared maps in every order: of images, of bare convolutions, in place or not, within an SFU and far beyond.

@@ -12,7 +12,7 @@ import emuchain
 from emuchain.emulator.common import InputError, Room
 from emuchain.emulator.config import load_config
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import Plan, make_plan, training_data
+from emuchain.emulator.plan import ChainPlan, make_plan, training_data
 from emuchain.emulator.run import check_needs, evaluate, needed_bytes, read_found
 from emuchain.launch import SingleProcess
 
@@ -22,7 +22,7 @@ SETTINGS = {"samples": 32, "test_samples": 4, "batch": 16, "devices": 1}
 FIRST, LAST = 4 * 3072 * 1000, 4 * 1000 * 10  # bytes of the weights of both layers
 
 
-def plan(ranks: int = 1, **settings: Any) -> Plan:
+def plan(ranks: int = 1, **settings: Any) -> ChainPlan:
     """Return a plan of 3072 inputs, 1000 units and 10 classes."""
     layers = [FC, {"type": "relu"}, {**FC, "features": 10}, {"type": "softmax"}]
     network = load_network({"name": "wide", "input": [3, 32, 32], "layers": layers})
@@ -110,7 +110,7 @@ def test_training_and_evaluating_are_refused_before_they_begin(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, one_line: OneLine
 ) -> None:
     emuchain.train("quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "run.h5"))
-    monkeypatch.setattr("emuchain.emulator.run.needs.host_room", lambda: Room(1000, "this machine has"))
+    monkeypatch.setattr("emuchain.emulator.run.placement.host_room", lambda: Room(1000, "this machine has"))
     with pytest.raises(InputError, match=r"training takes at least .*, but this machine has 1000 B"):
         emuchain.train("quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "other.h5"))
     assert not (tmp_path / "other.h5").exists()

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.emulator.run import pace as module
+from emuchain.emulator.run import history as module
 from emuchain.emulator.run import read_results
-from emuchain.emulator.run.checkpoint.checkpoint_file import CheckpointReader
-from emuchain.emulator.run.pace import LONG_BYTES, Pace
+from emuchain.emulator.run.checkpoint_file import CheckpointReader
+from emuchain.emulator.run.history import LONG_BYTES, Pace
 
 SETTINGS = {"samples": 4, "test_samples": 2, "batch": 2, "epochs": 5}
 

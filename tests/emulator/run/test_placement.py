@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import emuchain
-from emuchain.emulator.run.placement import Placement, work_of
+from emuchain.emulator.run.placement import Placement
 
 works = st.lists(st.integers(1, 50), min_size=1, max_size=9)
 
@@ -62,6 +62,6 @@ def test_one_heavy_device_has_the_lightest_beside_it() -> None:
 def test_boards_whose_memory_binds_have_little_work(micro_batch: int) -> None:
     """VGG-16 on eight boards, at whose memory ports the time goes: four boards for each of two ranks would not do."""
     plan = emuchain.plan(network="vgg16-cifar", devices=8, batch=128, micro_batch=micro_batch)
-    work = work_of(plan)
+    work = plan.work
     assert sum(work[:4]) > 0.6 * sum(work)
     assert Placement.of(work, 2).most(work) < 0.55 * sum(work)

@@ -14,7 +14,7 @@ from emuchain.emulator.cluster import Cluster, Fpga, Link
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import Mapping, Slice, allocate, cut_channels
 from emuchain.emulator.network import Network, load_network
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import simulate
 from emuchain.emulator.studies import Method, Outcome, Workload, compare_methods, section, whole_layers
 from emuchain.emulator.studies.comparison import rank
@@ -126,7 +126,7 @@ def test_whole_layers_are_cut_as_well_as_can_be(net: Network, cluster: Cluster, 
 @pytest.mark.parametrize("name", ["vgg16-cifar", "resnet8-cifar", "inception-cifar"])
 @pytest.mark.parametrize("devices", [2, 9])
 def test_the_hybrid_footprint_is_what_the_simulated_links_carry(
-    plan_of: Callable[..., Plan], name: str, devices: int
+    plan_of: Callable[..., ChainPlan], name: str, devices: int
 ) -> None:
     plan = plan_of(network=name, devices=devices, batch=8, samples=8, memory="ignored")
     carried = sum(sum(link.path_bytes.values()) for link in simulate(plan, 8).usage.links)

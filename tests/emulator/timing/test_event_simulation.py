@@ -20,7 +20,7 @@ from emuchain.comm import FifoResource
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import BalancedParameters, DataPath, Stream
 from emuchain.emulator.network.operations.pool import MaxPool
-from emuchain.emulator.plan import Plan, find_steady
+from emuchain.emulator.plan import ChainPlan, find_steady
 from emuchain.emulator.run import steady_state
 from emuchain.emulator.schedule import dry_run
 from emuchain.emulator.timing import Timing
@@ -37,10 +37,10 @@ class Drawn(NamedTuple):
     """A case with its plan."""
 
     case: Case
-    plan: Plan
+    plan: ChainPlan
 
 
-def printed(plan: Plan) -> Table:
+def printed(plan: ChainPlan) -> Table:
     """Return what `emuchain simulate --json` prints of a plan's run."""
     simulation = emuchain.simulate(plan)
     found: Table = json.loads(json.dumps(simulation_as_json(simulation, steady_state(plan), epoch_images=1000)))
@@ -168,7 +168,7 @@ BOARDS: Table = {
 }
 
 
-def chain_plan(is_balanced: bool) -> Plan:
+def chain_plan(is_balanced: bool) -> ChainPlan:
     """Four devices; if balanced, the first one stores weights of a slice on the last one."""
     plan = emuchain.plan(CHAIN, BOARDS, devices=4, samples=4, batch=2, schedule="sync")
     if not is_balanced:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from unittest import mock
 
 import numpy as np
@@ -14,12 +13,11 @@ from hypothesis import strategies as st
 from emuchain.comm import FifoResource
 from emuchain.emulator.config import load_config
 from emuchain.emulator.plan import make_plan
-from emuchain.emulator.timing import free_run
+from emuchain.emulator.plan.steady import free_run
 
 from .chains import Run, runs
 
 STEPS = 5
-MODULE = importlib.import_module("emuchain.emulator.timing.free_run")
 
 
 @settings(max_examples=60)
@@ -33,7 +31,7 @@ def test_left_out_samples_are_where_they_would_be(
     timing = dataclasses.replace(run.plan.timing, interval_ps=interval_ps)
     exchange_ps = exchanges_ps[: run.plan.devices] if exchanges else []
     shown = list(free_run(timing, batch, STEPS, exchange_ps))
-    with mock.patch.object(MODULE, "_FIRST_SAMPLES", STEPS * batch):
+    with mock.patch("emuchain.emulator.plan.steady._FIRST_SAMPLES", STEPS * batch):
         for trace, whole in zip(shown, free_run(timing, batch, STEPS, exchange_ps), strict=True):
             for times, expected in zip(vars(trace).values(), vars(whole).values(), strict=True):
                 np.testing.assert_array_equal(times, expected)

@@ -1,8 +1,7 @@
-"""ReLU6, sigmoid, SiLU and their hard forms, against PyTorch in float64, on whole maps and on slices of channels."""
+"""Activations, against PyTorch in float64, or NumPy, on whole maps and on slices of channels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,50 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.kernels import recurrent
-from emuchain.kernels.layers import relu6, sigmoid, silu
+from emuchain.kernels.layers.activations import activations
 
 torch = pytest.importorskip("torch", reason="PyTorch, the peer of these tests, is not installed")
 
 Maps = np.ndarray
 
 
-def _relu6(x: Maps, dy: Maps) -> tuple[Maps, Maps]:
-    y = x.copy()
-    relu6.forward(y)
-    relu6.error(y, dy)
+def both_ways(name: str, x: Maps, dy: Maps, *parameters: float) -> tuple[Maps, Maps]:
+    """Results of an activation, and the errors of its inputs; where it overwrites those, those of a copy."""
+    of = activations()[name]
+    y, kept = of.forward(x.copy() if of.overwrites else x, np.empty, *parameters)
+    of.error(kept, dy, *parameters)
     return y, dy
 
 
-def _sigmoid(x: Maps, dy: Maps) -> tuple[Maps, Maps]:
-    y = np.empty_like(dy)
-    sigmoid.forward(x, y)
-    sigmoid.error(y, dy)
-    return y, dy
-
-
-def _silu(x: Maps, dy: Maps) -> tuple[Maps, Maps]:
-    gate, y = np.empty_like(dy), np.empty_like(dy)
-    silu.forward(x, gate, y)
-    silu.error(x, gate, dy)
-    return y, dy
-
-
-def _hard(forward: Callable[..., None], error: Callable[..., None]) -> Callable[[Maps, Maps], tuple[Maps, Maps]]:
-    def both(x: Maps, dy: Maps) -> tuple[Maps, Maps]:
-        y = np.empty_like(dy)
-        forward(x, y)
-        error(x, dy)
-        return y, dy
-
-    return both
-
-
-KINDS: dict[str, tuple[Callable[[Maps, Maps], tuple[Maps, Maps]], Any]] = {
-    "relu6": (_relu6, torch.nn.functional.relu6),
-    "sigmoid": (_sigmoid, torch.sigmoid),
-    "silu": (_silu, torch.nn.functional.silu),
-    "hard-sigmoid": (_hard(sigmoid.hard_forward, sigmoid.hard_error), torch.nn.functional.hardsigmoid),
-    "hard-swish": (_hard(silu.hard_forward, silu.hard_error), torch.nn.functional.hardswish),
+KINDS: dict[str, Any] = {
+    "relu": torch.relu,
+    "relu6": torch.nn.functional.relu6,
+    "sigmoid": torch.sigmoid,
+    "silu": torch.nn.functional.silu,
+    "hard-sigmoid": torch.nn.functional.hardsigmoid,
+    "hard-swish": torch.nn.functional.hardswish,
 }
 SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 5), st.integers(1, 20))
 
@@ -71,12 +48,12 @@ def maps(seed: int, shape: tuple[int, ...], wider: int) -> Maps:
 @pytest.mark.parametrize("name", KINDS)
 @given(st.integers(0, 1000), SHAPES, st.integers(0, 3))
 def test_both_ways_are_those_of_pytorch(name: str, seed: int, shape: tuple[int, ...], wider: int) -> None:
-    ours, theirs = KINDS[name]
+    theirs = KINDS[name]
     x, dy = maps(seed, shape, wider), maps(seed + 1, shape, 0)
     tx = torch.tensor(x.astype(np.float64), requires_grad=True)
     expected = theirs(tx)
     expected.backward(torch.tensor(dy.astype(np.float64)))
-    y, dx = ours(x, dy.copy())
+    y, dx = both_ways(name, x, dy.copy())
     assert np.abs(y - expected.detach().numpy()).max() <= 3e-7 * max(1, np.abs(x).max())
     assert np.abs(dx - tx.grad.numpy()).max() <= 1e-6 * np.abs(dy).max() * max(1, np.abs(x).max())
 
@@ -84,32 +61,64 @@ def test_both_ways_are_those_of_pytorch(name: str, seed: int, shape: tuple[int, 
 @pytest.mark.parametrize("name", KINDS)
 def test_each_value_is_on_its_own(name: str) -> None:
     """The same bits, whatever stands beside it: in vectors, in the rest of one, and in a slice."""
-    ours, _ = KINDS[name]
     x, dy = maps(1, (2, 3, 3, 37), 0), maps(2, (2, 3, 3, 37), 0)
-    y, dx = ours(x, dy.copy())
+    y, dx = both_ways(name, x, dy.copy())
     for channel in (0, 17, 36):
         one = slice(channel, channel + 1)
-        few_y, few_dx = ours(np.ascontiguousarray(x[:1, ..., one]), np.ascontiguousarray(dy[:1, ..., one]))
+        few_y, few_dx = both_ways(name, np.ascontiguousarray(x[:1, ..., one]), np.ascontiguousarray(dy[:1, ..., one]))
         assert few_y.tobytes() == y[:1, ..., one].tobytes()
         assert few_dx.tobytes() == dx[:1, ..., one].tobytes()
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_nan_stays_a_nan(name: str) -> None:
-    ours, _ = KINDS[name]
     x = np.full((1, 1, 1, 2), np.nan, np.float32)
-    assert np.isnan(ours(x, np.ones_like(x))[0]).all()
+    assert np.isnan(both_ways(name, x, np.ones_like(x))[0]).all()
 
 
 def test_sigmoid_has_the_bits_of_recurrent_layers() -> None:
     x = maps(3, (2, 3, 3, 5), 0)
-    y = np.empty_like(x)
-    sigmoid.forward(x, y)
+    y = activations()["sigmoid"].infer(x, np.empty)
     assert y.tobytes() == recurrent.sigmoid(x).tobytes()
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_shapes_must_agree(name: str) -> None:
     x, other = np.zeros((1, 2, 2, 3), np.float32), np.zeros((1, 2, 2, 4), np.float32)
-    with pytest.raises(ValueError, match="must have one shape"):
-        KINDS[name][0](x, other)
+    with pytest.raises(ValueError, match="must have one shape" if name != "relu" else "marks must be"):
+        both_ways(name, x, other)
+
+
+SLOPES = st.sampled_from([0.0, 0.01, 0.1, 0.25, 0.9])
+
+
+def with_zeros(seed: int, shape: tuple[int, ...], wider: int) -> Maps:
+    """Random maps, which are the first channels of wider ones; some values are zeros of both signs."""
+    random = np.random.default_rng(seed)
+    found = random.standard_normal((*shape[:3], shape[3] + wider)).astype(np.float32)
+    found[random.random(found.shape) < 0.1] = 0
+    found[random.random(found.shape) < 0.1] = -0.0
+    return found[..., : shape[3]]
+
+
+@given(st.integers(0, 1000), SHAPES, st.integers(0, 3), SLOPES)
+def test_the_leaky_rectifier(seed: int, shape: tuple[int, ...], wider: int, slope: float) -> None:
+    x, y = with_zeros(seed, shape, wider), with_zeros(seed + 1, shape, wider)
+    found, kept = activations()["leaky-relu"].forward(x, lambda *_: y, slope)
+    assert found is y
+    assert y.tobytes() == np.where(x > 0, x, np.float32(slope) * x).tobytes()
+
+    dy = with_zeros(seed + 2, shape, wider)
+    expected = np.where(x > 0, dy, np.float32(slope) * dy)
+    activations()["leaky-relu"].error(kept, dy, slope)
+    assert dy.tobytes() == expected.tobytes()
+
+
+def test_the_leaky_rectifier_keeps_nans_and_takes_one_shape() -> None:
+    leaky, x = activations()["leaky-relu"], np.full((1, 1, 1, 2), np.nan, np.float32)
+    y, kept = leaky.forward(x, np.empty, 0.1)
+    assert np.isnan(y).all()
+    with pytest.raises(ValueError, match="the errors must have one shape"):
+        leaky.error(kept, np.zeros((1, 1, 1, 3), np.float32), 0.1)
+    with pytest.raises(ValueError, match="one shape"):
+        leaky.forward(x, lambda *_: np.zeros((1, 1, 1, 3), np.float32), 0.1)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emuchain.kernels.jit import arrays
-from emuchain.kernels.layers import bias, dropout, lrn, relu
+from emuchain.kernels.layers import activations, dropout, element_wise, lrn
 
 relaxed = settings(deadline=None, max_examples=40)
 ROUNDING = 2.0**-24
@@ -57,20 +57,20 @@ def test_maps_of_another_layout_are_copied_to_read_and_refused_to_write() -> Non
     y = numbers((2, 6, 4, 5), 0)
     for view in (y[:, ::2], y[..., ::2], y.transpose(0, 3, 1, 2)):
         dy = np.ones(view.shape, np.float32)
-        relu.error(view, dy)
+        activations.rectified_error(view, dy)
         assert np.array_equal(dy, view > 0)
         with pytest.raises(ValueError, match="y is written in place"):
-            relu.forward(view)
+            activations.rectify(view)
     y.flags.writeable = False
     dy = np.ones(y.shape, np.float32)
-    relu.error(y, dy)
+    activations.rectified_error(y, dy)
     assert np.array_equal(dy, y > 0)
     with pytest.raises(ValueError, match="writeable"):
-        relu.forward(y)
+        activations.rectify(y)
     with pytest.raises(TypeError, match="y must be float32, not float64"):
-        relu.forward(np.zeros((1, 1, 1, 1)))
+        activations.rectify(np.zeros((1, 1, 1, 1)))
     with pytest.raises(ValueError, match=r"maps \(n, rows, columns, channels\), not \(3,\)"):
-        relu.forward(np.zeros(3, np.float32))
+        activations.rectify(np.zeros(3, np.float32))
 
 
 @relaxed
@@ -79,34 +79,34 @@ def test_bias_is_added_to_every_place_and_its_gradient_in_order(shape: Shape, se
     start, b = numbers(shape, seed), numbers(shape[3:], seed + 1)
     wider = Wider(start, margins)
     y = wider.maps
-    bias.add_bias(y, b)
+    element_wise.add_bias(y, b)
     assert np.array_equal(y, start + b)
     assert wider.beside_is_unchanged()
 
     db = numbers(b.shape, seed + 2)
     split, fresh = db.copy(), np.full_like(db, np.nan)
     lines = np.concatenate([db[None], y.reshape(-1, shape[3])])
-    bias.add_bias_gradient(db, y, fresh=False)
+    element_wise.add_bias_gradient(db, y, fresh=False)
     assert np.array_equal(db, np.add.accumulate(lines, axis=0, dtype=np.float32)[-1])
     for sample in range(shape[0]):
-        bias.add_bias_gradient(split, y[sample : sample + 1], fresh=False)
+        element_wise.add_bias_gradient(split, y[sample : sample + 1], fresh=False)
     assert np.array_equal(split, db)
     lines[0] = 0
     for sample in range(shape[0]):
-        bias.add_bias_gradient(fresh, y[sample : sample + 1], fresh=sample == 0)
+        element_wise.add_bias_gradient(fresh, y[sample : sample + 1], fresh=sample == 0)
     assert np.array_equal(fresh, np.add.accumulate(lines, axis=0, dtype=np.float32)[-1])
 
 
 def test_bias_that_does_not_fit_is_refused() -> None:
     y, b = np.zeros((1, 3, 3, 2), np.float32), np.zeros(3, np.float32)
     with pytest.raises(ValueError, match="a bias"):
-        bias.add_bias(y, b)
+        element_wise.add_bias(y, b)
     with pytest.raises(ValueError, match="a bias"):
-        relu.forward_with_bias(y, b)
+        element_wise.rectify_with_bias(y, b)
     with pytest.raises(ValueError, match="a bias"):
-        bias.add_bias_gradient(b, y, fresh=True)
+        element_wise.add_bias_gradient(b, y, fresh=True)
     with pytest.raises(ValueError, match="a bias"):
-        bias.add_bias(y[0], b[:2])
+        element_wise.add_bias(y[0], b[:2])
 
 
 @relaxed
@@ -115,42 +115,42 @@ def test_rectifier(shape: Shape, seed: int, margins: Margins, others: Margins) -
     x, errors, b = numbers(shape, seed), numbers(shape, seed + 1), numbers(shape[3:], seed + 2)
     x[x > 1.5] = 0
     wider = Wider(x, margins)
-    relu.forward(wider.maps)
+    activations.rectify(wider.maps)
     assert np.array_equal(wider.maps, np.maximum(x, 0))
     assert wider.beside_is_unchanged()
 
     back = Wider(errors, others)
-    relu.error(wider.maps, back.maps)
+    activations.rectified_error(wider.maps, back.maps)
     assert np.array_equal(back.maps, np.where(x > 0, errors, 0))
     assert back.beside_is_unchanged()
 
     back, marks = Wider(errors, others), np.full(shape, 7, np.uint8)
-    relu.mark(wider.maps, marks)
+    activations.mark(wider.maps, marks)
     assert np.array_equal(marks, x > 0)
-    relu.marked_error(marks, back.maps)
+    activations.marked_error(marks, back.maps)
     assert np.array_equal(back.maps, np.where(x > 0, errors, 0))
     assert back.beside_is_unchanged()
 
     wider = Wider(x, margins)
-    relu.forward_with_bias(wider.maps, b)
+    element_wise.rectify_with_bias(wider.maps, b)
     assert np.array_equal(wider.maps, np.maximum(x + b, 0))
     assert wider.beside_is_unchanged()
 
 
 def test_rectifier_keeps_nans_and_gives_no_negative_zeros() -> None:
-    for rectify in (relu.forward, lambda y: relu.forward_with_bias(y, np.zeros(y.shape[3], np.float32))):
+    for rectify in (activations.rectify, lambda y: element_wise.rectify_with_bias(y, np.zeros(y.shape[3], np.float32))):
         y = np.full((1, 1, 1, 40), -0.0, np.float32)
         y[..., 20:] = np.nan
         rectify(y)
         assert np.isnan(y[..., 20:]).all()
         assert not np.signbit(y[..., :20]).any()
         dy = np.full(y.shape, -1, np.float32)
-        relu.error(y, dy)
+        activations.rectified_error(y, dy)
         assert not np.signbit(dy).any()
         assert not dy.any()
         dy, marks = np.full(y.shape, -1, np.float32), np.ones(y.shape, np.uint8)
-        relu.mark(y, marks)
-        relu.marked_error(marks, dy)
+        activations.mark(y, marks)
+        activations.marked_error(marks, dy)
         assert not np.signbit(dy).any()
         assert not dy.any()
 
@@ -163,15 +163,15 @@ def test_marks_that_do_not_fit_are_refused() -> None:
         np.zeros((1, 3, 3, 4), np.uint8)[..., ::2],
     ):
         with pytest.raises(ValueError, match=r"marks must be uint8 \(1, 3, 3, 2\)"):
-            relu.mark(y, marks)
+            activations.mark(y, marks)
         with pytest.raises(ValueError, match=r"marks must be uint8 \(1, 3, 3, 2\)"):
-            relu.marked_error(marks, y)
+            activations.marked_error(marks, y)
 
 
 def test_rectifier_refuses_errors_of_another_shape() -> None:
     y = np.zeros((1, 2, 3, 4), np.float32)
     with pytest.raises(ValueError, match="outputs and their errors must have one shape"):
-        relu.error(y, y[:, :1])
+        activations.rectified_error(y, y[:, :1])
 
 
 def normalise(x: np.ndarray, **keys: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -161,7 +161,7 @@ print(len(recorder.buffer))
 OTHER_CALLS = """
     import numpy as np
     from emuchain.kernels import conv
-    from emuchain.kernels.layers import bias, dropout, lrn, pool, relu, sgd
+    from emuchain.kernels.layers import activations, dropout, element_wise, lrn, pool, sgd
     x, w = np.zeros((4, 6, 7, 9), np.float32)[::2, 1::2], np.zeros((5, 3, 2, 1), np.float32)
     w.flags.writeable = False
     window = dict(stride=(2, np.int64(1)), pad=[1, 0])
@@ -171,9 +171,9 @@ OTHER_CALLS = """
     sgd.update(dw, dw.copy(), dw.copy(), count=3, learning_rate=1, momentum=0, weight_decay=0)
     wide = np.zeros((2, 6, 7, 12), np.float32)
     maps, other, scale = wide[..., 3:7], np.asfortranarray(wide[..., 4:8]), wide[..., 8:]
-    bias.add_bias_gradient(np.zeros(4, np.float32), other, fresh=np.bool_(False))
-    relu.forward_with_bias(maps, np.zeros(8, np.float32)[::2])
-    relu.error(other, maps)
+    element_wise.add_bias_gradient(np.zeros(4, np.float32), other, fresh=np.bool_(False))
+    element_wise.rectify_with_bias(maps, np.zeros(8, np.float32)[::2])
+    activations.rectified_error(other, maps)
     top, place = np.zeros((2, 5, 5, 4), np.float32), np.zeros((2, 5, 5, 4), np.uint8)
     pool.max_forward(other, top, place, kernel=[2, 3], stride=1, pad=np.int32(0))
     pool.max_error(top, place, maps, kernel=(2, 3), stride=(1, 1), pad=0)
@@ -183,7 +183,7 @@ OTHER_CALLS = """
     wide.flags.writeable = False
     of = conv.Convolution(12, 4, (6, 7), (3, 3), (1, 1), (1, 1))
     of.frame(wide, np.empty(of.frame_shape(2), np.float32))
-    relu.error(wide, np.zeros(wide.shape, np.float32))
+    activations.rectified_error(wide, np.zeros(wide.shape, np.float32))
 """
 
 

@@ -81,7 +81,7 @@ def test_no_bit_depends_on_the_steps_of_a_call(case: Case) -> None:
     x, h, c, dy, dh, dc = case.data
     whole = case.run()
     of = recurrent.LstmSlice(case.inputs, case.hidden, outputs=case.outputs)
-    packed = of.pack(*case.weights, case.projection, gate_major=True)
+    packed = of.pack(*(interleaved(array, case.gates) for array in case.weights), case.projection)
     tape = of.tape(of.input_products(packed, x))
     for steps in ((0, 1), (1, 1), (1, 3), (3, 4)):
         h = of.forward(packed, tape, h, c, steps)
@@ -98,7 +98,7 @@ def test_no_bit_depends_on_the_micro_batches(case: Case) -> None:
     x, h0, c0, dy, dh, dc = case.data
     keys = {} if case.gates == 4 else {"linear_before_reset": case.linear}
     of = (recurrent.LstmSlice if case.gates == 4 else recurrent.GruSlice)(case.inputs, case.hidden, **keys)
-    packed = of.pack(*case.weights, gate_major=True)
+    packed = of.pack(*(interleaved(array, case.gates) for array in case.weights))
     grads = [np.zeros_like(array) for array in case.weights]
     for some in (slice(0, 1), slice(1, 4), slice(4, 5)):
         tape = of.tape(of.input_products(packed, x[some]))
@@ -106,19 +106,9 @@ def test_no_bit_depends_on_the_micro_batches(case: Case) -> None:
         of.forward(packed, tape, *states, (0, case.steps))
         errors = [array[some].copy() for array in ((dh, dc) if case.gates == 4 else (dh,))]
         of.backward(packed, tape, dy[some], *errors, np.zeros_like(errors[0]), (0, case.steps))
-        of.gradients(tape, x[some], *grads, gate_major=True)
+        of.gradients(tape, x[some], *grads)
     first = 3 + (case.gates == 4)
-    assert same_bits(grads, case.run()[first : first + 4])
-
-
-def test_layers_and_slices_take_what_they_should() -> None:
-    """Weights packed on the way, as whole layers do, and before, as slices do, are the same to both directions."""
-    case = Case(4, 2, 3, 200, 150)
-    of = recurrent.LstmSlice(case.inputs, case.hidden)
-    packed, (w, *_), (x, *_) = of.pack(*case.weights, gate_major=True), case.weights, case.data
-    z = of.input_products(packed, x)
-    assert same_bits([of.input_products_of(w, x)], [z])
-    assert same_bits([of.input_errors_of(w, z)], [of.input_errors(packed, z)])
+    assert same_bits(grads, [interleaved(array, case.gates) for array in case.run()[first : first + 4]])
 
 
 DIGEST = """

@@ -17,7 +17,7 @@ from emuchain.emulator.common import InputError, WholeFile
 from emuchain.emulator.config import STATES, load_config
 from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import Plan, make_plan, training_data
+from emuchain.emulator.plan import ChainPlan, make_plan, training_data
 from emuchain.emulator.run import (
     EpochResult,
     Keeping,
@@ -28,7 +28,7 @@ from emuchain.emulator.run import (
     simulate,
     train,
 )
-from emuchain.emulator.run.checkpoint.checkpoint_file import CheckpointReader
+from emuchain.emulator.run.checkpoint_file import CheckpointReader
 from emuchain.launch import SingleProcess
 
 # All that a device keeps from one mini-batch to the next: weights, biases, scales and shifts with their velocities, and
@@ -135,7 +135,7 @@ RUNS: dict[str, Keys] = {
 }
 
 
-MakePlan = Callable[[Keys], Plan]
+MakePlan = Callable[[Keys], ChainPlan]
 SETTINGS = {"samples": SAMPLES, "test_samples": 7, "batch": 12, "micro_batch": 5, "epochs": 2, "checkpoint_every": 2}
 # So an epoch has four mini-batches, the last of 6 samples, in two legs; checkpoints come at (epoch, mini-batch)
 # (0, 2), (1, 0), (1, 2), (2, 0).
@@ -154,7 +154,7 @@ class Run:
 def planned(small_cifar: Path, small_cluster: str, many_blocks: Any, with_blocks: Any) -> MakePlan:
     """Makes the plan of a run."""
 
-    def make(keys: Keys) -> Plan:
+    def make(keys: Keys) -> ChainPlan:
         chosen = {key: value for key, value in keys.items() if key not in ("network", "faults")}
         if keys.get("cluster") == "small":
             chosen["cluster"] = small_cluster
@@ -181,7 +181,12 @@ class AskedAt(SingleProcess):
 
 
 def run(
-    plan: Plan, start: Path | None = None, target: Path | None = None, last: int | None = None, *, same: bool = True
+    plan: ChainPlan,
+    start: Path | None = None,
+    target: Path | None = None,
+    last: int | None = None,
+    *,
+    same: bool = True,
 ) -> Run:
     """Train from a checkpoint or from the begin, up to the checkpoint number `last`."""
     found, ranks = Run([], [], {}), AskedAt(last)

@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from emuchain.comm.exchange import Traffic
 from emuchain.emulator.device import Tally
 from emuchain.emulator.run import EpochResult
-from emuchain.emulator.run.record import Exchanged
-from emuchain.emulator.run.record.epoch_result import NOTHING
-from emuchain.emulator.run.record.history import History, accuracy, bits_per_step, mean_loss
-from emuchain.emulator.run.record.sizes import SentBy
-from emuchain.emulator.run.record.steps import StepTable
-from emuchain.emulator.run.record.usage import Usage
+from emuchain.emulator.run.history import History, accuracy, bits_per_step, mean_loss
+from emuchain.emulator.run.sizes import SentBy
+from emuchain.emulator.run.steps import NOTHING, Exchanged, StepTable
+from emuchain.emulator.run.usage import Usage
 
 COUNTS = st.integers(0, 1 << 40)
 LOSSES = st.floats(0, 1e9)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.run.record import spool as module
-from emuchain.emulator.run.record.spool import Spool
+from emuchain.emulator.run import history as module
+from emuchain.emulator.run.history import Spool
 
 RECORD = np.dtype([("a", np.int64), ("b", [("c", np.float64)])])
 

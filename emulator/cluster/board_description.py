@@ -1,0 +1,128 @@
+"""Descriptions of boards, FPGAs and GPUs, as in a cluster's `[[boards]]`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Le
+
+from ..common import FINITE, GbytesPerSecond, Megahertz, Name, NotNegative, Positive, PositiveNumber, Share, Watts
+from .board import ACTIVATION_CYCLES, LSTM_UNITS, PeArray
+from .fpga import LUT_PER_DSP, Fpga, lut_multipliers
+from .gpu import Gpu
+from .whole_engines import WholeEnginesFpga
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FpgaDescription:
+    """A `[[boards]]` table, with the keys of its `type` filled in."""
+
+    type: str | None = None
+    kind: Literal["fpga"] = "fpga"
+    name: Name
+    clock_mhz: Megahertz
+    dsp: Positive
+    dsp_share: Share = 1.0
+    on_chip_memory_kbit: Annotated[int, Ge(1), Le(10**9)]
+    power_w: Watts | None = None
+    lut: Positive | None = None
+    lut_per_dsp: Positive = LUT_PER_DSP
+    ff: Positive | None = None
+    bram: Positive | None = None
+    bram_kbit: Annotated[int, Ge(18), Le(1000)] = 36
+    uram: NotNegative = 0
+    transceivers: Positive | None = None
+    transceiver_gbps: PositiveNumber | None = None
+    off_chip_memory_gbytes: PositiveNumber | None = None
+    off_chip_gbytes_per_s: GbytesPerSecond | None = None
+    off_chip_pj_per_bit: PositiveNumber | None = None
+    convolution_engines: Literal["tiles", "whole"] = "tiles"
+    pe_chains: Positive | None = None
+    pes_per_chain: Positive | None = None
+    pe_words: Positive | None = None
+    mvm_units: Positive = LSTM_UNITS
+    activation_cycles: NotNegative = ACTIVATION_CYCLES
+    source: str | None = None
+    count: Annotated[int, Ge(1), Le(100_000)] = 1
+
+    @property
+    def pe_array(self) -> PeArray | None:
+        """The board's chains of PEs; None if it has none.
+
+        Raises:
+            ValueError: of the keys that describe them some are missing.
+        """
+        keys = {"pe_chains": self.pe_chains, "pes_per_chain": self.pes_per_chain, "pe_words": self.pe_words}
+        if all(value is None for value in keys.values()):
+            return None
+        for key, value in keys.items():
+            if value is None:
+                raise ValueError(f"`{key}` is missing: chains of PEs have all of {', '.join(keys)}")
+        chains, pes, words = (value or 0 for value in keys.values())
+        return PeArray(chains, pes, words, self.mvm_units, self.activation_cycles)
+
+    def board(self, alpha: float) -> Fpga:
+        """Return the board, with multipliers built of LUTs if `alpha` is below 1.
+
+        Raises:
+            ValueError: of the keys that describe chains of PEs some are missing.
+        """
+        off_chip = self.off_chip_memory_gbytes
+        kind = WholeEnginesFpga if self.convolution_engines == "whole" else Fpga
+        board = kind(
+            name=self.name,
+            period_ps=max(1, round(1e6 / self.clock_mhz)),
+            dsp=self.dsp,
+            on_chip_memory_bytes=self.on_chip_memory_kbit * 1000 // 8,
+            power_w=self.power_w,
+            dsp_share=self.dsp_share,
+            lut=self.lut,
+            lut_per_dsp=self.lut_per_dsp,
+            ff=self.ff,
+            bram=self.bram,
+            bram_kbit=self.bram_kbit,
+            uram=self.uram,
+            transceivers=self.transceivers,
+            transceiver_gbps=self.transceiver_gbps,
+            off_chip_memory_bytes=None if off_chip is None else round(off_chip * 1e9),
+            off_chip_gbytes_per_s=self.off_chip_gbytes_per_s,
+            off_chip_pj_per_bit=self.off_chip_pj_per_bit,
+            pe_array=self.pe_array,
+            activation_cycles=self.activation_cycles,
+        )
+        return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GpuDescription:
+    """A `[[boards]]` table with `kind = "gpu"`, with the keys of its `type` filled in."""
+
+    type: str | None = None
+    kind: Literal["gpu"] = "gpu"
+    name: Name
+    peak_tflops: PositiveNumber
+    gemm_efficiency: Share
+    memory_gbytes_per_s: GbytesPerSecond
+    recurrent_us: Annotated[float, FINITE, Gt(0), Le(1e6)]
+    persistent_gbytes_per_s: GbytesPerSecond
+    persistent_gru_gbytes_per_s: GbytesPerSecond | None = None
+    memory_gbytes: PositiveNumber | None = None
+    power_w: Watts | None = None
+    source: str | None = None
+    count: Annotated[int, Ge(1), Le(100_000)] = 1
+
+    def board(self, alpha: float) -> Gpu:
+        """Return the board; what FPGAs' engines are built of, `alpha`, is nothing to it."""
+        of_gru = self.persistent_gru_gbytes_per_s
+        return Gpu(
+            name=self.name,
+            peak_tflops=self.peak_tflops,
+            gemm_efficiency=self.gemm_efficiency,
+            memory_gbytes_per_s=self.memory_gbytes_per_s,
+            recurrent_ps=round(self.recurrent_us * 1e6),
+            persistent_gbytes_per_s=self.persistent_gbytes_per_s,
+            persistent_gru_gbytes_per_s=self.persistent_gbytes_per_s if of_gru is None else of_gru,
+            off_chip_memory_bytes=None if self.memory_gbytes is None else round(self.memory_gbytes * 1e9),
+            power_w=self.power_w,
+        )

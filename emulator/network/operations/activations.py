@@ -1,0 +1,267 @@
+"""Activations: operations on each value by itself; shapes and channels stay as they are, and ONNX has most of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...common import Rate
+from ..onnx_nodes import Export
+from ..operation import SfuOperation
+from ..shape import Shape
+
+if TYPE_CHECKING:
+    from ..onnx_graph import OnnxNode, Value, Walk
+
+
+class ElementWise(SfuOperation):
+    """An operation on each value by itself, by default without keys."""
+
+    by_channel = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        return inputs[0]
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`."""
+        value = walk.take(node)
+        return walk.step(node, cls, {}, value, like=value)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`; the first of the operators does it."""
+        if not self.onnx:
+            super().to_onnx(out)
+        out.write(self.onnx[0])
+
+
+class Rectifier(ElementWise):
+    """ReLU, or what resembles it."""
+
+    @property
+    def he_gain(self) -> float:
+        """2, because ReLU halves the variance."""
+        return 2.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Relu(Rectifier):
+    """max(0, x)."""
+
+    type = "relu"
+    onnx = ("Relu", "Max")
+    never_negative = True
+
+    def torch(self, nn: Any) -> Any:
+        """See `SfuOperation`."""
+        return nn.ReLU(inplace=True)
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; the node may be Max of a value and 0.
+
+        Raises:
+            InputError: it is the maximum of other things.
+        """
+        if node.operator == "Relu":
+            return super().from_onnx(walk, node)
+        value, limit = walk.with_number(node)
+        if limit != 0:
+            raise node.refusal("takes a maximum; only that of one value and 0 is supported")
+        return walk.step(node, cls, {}, value, like=value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LeakyRelu(ElementWise):
+    """x where it is above 0, else `slope` times x."""
+
+    slope: Rate = 0.01
+
+    type = "leaky-relu"
+    onnx = ("LeakyRelu",)
+
+    @property
+    def he_gain(self) -> float:
+        """2 / (1 + slope^2) (He et al., 2015, equation 15)."""
+        return 2 / (1 + self.slope**2)
+
+    def torch(self, nn: Any) -> Any:
+        """See `SfuOperation`."""
+        return nn.LeakyReLU(self.slope)
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; ONNX calls the slope alpha."""
+        value = walk.take(node)
+        return walk.step(node, cls, {"slope": node.number("alpha", 0.01)}, value, like=value)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        out.write("LeakyRelu", alpha=self.slope)
+
+
+LIMIT = 6.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Relu6(Rectifier):
+    """max(0, x), and at most 6."""
+
+    type = "relu6"
+    onnx = ("Clip", "Min")
+    never_negative = True
+
+    def torch(self, nn: Any) -> Any:
+        """See `SfuOperation`."""
+        return nn.ReLU6()
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; without an upper limit it is ReLU, and ReLU6 may be ReLU and a limit of 6 alone.
+
+        Raises:
+            InputError: other limits than 0 and 6, or limits that are not constants.
+        """
+        if node.operator == "Min":
+            value, limit = walk.with_number(node)
+            if limit != LIMIT or not cls._limits(walk, node, value):
+                raise node.refusal("takes a minimum; only that of ReLU, which nothing else takes, and 6 is supported")
+            return value
+        value = walk.take(node)
+        low, high = _limit(walk, node, "min", 1), _limit(walk, node, "max", 2)
+        if low == -math.inf and high == LIMIT and cls._limits(walk, node, value):
+            return value
+        if low != 0 or high not in (LIMIT, math.inf):
+            raise node.refusal(f"clips to {low:g} ... {high:g}: only 0 ... 6 (ReLU6) or 0 ... inf (ReLU) is supported")
+        return walk.step(node, cls if high == LIMIT else Relu, {}, value, like=value)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        out.write("Clip", *(out.number(f"{limit:g}", limit) for limit in (0.0, LIMIT)))
+
+    @classmethod
+    def _limits(cls, walk: Walk, node: OnnxNode, value: Value) -> bool:
+        """Make the ReLU that a node limits a ReLU6; return False if it limits another, or one that others take."""
+        step = walk.step_of(value)
+        is_alone = all(name in walk.constants or walk.is_used_once(name) for name in node.inputs if name)
+        if step is None or step.kind is not Relu or not is_alone:
+            return False
+        walk.steps[value.step] = dataclasses.replace(step, kind=cls, node=node)
+        return True
+
+
+def _limit(walk: Walk, node: OnnxNode, attribute: str, place: int) -> float:
+    """Return a limit: an attribute, or in newer versions of the operator an input; infinite if it is not given."""
+    if attribute not in node.attributes and not node.has_input(place):
+        return -math.inf if attribute == "min" else math.inf
+    found = walk.numbers(node, attribute, place)
+    if len(found) != 1:
+        raise node.refusal(f"`{attribute}` should be one number")
+    return float(found[0])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sigmoid(ElementWise):
+    """1 / (1 + exp(-x))."""
+
+    type = "sigmoid"
+    onnx = ("Sigmoid",)
+    never_negative = True
+
+    def torch(self, nn: Any) -> Any:
+        """See `SfuOperation`."""
+        return nn.Sigmoid()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HardSigmoid(ElementWise):
+    """(x + 3) / 6, at least 0 and at most 1."""
+
+    type = "hard-sigmoid"
+    onnx = ("HardSigmoid",)
+    never_negative = True
+
+    def torch(self, nn: Any) -> Any:
+        """See `SfuOperation`."""
+        return nn.Hardsigmoid()
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`.
+
+        Raises:
+            InputError: another line than PyTorch's.
+        """
+        alpha, beta = node.number("alpha", 0.2), node.number("beta", 0.5)
+        if not math.isclose(alpha, 1 / 6, rel_tol=1e-6) or beta != 0.5:
+            raise node.refusal(f"`alpha` = {alpha:g}, `beta` = {beta:g}: only 1/6 and 0.5, as in PyTorch, is supported")
+        return super().from_onnx(walk, node)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        out.write("HardSigmoid", alpha=1 / 6, beta=0.5)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Silu(Rectifier):
+    """x times sigmoid(x)."""
+
+    type = "silu"
+    onnx = ("Mul", "Swish")
+
+    def torch(self, nn: Any) -> Any:
+        """See `SfuOperation`."""
+        return nn.SiLU()
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; PyTorch writes it, and the hard form, as a sigmoid and a multiplication of its input by it.
+
+        Raises:
+            InputError: something else is multiplied, or Swish has another `alpha` than 1.
+        """
+        if node.operator == "Swish":
+            if (alpha := node.number("alpha", 1.0)) != 1:
+                raise node.refusal(f"`alpha` = {alpha:g}: only 1 is supported")
+            return super().from_onnx(walk, node)
+        if any(name in walk.constants for name in node.inputs):
+            raise node.refusal(
+                "multiplies by numbers of the file; only x times Sigmoid(x) or HardSigmoid(x) is supported"
+            )
+        factors = [walk.take(node, place) for place in (0, 1)]
+        for place, (one, other) in enumerate((factors, factors[::-1])):
+            step = walk.step_of(one)
+            if step is None or step.kind not in _FORMS or step.takes != (other.step,) or not walk.are_alike(one, other):
+                continue
+            if walk.is_used_once(node.inputs[place]):
+                walk.steps[one.step] = dataclasses.replace(step, kind=_FORMS[step.kind], node=node)
+                return one
+        shapes = [walk.shape(one) for one in factors]
+        scales = any(one is not None and one[1:] == (1, 1) for one in shapes) and len({*shapes}) > 1
+        what = "scales channels of maps, as squeeze-and-excitation does" if scales else "multiplies"
+        raise node.refusal(f"{what}: only x times Sigmoid(x) or HardSigmoid(x) that nothing else takes is supported")
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        form = out.form
+        share = out.nodes.add("Sigmoid", out.taken, f"{out.name}/share")
+        out.write_of([*out.taken, share], "Mul", form=form)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HardSwish(Rectifier):
+    """x times hard-sigmoid(x)."""
+
+    type = "hard-swish"
+    onnx = ("HardSwish",)
+
+    def torch(self, nn: Any) -> Any:
+        """See `SfuOperation`."""
+        return nn.Hardswish()
+
+
+_FORMS: Mapping[type[Any], type[Rectifier]] = {Sigmoid: Silu, HardSigmoid: HardSwish}
+"""What x times each of these is."""

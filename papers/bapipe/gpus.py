@@ -1,0 +1,168 @@
+"""The cluster of GPUs: times in proportion to multiply-accumulates and bytes, and one constant between the two.
+
+A GPU does every multiply-accumulate at the same rate, B takes twice as long as F. A ring of all GPUs reduces gradients;
+a neighbour gets features and errors over the same links. The ratio of computation to links is BaPipe's own: with DP on
+four GPUs half the batch of VGG-16 has 0.62 of the throughput, which is an all-reduce of 101 samples' computation.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from ...comm import Interconnect
+from ...emulator.cluster import Link
+from ...emulator.explore import Candidate, Wires, data_parallel, pipelined
+from ...emulator.profile import LayerProfile, LayerTimes, Profile, ProfileStages
+from ...emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
+from ...emulator.timing import time_shape
+from ..constants import kept
+from .constants import ALL_REDUCE_SAMPLES, FEATURE_MBYTES, in_use
+from .gnmt import gnmt
+from .layers import ChainLayer, Replicated, pipedream_stages, zoo_layers
+
+MEMORY_BYTES = 16 * 2**30
+"""Of a V100 (section IV-A)."""
+GPUS = (4, 8)
+BASE = 64
+"""B of the rows of DP that all others are compared with; that of ResNet-50 is not printed."""
+FEATURE_BATCH = 32
+"""The batch of `FEATURE_MBYTES`."""
+_GPU = "V100"
+_PS_PER_MMAC = 100  # of F; only ratios of times are compared
+_MANY = 32
+
+
+@kept
+def layers_of(network: str) -> tuple[ChainLayer, ...]:
+    """Return a network of Table III."""
+    return gnmt(8) if network == "gnmt8" else zoo_layers(network)
+
+
+def forward_ps(layers: Sequence[ChainLayer], samples: int = 1) -> float:
+    """Return the time of F."""
+    return _PS_PER_MMAC * samples * sum(layer.macs for layer in layers) / 1e6
+
+
+def work_ps(layers: Sequence[ChainLayer], samples: int = 1) -> float:
+    """Return the time of F and B."""
+    return 3 * forward_ps(layers, samples)
+
+
+def stage_work_ps(layers: Sequence[ChainLayer], samples: int = 1) -> Callable[[int, int], float]:
+    """Return the time of F and B of layers begin … end-1, as a function of both."""
+    before = [0.0, *itertools.accumulate(work_ps([layer], samples) for layer in layers)]
+    return lambda begin, end: before[end] - before[begin]
+
+
+def ring_bytes(layers: Sequence[ChainLayer], devices: int) -> float:
+    """Return the bytes that a link carries in an all-reduce of the gradients by a ring."""
+    return 2 * (devices - 1) / devices * sum(layer.parameter_bytes for layer in layers)
+
+
+def link_bytes_per_ps() -> float:
+    """Return the bandwidth of a link in one direction."""
+    vgg16 = layers_of("vgg16")
+    return ring_bytes(vgg16, 4) / (in_use(ALL_REDUCE_SAMPLES) * work_ps(vgg16))
+
+
+def all_reduce_ps(layers: Sequence[ChainLayer], devices: int) -> float:
+    """Return the time of an all-reduce of the gradients by a ring."""
+    return ring_bytes(layers, devices) / link_bytes_per_ps()
+
+
+def all_reduce_samples(share: float, batch: int = BASE) -> float:
+    """Return the all-reduce in samples' computation, where half the batch has a share of the throughput."""
+    return batch * (1 - share) / (2 * share - 1)
+
+
+def message_ps(layer: ChainLayer, batch: int) -> float:
+    """Return the time of the features behind a layer on a link, or of their errors."""
+    return batch * layer.sent_bytes / link_bytes_per_ps()
+
+
+@kept
+def _wires(devices: int) -> Wires:
+    """Return the links between neighbours; the ring for gradients has the same."""
+    mbps = round(8e6 * link_bytes_per_ps())
+    return Wires((Link(mbps, 0),) * (devices - 1), Interconnect(mbps, 0))
+
+
+@kept
+def _stages(network: str, devices: int, batch: int) -> ProfileStages:
+    """Return a network's profile on GPUs, for micro-batches of `batch`."""
+    found = []
+    for layer in layers_of(network):
+        forward = round(forward_ps([layer], batch))
+        feature_bytes = layer.kept_bytes + round(layer.lstm_layers * in_use(FEATURE_MBYTES) * 1e6 / FEATURE_BATCH)
+        times = {(_GPU, batch): LayerTimes(forward, 2 * forward)}
+        found.append(LayerProfile(layer.name, times, layer.sent_bytes, feature_bytes, layer.parameter_bytes))
+    profile = Profile(network, tuple(found), {_GPU: MEMORY_BYTES})
+    return ProfileStages(profile, (_GPU,) * devices, batch)
+
+
+@kept
+def dp_samples_per_ps(network: str, devices: int, batch: int = BASE) -> float:
+    """Return the throughput of data parallelism, whose all-reduce follows B."""
+    found = data_parallel(_stages(network, devices, batch), _wires(devices), devices)
+    assert found.time_ps is not None
+    return devices * batch / found.time_ps
+
+
+@kept
+def pipeline(network: str, devices: int, schedule: str, micro_batches: int, batch: int) -> Candidate:
+    """Return a schedule on BaPipe's stages of whole layers, on the timeline engine; they fit into 16 GiB."""
+    stages, wires = _stages(network, devices, batch), _wires(devices)
+    found = pipelined(pipeline_kind(schedule), Machine(), stages, wires, micro_batches, whole_layers=True)
+    assert found is not None
+    return found
+
+
+def parts(network: str, devices: int, schedule: str, micro_batches: int, batch: int) -> list[Sequence[ChainLayer]]:
+    """Return the layers of each of BaPipe's stages."""
+    found, layers = pipeline(network, devices, schedule, micro_batches, batch).partition, layers_of(network)
+    assert found is not None
+    ends = map(_stages(network, devices, batch).layer_of, found.cut.ends)
+    return [layers[begin:end] for begin, end in itertools.pairwise((0, *ends))]
+
+
+def _costs(layers: Sequence[ChainLayer], batch: int, devices: int = 1, more_ps: float = 0) -> StageCosts:
+    """Return the costs of a stage whose batches several devices share; `more_ps` is added to B."""
+    forward = forward_ps(layers, batch) / devices
+    return StageCosts(round(forward), round(2 * forward + more_ps), transfer_ps=round(message_ps(layers[-1], batch)))
+
+
+@kept
+def pipedream_parts(network: str, devices: int, batch: int) -> tuple[Replicated, ...]:
+    """Return PipeDream's stages."""
+    layers = layers_of(network)
+    work_ps = stage_work_ps(layers, batch)
+
+    def stage_ps(begin: int, end: int, count: int) -> float:
+        return (work_ps(begin, end) + all_reduce_ps(layers[begin:end], count)) / count
+
+    return pipedream_stages(layers, devices, stage_ps, [2 * message_ps(layer, batch) for layer in layers])
+
+
+@kept
+def pipedream_samples_per_ps(network: str, devices: int, batch: int) -> float:
+    """Return PipeDream's throughput in the steady state: 1F1B without a flush, on the timeline engine.
+
+    A replicated stage does its devices' batches side by side, and reduces gradients after each.
+    """
+    found = pipedream_parts(network, devices, batch)
+    if len(found) == 1:
+        return dp_samples_per_ps(network, devices, batch)
+    layers, forwards, behind = layers_of(network), [0], 0
+    costs: list[StageCosts] = []
+    for begin, end, count in reversed(found):
+        part = layers[begin:end]
+        costs.insert(0, _costs(part, batch, count, all_reduce_ps(part, count) / count))
+        behind += count
+        noam = -(-behind // count)  # PipeDream's batches in flight, for each device of the stage
+        forwards.insert(0, max(forwards[0], count * noam))
+    ends = []
+    for count in (_MANY, 2 * _MANY):
+        shape = Shape(len(costs), count, costs, Machine(), warm_ups=tuple(forwards[:-1]))
+        ends.append(time_shape(pipeline_kind("1f1b-sno"), shape).makespan_ps)
+    return _MANY * batch / (ends[1] - ends[0])

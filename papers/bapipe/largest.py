@@ -1,0 +1,150 @@
+"""Table V of BaPipe: the largest GNMT-L that fits on GPUs of 16 GiB.
+
+A stage has `parameter_bytes` for each of its parameters, and the features of as many batches of 32 as its schedule
+keeps, `feature_mbytes` for each LSTM layer. Features that a schedule keeps are those of the timeline engine.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+
+from ...emulator.mapping import VALUE_BYTES
+from ...emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
+from ...emulator.timing import time_shape
+from ..claim import Measure, Measured
+from ..constants import kept
+from .constants import FEATURE_MBYTES, PARAMETER_BYTES, in_use
+from .gnmt import gnmt, parameters
+from .gpus import MEMORY_BYTES, stage_work_ps
+from .layers import ChainLayer, straight_stages
+
+GPUS = (1, 2, 4, 8)
+FITTED, PUBLISHED_LAYERS = 32, (32, 42, 60, 74, 118, 158)
+_SCHEDULES = {"gpipe": "gpipe", "bapipe": "1f1b-sno"}
+_MOST_LAYERS = 1024
+
+
+def micro_batches(stages: int) -> int:
+    """Return M of GPipe and BaPipe (section IV-B2)."""
+    return 2 * stages
+
+
+@kept
+def kept_batches(schedule: str, stages: int) -> tuple[int, ...]:
+    """Return the micro-batches whose features each stage keeps."""
+    shape = Shape(stages, micro_batches(stages), (StageCosts(1, 2),) * stages, Machine())
+    return tuple(int(each) for each in time_shape(pipeline_kind(schedule), shape).features)
+
+
+def layer_bytes(layer: ChainLayer, batches: int, weight_copies: int = 1) -> float:
+    """Return the memory of a layer, which keeps features of some batches and more than one copy of its weights."""
+    of_parameter = in_use(PARAMETER_BYTES) + (weight_copies - 1) * VALUE_BYTES
+    return of_parameter * layer.parameters + batches * layer.lstm_layers * in_use(FEATURE_MBYTES) * 1e6
+
+
+def fits(layers: Sequence[ChainLayer], batches: Sequence[int]) -> bool:
+    """Return whether there is a cut into stages that all fit; a stage takes as many layers as it can."""
+    first = 0
+    for each in batches:
+        used = 0.0
+        while first < len(layers) and (used := used + layer_bytes(layers[first], each)) <= MEMORY_BYTES:
+            first += 1
+    return first == len(layers)
+
+
+def fits_with_pipedream(layers: Sequence[ChainLayer], stages: int) -> bool:
+    """Return whether PipeDream's stages fit; they are cut by time alone.
+
+    Stage i keeps N-i+1 batches, and as many copies of its weights.
+    """
+    ends = straight_stages(len(layers), stages, stage_work_ps(layers))
+    return all(
+        sum(layer_bytes(layer, stages - stage, stages - stage) for layer in layers[begin:end]) <= MEMORY_BYTES
+        for stage, (begin, end) in enumerate(itertools.pairwise((0, *ends)))
+    )
+
+
+def _largest(fitting: Callable[[Sequence[ChainLayer]], bool]) -> int:
+    """Return the largest even L that fits, by bisection; 2 if not even 4 do."""
+    low, high = 1, _MOST_LAYERS // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fitting(gnmt(2 * middle)) else (low, middle)
+    return 2 * low
+
+
+@kept
+def largest(method: str, stages: int) -> int:
+    """Return the largest L of GNMT-L with DP, PipeDream, GPipe or BaPipe; on one GPU all are DP.
+
+    DP has a whole copy on each GPU, and one batch.
+    """
+    if method == "dp" or stages == 1:
+        return _largest(lambda layers: fits(layers, [1]))
+    if method == "pipedream":
+        return _largest(lambda layers: fits_with_pipedream(layers, stages))
+    return _largest(lambda layers: fits(layers, kept_batches(_SCHEDULES[method], stages)))
+
+
+def _row(method: str, stages: int) -> Measured:
+    layers = largest(method, stages)
+    return Measured([layers, parameters(layers) / 1e6])
+
+
+def _ratio(other: str) -> Measured:
+    ours, theirs = (parameters(largest(method, 8)) for method in ("bapipe", other))
+    return Measured(ours / theirs, f"{ours / 1e6:.0f} M over {theirs / 1e6:.0f} M parameters")
+
+
+def _formula() -> Measured:
+    found = [parameters(layers) / 1e6 / (10.4938 * layers + 109.82) for layers in PUBLISHED_LAYERS]
+    said = ", ".join(f"{parameters(layers) / 1e6:.1f}" for layers in PUBLISHED_LAYERS)
+    return Measured(found, f"of our layers over the formula; {said} M; GNMT-8 {parameters(8) / 1e6:.2f} M")
+
+
+def _order() -> Measured:
+    """Count the orders that do not hold: BaPipe > GPipe, GPipe > PipeDream, PipeDream = DP, on 2, 4 and 8 GPUs."""
+    wrong = 0
+    for stages in GPUS[1:]:
+        bapipe, gpipe, pipedream, dp = (largest(method, stages) for method in ("bapipe", "gpipe", "pipedream", "dp"))
+        wrong += (bapipe <= gpipe) + (gpipe <= pipedream) + (pipedream != dp)
+    return Measured(wrong, "orders that do not hold, of 9")
+
+
+def _flat() -> Measured:
+    found = [largest(method, 8) / largest(method, 1) for method in ("dp", "pipedream")]
+    return Measured(found, "layers on 8 GPUs over those on one: DP, PipeDream")
+
+
+def _schedule() -> Measured:
+    """Choose the schedule of synchronous execution with the largest model on 8 GPUs."""
+
+    def most(schedule: str) -> int:
+        return _largest(lambda layers: fits(layers, kept_batches(schedule, 8)))
+
+    found = {schedule: most(schedule) for schedule in ("1f1b-so", "1f1b-sno")}
+    said = ", ".join(f"{schedule} {layers} layers" for schedule, layers in found.items())
+    return Measured(max(found, key=lambda schedule: found[schedule]), f"on 8 GPUs: {said}")
+
+
+def _rule() -> Measured:
+    return Measured([micro_batches(stages) // stages for stages in GPUS[1:]], "M over N")
+
+
+MEASURES: dict[str, Measure] = {
+    **{
+        f"bapipe-t5-{method}-{stages}": functools.partial(_row, method, stages)
+        for method in ("dp", "pipedream", "gpipe", "bapipe")
+        for stages in GPUS
+    },
+    "bapipe-abs-memory": functools.partial(_ratio, "dp"),
+    "bapipe-t5-vs-dp": functools.partial(_ratio, "dp"),
+    "bapipe-t5-vs-pipe": functools.partial(_ratio, "gpipe"),
+    "bapipe-t5-param-formula": _formula,
+    "bapipe-t5-order": _order,
+    "bapipe-t5-pipedream-flat": _flat,
+    "bapipe-t5-schedule": _schedule,
+    "bapipe-t5-m-rule": _rule,
+}

@@ -1,0 +1,154 @@
+"""`emuchain validate PAPER`: a paper's published figures compared with ours. The command line finds this file."""
+
+from __future__ import annotations
+
+import functools
+import json
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from ..emulator.commands import FIGURES, RUNS, WORD, FileCommand, starting
+
+if TYPE_CHECKING:
+    from . import Claim, Result
+
+_WIDEST = 48
+_MOST_NAMED = 3
+
+
+@click.command(cls=FileCommand)
+@click.argument("paper", type=WORD)
+@click.option(
+    "--only", type=WORD, default="", metavar="PREFIX", help="Only claims whose ids begin with PREFIX: fpdeep-t6, or t6."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all claims.")
+@click.option("--markdown", is_flag=True, help="Print the tables in Markdown, as in docs/validation*.md.")
+@click.option("--pictures", type=FIGURES, metavar="DIR", help="Draw the paper's figures there.")
+@click.option(
+    "--runs",
+    type=RUNS,
+    metavar="DIR",
+    help="Results files (RUN.h5) for fpdeep's picture of convergence.",
+)
+@click.option(
+    "--sensitivity", is_flag=True, help="Which verdicts change within the plausible ranges of constants; takes minutes."
+)
+def validate(
+    paper: str,
+    only: str,
+    as_json: bool,
+    markdown: bool,
+    pictures: pathlib.Path | None,
+    runs: pathlib.Path | None,
+    sensitivity: bool,
+) -> None:
+    """Run a paper's claims: published, ours, deviation, verdict. PAPER is fpdeep, inceptionn, bapipe or farnn.
+
+    The exit status is 0 whatever the verdicts.
+    """
+    with starting():
+        from . import draw_pictures, select, tables
+
+    claims = select(paper, only)
+    if pictures is not None:
+        for path in draw_pictures(paper, pictures, runs):
+            print(f"drawn: {path}", file=sys.stderr)
+    if sensitivity:
+        _print_sensitivity(paper, claims, as_json, markdown)
+        return
+    results = _run(paper, claims)
+    if as_json:
+        print(json.dumps([tables.as_json(result) for result in results], indent=2))
+    elif markdown:
+        print("\n".join(tables.markdown_tables(results)))
+    else:
+        _print_tables(paper, results)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
+    from . import validate as run
+
+    def named(claim: Claim | None) -> str:
+        return claim.id if claim else ""
+
+    with click.progressbar(
+        claims, label="measuring", file=sys.stderr, item_show_func=named, hidden=not sys.stderr.isatty()
+    ) as shown:
+        return list(run(paper, shown))
+
+
+def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markdown: bool) -> None:
+    from ..emulator.view import next_line, point_progress, print_answer, table
+    from . import blind_predictions, sensitivities
+    from . import sensitivity_tables as tables
+
+    found = sensitivities(paper, claims, functools.partial(point_progress, "measuring"))
+    blind = list(blind_predictions()) if paper == "fpdeep" else []
+    by_id = {claim.id: claim for claim in claims}
+    if as_json:
+        print(json.dumps(tables.sensitivity_as_json(found, blind), indent=2))
+        return
+    if markdown:
+        print("\n".join(tables.sensitivity_markdown(found, by_id, blind)))
+        return
+    turning = tables.turning_rows(found, by_id)
+    most = max(found, key=lambda each: len(each.hanging)).constant.name
+    print_answer(
+        [
+            tables.headline(found),
+            f"most claims depend on {most}",
+            *([tables.blind_headline(blind)] if blind else []),
+            next_line(f"emuchain validate {paper}"),
+        ]
+    )
+    table("constants", tables.CONSTANT_COLUMNS, tables.constant_rows(found), left=("fitted to",), names=("constant",))
+    if turning:
+        claim, *words = tables.TURNING_COLUMNS
+        table("verdicts that change", tables.TURNING_COLUMNS, turning, left=words, names=[claim])
+    if blind:
+        words = ["fitted to", "predicted"]
+        table("blind predictions", tables.BLIND_COLUMNS, tables.blind_rows(blind), names=words)
+
+
+def _print_tables(paper: str, results: Sequence[Result]) -> None:
+    from ..emulator.view import next_line, print_answer, say, table
+    from . import Class, tables
+
+    ran = [result for result in results if result.is_run]
+    unconfirmed = [result.claim for result in ran if not result.is_confirmed and result.is_counted]
+    differing = [claim.id for claim in sorted(unconfirmed, key=lambda claim: claim.row_class is not Class.PREDICTION)]
+    shown = ", ".join(differing[:_MOST_NAMED]) + (" …" if len(differing) > _MOST_NAMED else "")
+    print_answer(
+        [
+            tables.headline(results),
+            tables.others(results),
+            f"not confirmed: {shown}" if differing else "all claims that were run are confirmed",
+            next_line(
+                f"emuchain validate {paper} --only {differing[0]}" if differing else f"emuchain validate {paper} --json"
+            ),
+        ]
+    )
+    if ran:
+        table("verdicts by class", tables.CLASS_COLUMNS, tables.class_rows(results), names=("class",))
+    *columns, _ = tables.COLUMNS
+    for each in Class:
+        of_class = [tables.cells(result)[:-1] for result in ran if result.claim.row_class is each]
+        if of_class:
+            rows = [[claim, *map(_cut, others)] for claim, *others in of_class]
+            words = ("published", "ours", "verdict")
+            table(f"{paper}, {each.value}: published and measured", columns, rows, left=words, names=("claim",))
+    print()
+    for why, of in tables.by_explanation(results, confirmed=False).items():
+        measured = [f"{each.claim.id}{f' ({each.how})' if each.how else ''}" for each in of]
+        say(f"{'; '.join(measured)}: {why}")
+    for reason, left_out in tables.by_reason(results).items():
+        more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        say(f"not run: {left_out[0].claim.id}{more}: {reason}")

@@ -1,0 +1,214 @@
+"""FARNN's applications and platforms: Deep Speech 2, RNN-T (sections 6.4, 6.5), energy (6.6), devices (6.1, 6.7, 6.8).
+
+What is not recurrent of Deep Speech 2, `Others` in Fig. 11, has no published time and is left out. RNN-T's encoder is
+timed; of the rest its published share is taken. Power is the published one of one row for all of them. The platforms
+are the devices, half the PCIe lanes, and a Versal beside a V100.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+from ...emulator.cluster import Gpu, board_keys
+from ...emulator.pair import Cell, Workload
+from ..claim import Measure, Measured
+from ..constants import changed, in_force
+from . import runs
+from .chains import array
+from .constants import ENCODER_SHARE, PCIE_GBPS, RNNT_STEPS, in_use
+from .runs import FARNN, cluster, deep_speech, encoder, persistent_ps, reduction, standard_ps, time_ps
+
+POWER = 1.27
+"""Power of GPU and FPGA over the GPU's alone: 27 % more (DS2 LSTM, batch 1). No board's is given."""
+
+
+def ds2_time_ratio(batch: int, cell: Cell = Cell.LSTM) -> float:
+    """Return FARNN-9P's time of Deep Speech 2 over that of the better of cuDNN's forms."""
+    workload = deep_speech(cell, batch)
+    return time_ps(workload, FARNN["9P", cell]) / min(standard_ps(workload), persistent_ps(workload))
+
+
+def rnnt_time_ratio(batch: int) -> float:
+    """Return FARNN-9P's time of all of RNN-T over cuDNN-Std's, with the encoder's published share."""
+    share = in_use(ENCODER_SHARE)
+    return 1 - share + share / encoder_speed_up("9P", batch)
+
+
+def _ds2_energy() -> Measured:
+    ratio = ds2_time_ratio(1)
+    return Measured(100 * (1 - POWER * ratio), f"{POWER} x the power for {ratio:.3f} of the time")
+
+
+def _delay_product(batch: int) -> Measured:
+    ratio = rnnt_time_ratio(batch)
+    return Measured(100 * (1 - POWER * ratio**2), f"{POWER} x the power, as DS2's, for {ratio:.3f} of the time")
+
+
+def _large_batch() -> Measured:
+    ratios = [[ds2_time_ratio(batch, cell) for batch in DS2_BATCHES] for cell in Cell]
+    ratios.append([rnnt_time_ratio(batch) for batch in RNNT_BATCHES])
+    found = [POWER * (after - before) for of in ratios for before, after in itertools.pairwise(of)]
+    return Measured(found, "growth of energy over the GPU's: DS2 LSTM and GRU, batch 1, 2, 4; RNN-T, 1, 2, 4, 8")
+
+
+DS2_BATCHES = (1, 2, 4)
+RNNT_BATCHES = (1, 2, 4, 8)
+ENCODERS = {"9P": runs.LARGE_9P, "13P": FARNN["13P", Cell.LSTM]}
+
+
+def ds2_reduction(build: str, cell: Cell, batch: int) -> float:
+    """Return by how much less time FARNN takes than cuDNN-Std, in percent."""
+    workload = deep_speech(cell, batch)
+    return reduction(time_ps(workload, FARNN[build, cell]), standard_ps(workload))
+
+
+def _ds2(cell: Cell) -> Measured:
+    persistent = reduction(
+        time_ps(deep_speech(cell, 2), FARNN["13P", cell]),
+        persistent_ps(deep_speech(cell, 2)),
+    )
+    return Measured(ds2_reduction("13P", cell, 2), f"against cuDNN-Std; against cuDNN-PD {persistent:.1f} %")
+
+
+def _ds2_batches() -> Measured:
+    found = []
+    for cell in Cell:
+        for batch in DS2_BATCHES:
+            workload = deep_speech(cell, batch)
+            best = min(standard_ps(workload), persistent_ps(workload))
+            found.append(best / time_ps(workload, FARNN["13P", cell]))
+    return Measured(found, "FARNN-13P over the better of both: LSTM, then GRU, batch 1, 2, 4")
+
+
+def _ds2_gru_4() -> Measured:
+    workload = deep_speech(Cell.GRU, 4)
+    return Measured(standard_ps(workload) / time_ps(workload, FARNN["9P", Cell.GRU]), "FARNN-9P over cuDNN-Std")
+
+
+def encoder_speed_up(build: str, batch: int = 1) -> float:
+    """Return the encoder's speed-up over cuDNN-Std."""
+    return standard_ps(encoder(batch)) / time_ps(encoder(batch), ENCODERS[build])
+
+
+def _encoder(build: str) -> Measured:
+    return Measured(encoder_speed_up(build), f"{round(in_use(RNNT_STEPS)):,} steps, of which the paper says nothing")
+
+
+def total_reduction(build: str) -> float:
+    """Return by how much less time all of RNN-T takes, in percent, with the encoder's published share."""
+    return 100 * in_use(ENCODER_SHARE) * (1 - 1 / encoder_speed_up(build))
+
+
+def _total(build: str) -> Measured:
+    return Measured(total_reduction(build), f"{in_use(ENCODER_SHARE):.3g} of the time is the encoder's")
+
+
+def _batches(build: str, most: int) -> Measured:
+    batches = [batch for batch in RNNT_BATCHES if batch <= most]
+    found = [encoder_speed_up(build, batch) for batch in batches]
+    return Measured(found, f"encoder over cuDNN-Std: batch {', '.join(map(str, batches))}")
+
+
+XEON_LANES, CARD_LANES = 48, 16
+"""PCIe lanes of a Xeon 6130, and of a card."""
+
+
+def halved_ps(workload: Workload, cluster: str) -> int:
+    """Return the time of a mini-batch with half the link's bandwidth."""
+    with in_force({**changed(), PCIE_GBPS.key: in_use(PCIE_GBPS) / 2}):
+        return time_ps(workload, cluster)
+
+
+def _halved() -> Measured:
+    found = {}
+    for build in ("9P", "13P"):
+        workload, cluster = deep_speech(Cell.LSTM, 2), FARNN[build, Cell.LSTM]
+        found[build] = 100 * (halved_ps(workload, cluster) / time_ps(workload, cluster) - 1)
+    return Measured(found["9P"], f"FARNN-9P, batch 2; FARNN-13P {found['13P']:.0f} %")
+
+
+def _halved_gain() -> Measured:
+    workload = deep_speech(Cell.LSTM, 2)
+    best = min(standard_ps(workload), persistent_ps(workload))
+    found = {build: reduction(halved_ps(workload, FARNN[build, Cell.LSTM]), best) for build in ("9P", "13P")}
+    return Measured(found["9P"], f"FARNN-9P, batch 2; FARNN-13P {found['13P']:.0f} %")
+
+
+def versal_gains() -> dict[str, float]:
+    """Return by how much less time FARNN-VS takes than a V100, in percent: the better form of the latter."""
+    found = {}
+    for cell in Cell:
+        for batch in (1, 2, 4):
+            workload = deep_speech(cell, batch)
+            best = min(standard_ps(workload, "v100"), persistent_ps(workload, "v100"))
+            found[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", cell]), best)
+    for batch in (1, 2, 4, 8):
+        workload = encoder(batch)
+        theirs = standard_ps(workload, "v100")
+        found[f"{workload.name}, batch {batch}"] = reduction(time_ps(workload, FARNN["VS", Cell.LSTM]), theirs)
+    return found
+
+
+def _versal() -> Measured:
+    found = versal_gains()
+    best = max(found, key=lambda name: found[name])
+    return Measured(found[best], f"{best}; the V100's steps by its memory bandwidth alone")
+
+
+def _pes() -> Measured:
+    found = [array(FARNN["VS", cell]).pes / array(FARNN["13P", cell]).pes for cell in Cell]
+    return Measured(found, "PEs of a unit: LSTM, GRU")
+
+
+def _assumptions() -> Measured:
+    versal, base = cluster("farnn-vs"), cluster("farnn-13p")
+    gpu = versal.board(0)
+    assert isinstance(gpu, Gpu)
+    same = versal.link == base.link, array("farnn-vs").activation_cycles == array("farnn-13p").activation_cycles
+    return Measured([gpu.name, *same], "GPU; the same link and activations as FARNN-13P")
+
+
+def _devices() -> Measured:
+    pair = cluster("farnn-9p")
+    return Measured([pair.board(0).name, pair.board(1).name], "clusters/farnn-9p.toml")
+
+
+def _logic() -> Measured:
+    ours, base = board_keys("farnn-vs-lstm"), board_keys("farnn-13p-lstm")
+    return Measured([ours[key] / base[key] for key in ("lut", "on_chip_memory_kbit")], "boards' files: LUTs, memory")
+
+
+MEASURES: dict[str, Measure] = {
+    "farnn-abs-speedup": functools.partial(_encoder, "13P"),
+    "farnn-intro-ds2-52": functools.partial(_ds2, Cell.LSTM),
+    "farnn-intro-rnnt-48": functools.partial(_total, "13P"),
+    "farnn-intro-rnnt-batch8": functools.partial(_batches, "13P", 8),
+    "farnn-ds2-length": lambda: Measured(runs.DS2_STEPS),
+    "farnn-ds2-gru-model": lambda: Measured([runs.DS2_LAYERS, runs.CELLS[Cell.GRU]]),
+    "farnn-ds2-lstm-model": lambda: Measured(runs.CELLS[Cell.LSTM]),
+    "farnn-ds2-13p-lstm": functools.partial(_ds2, Cell.LSTM),
+    "farnn-ds2-13p-gru": functools.partial(_ds2, Cell.GRU),
+    "farnn-ds2-batch4": _ds2_batches,
+    "farnn-ds2-padding": lambda: Measured(100 * (runs.PADDING[4] - 1), "assumed for batch 4"),
+    "farnn-ds2-gru-b4": _ds2_gru_4,
+    "farnn-rnnt-model": lambda: Measured(list(runs.RNNT.values())),
+    "farnn-rnnt-encoder-share": lambda: Measured(100 * in_use(ENCODER_SHARE), "assumed for the rows of all of RNN-T"),
+    **{f"farnn-rnnt-enc-{build.lower()}": functools.partial(_encoder, build) for build in ENCODERS},
+    **{f"farnn-rnnt-total-{build.lower()}": functools.partial(_total, build) for build in ENCODERS},
+    "farnn-rnnt-batch-9p": functools.partial(_batches, "9P", 4),
+    "farnn-rnnt-batch-13p": functools.partial(_batches, "13P", 8),
+    "farnn-power-ds2": lambda: Measured(100 * (POWER - 1), "assumed for all rows of energy"),
+    "farnn-energy-ds2": _ds2_energy,
+    "farnn-edp-rnnt-b1": functools.partial(_delay_product, 1),
+    "farnn-edp-rnnt-b2": functools.partial(_delay_product, 2),
+    "farnn-energy-large-batch": _large_batch,
+    "farnn-platform": _devices,
+    "farnn-pcie-two-thirds": lambda: Measured(2 * CARD_LANES / XEON_LANES, "32 of 48 lanes"),
+    "farnn-pcie-x8-slow": _halved,
+    "farnn-pcie-x8-gain": _halved_gain,
+    "farnn-vs-pes": _pes,
+    "farnn-versal-logic": _logic,
+    "farnn-vs-assumptions": _assumptions,
+    "farnn-vs-v100": _versal,
+}

@@ -1,0 +1,93 @@
+"""The paper's workloads and clusters, timed with the constants in force."""
+
+from __future__ import annotations
+
+from ...emulator.cluster import Cluster, board_keys, load_cluster
+from ...emulator.pair import Cell, PairTimes, RecurrentWork, Workload, pair_of, time_mini_batch
+from ...emulator.schedule import schedules
+from ..constants import changed, kept
+from .constants import PERSISTENT, PERSISTENT_GRU, RECURRENT_US, RNNT_STEPS, in_use
+
+LAYERS, STEPS = 5, 1600
+CELLS = {Cell.LSTM: 1024, Cell.GRU: 1280}
+"""Figs. 7 to 9."""
+FARNN = {
+    ("9P", Cell.LSTM): "farnn-9p",
+    ("13P", Cell.LSTM): "farnn-13p",
+    ("VS", Cell.LSTM): "farnn-vs",
+    ("9P", Cell.GRU): "farnn-9p-gru",
+    ("13P", Cell.GRU): "farnn-13p-gru",
+    ("VS", Cell.GRU): "farnn-vs-gru",
+}
+"""Clusters by build; LSTM with more than 1,024 cells has another one on the VU9P (section 6.1)."""
+LARGE_9P = "farnn-9p-8k"
+STANDARD, PERSISTENT_FORM = "gpu-standard", "gpu-persistent"
+DS2_LAYERS, DS2_STEPS, DS2_DIRECTIONS = 7, 548, 2
+"""Section 6.4. Directions are taken to be added, so that a layer takes as many values as it has cells."""
+PADDING = {1: 1.0, 2: 1.164, 4: 1.3}
+"""Length of padded sequences over the mean: 30 % more at batch 4 (section 6.4). At 2 it is 0.564/1.029 of that, as the
+largest of two and of four values that are spread normally."""
+RNNT = {"layers": 8, "cells": 2048, "projection": 640}
+"""Section 6.5."""
+
+
+def synthetic(
+    cell: Cell, *, steps: int = STEPS, batch: int = 1, cells: int | None = None, layers: int = LAYERS
+) -> Workload:
+    """Return the synthetic benchmark of Figs. 7 to 10."""
+    size = cells or CELLS[cell]
+    works = [RecurrentWork(f"layer {place}", cell, size, size, steps) for place in range(1, layers + 1)]
+    return Workload(f"{cell.value}-{size}", tuple(works), batch)
+
+
+def deep_speech(cell: Cell, batch: int) -> Workload:
+    """Return the recurrent layers of Deep Speech 2, padded as a mini-batch of this size is."""
+    size = CELLS[cell]
+    one = RecurrentWork("layer", cell, size, size, DS2_STEPS, directions=DS2_DIRECTIONS).padded(PADDING[batch])
+    return Workload(f"ds2-{cell.value}", (one,) * DS2_LAYERS, batch)
+
+
+def encoder(batch: int) -> Workload:
+    """Return RNN-T's encoder."""
+    steps = round(in_use(RNNT_STEPS))
+    one = RecurrentWork("layer", Cell.LSTM, RNNT["projection"], RNNT["cells"], steps, RNNT["projection"])
+    return Workload("rnnt-encoder", (one,) * RNNT["layers"], batch)
+
+
+@kept
+def cluster(name: str) -> Cluster:
+    """Return a cluster with the constants in force; the V100's rates are the P100's by their memory bandwidths."""
+    keys = {key: value for key, value in changed().items() if key.startswith(("board.", "link."))}
+    if name == "v100":
+        ratio = board_keys("v100")["memory_gbytes_per_s"] / board_keys("p100")["memory_gbytes_per_s"]
+        keys[RECURRENT_US.key] = in_use(RECURRENT_US) / ratio
+        keys |= {constant.key: in_use(constant) * ratio for constant in (PERSISTENT, PERSISTENT_GRU)}
+    return load_cluster(name, keys)
+
+
+@kept
+def timed(workload: Workload, name: str, schedule: str = "farnn") -> PairTimes:
+    """Return the timeline of a mini-batch on a cluster."""
+    kind = schedules()[schedule]
+    assert kind.offload is not None
+    return time_mini_batch(workload, pair_of(cluster(name), kind), kind.offload)
+
+
+def time_ps(workload: Workload, name: str, schedule: str = "farnn") -> int:
+    """Return the time of a mini-batch."""
+    return timed(workload, name, schedule).mini_batch_ps
+
+
+def standard_ps(workload: Workload, gpu: str = "p100") -> int:
+    """Return the time of cuDNN-Std."""
+    return time_ps(workload, gpu, STANDARD)
+
+
+def persistent_ps(workload: Workload, gpu: str = "p100") -> int:
+    """Return the time of cuDNN-PD."""
+    return time_ps(workload, gpu, PERSISTENT_FORM)
+
+
+def reduction(ours_ps: float, theirs_ps: float) -> float:
+    """Return by how much less time is taken, in percent."""
+    return 100 * (1 - ours_ps / theirs_ps)

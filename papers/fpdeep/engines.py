@@ -1,0 +1,206 @@
+"""Engines (FPDeep, sections 5.3 to 5.5 and 6.3.3): tiles, cycles a pixel, PG.
+
+The six data paths of FPDeep's section 5.1, and networks with branches (section 3.2, Fig. 3 (C)). Paths 1 to 4 are
+checked on all links between two devices that share a layer: 60 FPGAs, three networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from ...emulator.cluster import Engine, board_keys, board_types, changeable_keys
+from ...emulator.mapping import Cut, DataPath, Slice, Stream, channel_works, cut_channels, partition, streams
+from ...emulator.network import Layer
+from ..claim import Measure, Measured
+from .evidence import NETWORKS, cluster, layout, network, timing
+
+_MANY = 60
+_PATHS = [path for path in DataPath if not path.is_of_states]
+_FORWARD, _BACKWARD = ([path.value for path in _PATHS if path.is_forward is forward] for forward in (True, False))
+
+
+def _shared_links() -> list[tuple[Slice, tuple[Stream, ...]]]:
+    """Return the slice to the right and the streams of each link within a layer cut by input channels."""
+    found = []
+    for name in NETWORKS:
+        devices, links = timing(name, _MANY).mapping.devices, timing(name, _MANY).links
+        for left, right, carried in zip(devices, devices[1:], links, strict=False):
+            if left[-1].layer == right[0].layer and right[0].cut is Cut.ICP:
+                found.append((right[0], carried))
+    return found
+
+
+def _against(path: DataPath, channels: Callable[[Slice], int]) -> Measured:
+    """Count the links on which `path` does not carry the expected number of channels."""
+    links = _shared_links()
+    wrong = 0
+    for right, carried in links:
+        if path is DataPath.INPUT_ERRORS and not right.layer.needs_errors:
+            continue
+        wrong += [stream.channels for stream in carried if stream.path is path] != [channels(right)]
+    return Measured(wrong, f"links that carry something else, of {len(links)} within layers")
+
+
+def _beyond(right: Slice) -> int:
+    """Return the number of input channels that devices further on convolve."""
+    return right.layer.input[0] - right.begin
+
+
+def _outputs(right: Slice) -> int:
+    return right.layer.channels
+
+
+def _number() -> Measured:
+    return Measured(len(_PATHS), f"{_FORWARD} run forwards, {_BACKWARD} backwards")
+
+
+def _pairs() -> Measured:
+    return Measured([_FORWARD, _BACKWARD])
+
+
+def _passing(name: str) -> Measured:
+    """Measure the largest number of maps on path 1 of a link."""
+    found = partition(network(name), cluster(), 6)
+    maps = [sum(stream.path is DataPath.ACTIVATIONS for stream in streams(found, link)) for link in range(5)]
+    return Measured(max(maps), f"{name} on 6 FPGAs, maps on path 1 of each link: {', '.join(map(str, maps))}")
+
+
+def _extra_modules() -> Measured:
+    found, names = set(), {"add": "add", "concat": "concatenate"}
+    for name in ("resnet8-cifar", "inception-cifar"):
+        for layer in network(name).layers:
+            found |= {names[step.operation.type] for step in layer.sfu if step.operation.type in names}
+            found |= {"bypass"} if layer.bypass else set()
+    return Measured(sorted(found), "in resnet8-cifar and inception-cifar")
+
+
+def _knobs() -> Measured:
+    named = ("bandwidth", "latency")
+    found = [key for key in changeable_keys() if key.startswith(tuple(f"link.{knob}" for knob in named))]
+    return Measured(found, "keys of --what-if")
+
+
+_PHASES = ("fp", "eb", "pg")
+
+
+def _engines(*phases: str) -> Iterator[tuple[Slice, Engine]]:
+    """Yield the slices of all convolutions with their engines for `phases`, three networks on 15 FPGAs."""
+    for name in NETWORKS:
+        found = timing(name)
+        for parts, held in zip(found.mapping.devices, found.engines, strict=True):
+            for part, engines in zip(parts, held, strict=True):
+                if not part.layer.convolves:
+                    continue
+                for phase in phases:
+                    engine = getattr(engines, phase)
+                    if engine is not None:
+                        yield part, engine
+
+
+def _tile(layer: Layer) -> int:
+    return layer.kernel[0] * layer.kernel[1]
+
+
+def _rounding() -> Measured:
+    """Count the engines whose number of multipliers is not a multiple of K x K."""
+    found = [engine.multipliers % _tile(part.layer) for part, engine in _engines(*_PHASES)]
+    return Measured(sum(map(bool, found)), f"engines, of {len(found)}")
+
+
+def _macs_per_tile() -> Measured:
+    """Measure a tile's multiply-accumulates in a cycle over K x K; below 1 where a row's last cycle is not full."""
+    ratios = []
+    for part, engine in _engines("fp"):
+        tiles = engine.multipliers // _tile(part.layer)
+        ratios.append(part.macs / (engine.sample_ps / cluster().board(0).period_ps) / tiles / _tile(part.layer))
+    return Measured([sum(ratios) / len(ratios), max(ratios)], "over K x K: mean, most")
+
+
+def _cycles(phase: str) -> Measured:
+    """Measure the cycles of a pixel over OC / P, where P is the engine's tiles over its input channels."""
+    ratios = []
+    for part, engine in _engines(phase):
+        columns = part.layer.output[2] if phase == "fp" else part.layer.input[2]
+        each = engine.multipliers / _tile(part.layer) / len(part.in_channels)  # P
+        ratios.append(engine.row_ps / cluster().board(0).period_ps / columns / (len(part.out_channels) / each))
+    return Measured([sum(ratios) / len(ratios), max(ratios)], "over OC / P with P = tiles / S: mean, most")
+
+
+def _pg_operations() -> Measured:
+    """Measure PG's multiplier-cycles for a pair of channels over K x K x W x W."""
+    ratios = []
+    for name in NETWORKS:
+        for layer in network(name).layers:
+            if layer.convolves:
+                _, rows, columns = layer.output
+                pairs = layer.channels * layer.input[0]
+                work = channel_works(layer)[-1].of_channels(cut_channels(layer)).macs
+                ratios.append(work / (pairs * _tile(layer) * rows * columns))
+    return Measured([min(ratios), max(ratios)], "least, most of all convolutions")
+
+
+def _pg_filters() -> Measured:
+    layers = [layer for name in NETWORKS for layer in network(name).layers if layer.convolves]
+    kernels = sorted({layer.kernel[0] for layer in layers})
+    return Measured(max(layer.output[1] for layer in layers), f"FP's and EB's kernels: {', '.join(map(str, kernels))}")
+
+
+def _pg_like() -> Measured:
+    """Count the layers whose PG has other tiles than FP or EB."""
+    layers = [layer for name in NETWORKS for layer in network(name).layers]
+    return Measured(
+        sum(len({d.tile for d in channel_works(layer)}) != 1 for layer in layers), f"of {len(layers)} layers"
+    )
+
+
+def _modules() -> Measured:
+    """List the modules that every device with convolutions has, and count the devices that lack one."""
+    lacking = dict.fromkeys((*(phase.upper() for phase in _PHASES), "memory", "interconnect"), 0)
+    count = 0
+    for name in NETWORKS:
+        found = timing(name)
+        for device, held in enumerate(layout(name).devices):
+            parts = [number for number, part in enumerate(held.slices) if part.part.layer.convolves]
+            if not parts:
+                continue
+            count += 1
+            for phase in _PHASES:
+                engines = (getattr(found.engines[device][number], phase) for number in parts)
+                lacking[phase.upper()] += not any(engine is not None and engine.multipliers for engine in engines)
+            memories = (held.slices[number].memory for number in parts)
+            lacking["memory"] += not all(m.act_ram.bytes and m.lpram.bytes and m.lgb.bytes for m in memories)
+            lacking["interconnect"] += not any(found.links[max(0, device - 1) : device + 1])
+    said = ", ".join(f"{module} on {many}" for module, many in lacking.items() if many)
+    how = f"{count} FPGAs with convolutions, three networks on 15; lacking: {said or 'none'}"
+    return Measured([module for module, many in lacking.items() if not many], how)
+
+
+def _transceivers() -> Measured:
+    boards = map(board_keys, board_types())
+    found = {board["name"]: board.get("transceivers", 0) for board in boards}
+    best = max(found, key=lambda name: found[name])
+    return Measured(found[best], str(best))
+
+
+MEASURES: dict[str, Measure] = {
+    "fpdeep-dsp-rounding": _rounding,
+    "fpdeep-fp-macs-per-tile": _macs_per_tile,
+    "fpdeep-fp-cycles-pixel": partial(_cycles, "fp"),
+    "fpdeep-eb-cycles": partial(_cycles, "eb"),
+    "fpdeep-pg-ops-same": _pg_operations,
+    "fpdeep-pg-filter-size": _pg_filters,
+    "fpdeep-pg-ce-like": _pg_like,
+    "fpdeep-modules": _modules,
+    "fpdeep-trx-highend": _transceivers,
+    "fpdeep-six-datapaths": _number,
+    "fpdeep-interconnect-pairs": _pairs,
+    "fpdeep-datapath-1": partial(_against, DataPath.ACTIVATIONS, _beyond),
+    "fpdeep-datapath-2": partial(_against, DataPath.PARTIAL_ACTIVATIONS, _outputs),
+    "fpdeep-datapath-3": partial(_against, DataPath.OUTPUT_ERRORS, _outputs),
+    "fpdeep-datapath-4": partial(_against, DataPath.INPUT_ERRORS, _beyond),
+    "fpdeep-resnet-mapping": partial(_passing, "resnet8-cifar"),
+    "fpdeep-inception-mapping": partial(_passing, "inception-cifar"),
+    "fpdeep-ext-modules": _extra_modules,
+    "fpdeep-sim-params": _knobs,
+}

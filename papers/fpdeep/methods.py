@@ -1,0 +1,203 @@
+"""The alternatives of FPDeep's section 3.3: Tables 4 and 5, Fig. 5, and the text's statements on each method.
+
+1D against 2D (FPDeep, section 4.2, Figs. 9 and 10): VGG-16's CONV-3 to CONV-5 on boards with ten ports.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from functools import partial
+
+from ...emulator.mapping import VALUE_BYTES, partition, streams
+from ...emulator.studies import Method, Ports, Topology, chain_topology, direct_topology, section, whole_layers
+from ..claim import Measure, Measured
+from ..constants import kept
+from .evidence import DEVICES, NETWORKS, cluster, comparison, layout, mapping, network
+
+PORTS = Ports(10, 13.1)
+"""Ten ports (FPDeep, section 4.2); 13.1 Gb/s is the maximum of a Virtex-7's GTH (Xilinx DS183)."""
+DEVICES_OF_FIG_9 = 8
+SIZES_OF_FIG_10 = tuple(range(2, 17))
+
+
+@kept
+def pair(devices: int) -> tuple[Topology, Topology]:
+    """Return the 1D and the 2D topology."""
+    found = partition(section(network("vgg16"), "conv3_1", "conv5_3"), cluster(), devices)
+    return chain_topology(found, cluster(), PORTS), direct_topology(found, cluster(), PORTS)
+
+
+def _bottleneck(dimensions: int) -> tuple[int, int]:
+    """Return the degree of the bottleneck's device, and the ports of its links."""
+    found = pair(DEVICES_OF_FIG_9)[dimensions - 1]
+    assert found.bottleneck is not None, "there are links"
+    return max(map(found.degree, found.bottleneck)), found.link_ports(*found.bottleneck)
+
+
+def _degree(dimensions: int) -> Measured:
+    return Measured(_bottleneck(dimensions)[0])
+
+
+def _ports(dimensions: int) -> Measured:
+    return Measured(_bottleneck(dimensions)[1])
+
+
+def _advantage(devices: int) -> float:
+    """Return the rate of 1D's worst link over that of 2D's."""
+    one, two = pair(devices)
+    return one.worst_link_images_per_s / two.worst_link_images_per_s
+
+
+def _beyond_five() -> Measured:
+    sizes = [devices for devices in SIZES_OF_FIG_10 if devices > 5]
+    return Measured([_advantage(devices) for devices in sizes], f"1D over 2D with {sizes[0]} to {sizes[-1]} FPGAs")
+
+
+def _growth() -> Measured:
+    few, many = [[_advantage(n) for n in sizes] for sizes in (range(6, 9), range(14, 17))]
+    return Measured((sum(many) / 3) / (sum(few) / 3), "1D over 2D: the mean with 14 to 16 FPGAs over that with 6 to 8")
+
+
+def _at_four() -> Measured:
+    found = ", ".join(f"{devices}: {_advantage(devices):.2f}" for devices in SIZES_OF_FIG_10)
+    return Measured(1 / _advantage(4), f"2D over 1D; 1D over 2D with {found}")
+
+
+def _chain() -> Measured:
+    found = chain_topology(mapping("vgg16"), cluster(), PORTS)
+    return Measured(max(map(found.degree, range(DEVICES))), "most links of any FPGA, VGG-16 on 15")
+
+
+_METHODS = {"dp": Method.DP, "lp": Method.LP, "mp": Method.MP, "fpdeep": Method.HP}
+_METRICS = {
+    "parallel-opt": "most_devices",
+    "flop-util": "flop_utilisation",
+    "storage-req": "total_storage_bytes",
+    "comm-footprint": "footprint_bytes",
+    "comm-bandwidth": "bandwidth_gbps",
+}
+
+
+def _dimensions(method: Method) -> Measured:
+    divided = method.dimensions
+    return Measured(["Y" if each in divided else "N" for each in ("sample", "layer", "model")])
+
+
+def _ranks(metric: str) -> dict[Method, int]:
+    found = comparison()
+    return found.ranks(found.common_devices)[_METRICS[metric]]
+
+
+def _rank(method: Method, metric: str) -> Measured:
+    return Measured(_ranks(metric)[method])
+
+
+def _order(metric: str, *names: str) -> Measured:
+    """Sort these methods, best first."""
+    ranks = _ranks(metric)
+    ordered = sorted(names, key=lambda name: -ranks[_METHODS[name]])
+    return Measured([{"fpdeep": "FPDeep"}.get(name, name.upper()) for name in ordered])
+
+
+def _more_bandwidth() -> Measured:
+    """Sort LP's pipeline and DP's burst by the bandwidth averaged over the iteration, most first."""
+    found = comparison()
+    gbps = {
+        name: sum(found.outcomes[method][devices].bandwidth_gbps for devices in found.common_devices)
+        for name, method in (("LP", Method.LP), ("DP", Method.DP))
+    }
+    return Measured(sorted(gbps, key=lambda name: -gbps[name]))
+
+
+def _most_devices(method: Method) -> Measured:
+    return Measured(comparison().most_devices[method])
+
+
+def _layers() -> Measured:
+    layers = network("vgg16").layers
+    return Measured([sum(layer.convolves for layer in layers), sum(not layer.convolves for layer in layers)])
+
+
+def _copies() -> Measured:
+    """Measure the least storage of a device over the parameters and the activations of its samples."""
+    found = comparison()
+    workload, least = found.workload, []
+    for method in (Method.DP, Method.MP):
+        for devices, outcome in found.outcomes[method].items():
+            samples = workload.batch // devices if method is Method.DP else workload.batch
+            least.append(min(outcome.storage_bytes) / (workload.parameter_bytes + samples * workload.activation_bytes))
+    return Measured(min(least), "least storage of any FPGA over a copy of the model and all activations of its samples")
+
+
+def _neighbours_only() -> Measured:
+    mapping = whole_layers(comparison().workload, 16)
+    paths = {stream.path.value for link in range(15) for stream in streams(mapping, link)}
+    return Measured(sorted(paths), "data paths between neighbours, 16 FPGAs; there are no other links")
+
+
+def _rises(what: str) -> Measured:
+    layers = [layer for layer in network("vgg16").layers if layer.convolves]
+    sizes = {
+        "activations": [-layer.output[0] * layer.output[1] * layer.output[2] for layer in layers],
+        "parameters": [layer.weight_shape[0] * layer.weight_shape[1] * 9 for layer in layers],
+    }[what]
+    wrong = sum(after < before for before, after in itertools.pairwise(sizes))
+    return Measured(wrong, f"layers against the trend, of {len(layers)}; {abs(sizes[0])} to {abs(sizes[-1])}")
+
+
+def _coarse_pipeline() -> Measured:
+    """Measure activations that wait for PG in a pipeline of whole maps (Fig. 11(B)), over those in FPDeep's Act-RAMs.
+
+    There each layer works on another sample: after FP of layer l of L, its inputs wait for the L - l layers behind it
+    and the way back, with 2 (L - l) + 1 samples in all.
+    """
+    found = []
+    for name in NETWORKS:
+        held = sum(s.memory.act_ram.bytes for device in layout(name).devices for s in device.slices)
+        layers = network(name).layers
+        waiting = sum(
+            (2 * behind + 1) * VALUE_BYTES * math.prod(layer.input) for behind, layer in enumerate(reversed(layers))
+        )
+        found.append(waiting / held)
+    return Measured(found, "on 15 FPGAs: AlexNet, VGG-16, VGG-19")
+
+
+def _ranked() -> dict[str, Measure]:
+    return {
+        f"fpdeep-t5-{name}-{metric}": partial(_rank, method, metric)
+        for name, method in _METHODS.items()
+        for metric in _METRICS
+    }
+
+
+MEASURES: dict[str, Measure] = {
+    "fpdeep-t4-dp": partial(_dimensions, Method.DP),
+    "fpdeep-t4-lp": partial(_dimensions, Method.LP),
+    "fpdeep-t4-mp": partial(_dimensions, Method.MP),
+    "fpdeep-t4-hp": partial(_dimensions, Method.HP),
+    **_ranked(),
+    "fpdeep-order-flop-util": partial(_order, "flop-util", *_METHODS),
+    "fpdeep-order-storage": partial(_order, "storage-req", *_METHODS),
+    "fpdeep-order-footprint": partial(_order, "comm-footprint", *_METHODS),
+    "fpdeep-order-bandwidth": partial(_order, "comm-bandwidth", *_METHODS),
+    "fpdeep-layer-order-link": _more_bandwidth,
+    "fpdeep-dp-device-limit": partial(_most_devices, Method.DP),
+    "fpdeep-lp-device-limit": partial(_most_devices, Method.LP),
+    "fpdeep-mp-device-limit": partial(_most_devices, Method.MP),
+    "fpdeep-vgg16-layers": _layers,
+    "fpdeep-dp-copies-params": _copies,
+    "fpdeep-lp-neighbour-only": _neighbours_only,
+    "fpdeep-fig6-act-trend": partial(_rises, "activations"),
+    "fpdeep-fig6-param-trend": partial(_rises, "parameters"),
+    "fpdeep-fine-storage-less": _coarse_pipeline,
+    "fpdeep-topology-1d": _chain,
+    "fpdeep-fig9-2d-degree": functools.partial(_degree, 2),
+    "fpdeep-fig9-2d-ports": functools.partial(_ports, 2),
+    "fpdeep-fig9-1d-degree": functools.partial(_degree, 1),
+    "fpdeep-fig9-1d-ports": functools.partial(_ports, 1),
+    "fpdeep-fig10-1d-better": _beyond_five,
+    "fpdeep-fig10-gap-grows": _growth,
+    "fpdeep-fig10-2d-at-4": _at_four,
+}

@@ -1,0 +1,167 @@
+"""Scaling (FPDeep, section 6.3.3 and Fig. 15): two roofs, of the engines and of the links, and idle stages.
+
+A cluster of N devices scales linearly while its slowest load is an engine. A network's linear limit is the last N
+before a link is slower than all engines for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ...emulator.common import gbps
+from ...emulator.mapping import VALUE_BYTES
+from ...emulator.plan import transceivers_used
+from ...emulator.studies import chain_topology
+from ...emulator.timing import LinkLoad, link_loads
+from ..claim import Measure, Measured
+from .evidence import (
+    DEVICES,
+    LINK_GBPS,
+    NETWORKS,
+    SIZES,
+    WIDE_LINK_GBPS,
+    bottleneck,
+    built_idle_percent,
+    cluster,
+    idle_percent,
+    mapping,
+    report,
+    timing,
+)
+from .methods import PORTS
+
+_MANY = 30
+_MOST = 160
+_IDLE_PERCENT = 5
+_TRANSCEIVER_GBPS = 28
+"""FPDeep, section 6.3.3."""
+
+
+def linear_limit(name: str, link_gbps: float = LINK_GBPS, most: int = _MOST) -> int:
+    """Return the largest number of devices before the first that a link limits; `most` if there is none up to it."""
+    for devices in range(2, most + 1):
+        found = bottleneck(name, devices, link_gbps)
+        if found.links_ps > found.engines_ps:
+            return devices - 1
+    return most
+
+
+def roofs_meet(name: str) -> float:
+    """Return the number of devices at which the rate with 15, scaled, is the rate that no more devices can raise."""
+    return images_per_s(name, _MOST) / (images_per_s(name, DEVICES) / DEVICES)
+
+
+def images_per_s(name: str, devices: int, link_gbps: float = LINK_GBPS) -> float:
+    """Return the lower roof in images a second."""
+    return 1e12 / bottleneck(name, devices, link_gbps).slowest.sample_ps
+
+
+def _limit(name: str) -> Measured:
+    limit = linear_limit(name)
+    link = max(_links(name, limit + 1), key=lambda load: load.sample_ps)
+    how = (
+        f"then {link.name}, {link.sample_bytes // VALUE_BYTES} values per sample; roofs meet at {roofs_meet(name):.1f}"
+    )
+    return Measured(limit, how)
+
+
+def _links(name: str, devices: int) -> list[LinkLoad]:
+    return list(link_loads(timing(name, devices)))
+
+
+def _wide_limits() -> Measured:
+    return Measured([linear_limit(name, WIDE_LINK_GBPS) for name in NETWORKS], "AlexNet, VGG-16, VGG-19")
+
+
+def _order() -> Measured:
+    limits = {name: linear_limit(name) for name in NETWORKS}
+    return Measured(sorted(limits, key=lambda name: -limits[name]), ", ".join(map(str, limits.values())))
+
+
+def _slowest_of_many() -> Measured:
+    slowest = [bottleneck(name, 100).slowest for name in NETWORKS]
+    return Measured(["link" if isinstance(load, LinkLoad) else "engine" for load in slowest], "100 FPGAs")
+
+
+def _highest_demand() -> Measured:
+    demands = [report(name).highest_demand_gbps for name in NETWORKS]
+    return Measured(max(demands), ", ".join(f"{name} {gbps:.1f}" for name, gbps in zip(NETWORKS, demands, strict=True)))
+
+
+def _demand_ratio() -> Measured:
+    found = []
+    for devices in (DEVICES, 30, 50):
+        demands = [
+            max(gbps(link.sample_bytes, bottleneck(name, devices).slowest.sample_ps) for link in _links(name, devices))
+            for name in ("vgg16", "vgg19")
+        ]
+        found.append(demands[0] / demands[1])
+    return Measured(found, "VGG-16 over VGG-19 with 15, 30, 50 FPGAs")
+
+
+def _epochs() -> Measured:
+    """Measure the rate for each FPGA, up to the limit, over that with 15."""
+    found = []
+    for name in NETWORKS:
+        below = [devices for devices in SIZES if DEVICES <= devices <= linear_limit(name)]
+        found += [images_per_s(name, n) / n / (images_per_s(name, DEVICES) / DEVICES) for n in below]
+    return Measured([min(found), max(found)], f"epochs an hour for each FPGA over those with {DEVICES}: least, most")
+
+
+def _most_idle() -> Measured:
+    """Measure the most idle stages of each network on any number of devices."""
+    most, said = [], []
+    for name in NETWORKS:
+        idle = [idle_percent(name, devices) for devices in SIZES]
+        built = max(built_idle_percent(name, devices) for devices in SIZES)
+        sizes = [devices for devices, each in zip(SIZES, idle, strict=True) if each >= _IDLE_PERCENT]
+        over = f"{_IDLE_PERCENT} and more with {', '.join(map(str, sizes))}" if sizes else f"all below {_IDLE_PERCENT}"
+        said.append(f"{name} mean {sum(idle) / len(idle):.1f}, {over} (of multipliers in engines: most {built:.1f})")
+        most.append(max(idle))
+    return Measured(most, "; ".join(said))
+
+
+def _idle_of_many() -> Measured:
+    """Measure the least and the most idle stages on many devices."""
+    sizes, said, every = [devices for devices in SIZES if devices > _MANY], [], []
+    for name in NETWORKS:
+        idle = [idle_percent(name, devices) for devices in sizes]
+        built = [built_idle_percent(name, devices) for devices in sizes]
+        said.append(f"{name} {min(idle):.2f} to {max(idle):.2f} (in engines {min(built):.2f} to {max(built):.2f})")
+        every += idle
+    return Measured([min(every), max(every)], "; ".join(said))
+
+
+def _idle_trend() -> Measured:
+    found, built = ([_many_over_few(of, name) for name in NETWORKS] for of in (idle_percent, built_idle_percent))
+    how = f"mean above {_MANY} FPGAs over mean up to {_MANY}: AlexNet, VGG-16, VGG-19"
+    return Measured(found, f"{how}; of multipliers in engines {', '.join(f'{each:.2f}' for each in built)}")
+
+
+def _many_over_few(percent: Callable[[str, int], float], name: str) -> float:
+    few, many = ([percent(name, n) for n in SIZES if (n > _MANY) is is_many] for is_many in (False, True))
+    return (sum(many) / len(many)) / (sum(few) / len(few))
+
+
+def _transceivers() -> Measured:
+    """Count the transceivers of the FPGA with most links; each sends and receives."""
+    each = transceivers_used(LINK_GBPS, _TRANSCEIVER_GBPS)
+    links = max(map(chain_topology(mapping("vgg16"), cluster(), PORTS).degree, range(DEVICES)))
+    return Measured(links * each, f"{each} for each of {links} links, both directions")
+
+
+MEASURES: dict[str, Measure] = {
+    **{f"fpdeep-linear-limit-{name}": partial(_limit, name) for name in NETWORKS},
+    "fpdeep-intro-linear-83-six-trx": partial(_limit, "alexnet"),
+    "fpdeep-abs-linear-100": _wide_limits,
+    "fpdeep-linear-order": _order,
+    "fpdeep-bottleneck-is-link": _slowest_of_many,
+    "fpdeep-peak-link-15": _highest_demand,
+    "fpdeep-bw-vgg16-vgg19": _demand_ratio,
+    "fpdeep-epochs-linear": _epochs,
+    "fpdeep-idle-under-5": _most_idle,
+    "fpdeep-idle-over-30": _idle_of_many,
+    "fpdeep-idle-trend": _idle_trend,
+    "fpdeep-trx-count": _transceivers,
+}

@@ -1,0 +1,165 @@
+"""The figures of INCEPTIONN in the paper's form: 12, 13 and 15; 4, 5 and 14 if there are runs to draw.
+
+Bars of training are means over seeds, with their standard errors where there are several seeds.
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from collections.abc import Callable, Sequence
+
+from ...comm.exchange import BINS, LEAST_EXPONENT
+from ...emulator.view import new_figure, save_figure, whole_ticks
+from ..claim import NoEvidence
+from ..training_runs import Mean
+from . import training
+from .evidence import EXCHANGES, NETWORKS, times
+from .runs import accuracy
+from .times import EXTRA_EPOCHS, SCALED, exchange_seconds, speedup
+
+Draw = Callable[[pathlib.Path], None]
+_WIDTH, _HEIGHT = 9, 4
+_CODECS = (
+    "none",
+    *(f"truncate:{bits}" for bits in training.TRUNCATED),
+    *(f"inceptionn:{e}" for e in training.EXPONENTS),
+)
+
+
+def draw_all(folder: pathlib.Path, runs: pathlib.Path | None = None) -> list[pathlib.Path]:
+    """Draw the figures that have evidence in a folder; return the paths.
+
+    Raises:
+        InputError: matplotlib is not installed, or a file cannot be written.
+    """
+    drawn = []
+    for number, draw in _FIGURES.items():
+        path = folder / f"fig{number}.png"
+        try:
+            draw(path)
+        except NoEvidence:
+            continue
+        drawn.append(path)
+    return drawn
+
+
+def _bars(path: pathlib.Path, groups: Sequence[str], bars: dict[str, list[Mean]], label: str) -> None:
+    """Draw a bar of each kind, side by side, for each group; with its standard error, if that is known."""
+    figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
+    axes = figure.subplots()
+    for place, (name, means) in enumerate(bars.items()):
+        left = [group + (place - len(bars) / 2 + 0.5) * 0.8 / len(bars) for group in range(len(groups))]
+        errors = [each.error if 0 < each.error < math.inf else math.nan for each in means]
+        axes.bar(left, [each.value for each in means], 0.8 / len(bars), yerr=errors, capsize=2, label=name)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_ylabel(label)
+    axes.margins(y=0.25)
+    axes.legend(ncols=4, fontsize=8)
+    save_figure(figure, path, "--pictures")
+
+
+def draw_times(path: pathlib.Path) -> None:
+    """Draw Fig. 12: training time of the four exchanges, over WA's, divided into computation and communication."""
+    figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
+    axes = figure.subplots()
+    labels = [f"{exchange}\n{name}" if exchange == "WA+C" else exchange for name in NETWORKS for exchange in EXCHANGES]
+    found = [(times(name, exchange), times(name, "WA").total) for name in NETWORKS for exchange in EXCHANGES]
+    computation = [(each.node + each.gradient_sum) / whole for each, whole in found]
+    places = [5 * place + bar for place in range(len(NETWORKS)) for bar in range(len(EXCHANGES))]
+    axes.bar(places, computation, label="computation")
+    axes.bar(places, [each.communicate / whole for each, whole in found], bottom=computation, label="communication")
+    axes.set_xticks(places, labels, fontsize=7)
+    axes.set_ylabel("training time over WA")
+    axes.set_ylim(0, 1.2)
+    axes.legend(ncols=2)
+    save_figure(figure, path, "--pictures")
+
+
+def draw_speedups(path: pathlib.Path) -> None:
+    """Draw Fig. 13: speed-up of INC+C with the same number of epochs, and with more; accuracies of the stand-ins."""
+    bars = {
+        "same epochs": [Mean(speedup(name), 0) for name in NETWORKS],
+        f"{EXTRA_EPOCHS} more epochs": [Mean(speedup(name, EXTRA_EPOCHS), 0) for name in NETWORKS],
+    }
+    _bars(path, [f"{name}\n{_accuracies(name)}" for name in NETWORKS], bars, "speed-up of INC+C over WA")
+
+
+def _accuracies(name: str) -> str:
+    """Return a stand-in's accuracies without a codec, and with a bound of 2^-10 after more epochs."""
+    network = training.STAND_INS[name]
+    try:
+        lossy = accuracy(network, "inceptionn:-10", later=training.MORE_EPOCHS)
+        return f"{network}: {accuracy(network)} %\nINC+C: {lossy} %"
+    except NoEvidence:
+        return ""
+
+
+def draw_scaling(path: pathlib.Path) -> None:
+    """Draw Fig. 15: exchange time over the number of workers, over WA's with 4."""
+    figure = new_figure(12, 3.4, "--pictures")
+    for name, axes in zip(NETWORKS, figure.subplots(1, len(NETWORKS)), strict=True):
+        whole = exchange_seconds(name, "WA", SCALED[0])
+        for exchange in ("WA", "INC"):
+            axes.plot(
+                SCALED, [exchange_seconds(name, exchange, workers) / whole for workers in SCALED], "o-", label=exchange
+            )
+        axes.set(xlabel="workers", ylabel="exchange time over WA of 4", title=name, xticks=SCALED)
+        axes.set_ylim(bottom=0)
+        axes.legend()
+    save_figure(figure, path, "--pictures")
+
+
+def draw_truncation(path: pathlib.Path) -> None:
+    """Draw Fig. 4: accuracy with bits truncated from weights, gradients, or both."""
+    cut = [f"truncate:{bits}" for bits in training.TRUNCATED]
+    groups = [f"{training.STAND_INS[name]}\n{bits} bits" for name in ("alexnet", "hdc") for bits in training.TRUNCATED]
+    pairs = {"weights": ("none", "{}"), "gradients": ("{}", "none"), "both": ("{}", "{}")}
+    bars = {
+        what: [accuracy(training.STAND_INS[name], g.format(c), w.format(c)) for name in ("alexnet", "hdc") for c in cut]
+        for what, (g, w) in pairs.items()
+    }
+    _bars(path, groups, bars, "test accuracy / %")
+
+
+def draw_gradients(path: pathlib.Path) -> None:
+    """Draw Fig. 5: the magnitudes of gradients early, in the middle and at the end of training."""
+    counts = training.stages("alexnet")
+    figure = new_figure(_WIDTH, _HEIGHT, "--pictures")
+    axes = figure.subplots()
+    for stage, found in zip(("early", "middle", "final"), counts, strict=False):
+        exponents = [LEAST_EXPONENT + place for place in range(BINS - 1)]
+        axes.step(exponents, [100 * each / sum(found) for each in found[1:]], where="post", label=stage)
+    axes.set(xlabel="exponent: values from 2^e on", ylabel="share / %", title=training.STAND_INS["alexnet"])
+    whole_ticks(axes.xaxis)
+    axes.legend()
+    save_figure(figure, path, "--pictures")
+
+
+def draw_codecs(path: pathlib.Path) -> None:
+    """Draw Fig. 14 (b): accuracy after the same number of epochs."""
+    networks = [training.STAND_INS[name] for name in training.CUT]
+    _bars(
+        path, networks, {codec: [accuracy(name, codec) for name in networks] for codec in _CODECS}, "test accuracy / %"
+    )
+
+
+def draw_ratios(path: pathlib.Path) -> None:
+    """Draw Fig. 14 (a): compression ratios of the networks that learn with each bound."""
+    rows, missing = training.by_network(lambda name: [training.ratio_over_seeds(name, e) for e in training.EXPONENTS])
+    if not rows:
+        raise NoEvidence(" ".join(missing))
+    cut = {f"truncate:{bits}": [Mean(32 / (32 - bits), 0)] * len(rows) for bits in training.TRUNCATED}
+    found = {f"2^{e}": [row[place] for row in rows.values()] for place, e in enumerate(training.EXPONENTS)}
+    _bars(path, list(rows), {**cut, **found}, "compression ratio")
+
+
+_FIGURES: dict[str, Draw] = {
+    "4": draw_truncation,
+    "5": draw_gradients,
+    "12": draw_times,
+    "13": draw_speedups,
+    "14a": draw_ratios,
+    "14b": draw_codecs,
+    "15": draw_scaling,
+}

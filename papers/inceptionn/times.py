@@ -1,0 +1,259 @@
+"""Training time: Tables I and II, Figs. 3, 12, 13 and 15, and the costs of section VIII-D."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from ...comm.exchange import VALUE_BYTES
+from ..claim import Measure, Measured
+from .evidence import (
+    EXCHANGES,
+    ITERATIONS_TRAINED,
+    NETWORKS,
+    NODE_BATCH,
+    NODES,
+    RATIOS,
+    TRAINING_IMAGES,
+    WORKERS,
+    Exchange,
+    Times,
+    cluster_network,
+    exchange_ps,
+    less_percent,
+    times,
+    values,
+)
+
+LARGE = ("alexnet", "resnet50", "vgg16")
+SCALED = tuple(range(4, 9))
+"""Fig. 15: 4 to 8 workers."""
+_FOUR = "AlexNet, HDC, ResNet-50, VGG-16"
+EXTRA_EPOCHS = 2
+"""Section VIII-B: one or two more epochs."""
+
+
+def speedup(name: str, extra_epochs: int = 0) -> float:
+    """Return the speed-up of INC+C over WA; in Fig. 13, INC+C trains for more epochs."""
+    epochs = ITERATIONS_TRAINED[name] * NODE_BATCH[name] * WORKERS / TRAINING_IMAGES[name]
+    return times(name, "WA").total / times(name, "INC+C").total * epochs / (epochs + extra_epochs)
+
+
+def exchange_seconds(name: str, exchange: Exchange, workers: int) -> float:
+    """Return the time of communication and gradient sum of one iteration (Fig. 15)."""
+    return exchange_ps(cluster_network(), exchange, values(name), workers) * 1e-12
+
+
+def _table_2(step: Callable[[Times], float], name: str) -> Measured:
+    return Measured(step(times(name, "WA")))
+
+
+def _percent(step: Callable[[Times], float], name: str) -> Measured:
+    found = times(name, "WA")
+    return Measured(100 * step(found) / found.total, "of our total")
+
+
+def _own_percent(step: str, name: str) -> Measured:
+    return Measured(100 * getattr(NODES[name], step) / times(name, "WA").total, "Table II's seconds in our total")
+
+
+def _all_percent(name: str) -> Measured:
+    found = times(name, "WA")
+    return Measured(100 * (found.node + found.gradient_sum + found.communicate) / found.total, "all steps")
+
+
+def _all_networks(share: Callable[[Times], float]) -> Measured:
+    found = [times(name, "WA") for name in NETWORKS]
+    return Measured([100 * share(each) / each.total for each in found], _FOUR)
+
+
+def _communicate(found: Times) -> float:
+    return found.communicate
+
+
+def _gradient_sum(found: Times) -> float:
+    return found.gradient_sum
+
+
+def _total(found: Times) -> float:
+    return found.total
+
+
+def _less(part: Callable[[Times], float], name: str, ours: Exchange = "INC", theirs: Exchange = "WA") -> Measured:
+    mine, other = (part(times(name, exchange)) for exchange in (ours, theirs))
+    return Measured(less_percent(mine, other), f"{mine:.4g} s of {other:.4g} s")
+
+
+def _range_of(measure: Callable[[str], float]) -> Measured:
+    found = [measure(name) for name in NETWORKS]
+    return Measured([min(found), max(found)], f"{_FOUR}: {', '.join(f'{each:.3g}' for each in found)}")
+
+
+def _reduction(name: str) -> float:
+    return less_percent(times(name, "INC+C").communicate, times(name, "WA").communicate)
+
+
+def _best_of_wa() -> Measured:
+    found = [less_percent(times(name, "WA+C").communicate, times(name, "WA").communicate) for name in NETWORKS]
+    return Measured(max(found), f"{_FOUR}: {', '.join(f'{each:.1f}' for each in found)}")
+
+
+def _order(*exchanges: Exchange) -> Measured:
+    """Count the networks for which total times do not fall in this order."""
+    found = [[times(name, exchange).total for exchange in exchanges] for name in NETWORKS]
+    return Measured(sum(totals != sorted(totals, reverse=True) for totals in found), f"networks, of {len(NETWORKS)}")
+
+
+def _compressed_order() -> Measured:
+    wrong = _order("WA", "INC", "INC+C").ours + _order("WA", "WA+C").ours
+    return Measured(wrong, f"of {2 * len(NETWORKS)} orders")
+
+
+def _less_to_sum() -> Measured:
+    shares = [times(name, "INC").gradient_sum / times(name, "WA").gradient_sum for name in NETWORKS]
+    return Measured(shares, f"gradient sum of INC over WA: {_FOUR}")
+
+
+def _share_grows() -> Measured:
+    """Measure communication's share with twice the workers, and with nodes twice as fast, over that of Table II."""
+    found, more = times("alexnet", "WA"), times("alexnet", "WA", 2 * WORKERS)
+    share = found.communicate / found.total
+    faster = found.communicate / (found.total - found.node / 2)
+    return Measured([more.communicate / more.total / share, faster / share], "AlexNet: 8 workers; nodes twice as fast")
+
+
+def _ratio_not_time() -> Measured:
+    """Measure the communication time of INC+C at the ratio of 2^-6 over that at 2^-10."""
+    ratios = (RATIOS["alexnet"], 12.34)
+    shares = [
+        100 * times("alexnet", "INC+C", WORKERS, r).communicate / times("alexnet", "WA").communicate for r in ratios
+    ]
+    how = f"{shares[1]:.1f} % of WA's against {shares[0]:.1f} %, for AlexNet's ratios in Table III, 12.3 and 5.6"
+    return Measured(shares[1] / shares[0], how)
+
+
+def _scaled() -> Measured:
+    """Measure what INC+C saves by the paper's method: the link's time over the ratio, plus the engines' time."""
+    found, saved = cluster_network(), {}
+    for name in NETWORKS:
+        message_bytes = VALUE_BYTES * (values(name) // WORKERS)
+        link_ps = found.transfer_ps(message_bytes)
+        engines_ps = found.engines.time_ps(message_bytes, int(message_bytes / RATIOS[name]))
+        saved[name] = less_percent(link_ps / RATIOS[name] + engines_ps, link_ps)
+    how = f"ResNet-50, Table III's ratio; {_FOUR}: {', '.join(f'{each:.1f}' for each in saved.values())}"
+    return Measured(saved["resnet50"], how)
+
+
+def _line(exchange: Exchange, name: str) -> np.ndarray:
+    return np.array([exchange_seconds(name, exchange, workers) for workers in SCALED])
+
+
+def _linear() -> Measured:
+    """Measure the largest deviation of exchange times from a straight line, as a share."""
+    worst = []
+    for name in NETWORKS:
+        found = _line("WA", name)
+        straight = np.polyval(np.polyfit(SCALED, found, 1), SCALED)
+        worst.append(float(np.abs(found / straight - 1).max()))
+    growth = ", ".join(f"{_line('WA', name)[-1] / _line('WA', name)[0]:.2f}" for name in NETWORKS)
+    return Measured(worst, f"4 to 8 workers, largest deviation from a line; 8 over 4: {growth} ({_FOUR})")
+
+
+def _flat() -> Measured:
+    found = [float(_line("INC", name)[-1] / _line("INC", name)[0]) for name in LARGE]
+    hdc = _line("INC", "hdc")
+    return Measured(found, f"8 over 4 workers: AlexNet, ResNet-50, VGG-16; HDC {hdc[-1] / hdc[0]:.2f}")
+
+
+def _below() -> Measured:
+    found = [float((_line("INC", name) / _line("WA", name)).max()) for name in NETWORKS]
+    return Measured(found, f"INC over WA, the most of 4 to 8 workers: {_FOUR}")
+
+
+def _formula(exchange: Exchange) -> Measured:
+    """Measure the exchange time over the printed formula's, with full-duplex links and packets without overhead."""
+    found = dataclasses.replace(cluster_network(), packet_overhead_bytes=0, packet_stack_ps=0, blocking=False)
+    count = values("alexnet") // 64 * 64
+    alpha, n_beta, n_gamma = found.latency_ps, found.transfer_ps(4 * count), found.sum_ps(4 * count)
+    ratios = []
+    for p in (4, 8, 16):
+        if exchange == "WA":
+            log = math.log2(p)
+            printed = (1 + log) * alpha + (p + log) * n_beta + (p - 1) * n_gamma
+        else:
+            printed = 2 * (p - 1) * alpha + 2 * (p - 1) / p * n_beta + (p - 1) / p * n_gamma
+        ratios.append(exchange_ps(found, exchange, count, p) / printed)
+    return Measured(ratios, "AlexNet's size, 4, 8 and 16 workers, over the formula")
+
+
+def _first_term() -> Measured:
+    """Measure the latency's share of the exchange time."""
+    without = dataclasses.replace(cluster_network(), latency_ps=0)
+    shares = [
+        1 - exchange_ps(without, exchange, values(name)) / exchange_ps(cluster_network(), exchange, values(name))
+        for name in LARGE
+        for exchange in EXCHANGES[::2]
+    ]
+    return Measured(max(shares), "the largest of AlexNet, ResNet-50, VGG-16, WA and INC")
+
+
+def _ratio_of_wire() -> Measured:
+    found = dataclasses.replace(
+        cluster_network(), packet_overhead_bytes=0, packet_stack_ps=0, blocking=False, latency_ps=0, sum_ps_per_kbyte=0
+    )
+    aggregator, ring = (exchange_ps(found, exchange, 10**6) for exchange in ("WA", "INC"))
+    return Measured(aggregator / ring, "n beta alone, links that send and receive at once")
+
+
+def _at_same_accuracy(name: str) -> Measured:
+    how = f"our speed-up, with {EXTRA_EPOCHS} more epochs than Table I's, as published"
+    return Measured(speedup(name, EXTRA_EPOCHS), how)
+
+
+def _of_table_2(name: str) -> dict[str, Measure]:
+    own = ("forward", "backward", "update") + (() if name == "hdc" else ("gpu_copy",))
+    begin = f"inceptionn-t2-{name}"
+    return {
+        **{f"{begin}-{step.replace('_', '-')}-pct": partial(_own_percent, step, name) for step in own},
+        f"{begin}-grad-sum-s": partial(_table_2, _gradient_sum, name),
+        f"{begin}-grad-sum-pct": partial(_percent, _gradient_sum, name),
+        f"{begin}-communicate-s": partial(_table_2, _communicate, name),
+        f"{begin}-communicate-pct": partial(_percent, _communicate, name),
+        f"{begin}-total-s": partial(_table_2, _total, name),
+        f"{begin}-total-pct": partial(_all_percent, name),
+        f"inceptionn-fig12-{name}-total": partial(_less, _total, name),
+        f"inceptionn-fig12-{name}-comm": partial(_less, _communicate, name),
+    }
+
+
+MEASURES: dict[str, Measure] = {
+    "inceptionn-abs-comm": partial(_range_of, _reduction),
+    "inceptionn-abs-speedup": partial(_range_of, speedup),
+    "inceptionn-fig3-alexnet-share": partial(_percent, _communicate, "alexnet"),
+    "inceptionn-fig3-more-nodes": _share_grows,
+    **{claim: measure for name in NETWORKS for claim, measure in _of_table_2(name).items()},
+    "inceptionn-t2-local-30": partial(_all_networks, lambda found: found.total - found.communicate),
+    "inceptionn-t2-comm-70": partial(_all_networks, _communicate),
+    "inceptionn-fig12-order": partial(_order, "WA", "INC"),
+    "inceptionn-fig12-c-order": _compressed_order,
+    "inceptionn-fig12-wac-comm": _best_of_wa,
+    "inceptionn-fig12-incc-wa": partial(_less, _communicate, "resnet50", "INC+C", "WA"),
+    "inceptionn-fig12-incc-inc": partial(_less, _communicate, "resnet50", "INC+C", "INC"),
+    "inceptionn-fig12-incc-speedup": partial(_range_of, speedup),
+    "inceptionn-fig12-compute-less": _less_to_sum,
+    "inceptionn-acc-speedup-vgg16": partial(_at_same_accuracy, "vgg16"),
+    "inceptionn-acc-speedup-alexnet": partial(_at_same_accuracy, "alexnet"),
+    "inceptionn-scaling-method": _scaled,
+    "inceptionn-ratio-not-time": _ratio_not_time,
+    "inceptionn-fig15-wa-linear": _linear,
+    "inceptionn-fig15-inc-flat": _flat,
+    "inceptionn-fig15-order": _below,
+    "inceptionn-eq-wa-cost": partial(_formula, "WA"),
+    "inceptionn-eq-inc-cost": partial(_formula, "INC"),
+    "inceptionn-eq-first-term": _first_term,
+    "inceptionn-ratio-p4": _ratio_of_wire,
+}

@@ -1,0 +1,270 @@
+"""Training under compression: Figs. 4, 5, 13 and 14, Table III; from measured runs (runs.py).
+
+ImageNet is out of reach, so the convolutional networks have small stand-ins on CIFAR-10. Accuracies are those with the
+default codec, whose errors stay below the bound; widths and ratios are those of the paper's plain rule by range, of
+runs that learn.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from ...comm.exchange import BINS, LEAST_EXPONENT
+from ..claim import Measure, Measured, NoEvidence
+from ..training_runs import Mean
+from .evidence import NETWORKS
+from .runs import Loss, accuracy, decide, learning_runs_of, lost, runs_of, shown
+
+STAND_INS = {"alexnet": "quick-cifar", "hdc": "hdc", "resnet50": "resnet8-cifar", "vgg16": "vgg11-cifar"}
+CUT = ("alexnet", "hdc", "resnet50")
+"""Networks that were also trained with truncated gradients and weights."""
+EXPONENTS = (-10, -8, -6)
+TRUNCATED = (16, 22, 24)
+MORE_EPOCHS = 2
+"""Epochs that runs with a codec go on for."""
+WITHIN = 0.5
+"""Accuracies that differ by up to half a point count as equal."""
+_STANDS = 5
+"""Points of accuracy that truncation may cost a network that is said to stand it."""
+
+Found = TypeVar("Found")
+
+
+def loss(name: str, gradients: str = "none", weights: str = "none", later: int = 0) -> Loss:
+    """Return the accuracy lost against no codec, `later` epochs after the schedule's end.
+
+    Raises:
+        NoEvidence: there are no such runs, or without a codec the network does not learn.
+    """
+    network = STAND_INS[name]
+    return lost(network, learning_runs_of(network), runs_of(network, gradients, weights), later)
+
+
+def by_network(measure: Callable[[str], Found]) -> tuple[dict[str, Found], list[str]]:
+    """Return the measure of each stand-in that has evidence, and why the others have none."""
+    found, missing = {}, []
+    for name in NETWORKS:
+        try:
+            found[STAND_INS[name]] = measure(name)
+        except NoEvidence as error:
+            missing.append(str(error))
+    return found, missing
+
+
+def _with_evidence(measure: Callable[[str], Found]) -> tuple[dict[str, Found], str]:
+    """Return the measure of each stand-in that has evidence, and a note that names them, and the others."""
+    found, missing = by_network(measure)
+    if not found:
+        raise NoEvidence(" ".join(missing))
+    return found, "; ".join([", ".join(found), *(reason.removesuffix(".") for reason in missing)])
+
+
+def widths(name: str, exponent: int, codec: str = "inceptionn-range") -> list[float]:
+    """Return the shares of values of 2, 10, 18 and 34 bits in percent, the mean over epochs and seeds that learn."""
+    gradients = f"{codec}:{exponent}"
+    epochs = [shares for run in learning_runs_of(STAND_INS[name], gradients) for shares in run.widths]
+    if not epochs:
+        raise NoEvidence(f"The runs of {STAND_INS[name]} with {gradients} have no widths.")
+    return [100 * statistics.mean(shares) for shares in zip(*epochs, strict=True)]
+
+
+def plain_widths(name: str, exponent: int) -> list[float]:
+    """Return `widths` under the rule by range for gradients of training without a codec, before they are summed."""
+    histograms = [histogram for run in learning_runs_of(STAND_INS[name]) for histogram in run.histograms]
+    if not histograms:
+        raise NoEvidence(f"The runs of {STAND_INS[name]} have no histograms.")
+    smallest, middle = (1 + each - LEAST_EXPONENT for each in (exponent, -(-exponent // 2)))
+    epochs = [[sum(both) for both in zip(*signs, strict=True)] for signs in histograms]
+    parts = [(counts[:smallest], counts[smallest:middle], counts[middle:-1], counts[-1:]) for counts in epochs]
+    shares = [[100 * sum(part) / sum(map(sum, of)) for part in of] for of in parts]
+    return [statistics.mean(of) for of in zip(*shares, strict=True)]
+
+
+def ratio(name: str, exponent: int, codec: str = "inceptionn-range") -> float:
+    """Return the compression ratio: 32 bits over the mean of 2, 10, 18 and 34 bits."""
+    return _ratio_of(widths(name, exponent, codec))
+
+
+def ratio_over_seeds(name: str, exponent: int, codec: str = "inceptionn-range") -> Mean:
+    """Return the mean of the seeds' compression ratios, each over all epochs."""
+    found = learning_runs_of(STAND_INS[name], f"{codec}:{exponent}")
+    seeds = [[100 * statistics.mean(shares) for shares in zip(*run.widths, strict=True)] for run in found]
+    return Mean.over([_ratio_of(shares) for shares in seeds])
+
+
+def _ratio_of(percent: list[float]) -> float:
+    return 3200 / sum(share * bits for share, bits in zip(percent, (2, 10, 18, 34), strict=True))
+
+
+def extra_epochs(name: str) -> int:
+    """Return the extra epochs until a bound of 2^-10 is within half a point of no codec, in means over the seeds.
+
+    If it never is, return one more than were tried.
+    """
+    later = range(MORE_EPOCHS + 1)
+    return next((e for e in later if loss(name, "inceptionn:-10", later=e).points <= WITHIN), len(later))
+
+
+def stages(name: str) -> list[list[int]]:
+    """Return histograms of gradients, both signs together, early, midway and at the end of training without a codec."""
+    found = learning_runs_of(STAND_INS[name])[0].histograms
+    if not found:
+        raise NoEvidence(f"The runs of {STAND_INS[name]} have no histograms.")
+    chosen = (found[0], found[len(found) // 2], found[-1])
+    return [[sum(both) for both in zip(*signs, strict=True)] for signs in chosen]
+
+
+def _as_text(name: str, measure: Callable[[str], list[float]]) -> str:
+    try:
+        return ", ".join(f"{share:.1f}" for share in measure(name))
+    except NoEvidence:
+        return "no run that learns"
+
+
+def _table_3(name: str, exponent: int) -> Measured:
+    by_bound = _as_text(name, partial(widths, exponent=exponent, codec="inceptionn"))
+    plain = _as_text(name, partial(plain_widths, exponent=exponent))
+    how = f"{STAND_INS[name]}; by the bound {by_bound}; by the range, of training without a codec {plain}"
+    return Measured(widths(name, exponent), how)
+
+
+def _weights_or_gradients() -> Measured:
+    """Count the pairs in which truncated weights do not lose more than truncated gradients, beyond standard errors."""
+    found = {
+        f"{STAND_INS[name]} {bits}b": lost(
+            STAND_INS[name],
+            runs_of(STAND_INS[name], f"truncate:{bits}"),
+            runs_of(STAND_INS[name], "none", f"truncate:{bits}"),
+        )
+        for name in ("alexnet", "hdc")
+        for bits in TRUNCATED
+    }
+    if any(each.error == math.inf for each in found.values()):
+        raise NoEvidence(f"One seed only: {shown(found)}.")
+    wrong = sum(not each.counts for each in found.values())
+    return Measured(wrong, f"of {len(found)} pairs, weights do not lose more; points more: {shown(found)}")
+
+
+def _weights_of_complex() -> Measured:
+    found = {STAND_INS["alexnet"]: loss("alexnet", weights="truncate:24")}
+    [each] = found.values()
+    if each.is_surely(10) is None:
+        raise NoEvidence(f"Whether it is more than 10 points is within the seeds' standard errors: {shown(found)}.")
+    return Measured(each.points, f"points, 24 bits of weights: {shown(found)}")
+
+
+def _range() -> Measured:
+    """Count the gradients of magnitude 1 or more."""
+    counts = stages("alexnet")
+    small = ", ".join(f"{100 * (1 - sum(each[BINS - 11 :]) / sum(each)):.1f}" for each in counts)
+    how = f"gradients of 1 and more, early, middle, final; below 2^-10: {small} %"
+    return Measured([each[BINS - 1] for each in counts], how)
+
+
+def _losses(gradients: str, bound: float, later: int = 0) -> tuple[dict[str, Loss], str]:
+    """Return what each network loses, where the seeds tell whether it is at most `bound`, and a note."""
+    found, missing = by_network(partial(loss, gradients=gradients, later=later))
+    decide(found, bound, missing)
+    return found, "; ".join([f"points: {shown(found)}", *missing])
+
+
+def _extra_epochs() -> Measured:
+    found, how = _losses("inceptionn:-10", WITHIN, MORE_EPOCHS)
+    tried = {STAND_INS[name]: extra_epochs(name) for name in NETWORKS if STAND_INS[name] in found}
+    return Measured(
+        list(tried.values()), f"until within half a point: {shown(tried)}; {MORE_EPOCHS} epochs later {how}"
+    )
+
+
+def _drop() -> Measured:
+    found, how = _losses("inceptionn:-10", 1.5)
+    return Measured(max(each.points for each in found.values()), how)
+
+
+def _loss_at_6() -> Measured:
+    found, how = _losses("inceptionn:-6", 2)
+    return Measured([each.points for each in found.values()], how)
+
+
+def _cut(name: str) -> dict[str, Loss]:
+    return {f"{STAND_INS[name]} {bits}b": loss(name, f"truncate:{bits}") for bits in TRUNCATED}
+
+
+def _stand_truncation() -> Measured:
+    """Find the networks that lose no more than 5 points under any truncation of gradients."""
+    standing: list[str] = []
+    all_found: dict[str, Loss] = {}
+    for name in CUT:
+        found = _cut(name)
+        decide(found, _STANDS)
+        all_found |= found
+        standing += [name] * all(each.points <= _STANDS for each in found.values())
+    return Measured(standing, f"stand it; points lost: {shown(all_found)}")
+
+
+def _worst_of_resnet() -> Measured:
+    found, whole = _cut("resnet50"), accuracy(STAND_INS["resnet50"])
+    return Measured(max(each.points for each in found.values()), f"points, of {whole} %: {shown(found)}")
+
+
+def _by_bound(exponent: int) -> str:
+    found, _ = by_network(partial(ratio, exponent=exponent, codec="inceptionn"))
+    return f"by the bound {', '.join(f'{each:.1f}' for each in found.values())}"
+
+
+def _largest_ratio() -> Measured:
+    found, who = _with_evidence(lambda name: max(ratio(name, exponent) for exponent in EXPONENTS))
+    return Measured(max(found.values()), f"of 2^-10, 2^-8, 2^-6: {who}")
+
+
+def _ratios_at_6() -> Measured:
+    found, who = _with_evidence(partial(ratio, exponent=-6))
+    return Measured(list(found.values()), f"{who}; {_by_bound(-6)}")
+
+
+def _ratio_range() -> Measured:
+    found, who = _with_evidence(partial(ratio, exponent=-10))
+    return Measured([min(found.values()), max(found.values())], f"{who}; {_by_bound(-10)}")
+
+
+def _ratio_rises() -> Measured:
+    found, who = _with_evidence(lambda name: [ratio(name, exponent) for exponent in EXPONENTS])
+    return Measured(sum(row != sorted(row) for row in found.values()), f"networks whose ratio falls: {who}")
+
+
+def _two_bits() -> Measured:
+    found, who = _with_evidence(partial(widths, exponent=-6))
+    return Measured([shares[0] for shares in found.values()], who)
+
+
+def _two_bits_range() -> Measured:
+    found, who = _with_evidence(partial(widths, exponent=-10))
+    shares = [shares[0] for shares in found.values()]
+    return Measured([min(shares), max(shares)], who)
+
+
+MEASURES: dict[str, Measure] = {
+    "inceptionn-fig4-trunc-g-vs-w": _weights_or_gradients,
+    "inceptionn-fig4-w-complex": _weights_of_complex,
+    "inceptionn-fig5-range": _range,
+    "inceptionn-acc-extra-epochs": _extra_epochs,
+    "inceptionn-acc-drop-without": _drop,
+    "inceptionn-fig14-resnet-drop": _worst_of_resnet,
+    "inceptionn-fig14-trunc-hdc-only": _stand_truncation,
+    "inceptionn-fig14-inc-max": _largest_ratio,
+    "inceptionn-fig14-inc-2-6": _ratios_at_6,
+    "inceptionn-fig14-acc-2-6": _loss_at_6,
+    "inceptionn-fig14-ratio-bound": _ratio_rises,
+    **{
+        f"inceptionn-t3-{name}-eb{-exponent}": partial(_table_3, name, exponent)
+        for name in NETWORKS
+        for exponent in EXPONENTS
+    },
+    "inceptionn-t3-2bit-90": _two_bits,
+    "inceptionn-t3-2bit-range": _two_bits_range,
+    "inceptionn-ratio-2-10": _ratio_range,
+}

@@ -1,0 +1,154 @@
+"""All claims of a paper, measured and judged one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import importlib
+import math
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from ..emulator.common import InputError, own_folder
+from ..kernels import modules
+from .claim import Claim, Expect, Measure, NoEvidence, Value, load_claims
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "at_least": lambda ours, bound: ours >= bound,
+    "at_most": lambda ours, bound: ours <= bound,
+    "above": lambda ours, bound: ours > bound,
+    "below": lambda ours, bound: ours < bound,
+}
+
+
+class Verdict(enum.Enum):
+    """The outcome of a claim: values are within a tolerance or off; all other claims hold or do not."""
+
+    WITHIN = "within"
+    OFF = "off"
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    NOT_RUN = "not run"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the claim is confirmed."""
+        return self in (Verdict.WITHIN, Verdict.HOLDS)
+
+
+def judge(expect: Expect, ours: Value) -> tuple[Verdict, float | None]:
+    """Return the verdict, and for values the deviation as a share: the largest of a list, with its sign."""
+    ((key, wanted),) = expect.said.items()
+    if key == "near" and expect.points is not None:
+        good = _apart(_as_list(wanted), _as_list(ours)) <= expect.points
+        return (Verdict.WITHIN if good else Verdict.OFF), None
+    if key == "near":
+        deviation = _deviation(_as_list(wanted), _as_list(ours))
+        return (Verdict.WITHIN if abs(deviation) <= expect.tolerance else Verdict.OFF), deviation
+    if key == "equals":
+        good = ours == wanted
+    elif key == "between":
+        good = bool(_as_list(ours)) and all(wanted[0] <= each <= wanted[1] for each in _as_list(ours))
+    else:
+        good = bool(_as_list(ours)) and all(_COMPARISONS[key](each, wanted) for each in _as_list(ours))
+    return (Verdict.HOLDS if good else Verdict.FAILS), None
+
+
+def _as_list(value: Value) -> list[float]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _apart(wanted: list[float], ours: list[float]) -> float:
+    """Return the largest difference, in the unit of both; infinite if lengths differ."""
+    if len(wanted) != len(ours):
+        return math.inf
+    return max((abs(mine - theirs) for mine, theirs in zip(ours, wanted, strict=True)), default=math.inf)
+
+
+def _deviation(wanted: list[float], ours: list[float]) -> float:
+    """Return the largest deviation as a share; a single wanted figure applies to every measure."""
+    if len(wanted) == 1:
+        wanted = wanted * len(ours)
+    if len(wanted) != len(ours) or not ours:
+        return math.inf
+    return max((mine / theirs - 1 for mine, theirs in zip(ours, wanted, strict=True)), key=abs)
+
+
+@functools.cache
+def measures(paper: str) -> Mapping[str, Measure]:
+    """Return a paper's measures by the ids of its claims: `MEASURES` of each module in its folder."""
+    topics = modules(f"{__package__}.{paper}")
+    return {name: measure for topic in topics for name, measure in getattr(topic, "MEASURES", {}).items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A claim, its measured value, how (or why not), the deviation as a share (for values only), and the verdict.
+
+    `guess_is_good` says whether the claim's `null` would be confirmed, too; None without one.
+    """
+
+    claim: Claim
+    ours: Value
+    how: str
+    deviation: float | None
+    verdict: Verdict
+    guess_is_good: bool | None = None
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the claim was measured."""
+        return self.verdict is not Verdict.NOT_RUN
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether summaries count the row: it was measured, and is no other row's claim once more."""
+        return self.is_run and self.claim.same_as is None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the measure is good, and a guess would not be."""
+        return self.verdict.is_good and not self.guess_is_good
+
+
+def select(paper: str, prefix: str = "") -> list[Claim]:
+    """Return the claims of a paper whose ids begin with `prefix`, with or without the paper's name.
+
+    Raises:
+        InputError: there is no such paper or no such claim.
+    """
+    claims = load_claims(paper)
+    chosen = [c for name, c in claims.items() if name.startswith((prefix, f"{paper}-{prefix}"))]
+    if not chosen:
+        raise InputError(f"`--only` {prefix}: no claim id of {paper} begins with it; the first is {next(iter(claims))}")
+    return chosen
+
+
+def draw_pictures(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
+    """Draw a paper's figures from our results; return their paths.
+
+    `runs` is a folder with results of training, for figures that show convergence.
+
+    Raises:
+        InputError: matplotlib is not installed, `runs` has no results, or a file cannot be written.
+    """
+    with own_folder(folder, "--pictures"):
+        paths: list[pathlib.Path] = importlib.import_module(f"{__package__}.{paper}.pictures").draw_all(folder, runs)
+        return paths
+
+
+def validate(paper: str, claims: Iterable[Claim]) -> Iterator[Result]:
+    """Yield the results of a paper's claims, each measured and judged on demand."""
+    for claim in claims:
+        if claim.expect is None:
+            yield Result(claim, None, claim.not_run or "", None, Verdict.NOT_RUN)
+            continue
+        try:
+            measured = measures(paper)[claim.id]()
+        except NoEvidence as error:
+            yield Result(claim, None, str(error), None, Verdict.NOT_RUN)
+            continue
+        verdict, deviation = judge(claim.expect, measured.ours)
+        guess = None if claim.null is None else judge(claim.expect, claim.null)[0].is_good
+        yield Result(claim, measured.ours, measured.how, deviation, verdict, guess)

@@ -1,0 +1,90 @@
+"""Sensitivity: which rows change with a constant, and which verdicts change within its plausible range.
+
+Only predictions and fitted rows are measured: all others do not depend on constants, or could not fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+
+from ..emulator.common import InputError
+from ..launch import SingleProcess, WorkerLost, in_parallel, usable_cores
+from .claim import Claim, Class, Value, load_claims
+from .constants import Constant, in_force
+from .run import Verdict, validate
+
+Row = tuple[Verdict, Value]
+Announce = Callable[[int, int], contextlib.AbstractContextManager[Callable[[], None]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sensitivity:
+    """What a constant does to the rows of a paper.
+
+    `verdicts` has, for each row whose measure changes, its verdict at each of the constant's values, in their order.
+    """
+
+    constant: Constant
+    verdicts: Mapping[str, tuple[Verdict, ...]]
+
+    @property
+    def hanging(self) -> list[str]:
+        """The rows whose measure changes with the constant."""
+        return list(self.verdicts)
+
+    @property
+    def turning(self) -> dict[str, tuple[Verdict, ...]]:
+        """The rows whose verdict is not the same at all values."""
+        return {name: found for name, found in self.verdicts.items() if len(set(found)) > 1}
+
+
+def constants_of(paper: str) -> Sequence[Constant]:
+    """Return the constants of a paper: those in its file constants.py."""
+    constants: Sequence[Constant] = importlib.import_module(f"{__package__}.{paper}.constants").CONSTANTS
+    return constants
+
+
+def sensitivities(
+    paper: str, claims: Sequence[Claim], announce: Announce, jobs: int | None = None
+) -> list[Sensitivity]:
+    """Measure a paper's predictions and fitted rows over the range of each of its constants.
+
+    Args:
+        paper: its name.
+        claims: the rows to measure; others than predictions and fitted ones are left out.
+        announce: what reports progress.
+        jobs: number of processes; by default one for each core.
+
+    Raises:
+        InputError: a process died.
+    """
+    of_interest = (Class.PREDICTION, Class.FITTED)
+    names = [claim.id for claim in claims if claim.expect and claim.row_class in of_interest]
+    constants = constants_of(paper)
+    tasks = [(paper, tuple(names), constant.key, value) for constant in constants for value in constant.values]
+    rows: list[dict[str, Row]] = [{} for _ in tasks]
+    try:
+        with announce(len(tasks), 0) as advance:
+            for place, found in in_parallel(SingleProcess(), jobs or usable_cores(), _rows, tasks):
+                rows[place] = found
+                advance()
+    except WorkerLost as error:
+        raise InputError(str(error)) from None
+    measured = iter(rows)
+    return [_sensitivity(constant, [next(measured) for _ in constant.values]) for constant in constants]
+
+
+def _rows(task: tuple[str, tuple[str, ...], str, float]) -> dict[str, Row]:
+    """Return the verdicts and measures of rows with a constant's value."""
+    paper, names, key, value = task
+    known = load_claims(paper)
+    with in_force({key: value}):
+        return {found.claim.id: (found.verdict, found.ours) for found in validate(paper, [known[n] for n in names])}
+
+
+def _sensitivity(constant: Constant, rows: Sequence[Mapping[str, Row]]) -> Sensitivity:
+    hanging = [name for name in rows[0] if any(row[name][1] != rows[0][name][1] for row in rows)]
+    return Sensitivity(constant, {name: tuple(row[name][0] for row in rows) for name in hanging})

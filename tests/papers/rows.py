@@ -1,0 +1,39 @@
+"""What tests of a paper's classes share: its rows by class, and rows measured afresh."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+
+from emuchain.papers import Claim, Class, Result, validate
+from emuchain.papers.constants import kept
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of a paper, and the modules whose functions keep what they have measured."""
+
+    paper: str
+    claims: Mapping[str, Claim]
+    modules: tuple[ModuleType, ...]
+
+    def of(self, row_class: Class) -> list[str]:
+        """Return the rows of a class that are run."""
+        return [name for name, claim in self.claims.items() if claim.expect and claim.row_class is row_class]
+
+    def named(self, rows: str) -> list[str]:
+        """Return the ids of rows that are named without the paper."""
+        return [f"{self.paper}-{row}" for row in rows.split()]
+
+    def forget(self) -> None:
+        """Let all be measured anew."""
+        for module in self.modules:
+            for function in vars(module).values():
+                if isinstance(function, kept):
+                    function.forget()
+
+    def measured(self, names: Iterable[str]) -> dict[str, Result]:
+        """Measure rows afresh."""
+        self.forget()
+        return {found.claim.id: found for found in validate(self.paper, [self.claims[name] for name in names])}

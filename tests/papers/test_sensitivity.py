@@ -1,0 +1,116 @@
+"""Constants in force for a while, which claims depend on them, and blind predictions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from emuchain.emulator.cluster import load_cluster
+from emuchain.papers import Verdict, load_claims, sensitivity_tables, validate
+from emuchain.papers.commands import validate as command
+from emuchain.papers.constants import Constant, changed, cluster_of, in_force, kept
+from emuchain.papers.fpdeep import blind, evidence
+from emuchain.papers.fpdeep.constants import DSP_SHARE
+from emuchain.papers.sensitivity import Sensitivity, constants_of, sensitivities
+
+CLUSTERS = {"fpdeep": "vc709", "inceptionn": "titan-xp-10gbe"}
+
+
+def test_changes_are_in_force_for_a_while() -> None:
+    assert changed(link__latency_ns=5) == {"link.latency_ns": 5}
+    with in_force({"board.dsp": 900}):
+        assert changed(link__latency_ns=5) == {"board.dsp": 900, "link.latency_ns": 5}
+        assert cluster_of("vc709").board(0).multipliers == int(900 * 0.833)
+        with in_force({}):
+            assert cluster_of("vc709") == load_cluster("vc709")
+    assert changed() == {}
+
+
+def test_results_are_kept_by_what_is_in_force() -> None:
+    calls = []
+
+    @kept
+    def found(name: str, times: int = 1) -> str:
+        calls.append(name)
+        return name * times + str(changed())
+
+    assert found("a") == found("a") == "a{}"
+    with in_force({"x": 1}):
+        assert found("a") == "a{'x': 1}"
+    assert found("a", times=2) == "aa{}"
+    assert calls == ["a", "a", "a"]
+
+
+@pytest.mark.parametrize("paper", CLUSTERS)
+def test_defaults_are_those_of_all_commands(paper: str) -> None:
+    ordinary = load_cluster(CLUSTERS[paper])
+    for constant in constants_of(paper):
+        assert constant.default in constant.values == tuple(sorted(set(constant.values)))
+        assert load_cluster(CLUSTERS[paper], {constant.key: constant.default}) == ordinary
+        others = [load_cluster(CLUSTERS[paper], {constant.key: value}) for value in constant.values]
+        assert sum(other == ordinary for other in others) == 1
+
+
+@contextlib.contextmanager
+def silent(total: int, done: int) -> Iterator[Callable[[], None]]:
+    yield lambda: None
+
+
+def test_rows_that_hang_on_a_constant() -> None:
+    claims = load_claims("fpdeep")
+    names = ("t6-vgg16-gops", "t6-vgg16-gopsj", "bp-triples-ops", "eq8-lut", "t4-dp")
+    some = [claims[f"fpdeep-{name}"] for name in names]
+    found = {each.constant.name: each for each in sensitivities("fpdeep", some, silent, jobs=1)}
+    assert found["power_w"].hanging == ["fpdeep-t6-vgg16-gopsj"]
+    assert {"fpdeep-t6-vgg16-gops", "fpdeep-t6-vgg16-gopsj"} <= set(found["clock_mhz"].hanging)
+    assert "fpdeep-bp-triples-ops" not in {name for each in found.values() for name in each.hanging}
+    verdicts = found["dsp_share"].verdicts["fpdeep-t6-vgg16-gops"]
+    for share, verdict in zip(DSP_SHARE.values, verdicts, strict=True):
+        with in_force({DSP_SHARE.key: share}):
+            [result] = validate("fpdeep", some[:1])
+        assert result.verdict is verdict
+    assert evidence.cluster() == load_cluster("vc709"), "no change is left in force"
+
+
+def test_tables_by_hand() -> None:
+    constant = Constant("board.x", 2, (1, 2, 3), "because", "rows")
+    within, off = Verdict.WITHIN, Verdict.OFF
+    names = list(load_claims("fpdeep"))[:2]
+    found = [Sensitivity(constant, {names[0]: (within, within, off), names[1]: (off, off, off)})]
+    assert sensitivity_tables.constant_rows(found) == [["x", "2", "1 to 3", "rows", "2", "1"]]
+    [row] = sensitivity_tables.turning_rows(found, load_claims("fpdeep"))
+    assert (row[0], row[-1]) == (names[0], "within 1 to 2, off 3")
+    said = "2 claims depend on 1 constant, of which 1 was fitted; 1 verdict changes within their ranges"
+    assert sensitivity_tables.headline(found) == said
+
+
+def test_of_inceptionn_on_the_screen() -> None:
+    printed = CliRunner().invoke(command, ["inceptionn", "--sensitivity", "--only", "fig12-hdc"])
+    assert printed.exit_code == 0
+    assert "claims depend on 3 constants" in printed.stdout.splitlines()[0]
+    as_json: Any = json.loads(
+        CliRunner().invoke(command, ["inceptionn", "--sensitivity", "--only", "fig12-hdc", "--json"]).stdout
+    )
+    [latency, *_] = as_json["constants"]
+    assert latency["key"] == "network.latency_us"
+    assert all(len(verdicts) == len(latency["values"]) for verdicts in latency["verdicts"].values())
+
+
+@pytest.mark.slow
+def test_blind_predictions() -> None:
+    """The fitted network's own GOPS come out; the others' follow, and nothing stays in force."""
+    found = list(blind.blind_predictions())
+    assert len(found) == 3 * 2 * 3
+    for fitted_to, share in {each.fitted_to: each.dsp_share for each in found}.items():
+        with in_force({DSP_SHARE.key: share}):
+            own = evidence.convolutions(fitted_to).gops_per_fpga
+        assert own == pytest.approx(blind.published(fitted_to, "gops"), rel=0.01)
+    by_name = {(each.fitted_to, each.network, each.figure): each for each in found}
+    assert by_name["vgg16", "vgg19", "gops"].guess == 1197
+    assert by_name["vgg16", "vgg19", "hours"].guess == pytest.approx(2.19 * 19.508 / 15.347, rel=1e-3)
+    assert evidence.cluster() == load_cluster("vc709")
