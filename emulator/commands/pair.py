@@ -175,16 +175,16 @@ def _print_needs(plan: PairPlan) -> None:
     table(title, columns, rows, names=["layer"])
     rows = [
         [
-            each.work.name,
-            f"{each.words:,}",
-            format_bytes(each.weight_bytes),
-            format_bytes(each.in_bytes),
-            format_bytes(each.out_bytes),
-            format_bytes(each.errors_in_bytes),
-            format_bytes(each.errors_out_bytes),
-            format_bytes(each.kept_bytes),
+            need.work.name,
+            f"{need.words:,}",
+            format_bytes(need.weight_bytes),
+            format_bytes(need.in_bytes),
+            format_bytes(need.out_bytes),
+            format_bytes(need.errors_in_bytes),
+            format_bytes(need.errors_out_bytes),
+            format_bytes(need.kept_bytes),
         ]
-        for each in plan.needs
+        for need in plan.needs
     ]
     columns = ["layer", "words of a PE", "weights", "FW in", "FW out", "BW in", "BW out", "kept off chip"]
     title = "Memory and transfers of a mini-batch; weights go to the FPGA in FW and in BW, with biases in FW"

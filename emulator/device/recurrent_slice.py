@@ -168,7 +168,7 @@ class RecurrentSlice(SliceNumerics):
     def gradients(self, kept: NDArray[np.bool_]) -> list[Data]:
         """See `SliceNumerics`; a recurrent layer's weights are all where they are used."""
         own = joined(self.part, [weights.gradients() for weights in self._directions])
-        return [own.reshape(-1), *(of.gradient for of in self._others)]
+        return [own.reshape(-1), *(other.gradient for other in self._others)]
 
     def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
         """See `SliceNumerics`."""

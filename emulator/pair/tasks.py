@@ -92,7 +92,7 @@ def run(tasks: Sequence[Task]) -> list[Timed]:
     free = dict.fromkeys(Resource, 0)
     timed: list[Timed] = []
     for task in tasks:
-        start = max([timed[other].end_ps for other in task.after] + [free[each] for each in task.resources])
+        start = max([timed[other].end_ps for other in task.after] + [free[resource] for resource in task.resources])
         timed.append(Timed(task, start, start + task.duration_ps))
         free.update(dict.fromkeys(task.resources, timed[-1].end_ps))
     return timed

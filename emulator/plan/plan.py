@@ -177,8 +177,8 @@ class ChainPlan(Plan):
     @property
     def has_idle_codec(self) -> bool:
         """Whether there is a codec, and nothing that it could compress: no replicas, no balanced parameters."""
-        of = self.data_parallel
-        return of.codec.compresses and of.replicas == 1 and not self.timing.blocks
+        parallel = self.data_parallel
+        return parallel.codec.compresses and parallel.replicas == 1 and not self.timing.blocks
 
     @property
     def missing_bytes(self) -> int:
@@ -316,11 +316,13 @@ def exchange_loads(plan: ChainPlan) -> tuple[ExchangeLoad, ...]:
 
 def describe_devices(plan: ChainPlan) -> str:
     """Return one line about a plan's devices and how its replicas exchange gradients."""
-    of = plan.data_parallel
+    parallel = plan.data_parallel
     devices, codec = f"{plan.devices} x {plan.cluster.boards[0].name}", ""
-    if of.codec.compresses:
-        codec = f", {of.codec} has nothing to compress" if plan.has_idle_codec else f", gradients by {of.codec}"
-    if of.replicas == 1:
+    if parallel.codec.compresses:
+        codec = (
+            f", {parallel.codec} has nothing to compress" if plan.has_idle_codec else f", gradients by {parallel.codec}"
+        )
+    if parallel.replicas == 1:
         return devices + codec
-    groups = f" in {of.groups} groups" if of.groups > 1 else ""
-    return f"{of.replicas} replicas{groups} of {devices}, exchange by {of.exchange}{codec}"
+    groups = f" in {parallel.groups} groups" if parallel.groups > 1 else ""
+    return f"{parallel.replicas} replicas{groups} of {devices}, exchange by {parallel.exchange}{codec}"

@@ -99,7 +99,7 @@ class Segment:
 
     def begun(self, replica: int) -> Begun:
         """Return what a replica's chain has behind it where the clocks begin."""
-        of, config, (epoch, step) = self.plan.data_parallel, self.plan.config, self.begin
-        samples = epoch * len(of.samples_of(replica, self.samples, config.batch)) if epoch else 0
-        samples += len(of.samples_of(replica, step * config.batch, config.batch)) if step else 0
+        parallel, config, (epoch, step) = self.plan.data_parallel, self.plan.config, self.begin
+        samples = epoch * len(parallel.samples_of(replica, self.samples, config.batch)) if epoch else 0
+        samples += len(parallel.samples_of(replica, step * config.batch, config.batch)) if step else 0
         return Begun(samples, epoch * self.all_legs[-1].last + step, self.start_ps)
