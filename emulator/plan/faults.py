@@ -60,23 +60,23 @@ def check_deaths(faults: Faults, plan: ChainPlan) -> None:
     Raises:
         InputError: there are several chains, a board dies twice, all die, or times depend on what a codec saves.
     """
-    config, of = plan.config, plan.data_parallel
+    config, exchange = plan.config, plan.data_parallel
     source = config.faults or config.cluster
     boards = [death.board for death in faults.deaths]
     twice = [board for board, count in collections.Counter(boards).items() if count > 1]
-    if of.replicas > 1:
+    if exchange.replicas > 1:
         raise InputError(
-            f"{source}: `faults.deaths`: only a single chain can be cut again over the boards that are left, but"
-            f" there are {of.replicas} replicas; should be `replicas` = 1, and a schedule such as 'sync' or 'fpdeep'"
+            f"{source}: `faults.deaths`: only a single chain can be cut again over the boards that are left, but there"
+            f" are {exchange.replicas} replicas; should be `replicas` = 1, and a schedule such as 'sync' or 'fpdeep'"
         )
     if twice:
         raise InputError(f"{source}: `faults.deaths`: board {twice[0]} dies twice; each may be listed once")
     if len(boards) == plan.devices:
         raise InputError(f"{source}: `faults.deaths`: no board is left; at least one of {plan.devices} should live")
-    if of.codec.compresses and plan.timing.blocks:
+    if exchange.codec.compresses and plan.timing.blocks:
         raise InputError(
             f"{source}: `faults.deaths`: what is lost follows from times that are known beforehand, and `compress` ="
-            f" {str(of.codec)!r} makes them depend on gradients; leave one of them out"
+            f" {str(exchange.codec)!r} makes them depend on gradients; leave one of them out"
         )
 
 

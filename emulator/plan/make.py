@@ -204,15 +204,15 @@ class _Making:
             cuts = layers if whole else [partition(network, cluster, self.stages), *layers]
             timing, steady = self._fastest([Timing.of(mapping, cluster) for mapping in cuts])
             return self._planned(*(self._balanced(timing, steady) if balancing else (timing, steady)))
-        found = [settle(mapping, cluster, self._steady, 0, balancing=balancing) for mapping in layers]
+        choices = [settle(mapping, cluster, self._steady, 0, balancing=balancing) for mapping in layers]
         if not whole:
-            found += place_by_rate(network, cluster, self.stages, self._steady, balancing=balancing)
-        found.sort(key=lambda settled: settled.cost(self.batch, config.schedule.drains))
-        for settled in found[:-1]:
+            choices += place_by_rate(network, cluster, self.stages, self._steady, balancing=balancing)
+        choices.sort(key=lambda settled: settled.cost(self.batch, config.schedule.drains))
+        for settled in choices[:-1]:
             # With balanced parameters, weights that are late on one device are late on another, and may come never.
             with contextlib.suppress(InputError):
                 return self._planned(settled.timing, settled.steady, settled.bound_ps)
-        return self._planned(found[-1].timing, found[-1].steady, found[-1].bound_ps)
+        return self._planned(choices[-1].timing, choices[-1].steady, choices[-1].bound_ps)
 
     def _keeps_layers_whole(self) -> bool:
         """Return whether layers may not be cut, because steps of a recurrent one need all devices at the same samples.
@@ -239,8 +239,10 @@ class _Making:
     def _fastest(self, timings: list[Timing]) -> tuple[Timing, SteadyPipeline]:
         """Return the timing with the least time of a mini-batch, and its steady pipeline."""
         steady = [self._steady(timing) for timing in timings]
-        settled = [Settled(each, of, of.in_flight, 0) for each, of in zip(timings, steady, strict=True)]
-        best = min(settled, key=lambda each: each.batch_ps(self.batch, self.config.schedule.drains))
+        settled = [
+            Settled(timed, pipeline, pipeline.in_flight, 0) for timed, pipeline in zip(timings, steady, strict=True)
+        ]
+        best = min(settled, key=lambda cut: cut.batch_ps(self.batch, self.config.schedule.drains))
         return best.timing, best.steady
 
     def _mini_batch(self) -> EpochShape:
@@ -255,8 +257,8 @@ class _Making:
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
-        of = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks
-        plan = ChainPlan(config, self.network, self.cluster, *of)
+        made = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks
+        plan = ChainPlan(config, self.network, self.cluster, *made)
         tail = (config.samples or 0) % config.batch // replicas
         epoch = plan.epoch(tail, self.batch if self.timing_only and plan.times_rows else None)
         schedule = kind.schedule_of(dataclasses.replace(epoch, samples=kind.steps_to_check(epoch) * self.batch + tail))
@@ -285,13 +287,13 @@ class _Making:
         Balanced parameters change times, times change the samples in flight, and these change the memory that is left,
         so this iterates.
         """
-        found = timing, steady
+        settled = timing, steady
         for _ in range(_MOST_TURNS):
-            _, balancing = place_on_chip(timing.mapping, timing.cluster, found[1].in_flight)
+            _, balancing = place_on_chip(timing.mapping, timing.cluster, settled[1].in_flight)
             if not balancing.fits:
                 return timing, steady
-            if balancing.blocks == found[0].blocks:
+            if balancing.blocks == settled[0].blocks:
                 break
             balanced = Timing.of(timing.mapping, timing.cluster, balancing.blocks)
-            found = balanced, self._steady(balanced)
-        return found
+            settled = balanced, self._steady(balanced)
+        return settled

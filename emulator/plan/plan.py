@@ -125,9 +125,9 @@ class ChainPlan(Plan):
     @property
     def stages(self) -> PlannedStages | None:
         """The costs of stages, where boards take actions as a whole."""
-        found = self.timing.stages
-        assert found is None or isinstance(found, PlannedStages)
-        return found
+        stages = self.timing.stages
+        assert stages is None or isinstance(stages, PlannedStages)
+        return stages
 
     @property
     def devices(self) -> int:
@@ -177,8 +177,8 @@ class ChainPlan(Plan):
     @property
     def has_idle_codec(self) -> bool:
         """Whether there is a codec, and nothing that it could compress: no replicas, no balanced parameters."""
-        parallel = self.data_parallel
-        return parallel.codec.compresses and parallel.replicas == 1 and not self.timing.blocks
+        exchange = self.data_parallel
+        return exchange.codec.compresses and exchange.replicas == 1 and not self.timing.blocks
 
     @property
     def missing_bytes(self) -> int:
@@ -260,7 +260,7 @@ class ChainPlan(Plan):
         return f"<Plan {where}, {self._rate}, limited by {self._bottleneck.slowest.name}{missing}>"
 
     def _repr_html_(self) -> str:
-        found, schedule = self._bottleneck, self.config.schedule
+        bottleneck, schedule = self._bottleneck, self.config.schedule
         if self.stages is not None:
             machine = self.stages.machine
             shown = [["schedule", schedule.name], ["engines", machine.engines.value]]
@@ -268,8 +268,8 @@ class ChainPlan(Plan):
             return html_table(f"Plan: {self.title}", shown)
         rows = [
             ["rate", self._rate],
-            ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)}/sample"],
-            ["next", f"{found.behind.name}, {format_time_ps(found.behind.sample_ps)}"],
+            ["limited by", f"{bottleneck.slowest.name}, {format_time_ps(bottleneck.slowest.sample_ps)}/sample"],
+            ["next", f"{bottleneck.behind.name}, {format_time_ps(bottleneck.behind.sample_ps)}"],
             ["memory", self._memory],
             ["pipeline full after", format_time_ps(self.steady.fill_ps)],
             ["schedule", f"{schedule.name}, batch {self.config.batch}"],
@@ -316,13 +316,13 @@ def exchange_loads(plan: ChainPlan) -> tuple[ExchangeLoad, ...]:
 
 def describe_devices(plan: ChainPlan) -> str:
     """Return one line about a plan's devices and how its replicas exchange gradients."""
-    parallel = plan.data_parallel
+    exchange = plan.data_parallel
     devices, codec = f"{plan.devices} x {plan.cluster.boards[0].name}", ""
-    if parallel.codec.compresses:
+    if exchange.codec.compresses:
         codec = (
-            f", {parallel.codec} has nothing to compress" if plan.has_idle_codec else f", gradients by {parallel.codec}"
+            f", {exchange.codec} has nothing to compress" if plan.has_idle_codec else f", gradients by {exchange.codec}"
         )
-    if parallel.replicas == 1:
+    if exchange.replicas == 1:
         return devices + codec
-    groups = f" in {parallel.groups} groups" if parallel.groups > 1 else ""
-    return f"{parallel.replicas} replicas{groups} of {devices}, exchange by {parallel.exchange}{codec}"
+    groups = f" in {exchange.groups} groups" if exchange.groups > 1 else ""
+    return f"{exchange.replicas} replicas{groups} of {devices}, exchange by {exchange.exchange}{codec}"

@@ -83,12 +83,12 @@ def idle_settings(plan: ChainPlan) -> tuple[str, ...]:
 
 
 def _idle(plan: ChainPlan) -> Iterator[tuple[str, object, str]]:
-    config, of = plan.config, plan.data_parallel
+    config, exchange = plan.config, plan.data_parallel
     given = config.model_fields_set
     alone = "without replicas; add `replicas`, such as 2"
     if plan.has_idle_codec:
-        yield "compress", of.codec, alone
-    if of.replicas == 1 and "exchange" in given:
+        yield "compress", exchange.codec, alone
+    if exchange.replicas == 1 and "exchange" in given:
         yield "exchange", config.exchange, alone
     yield from ((key, getattr(config, key), why) for key, why in _of_rates(config) if key in given)
 

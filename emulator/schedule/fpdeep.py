@@ -53,10 +53,10 @@ def pipeline(name: str, staleness: Sequence[Staleness], epoch: EpochShape) -> Sc
         def program(device: int) -> Iterator[Action]:
             while True:
                 while not buffers[device]:
-                    found = next(chain, None)
-                    if found is None:
+                    made = next(chain, None)
+                    if made is None:
                         return
-                    number, action = found
+                    number, action = made
                     if number in buffers:
                         buffers[number].append(action)
                 yield buffers[device].popleft()
@@ -123,10 +123,10 @@ class _Chain:
             elif number in balanced:
                 others = (self._stores if kind is Kind.GRADIENT else self._users).get(number, ())
                 woken += [turn + count + other - number for other in others]
-            for each in woken:
-                if each not in awake:
-                    awake.add(each)
-                    heapq.heappush(turns, each)
+            for woken_device in woken:
+                if woken_device not in awake:
+                    awake.add(woken_device)
+                    heapq.heappush(turns, woken_device)
             yield number, action
         stuck = next((number for number, device in enumerate(devices) if not device.is_done), None)
         if stuck is not None:

@@ -19,7 +19,7 @@ from emuchain.emulator.cluster import Fpga
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import OffChip, partition
 from emuchain.emulator.network import graph
-from emuchain.emulator.network.rows import LayerRows
+from emuchain.emulator.network.operation import LayerRows
 from emuchain.emulator.plan import ChainPlan, find_steady
 from emuchain.emulator.timing import Timing
 
