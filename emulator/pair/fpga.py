@@ -24,8 +24,7 @@ from ..mapping import VALUE_BYTES
 from ..schedule import Offload
 from .devices import Pair
 from .messages import streams_of
-from .tasks import Phase
-from .work import RecurrentWork, Workload
+from .work import Phase, RecurrentWork, Workload
 
 
 def mvm_cycles(outputs: int, inputs: int, pes: int) -> int:

@@ -11,8 +11,7 @@ import enum
 from typing import NamedTuple
 
 from ..network import Network
-from .tasks import Part, Phase
-from .work import Cell, RecurrentWork, work_of
+from .work import Cell, Part, Phase, RecurrentWork, work_of
 
 
 class Content(enum.Enum):

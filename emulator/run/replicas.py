@@ -28,9 +28,8 @@ from ..plan import ChainPlan
 from ..timing import Hurt
 from .chain import Chain, MakeNumerics, Wiring, build_chain
 from .hosted import Carriers
-from .hurt import nic_of
 from .placement import Placement
-from .segments import Segment
+from .segments import Segment, nic_of
 from .sizes import EpochSizes, GivenSizes, SentBy
 from .steps import Exchanged
 
