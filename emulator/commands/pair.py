@@ -98,16 +98,6 @@ def _plan(config: Config, changes: dict[str, object]) -> PairPlan:
     return plan
 
 
-def limit_line(plan: PairPlan) -> Line:
-    """Return the line that says which resource is busy longest."""
-    return Line(f"limit: {plan.limit}")
-
-
-def memory_lines(plan: PairPlan) -> list[Line]:
-    """Return the line about the memory of the FPGA's PEs, if there is an FPGA."""
-    return [] if plan.memory is None else [Line(f"memory: {plan.memory}")]
-
-
 def _answer(plan: PairPlan, other: PairPlan | None, changes: str, flags: dict[str, Any]) -> list[Line]:
     first, *others = map(Line, plan.answer)
     if other is not None:
