@@ -84,7 +84,7 @@ def _limit_ps(winner: Candidate) -> str:
     if winner.partition is None:
         return format_time_ps(max(winner.compute_ps, winner.exchange_ps))
     costs = winner.partition.costs
-    slowest = max(max(each.work_ps for each in costs), max((each.transfer_ps for each in costs[:-1]), default=0))
+    slowest = max(max(cost.work_ps for cost in costs), max((cost.transfer_ps for cost in costs[:-1]), default=0))
     return f"{format_time_ps(slowest)} a micro-batch"
 
 
@@ -109,15 +109,15 @@ def _turn(question: Question, found: Exploration) -> str:
 
 
 def _choice(found: Exploration) -> str:
-    tried = [f"{each.name} {_time(each)}" for each in _best_of_names(found)]
+    tried = [f"{best.name} {_time(best)}" for best in _best_of_names(found)]
     return f"{found.winner.name} is the fastest of {', '.join(tried)}"
 
 
 def _best_of_names(found: Exploration) -> list[Candidate]:
     """Return the best candidate of each name."""
     best: dict[str, Candidate] = {}
-    for each in found.candidates:
-        best.setdefault(each.name, each)
+    for candidate in found.candidates:
+        best.setdefault(candidate.name, candidate)
     return list(best.values())
 
 
@@ -150,10 +150,10 @@ def _print_stages(question: Question, winner: Candidate) -> None:
 
 def _print_candidates(found: Exploration) -> None:
     rows = []
-    for each in _best_of_names(found):
-        bubble = "" if each.timeline is None else percent(float(each.timeline.bubble))
-        excess = "" if each.time_ps is None else f"{100 * (each.time_ps / (found.winner.time_ps or 1) - 1):.2f} %"
-        rows.append([each.name, str(each.samples), _time(each), excess, bubble, each.limit])
+    for best in _best_of_names(found):
+        bubble = "" if best.timeline is None else percent(float(best.timeline.bubble))
+        excess = "" if best.time_ps is None else f"{100 * (best.time_ps / (found.winner.time_ps or 1) - 1):.2f} %"
+        rows.append([best.name, str(best.samples), _time(best), excess, bubble, best.limit])
     columns = ["schedule", "micro-batch", "mini-batch", "more", "bubble", "limit"]
     table(
         "Candidates, each with its best micro-batch", columns, rows, left=("mini-batch", "limit"), names=("schedule",)
@@ -179,7 +179,7 @@ def exploration_as_json(devices: str, question: Question, found: Exploration) ->
             {"step": step.name, "reason": step.reason}
             for step in (cut.partition.steps if cut and cut.partition else ())
         ],
-        "candidates": [_candidate(question, each) for each in found.candidates],
+        "candidates": [_candidate(question, candidate) for candidate in found.candidates],
     }
 
 

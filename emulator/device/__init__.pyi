@@ -9,7 +9,7 @@ from .pair_gpu import OffloadedSlice, evaluate_on_gpu, train_on_gpu
 from .pair_ports import PairPorts
 from .ports import Maps, Outlet, Ports
 from .program import train_programs
-from .recurrent_steps import all_backward, all_forward
+from .recurrent_slice import all_backward, all_forward
 from .recurrent_weights import array_shapes, joined_weights, named_weights
 from .rules import Adam, Nesterov, Rule, Rules, Sgd
 from .slice_numerics import Learnt, SliceNumerics, State

@@ -118,7 +118,7 @@ class ConvSlice(SliceNumerics):
     def gradients(self, kept: NDArray[np.bool_]) -> list[Data]:
         """See `SliceNumerics`."""
         own = self._convolution.unpack(self._weight.gradient)[self._among(kept)]
-        return [own.reshape(-1), *(of.gradient for of in self._others)]
+        return [own.reshape(-1), *(other.gradient for other in self._others)]
 
     def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
         """See `SliceNumerics`."""

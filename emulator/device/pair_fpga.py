@@ -18,7 +18,7 @@ from ..pair import Content, PairKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan
 from .memories import ActRam
 from .pair_ports import Data, PairPorts, of_tape, sent_for_gradients, split_weights
-from .recurrent_steps import TAPE, all_backward, all_forward
+from .recurrent_slice import TAPE, all_backward, all_forward
 from .recurrent_weights import kernel_of
 
 Lengths = NDArray[np.int64]

@@ -14,8 +14,7 @@ from .device import Epoch
 from .device_numerics import DeviceNumerics
 from .memories import ActRam
 from .pair_ports import PairPorts, joined_weights, sent_for_gradients, tape_arrays
-from .recurrent_slice import RecurrentSlice
-from .recurrent_steps import states_before
+from .recurrent_slice import RecurrentSlice, states_before
 from .slice_numerics import Data, Lengths
 from .tally import Tally
 

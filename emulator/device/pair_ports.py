@@ -84,7 +84,7 @@ def _projects(kernel: Kernel) -> bool:
 def sent_for_gradients(layer: Layer) -> list[Content]:
     """Return what the FPGA sends of the steps of EB."""
     streams = streams_of(work_of(layer), 0, inputs_too=False)
-    back = [each for each in streams if each.phase is Phase.BACKWARD and each.part is Part.STEPS]
+    back = [stream for stream in streams if stream.phase is Phase.BACKWARD and stream.part is Part.STEPS]
     return [each.content for each in back if not each.to_fpga]
 
 

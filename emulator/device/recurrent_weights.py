@@ -69,9 +69,9 @@ def joined(part: Slice, directions: Sequence[Arrays]) -> Data:
     """Return a slice's weights, or their gradients, as one array of the layer's layout."""
     shape = part.layer.weight_shape
     rows = []
-    for of in directions:
-        each = [of["w"], of["r"], of["b_w"][:, None], of["b_r"][:, None]]
-        rows += [np.concatenate(each, axis=1).reshape(-1), *([of["p"].reshape(-1)] if "p" in of else [])]
+    for direction in directions:
+        each = [direction["w"], direction["r"], direction["b_w"][:, None], direction["b_r"][:, None]]
+        rows += [np.concatenate(each, axis=1).reshape(-1), *([direction["p"].reshape(-1)] if "p" in direction else [])]
     return np.concatenate(rows).reshape(-1, *shape[1:])
 
 

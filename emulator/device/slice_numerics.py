@@ -153,9 +153,9 @@ class SliceNumerics(abc.ABC):
         return self.sfu.parameters if self.sfu is not None else []
 
     def _take_others(self, row: Data) -> Data:
-        for of in self._others:
-            of.gradient[...] = row[: of.gradient.size]
-            row = row[of.gradient.size :]
+        for other in self._others:
+            other.gradient[...] = row[: other.gradient.size]
+            row = row[other.gradient.size :]
         return row
 
     def free(self, versions: Sequence[int]) -> None:

@@ -268,8 +268,8 @@ class Faults:
 
         All others in `links` lose nothing, and keep the place of this one.
         """
-        links = tuple(each if each is fault else LinkFault(link=each.link) for each in self.links)
-        boards = tuple(each for each in self.boards if each is fault)
+        links = tuple(link if link is fault else LinkFault(link=link.link) for link in self.links)
+        boards = tuple(board for board in self.boards if board is fault)
         links = links if fault in self.links else ()
         return dataclasses.replace(self, boards=boards, links=links, flips=(), deaths=())
 

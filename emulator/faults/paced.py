@@ -131,7 +131,7 @@ class PacedResource(FifoResource):
         first, free_ps = 0, self.free_ps
         while first < ready.size:
             start_ps = max(int(waiting[first]), free_ps)
-            takes[first:], late[first:] = (each[first:] for each in self._times(start_ps, numbers, rows))
+            takes[first:], late[first:] = (time[first:] for time in self._times(start_ps, numbers, rows))
             left[first:] = _left(waiting[first:], takes[first:], free_ps)
             following = bisect.bisect_right(self._ends, start_ps)
             begun = ready.size

@@ -14,8 +14,8 @@ from .fpga import (
 )
 from .messages import Content, PairKey, PairStream, pair_streams, streams_of
 from .result import Busy, PairTimes, time_mini_batch, times_as_json
-from .tasks import Part, Phase, Resource, Task, Timed, run
-from .work import Cell, OtherWork, RecurrentWork, Workload, work_of, workload_of
+from .tasks import Resource, Task, Timed, run
+from .work import Cell, OtherWork, Part, Phase, RecurrentWork, Workload, work_of, workload_of
 
 __all__ = [
     "Busy",

@@ -24,8 +24,7 @@ from ..mapping import VALUE_BYTES
 from ..schedule import Offload
 from .devices import Pair
 from .messages import streams_of
-from .tasks import Phase
-from .work import RecurrentWork, Workload
+from .work import Phase, RecurrentWork, Workload
 
 
 def mvm_cycles(outputs: int, inputs: int, pes: int) -> int:
@@ -148,7 +147,7 @@ def layer_needs(work: RecurrentWork, array: PeArray, batch: int, *, inputs_too: 
     ]
 
     def travelled(phase: Phase, *, to_fpga: bool) -> int:
-        found = [each for each in streams if each.phase is phase and each.to_fpga is to_fpga]
+        found = [stream for stream in streams if stream.phase is phase and stream.to_fpga is to_fpga]
         return VALUE_BYTES * batch * work.steps * sum(each.values for each in found if not each.holds_weights)
 
     return LayerNeeds(
@@ -191,26 +190,26 @@ def needs_as_json(needs: Sequence[LayerNeeds], pair: Pair) -> dict[str, Any]:
         "clock_period_ps": pair.cycle_ps,
         "layers": [
             {
-                "layer": each.work.name,
-                "cell": each.work.cell.value,
-                "inputs": each.work.inputs,
-                "cells": each.work.cells,
-                "projection": each.work.projection,
-                "directions": each.work.directions,
-                "steps": each.work.steps,
-                "forward": _cycles_as_json(each.forward),
-                "backward": _cycles_as_json(each.backward),
-                "words_of_a_pe": each.words,
-                "missing_bytes": each.missing_bytes,
-                "weight_bytes": each.weight_bytes,
-                "bias_bytes": each.bias_bytes,
-                "values_in_bytes": each.in_bytes,
-                "values_out_bytes": each.out_bytes,
-                "errors_in_bytes": each.errors_in_bytes,
-                "errors_out_bytes": each.errors_out_bytes,
-                "kept_bytes": each.kept_bytes,
+                "layer": need.work.name,
+                "cell": need.work.cell.value,
+                "inputs": need.work.inputs,
+                "cells": need.work.cells,
+                "projection": need.work.projection,
+                "directions": need.work.directions,
+                "steps": need.work.steps,
+                "forward": _cycles_as_json(need.forward),
+                "backward": _cycles_as_json(need.backward),
+                "words_of_a_pe": need.words,
+                "missing_bytes": need.missing_bytes,
+                "weight_bytes": need.weight_bytes,
+                "bias_bytes": need.bias_bytes,
+                "values_in_bytes": need.in_bytes,
+                "values_out_bytes": need.out_bytes,
+                "errors_in_bytes": need.errors_in_bytes,
+                "errors_out_bytes": need.errors_out_bytes,
+                "kept_bytes": need.kept_bytes,
             }
-            for each in needs
+            for need in needs
         ],
     }
 

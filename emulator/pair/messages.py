@@ -11,8 +11,7 @@ import enum
 from typing import NamedTuple
 
 from ..network import Network
-from .tasks import Part, Phase
-from .work import Cell, RecurrentWork, work_of
+from .work import Cell, Part, Phase, RecurrentWork, work_of
 
 
 class Content(enum.Enum):
@@ -80,7 +79,7 @@ def pair_streams(network: Network, *, inputs_too: bool) -> dict[PairKey, PairStr
 def values_of(work: RecurrentWork, direction: int, phase: Phase, part: Part, *, inputs_too: bool) -> tuple[int, int]:
     """Return the values of a time step that go to the FPGA, and those that leave it, during one of its tasks."""
     streams = streams_of(work, direction, inputs_too=inputs_too)
-    of_task = [each for each in streams if each.phase is phase and each.part is part]
+    of_task = [stream for stream in streams if stream.phase is phase and stream.part is part]
     to_fpga, to_gpu = (sum(each.values for each in of_task if each.to_fpga is way) for way in (True, False))
     return to_fpga, to_gpu
 

@@ -16,10 +16,9 @@ from collections.abc import Callable, Sequence
 
 from ..cluster import Gpu
 from ..common import InputError
-from .costs import Costs
 from .devices import persistent_step_ps, standard_step_ps
-from .tasks import Phase, Resource, Task, TaskList
-from .work import OtherWork, RecurrentWork, Workload
+from .tasks import Costs, Resource, Task, TaskList
+from .work import OtherWork, Phase, RecurrentWork, Workload
 
 _FW, _BW = Phase.FORWARD, Phase.BACKWARD
 

@@ -10,12 +10,11 @@ from typing import Any
 
 from ..common import InputError
 from ..schedule import Offload
-from .costs import Costs
 from .devices import FLOPS_PER_MAC, Pair
 from .fpga import pe_words, unheld_bytes
 from .order import in_turn, overlapped, persistent, standard
-from .tasks import Phase, Resource, Task, Timed, run
-from .work import Workload
+from .tasks import Costs, Resource, Task, Timed, run
+from .work import Phase, Workload
 
 _PASSES = 2
 """FW and BW, which have the same multiply-accumulates each."""

@@ -22,6 +22,26 @@ class Cell(enum.Enum):
         return 4 if self is Cell.LSTM else 3
 
 
+class Part(enum.Enum):
+    """What a task does (FARNN, section 4)."""
+
+    INPUTS = "I-MVM"
+    STEPS = "R-MVM and activations"
+    WEIGHTS = "weights"
+    VALUES = "values"
+    TRANSPOSE = "transposition"
+    GRADIENTS = "GC"
+    UPDATE = "WU"
+    OTHERS = "others"
+
+
+class Phase(enum.Enum):
+    """Whether a task belongs to FW, or to BW, GC and WU, which overlap."""
+
+    FORWARD = "FW"
+    BACKWARD = "BW"
+
+
 @dataclasses.dataclass(frozen=True)
 class RecurrentWork:
     """A recurrent layer: `cells` cells, which take `inputs` values in each of `steps` time steps.

@@ -18,10 +18,9 @@ from ..device import Bpram, DeviceNumerics, Epoch, HurtNumerics, Rules, numerics
 from ..mapping import BalancedParameters, DeviceStreams
 from ..network import Layer
 from ..plan import ChainPlan, check_samples
-from .hurt import soft_errors
 from .layer_states import LayerState, deal_state, gathered_state
 from .replicas import build_replicas
-from .segments import Leg, Position, Segment, replica_leg
+from .segments import Leg, Position, Segment, replica_leg, soft_errors
 from .sizes import EpochSizes
 from .steps import EpochResult, Exchanged, StepReports
 from .trainer import Programs, Trainer

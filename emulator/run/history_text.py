@@ -46,7 +46,7 @@ def write_history(
         writer.pieces("history/histogram", np.dtype(np.int64), (count, 2, BINS), map(np.stack, histograms))
     sizes = next(history.pieces()).sizes[0] if history else {}
     for number, (source, first) in enumerate(sizes.items()):
-        of_epochs = ([each[source] for each in piece.sizes] for piece in history.pieces())
+        of_epochs = ([size[source] for size in piece.sizes] for piece in history.pieces())
         writer.pieces(f"history/sizes/{number}", first.dtype, (count, *first.shape), map(np.stack, of_epochs))
     resources = [dataclasses.astuple(use) for use in history[-1].resources] if history else []
     return _rows(history), {"history_sources": [*sizes], "resources": resources}

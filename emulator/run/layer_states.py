@@ -51,7 +51,7 @@ def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], *, whol
     own = [of for of in learnt if of.part.layer.index == layer.index]
     parts = [(isinstance(of, Bpram), of.part, of.state() if whole else _averages(of)) for of in own]
     found: LayerState = {}
-    every = [each for rank_parts in ranks.gather(parts) for each in rank_parts]
+    every = [rank_part for rank_parts in ranks.gather(parts) for rank_part in rank_parts]
     for _, part, state in sorted(every, key=lambda each: each[0]):  # stored blocks have what counts, so come last
         for name, kinds in state.items():
             arrays = found.setdefault(name, {})

@@ -28,9 +28,8 @@ from ..plan import ChainPlan
 from ..timing import Hurt
 from .chain import Chain, MakeNumerics, Wiring, build_chain
 from .hosted import Carriers
-from .hurt import nic_of
 from .placement import Placement
-from .segments import Segment
+from .segments import Segment, nic_of
 from .sizes import EpochSizes, GivenSizes, SentBy
 from .steps import Exchanged
 
@@ -122,15 +121,17 @@ def build_replicas(
     most `most` samples. `make` gives a replica's factory of numerics. Without it, for timing only; then, unless
     `by_message`, exchanges are timed as a whole, all messages of the size that the codec expects.
     """
-    plan, of = segment.plan, segment.plan.data_parallel
+    plan, parallel = segment.plan, segment.plan.data_parallel
     placement = Placement.of(plan.work, ranks)
     throttled = make is not None and plan.config.throttle == "wall"
     replicas = Replicas([])
-    for replica in range(of.replicas):
-        wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, of.codec, plan.devices)
+    for replica in range(parallel.replicas):
+        wiring = Wiring(
+            placement, rank, comms[0], throttled, most, replica * plan.devices, parallel.codec, plan.devices
+        )
         hurt, numerics = _hurt(segment, replica), None if make is None else make(replica)
         replicas.chains.append(build_chain(plan.timing, wiring, numerics, hurt, replicas.carriers))
-    if of.replicas > 1:
+    if parallel.replicas > 1:
         for device in range(plan.stage_count):
             if not by_message:
                 _time_exchange(replicas, plan, device)
@@ -205,10 +206,13 @@ class _Channels:
 
     def _most_bytes(self, phase: ExchangePhase) -> int:
         """Return the size of a phase's largest message: rings send blocks, others the whole row, some uncompressed."""
-        of = self._plan.data_parallel
-        ring_of = {ExchangePhase.GROUP: of.members, ExchangePhase.TOP: len(of.top) if of.exchange == "ring" else 1}
+        parallel = self._plan.data_parallel
+        ring_of = {
+            ExchangePhase.GROUP: parallel.members,
+            ExchangePhase.TOP: len(parallel.top) if parallel.exchange == "ring" else 1,
+        }
         values = -(-self.count // ring_of.get(phase, 1))
-        return max(of.codec.largest_bytes(values), VALUE_BYTES * values)
+        return max(parallel.codec.largest_bytes(values), VALUE_BYTES * values)
 
     def _gated(self, sender: int, outlet: Outlet) -> Outlet:
         """Return the outlet; with the throttle, one that delays messages as the sender's link would."""
@@ -234,12 +238,12 @@ class _GatedOutlet:
 
 def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_data: bool) -> None:
     """Give the devices of one number their exchange, and add their aggregator if it is on this rank."""
-    of, interconnect = segment.plan.data_parallel, segment.plan.cluster.interconnect
+    parallel, interconnect = segment.plan.data_parallel, segment.plan.cluster.interconnect
     for replica, chain in enumerate(replicas.chains):
         for device in chain.devices:
             if device.number == channels.device:
                 nic = nic_of(segment, replica, device.number)
-                device.exchange = GradientExchange(of, nic, exchange_steps(of, replica, nic, channels))
-    if of.exchange == "aggregator" and channels.host(of.aggregator) == channels.rank:
-        nic = Nic(interconnect, of.codec)
-        replicas.aggregators[channels.device] = aggregator(of, nic, channels.count, with_data, channels)
+                device.exchange = GradientExchange(parallel, nic, exchange_steps(parallel, replica, nic, channels))
+    if parallel.exchange == "aggregator" and channels.host(parallel.aggregator) == channels.rank:
+        nic = Nic(interconnect, parallel.codec)
+        replicas.aggregators[channels.device] = aggregator(parallel, nic, channels.count, with_data, channels)

@@ -69,7 +69,9 @@ class TimedRun:
     def exchange_ps(self) -> int:
         """Time in ps that a device has spent on exchanges with other replicas, averaged over devices."""
         exchanges = (device.exchange for device in self._devices)
-        spent_ps = sum(each.spent_ps for each in exchanges if isinstance(each, TimedMember | GradientExchange))
+        spent_ps = sum(
+            exchange.spent_ps for exchange in exchanges if isinstance(exchange, TimedMember | GradientExchange)
+        )
         return spent_ps // self._segment.plan.nodes
 
 

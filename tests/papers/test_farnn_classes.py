@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from emuchain.emulator.pair import costs, devices, fpga
+from emuchain.emulator.pair import devices, fpga, tasks
 from emuchain.emulator.pair.devices import Pair
 from emuchain.papers import Class, load_claims
 from emuchain.papers.constants import Constant, in_force
@@ -29,7 +29,7 @@ def whole_rounds(patch: pytest.MonkeyPatch) -> None:
 
 def slow_phases(patch: pytest.MonkeyPatch) -> None:
     """Phases of cuDNN's standard form that take their least time for each sample."""
-    for module in (devices, costs):
+    for module in (devices, tasks):
         patch.setattr(
             module, "product_ps", lambda board, macs: 1 + round(macs / (board.peak_tflops * board.gemm_efficiency))
         )
@@ -56,13 +56,13 @@ def one_size(patch: pytest.MonkeyPatch) -> None:
 
 def steps_at_half_rate(patch: pytest.MonkeyPatch) -> None:
     """Steps on the FPGA twice as long, of whatever they are made."""
-    on_fpga = costs.Costs._on_fpga
+    on_fpga = tasks.Costs._on_fpga
 
-    def doubled(self: costs.Costs, *arguments: object) -> costs.Task:
+    def doubled(self: tasks.Costs, *arguments: object) -> tasks.Task:
         task = on_fpga(self, *arguments)  # type: ignore[arg-type]
         return dataclasses.replace(task, duration_ps=2 * task.duration_ps)
 
-    patch.setattr(costs.Costs, "_on_fpga", doubled)
+    patch.setattr(tasks.Costs, "_on_fpga", doubled)
 
 
 FAULTS: dict[Fault, str] = {

@@ -16,7 +16,7 @@ from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Segment, fault_costs, segments_of, simulate
 from emuchain.emulator.run.checkpoint_file import CheckpointReader
 
-from .checkpoint.test_checkpoint import comparable, run
+from .test_checkpoint import comparable, run
 from .test_faults import FOUR, TOY
 
 SAMPLES = 48

@@ -8,7 +8,7 @@ import pytest
 
 from emuchain.emulator.data import Dataset, load_data
 from emuchain.emulator.device import epoch_order
-from emuchain.emulator.device.start import initial_weights
+from emuchain.emulator.device.memories import initial_weights
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.network.operations.activations import Relu
 from emuchain.emulator.network.operations.normalisation import Lrn

@@ -23,7 +23,7 @@ from emuchain.emulator.run import train as train_plan
 from emuchain.emulator.run.pair_trainer import PairTrainer
 from emuchain.launch import SingleProcess
 
-from ..pairs import LAYERS, STEPS, data_of, description
+from .pairs import LAYERS, STEPS, data_of, description
 
 Bits = Callable[..., dict[str, bytes]]
 PAIRS = ("farnn", "farnn-no-overlap", "farnn-all-fpga")
