@@ -12,53 +12,42 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from ..comm import Observer, Served
-from ..launch import MpiRanks, RankFailed, Ranks, SingleProcess, Stopped
-from .all_ranks import failure_of, on_all, stop_others
-from .asked import (
-    AnyCluster,
-    AnyNetwork,
-    OfPairs,
-    asked_keys,
-    asked_settings,
-    check_files,
-    new_plan,
-    plan_again,
-    plan_of,
-)
+from ..comm import Observer
+from ..launch import MpiRanks, Ranks, SingleProcess
+from .arguments import AnyCluster, AnyNetwork, OfPairs, check_files, given_keys, given_settings, new_plan, plan_of
 from .cluster import Cluster, load_cluster
-from .common import IMAGENET_IMAGES, InputError, WholeFile
+from .common import IMAGENET_IMAGES, InputError, NamedFiles, WholeFile
+from .config import roles
 from .data import Dataset
-from .plan import (
-    PairPlan,
-    Plan,
-    check_data,
-    epoch_samples,
-    training_data,
-)
+from .plan import ChainPlan, PairPlan, Plan, epoch_samples, plan_run
 from .run import (
     EpochResult,
+    Evaluation,
+    Found,
     PairSimulation,
-    Recorder,
     Results,
-    RunCheckpoints,
     Simulation,
-    StepLog,
+    Training,
     Weights,
-    check_needs,
-    checkpoints_of,
-    open_log,
+    WeightsFile,
+    both,
+    ending_together,
+    found_of,
+    prepared_on_all,
+    read_found,
     read_results,
     resumed,
 )
+from .run import evaluate as evaluate_weights
 from .run import simulate as run_simulation
-from .run import train as run_training
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
-from .view import SpanRecorder, TraceRequest, pair_timeline, pair_trace, write_trace
+from .view import TraceRequest, pair_timeline, pair_trace, write_trace
 
 if TYPE_CHECKING:
     from .studies.sweep import SweepResult
+
+Run = Results | str | os.PathLike[str]
 
 
 @overload
@@ -80,7 +69,7 @@ def plan(
     ranks: int = ...,
     changes: Mapping[str, object] | None = ...,
     **settings: Any,
-) -> Plan: ...
+) -> ChainPlan: ...
 
 
 def plan(
@@ -90,10 +79,10 @@ def plan(
     ranks: int = 1,
     changes: Mapping[str, object] | None = None,
     **settings: Any,
-) -> Plan | PairPlan:
+) -> Plan:
     """Return the plan of a run: mapping, times, schedule, memory. Nothing is trained or simulated yet.
 
-    A schedule of a GPU, alone or with an FPGA, gives a `PairPlan`, every other one a `Plan`.
+    A schedule of a GPU, alone or with an FPGA, gives a `PairPlan`, every other one a `ChainPlan`.
 
     Args:
         network: the network to train.
@@ -167,7 +156,7 @@ def simulate(
 
 @overload
 def simulate(
-    network: AnyNetwork | Plan = ...,
+    network: AnyNetwork | ChainPlan = ...,
     cluster: AnyCluster = ...,
     *,
     observer: Observer | None = ...,
@@ -179,7 +168,7 @@ def simulate(
 
 
 def simulate(
-    network: AnyNetwork | Plan | PairPlan = "quick-cifar",
+    network: AnyNetwork | Plan = "quick-cifar",
     cluster: AnyCluster = "vc709",
     *,
     observer: Observer | None = None,
@@ -205,10 +194,11 @@ def simulate(
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
-    check_files(asked_keys(network, cluster, settings), trace=trace)
+    check_files(given_keys(network, cluster, settings), trace=trace)
     planned = plan_of(network, cluster, settings)
     if isinstance(planned, PairPlan):
         return _simulated_pair(planned, observer, pair_trace(trace, trace_level, trace_samples))
+    assert isinstance(planned, ChainPlan)
     traced = TraceRequest.of(trace, trace_level, trace_samples)
     samples = epoch_samples(planned)
     recorder = None if traced is None else traced.recorder(planned, samples)
@@ -216,14 +206,14 @@ def simulate(
         if traced is not None:
             traced.check_file()
             files.callback(traced.close)
-        found = run_simulation(planned, samples, _both(observer, recorder))
+        simulation = run_simulation(planned, samples, both(observer, recorder))
         if traced is not None and recorder is not None:
             traced.write(planned, samples, [recorder])
-    return found
+    return simulation
 
 
 def train(
-    network: AnyNetwork | Plan | PairPlan = "quick-cifar",
+    network: AnyNetwork | Plan = "quick-cifar",
     cluster: AnyCluster = "vc709",
     *,
     comm: Any = None,
@@ -255,69 +245,32 @@ def train(
     traced = TraceRequest.of(trace, trace_level, trace_samples)
     if data is not None and not isinstance(data, Dataset):
         settings["data"] = os.fspath(data)
+    loaded, weights = data if isinstance(data, Dataset) else None, dict[str, Any]()
     files = contextlib.ExitStack()
 
-    def prepare() -> tuple[Plan | PairPlan, Dataset, WholeFile | None, StepLog, SpanRecorder | None, RunCheckpoints]:
-        check_files(asked_keys(network, cluster, settings), trace=trace)
-        start = resumed(asked_settings(network, cluster, settings))
+    def prepare() -> Training:
+        check_files(given_keys(network, cluster, settings), trace=trace)
+        start = resumed(given_settings(network, cluster, settings))
         if start is None:
             planned = plan_of(network, cluster, settings, ranks.size)
         else:
             check_files(dict(start.config), trace=trace)
-            planned = plan_again(start)
+            planned = plan_run(start.config, network=start.network, cluster=start.cluster)
         if isinstance(planned, PairPlan) and traced is not None:
             raise InputError("`trace`: of a pair, `emuchain.simulate` writes it, with the same times")
-        writes = planned.config.out if ranks.rank == 0 else None
-        out = files.enter_context(WholeFile(writes)) if writes else None
-        if traced is not None and ranks.rank == 0:
-            traced.check_file()
-            files.callback(traced.close)
-        if isinstance(data, Dataset):
-            check_data(planned, data)
-        held = data if isinstance(data, Dataset) else training_data(planned)
-        check_needs(planned, held, ranks, gathers=True)
-        log = files.enter_context(open_log(planned.config.log if ranks.rank == 0 else None))
-        checkpoints = checkpoints_of(planned, held, ranks, start, on_begin=lambda *begun: recorder.begin(*begun[:2]))
-        if traced is None or isinstance(planned, PairPlan):
-            return planned, held, out, log, None, checkpoints
-        return planned, held, out, log, traced.recorder(planned, held.n_train), checkpoints
+        return files.enter_context(Training(planned, ranks, start, data=loaded, trace=traced, gathers=True))
+
+    def record(result: EpochResult, gathered: Weights) -> None:
+        weights.update(gathered)
+        on_epoch(result, gathered)
 
     with files:
-        planned, held, out, log, spans, checkpoints = on_all(ranks, prepare)
-        recorder = Recorder(planned, held, ranks.describe(), out, log)
-        last: Weights = {}
-
-        def record(result: EpochResult, weights: Weights) -> None:
-            nonlocal last
-            last = weights
-            recorder.record(result, weights)
-            on_epoch(result, weights)
-
-        try:
-            with recorder:
-                run_training(
-                    *(planned, held, ranks, recorder.step, record),
-                    gather_weights=True,
-                    observer=_both(observer, spans),
-                    checkpoints=checkpoints,
-                )
-            gathered = ranks.gather(spans)
-            if traced is not None and not isinstance(planned, PairPlan) and ranks.rank == 0:
-                traced.write(planned, held.n_train, gathered)
-        except RankFailed as failed:
-            ranks.stop_others(failed.status, str(failed))
-            ranks.abandon()
-            raise failure_of(str(failed), failed.status) from None
-        except Stopped as stopped:
-            ranks.abandon()
-            raise failure_of(stopped.line, stopped.status) from None
-        except Exception as error:
-            stop_others(ranks, error)
-            ranks.abandon()
-            raise
-    found = ranks.share(recorder.results(last) if ranks.rank == 0 else None)[0]
+        training = prepared_on_all(ranks, prepare)
+        with ending_together(ranks):
+            training.run(on_epoch=record, observer=observer)
+    made = ranks.share(training.recorder.results(weights) if ranks.rank == 0 else None)[0]
     ranks.free()
-    return found
+    return made
 
 
 def results(path: str | os.PathLike[str]) -> Results:
@@ -329,8 +282,46 @@ def results(path: str | os.PathLike[str]) -> Results:
     return read_results(pathlib.Path(path))
 
 
+def evaluate(
+    run: Run,
+    data: Dataset | str | os.PathLike[str] | None = None,
+    *,
+    test_samples: int | None = None,
+) -> Evaluation:
+    """Return loss and accuracy of a run's weights, as `emuchain evaluate`; on the run's data, its last epoch's.
+
+    Args:
+        run: the run's results, or the path of a results file or a checkpoint.
+        data: a data set, or a value of the configuration key `data`; by default the run's.
+        test_samples: take the first of the test samples; by default as many as the run.
+
+    Raises:
+        InputError: the file or the data cannot be read, do not fit each other, or have no test.
+    """
+    named = data if data is None or isinstance(data, Dataset) else os.fspath(data)
+    return evaluate_weights(_weights_of(run), named, test_samples)
+
+
+def export(run: Run, out: str | os.PathLike[str]) -> None:
+    """Write a run's weights for other programs, as `emuchain export`.
+
+    Args:
+        run: the run's results, or the path of a results file or a checkpoint.
+        out: a file whose name ends in .safetensors, for only the weights, or in .onnx, for the network, too.
+
+    Raises:
+        InputError: the run cannot be read, the file cannot be written, or the network cannot be in such a file.
+    """
+    files = NamedFiles()
+    files.add("run", run, roles.RUN)
+    files.add("out", out, roles.OUTPUT)
+    files.check()
+    with WeightsFile(out) as file:
+        file.write(_weights_of(run))
+
+
 def retime(
-    run: Results | str | os.PathLike[str],
+    run: Run,
     cluster: AnyCluster | None = None,
     *,
     changes: Mapping[str, object] | None = None,
@@ -346,11 +337,19 @@ def retime(
         InputError: the run is not finished, or cannot be planned on the other cluster.
     """
     source = "results" if isinstance(run, Results) else os.fspath(run)
-    found = run if isinstance(run, Results) else results(run)
+    finished = run if isinstance(run, Results) else results(run)
     if cluster is not None and not isinstance(cluster, Cluster):
         other = load_cluster(cluster, changes)
-        return retime_results(found, other, label=label_of(other.name, changes), source=source)
-    return retime_results(found, cluster, changes, source=source)
+        return retime_results(finished, other, label=label_of(other.name, changes), source=source)
+    return retime_results(finished, cluster, changes, source=source)
+
+
+def _weights_of(run: Run) -> Found:
+    if isinstance(run, Results):
+        return found_of(run)
+    if not isinstance(run, str | os.PathLike):
+        raise InputError(f"`run`: is {type(run).__name__}; it should be results, or the path of a file")
+    return read_found(os.fspath(run))
 
 
 def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile | None) -> PairSimulation:
@@ -361,14 +360,3 @@ def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile 
         if trace is not None:
             write_trace(trace, pair_timeline(plan))
     return PairSimulation(plan)
-
-
-def _both(observer: Observer | None, other: Observer | None) -> Observer | None:
-    """Return an observer that calls those that there are; None where there are none."""
-    observers = [each for each in (observer, other) if each is not None]
-
-    def call(served: Served) -> None:
-        for each in observers:
-            each(served)
-
-    return call if observers else None

@@ -15,7 +15,8 @@ import pathlib
 
 _STEP = 1.25
 """Linux, kernel/sched/core.c: `sched_prio_to_weight`."""
-_NICEST = 19
+_NICEST = 10
+"""Of a rank with little work or none: it takes part in messages, and programs beside it must leave it time for them."""
 _AUTOGROUP = pathlib.Path("/proc/self/autogroup")
 
 
@@ -36,7 +37,7 @@ def be_nicer(by: int, base: int) -> None:
     its own, as launchers start ranks, both are set.
     """
     with contextlib.suppress(OSError):  # only root may become less nice
-        os.setpriority(os.PRIO_PROCESS, 0, min(_NICEST, base + by))
+        os.setpriority(os.PRIO_PROCESS, 0, base + by)  # the system takes 19 for more
         if os.getsid(0) == os.getpid() and _AUTOGROUP.exists():
             _AUTOGROUP.write_text(str(by), encoding="ascii")
 

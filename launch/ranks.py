@@ -314,8 +314,9 @@ class MpiRanks:
             self._watch.leave(aborts=aborts)
 
     def free(self) -> None:
-        """Free all communicators; call on all ranks, after the last message."""
+        """Free all communicators; call on all ranks, after the last message. The process has its own priority again."""
         _nap_until(self._sent)
+        be_nicer(0, self._niceness)
         for comm in (self._side, self.exchange_comm, self.comm):
             comm.Free()
 

@@ -44,7 +44,7 @@ class Question(NamedTuple):
 class Answer(NamedTuple):
     """What a rank waits for, for how long it has had nothing to do, in s, and which ranks of its host are stopped."""
 
-    waits: list[Awaited]
+    waits: Sequence[Awaited]
     idle_s: float
     stopped: frozenset[int] = frozenset()
 
@@ -89,7 +89,7 @@ class Watchdog:
         self._asked_s: float | None = None
         self._asks_from_s = 0.0
         self._looks_from_s = 0.0
-        self._waits: Callable[[], list[Awaited]] = list
+        self._waits: Callable[[], Sequence[Awaited]] = list
         self._answers: dict[int, Answer] = {}
         self._away: set[int] = set()
         self._pending: list[Any] = []
@@ -106,8 +106,8 @@ class Watchdog:
         """Take note that this rank has something to do."""
         self._since_s = self._asked_s = None
 
-    def idle(self, waits: Callable[[], list[Awaited]]) -> None:
-        """Take note that this rank has nothing to do; `waits` returns what it waits for.
+    def idle(self, awaited: Callable[[], Sequence[Awaited]]) -> None:
+        """Take note that this rank has nothing to do; `awaited` returns what it waits for.
 
         Raises:
             NoProgress: the run makes no progress.
@@ -115,7 +115,7 @@ class Watchdog:
         now_s = self._clock()
         if self._since_s is None:
             self._since_s = now_s
-        self._waits = waits
+        self._waits = awaited
         if self._asked_s is not None:
             if now_s >= self._asked_s + min(_GRACE_S, self._timeout_s / 2):
                 self._judge(now_s, now_s - self._since_s)

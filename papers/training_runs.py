@@ -43,7 +43,6 @@ class Mean:
 RunsT = TypeVar("RunsT", bound=Model)
 
 
-
 def read_run_file(path: pathlib.Path, model: type[RunsT]) -> RunsT:
     """Return a file of runs.
 

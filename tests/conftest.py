@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -246,9 +247,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if other and _inside_ranks(config) else None
 
 
+def _is_drawn(item: pytest.Item) -> bool:
+    """Return whether a test that starts ranks runs under this MPI: by its own choice, for its subject, or as drawn."""
+    mpi = item.callspec.params["mpiexec"]  # type: ignore[attr-defined]  # of tests that are functions
+    chosen = any("mpiexec" in str(mark.args[0]) for mark in item.iter_markers("parametrize"))
+    subject = item.get_closest_marker("each_mpi") or (ROOT / "tests" / "launch") in item.path.parents
+    if chosen or subject or None in _found.values():
+        return True
+    name = f"{item.path.relative_to(ROOT)}::{item.originalname}"  # type: ignore[attr-defined]
+    return bool(mpi == list(FLAVOURS)[zlib.crc32(name.encode()) % len(FLAVOURS)])
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that start ranks, so that `-m "not launches"` leaves them out; inside ranks, run no others.
 
+    Where both MPIs are found, a test that starts ranks runs under one of them, drawn by its name; under the other it is
+    marked `exhaustive`. Where the MPI is the subject (`each_mpi`, and all of tests/launch) it runs under both.
     A test that is not for ranks would run on each of them, and could start launchers within launchers.
     Files with slow tests come first, so that workers that run files side by side (xdist) end together.
     """
@@ -256,6 +270,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "mpiexec" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.launches)
+            if not _is_drawn(item):
+                item.add_marker(pytest.mark.exhaustive)
         if item.get_closest_marker("mpi") and item.path.name != INSIDE_RANKS:
             raise pytest.UsageError(f"{item.nodeid} is marked `mpi`: such tests are in files called {INSIDE_RANKS}")
         if item.get_closest_marker("slow"):

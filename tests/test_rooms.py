@@ -31,7 +31,7 @@ ENTRANCES = {
     "kernels.warm": "imports all kernels",
     "kernels.jit.store": "where compiled code is kept, before any is loaded",
     "kernels.inceptionn.hardware": "the engines in plain Python, which only `validate` asks for",
-    "emulator.run.follower": "what ranks import that follow rank 0",
+    "emulator.run.epochs": "what ranks import that follow rank 0",
 }
 """Modules that faces leave out, for the reason given; others may import them where they are used."""
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.data import shapes
-from emuchain.emulator.run.follower import SharedData
+from emuchain.emulator.run.epochs import SharedData
 from emuchain.kernels import warm
 from emuchain.kernels.jit import store
 
@@ -168,6 +168,7 @@ main(sys.argv[2:])
 """
 
 
+@pytest.mark.each_mpi
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_that_fails_on_its_way_ends_all(mpiexec, victim: int, one_line: Callable[..., str]) -> None:  # type: ignore[no-untyped-def]  # a fixture
     finished = mpiexec(3, ["-c", FAILING, str(victim), *SHORT], status=1)

@@ -21,14 +21,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...kernels import find_program, python_command, safe_environment
-from ..common import InputError, plural
+from ..common import InputError, format_bytes, plural
 from ..data import describe_data
 from ..network import load_network
-from .stopwatch import median_ratio
+from .figures import Sheet, as_ratio, median_ratio
 from .torch_training import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY
 from .turns import Run, Turn
 
 TURN_S = 5.0
+
+CHAIN_NOTES = (
+    "The sides train in turns; each is stopped while the other trains. samples/s: the median over the turns; its ratio:"
+    " the median of ours to PyTorch's, turn by turn (more is better). Memory: the peak of the sum of PSS over all"
+    " processes; its ratio: ours to PyTorch's (less is better). At the peak: only the multiply-adds of training,"
+    " on all cores at once; no program has more samples/s."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,3 +206,43 @@ def _ended_in_order() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def chain_answer(setting: Setting, comparison: Comparison) -> list[str]:
+    """Return the speed and memory of the chain, and beside PyTorch's, if that was measured."""
+    ours, torch = comparison.ours, comparison.torch
+    lines = [
+        f"{setting.network} on {plural(setting.devices, 'device')}: {ours.samples_per_s:,.1f} samples/s on this machine"
+    ]
+    lines.append(f"memory: {format_bytes(ours.peak_bytes)}")
+    if torch is not None:
+        lines.append(f"{as_ratio(comparison.ratio)} times as fast as PyTorch with {torch.samples_per_s:,.1f} samples/s")
+        at_most = f"{comparison.peak.samples_per_s:,.1f} samples/s, {as_ratio(comparison.peak_ratio)} times as fast"
+        lines.append(f"at the cores' multiply-add peak: {at_most}")
+        lines.append(f"{as_ratio(comparison.memory_ratio)} times its memory of {format_bytes(torch.peak_bytes)}")
+    return lines
+
+
+def chain_sheet(setting: Setting, comparison: Comparison) -> Sheet:
+    """Return a table with a row for each side, and their ratios."""
+    how = f"emuchain, {setting.devices} devices in {setting.ranks} rank{'s' * (setting.ranks != 1)}"
+    rows = [_side_row(how, comparison.ours)]
+    if comparison.torch is not None:
+        rows.append(_side_row(f"PyTorch, {setting.threads} thread{'s' * (setting.threads != 1)}", comparison.torch))
+    rows.append((*_side_row("multiply-adds only, at the peak", comparison.peak)[:-1], ""))
+    if comparison.torch is not None:
+        rows.append(("ratio", "", as_ratio(comparison.ratio), "", as_ratio(comparison.memory_ratio)))
+        rows.append(("ratio at the peak", "", as_ratio(comparison.peak_ratio), "", ""))
+    title = f"{setting.network}, mini-batches of {setting.batch}, micro-batches of {setting.micro_batch}, fpdeep"
+    return Sheet(title, ("side", "turns", "samples/s", "least to most", "memory"), tuple(rows), 1)
+
+
+def _side_row(name: str, side: Side) -> tuple[str, ...]:
+    rates = [turn.rate for turn in side.turns]
+    return (
+        name,
+        str(len(rates)),
+        f"{side.samples_per_s:.1f}",
+        f"{min(rates):.1f} to {max(rates):.1f}",
+        format_bytes(side.peak_bytes),
+    )

@@ -13,20 +13,26 @@ import importlib.metadata
 import importlib.util
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.codec import Inceptionn
-from .stopwatch import Pace, interleaved, median_ratio
+from ..common import percent
+from .figures import Pace, Sheet, interleaved, median_ratio
 
 ZERO_SHARE = 0.85
 LEAST_GBPS = 3.0
 PEERS = ("zfpy", "blosc2")
 
 Floats = NDArray[np.float32]
+
+CODEC_NOTES = (
+    "GB of float32 a second, one thread; medians. Size: float32's over the compressed one. Error: the largest."
+    " Ratio: our speed over theirs, round by round. Bar: the lowest ratio required, both ways; for ours, GB/s."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,3 +168,35 @@ def _error(name: str, x: Floats, y: Floats, most: float) -> float:
     if error > most:
         raise ArithmeticError(f"{name}: a value comes back with an error of {error:.1e}, more than {most:.1e}")
     return error
+
+
+def codec_answer(rows: Sequence[Row]) -> list[str]:
+    """Return our speed, and which bars are missed."""
+    ours = rows[0]
+    missed = [row.name for row in rows if not row.meets_bar]
+    return [
+        f"{ours.name}: {ours.compress_gbps:.2f} GB/s to compress, {ours.decompress_gbps:.2f} GB/s to decompress",
+        f"sizes fall to 1/{ours.size_ratio:.2f}; the greatest error is {ours.error:.1e}",
+        f"bars missed: {'; '.join(missed)}" if missed else "all bars are met",
+    ]
+
+
+def codec_sheet(rows: Sequence[Row], mebibytes: int, exponent: int) -> Sheet:
+    """Return a table with a row for each side."""
+    columns = ("side", "size", "error", "compress", "ratio", "decompress", "ratio", "bar", "verdict")
+    cells = tuple(
+        (
+            row.name,
+            f"{row.size_ratio:.2f}",
+            f"{row.error:.1e}",
+            f"{row.compress_gbps:.2f} GB/s",
+            f"{row.compress_ratio:.2f}",
+            f"{row.decompress_gbps:.2f} GB/s",
+            f"{row.decompress_ratio:.2f}",
+            f"{row.bar:g}" if row.bar is not None else f"{LEAST_GBPS:g} GB/s",
+            "met" if row.meets_bar else "missed",
+        )
+        for row in rows
+    )
+    title = f"Codec: {mebibytes} MiB of float32, {percent(ZERO_SHARE)} of them below 2^{exponent}"
+    return Sheet(title, columns, cells, 1)

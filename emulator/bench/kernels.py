@@ -15,13 +15,20 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from .ours import OurLayer
-from .peer import PeerLayer
-from .shapes import LISTS, PHASES, Shape
-from .stopwatch import Pace, geometric_mean, interleaved, median_ratio
+from ..common import percent
+from .figures import Pace, Sheet, as_ratio, geometric_mean, interleaved, median_ratio
+from .shapes import BAR_SHARE, LISTS, PHASES, Shape
+from .sides import OurLayer, PeerLayer
 
 _PEAK_ROUNDS = 200_000  # a millisecond, beside which the call costs nothing
 _ROUNDING = 1e-4  # of the largest value: far above any effect of the order of sums, far below any mistake
+
+KERNEL_NOTES = (
+    f"Peak: multiply-adds in registers, measured together with each phase. Bar: {BAR_SHARE:.0%} of the peak, for layers"
+    " of 64 channels or more and 64 output pixels or more in the micro-batch. Ratio: PyTorch's time over ours, one"
+    " thread each; at the peak: what it would be if ours took no longer than its multiply-adds. A network's first layer"
+    " has no EB, here as in training."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,3 +172,60 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
                 )
             )
     return found
+
+
+def kernel_answer(rows: Sequence[Row]) -> list[str]:
+    """Return what the rows say together: how near the peak, and how fast beside PyTorch."""
+    barred = [row for row in rows if row.has_bar]
+    lines = [f"{len(rows)} phases of layers were measured"]
+    if barred:
+        met = sum(row.peak_share >= BAR_SHARE for row in barred)
+        least = min(barred, key=lambda row: row.peak_share)
+        lines.append(f"{met} of {len(barred)} with a bar reach {BAR_SHARE:.0%} of the peak")
+        lines.append(f"least of the peak: {percent(least.peak_share)}, {least.phase} of {least.layer}")
+    ratios = {row: row.ratio for row in rows if row.ratio is not None}
+    if ratios:
+        slowest = min(ratios, key=lambda row: ratios[row])
+        lines.append(f"{as_ratio(geometric_mean(list(ratios.values())))} times as fast as PyTorch, the geometric mean")
+        lines.append(f"least: {as_ratio(ratios[slowest])} times, {slowest.phase} of {slowest.layer}")
+    return lines
+
+
+def kernel_sheet(name: str, rows: Sequence[Row]) -> Sheet:
+    """Return the table of one list's rows."""
+    columns = ("network", "layer", "phase", "GFLOP/s", "peak", "of peak", "bar", "PyTorch", "ratio")
+    cells = tuple(
+        (
+            row.network,
+            row.layer,
+            row.phase,
+            f"{row.gflops:.1f}",
+            f"{row.peak_gflops:.1f}",
+            percent(row.peak_share),
+            ("met" if row.peak_share >= BAR_SHARE else "missed") if row.has_bar else "-",
+            "-" if row.torch_gflops is None else f"{row.torch_gflops:.1f}",
+            as_ratio(row.ratio),
+        )
+        for row in rows
+    )
+    return Sheet(f"{name}: micro-batches of {rows[0].samples}, one thread", columns, cells, 3)
+
+
+def summary_sheet(summaries: Sequence[Summary]) -> Sheet:
+    """Return a table with a row for each list and phase."""
+    means = "ratio, geometric mean", "at the peak", "ratio, least"
+    columns = ("list", "phase", "layers", *means, "with a bar", "least of peak")
+    cells = tuple(
+        (
+            row.list,
+            row.phase,
+            str(row.layers),
+            as_ratio(row.ratio_geometric_mean),
+            as_ratio(row.peak_ratio_geometric_mean),
+            as_ratio(row.ratio_minimum),
+            str(row.bar_layers),
+            "-" if row.bar_share_minimum is None else percent(row.bar_share_minimum),
+        )
+        for row in summaries
+    )
+    return Sheet("Summary", columns, cells, 2)

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .recurrent_shapes import Layer
-from .stopwatch import Pace, geometric_mean, interleaved, median_ratio
+from ..common import percent
+from .figures import Pace, Sheet, as_ratio, geometric_mean, interleaved, median_ratio
+from .shapes import Layer
 
 _PEAK_ROUNDS = 200_000
 _READ_BYTES = 1 << 26  # at a time, so that one call takes some hundred microseconds
@@ -28,6 +29,12 @@ _LEAST_READ = 1 << 10  # floats
 _ROUNDING = 1e-4  # of the largest value: far above any effect of the order of sums, far below any mistake
 
 Floats = NDArray[np.float32]
+
+RECURRENT_NOTES = (
+    "A training step: forward, and backward with all gradients, from plain weights. GFLOP/s count only its products."
+    " Bound: products at the multiply-add peak, but those with R at each step no faster than R can be read; both are"
+    " measured together with it. Ratio: PyTorch's time over ours, one thread each, medians."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,3 +197,44 @@ def _check(layer: Layer, ours: list[Floats], theirs: list[Any]) -> None:
             raise ArithmeticError(
                 f"{layer.kind} of {layer.units} units: differs from PyTorch by {distance:.1e} of the largest value"
             )
+
+
+def recurrent_answer(summaries: Sequence[Summary], rows: Sequence[Row]) -> list[str]:
+    """Return how fast the layers are beside PyTorch's, or else our speed alone."""
+    if not summaries:
+        fastest = max(rows, key=lambda row: row.gflops)
+        return [f"layers measured: {len(rows)}; up to {fastest.gflops:.1f} GFLOP/s, {_layer(fastest)}"]
+    return [
+        f"{each.kind.upper()}, batch {_batches(each)}: {as_ratio(each.ratio_geometric_mean)} times as fast as PyTorch,"
+        f" the geometric mean; least {as_ratio(each.ratio_minimum)}; a step at this machine's bound would have"
+        f" {as_ratio(each.bound_ratio_geometric_mean)}"
+        for each in summaries
+    ]
+
+
+def recurrent_sheet(kind: str, rows: Sequence[Row]) -> Sheet:
+    """Return the table of one kind's layers."""
+    cells = tuple(
+        (
+            str(row.batch),
+            str(row.units),
+            f"{1e3 * row.seconds:.2f} ms",
+            f"{row.gflops:.1f}",
+            f"{1e3 * row.bound_seconds:.2f} ms",
+            percent(row.bound_share),
+            "-" if row.torch_seconds is None else f"{1e3 * row.torch_seconds:.2f} ms",
+            as_ratio(row.ratio),
+        )
+        for row in rows
+    )
+    title = f"{kind.upper()}: training steps of {rows[0].steps} time steps, one thread"
+    return Sheet(title, ("batch", "units", "time", "GFLOP/s", "bound", "of bound", "PyTorch", "ratio"), cells, 0)
+
+
+def _layer(row: Row) -> str:
+    return f"{row.kind.upper()} of {row.units} units, batch {row.batch}"
+
+
+def _batches(summary: Summary) -> str:
+    first, last = min(summary.batches), max(summary.batches)
+    return str(first) if first == last else f"{first} to {last}"

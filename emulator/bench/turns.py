@@ -1,15 +1,17 @@
-"""A training run that takes turns with another one: it continues only during its turns.
+"""A training run, with its descendants, that takes turns with another one: it continues only during its turns.
 
 Two runs on the same cores are compared by letting one continue while the other is stopped (SIGSTOP, SIGCONT), a few
 seconds each, repeatedly. So a slow moment of the machine affects both, each starts only once, and neither needs to know
 of the other: only the line that a run prints after each mini-batch is read. A run is slow just after it continues: its
 caches are cold, and its threads and ranks wake up one after another. So the first mini-batch of a turn is not counted,
-and at least five whole ones after it are.
+and at least five whole ones after it are. Linux only.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import pathlib
 import queue
 import re
 import signal
@@ -21,14 +23,15 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import IO
 
-from ..common import InputError
-from .family import family, memory_bytes, tell
+from ..common import InputError, parse_status
 
 _DONE = re.compile(r"(\d+)/\d+ samples")
 _LOOK_S = 0.1  # between two measurements of the memory
 _END_S = 10.0
 UNCOUNTED, LEAST_COUNTED = 1, 5
 """Mini-batches at the beginning of a turn that do not count, and the least number that count after them."""
+
+_PSS = re.compile(r"^Pss:\s+(\d+) kB$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,3 +147,42 @@ def _read(stream: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
     for line in stream:
         lines.put(line)
     lines.put(None)
+
+
+def family(pid: int) -> list[int]:
+    """Return the ids of a process and its descendants, parents before children, without those that have ended."""
+    children: dict[int, list[int]] = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                _, parent = parse_status((entry / "status").read_text(encoding="utf-8", errors="replace"))
+            except (OSError, ValueError):
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for member in found:
+        found += children.get(member, [])
+    return found
+
+
+def tell(pids: list[int], number: signal.Signals) -> None:
+    """Send the signal `number` to all of them; skip those that have ended."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def memory_bytes(pids: list[int]) -> int:
+    """Return the sum of their proportional set sizes: shared memory counts once in total (PSS, proc_pid_smaps(5))."""
+    return sum(_pss(pid) for pid in pids)
+
+
+def _pss(pid: int) -> int:
+    try:
+        text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
+    except OSError:  # the process has ended
+        return 0
+    match = _PSS.search(text)
+    return 1024 * int(match[1]) if match else 0

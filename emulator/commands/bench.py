@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...launch import launcher_rank
-from ..bench.recurrent_shapes import BATCHES, KINDS, STEPS, UNITS
-from ..bench.shapes import LISTS
+from ..bench.shapes import BATCHES, KINDS, LISTS, STEPS, UNITS
 from ..common import InputError
-from . import collector
+from .kernels import resume_collector
 from .named import NETWORK, WORD, FileGroup
 
 if TYPE_CHECKING:
     from ..bench.chain import Setting
-    from ..bench.recurrent_shapes import Layer as RecurrentLayer
-    from ..bench.report import Sheet
-    from ..bench.stopwatch import Pace
+    from ..bench.figures import Pace, Sheet
+    from ..bench.shapes import Layer as RecurrentLayer
 
 _FEWEST_RUNS = 7  # for a median that a few bad moments do not move
 _MOST_RUNS, _MOST_RANKS = 1000, 1024
@@ -48,7 +46,7 @@ def _output(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.group("bench", cls=FileGroup)
 def bench() -> None:
     """Measure speed on this machine, compared with PyTorch if it is installed."""
-    collector.resume()
+    resume_collector()
     if launcher_rank() is not None:
         raise InputError(
             "`emuchain bench` was started by an MPI launcher; start it without one; it starts its own ranks"
@@ -85,7 +83,7 @@ def kernels(
     _check_output(as_json, as_markdown)
     if form is not None:
         choose_form(form)
-    from ..bench.stopwatch import Pace
+    from ..bench.figures import Pace
 
     run_kernels(lists or tuple(LISTS), Pace(runs), not no_torch, as_json, as_markdown)
 
@@ -138,8 +136,8 @@ def recurrent(
     _check_output(as_json, as_markdown)
     if form is not None:
         choose_form(form)
-    from ..bench.recurrent_shapes import layers
-    from ..bench.stopwatch import Pace
+    from ..bench.figures import Pace
+    from ..bench.shapes import layers
 
     measured = layers(kinds or KINDS, units or UNITS, batches or BATCHES, steps)
     run_recurrent(measured, Pace(runs), not no_torch, as_json, as_markdown)
@@ -195,9 +193,8 @@ def simulation(runs: int, as_json: bool, as_markdown: bool, curve: bool) -> None
     if curve:
         _measure_curve(as_json, as_markdown)
         return
-    from ..bench.host import describe_host, host_line
-    from ..bench.report import SIMULATION_NOTES, simulation_answer, simulation_sheet
-    from ..bench.simulate import measure
+    from ..bench.figures import describe_host, host_line
+    from ..bench.simulate import SIMULATION_NOTES, measure, simulation_answer, simulation_sheet
 
     host = describe_host(None)
     _tell("measuring simulations …")
@@ -214,9 +211,8 @@ def simulation(runs: int, as_json: bool, as_markdown: bool, curve: bool) -> None
 
 
 def _measure_curve(as_json: bool, as_markdown: bool) -> None:
-    from ..bench.curve import measure_commands
-    from ..bench.host import describe_host, host_line
-    from ..bench.report import CURVE_NOTES, curve_sheet
+    from ..bench.figures import describe_host, host_line
+    from ..bench.simulate import CURVE_NOTES, curve_sheet, measure_commands
 
     host = describe_host(None)
     _tell("measuring whole commands …")
@@ -248,10 +244,8 @@ def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_mark
     against one thread, interleaved; medians.
     """
     _check_output(as_json, as_markdown)
-    from ..bench.codec import measure, versions
-    from ..bench.host import describe_host, host_line
-    from ..bench.report import CODEC_NOTES, codec_answer, codec_sheet
-    from ..bench.stopwatch import Pace
+    from ..bench.codec import CODEC_NOTES, codec_answer, codec_sheet, measure, versions
+    from ..bench.figures import Pace, describe_host, host_line
 
     host, peers = describe_host(None), versions()
     _tell("measuring codecs …")
@@ -290,12 +284,11 @@ def choose_form(name: str) -> None:
 
 def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
     """Measure layers and report."""
-    from ..bench import peer
-    from ..bench.host import describe_host, host_line
-    from ..bench.kernels import measure, summarise
-    from ..bench.report import KERNEL_NOTES, NO_TORCH, kernel_answer, kernel_sheet, summary_sheet
+    from ..bench.figures import NO_TORCH, describe_host, host_line
+    from ..bench.kernels import KERNEL_NOTES, kernel_answer, kernel_sheet, measure, summarise, summary_sheet
+    from ..bench.sides import load_torch, torch_is_installed
 
-    torch = peer.load() if with_torch and peer.is_installed() else None
+    torch = load_torch() if with_torch and torch_is_installed() else None
     host = describe_host(None if torch is None else torch.__version__)
     rows = []
     for row in measure(lists, pace, torch):
@@ -316,12 +309,11 @@ def run_recurrent(
     measured: Sequence[RecurrentLayer], pace: Pace, with_torch: bool, as_json: bool, as_markdown: bool
 ) -> None:
     """Measure recurrent layers and report."""
-    from ..bench import peer
-    from ..bench.host import describe_host, host_line
-    from ..bench.recurrent import measure, summarise
-    from ..bench.report import NO_TORCH, RECURRENT_NOTES, recurrent_answer, recurrent_sheet
+    from ..bench.figures import NO_TORCH, describe_host, host_line
+    from ..bench.recurrent import RECURRENT_NOTES, measure, recurrent_answer, recurrent_sheet, summarise
+    from ..bench.sides import load_torch, torch_is_installed
 
-    torch = peer.load() if with_torch and peer.is_installed() else None
+    torch = load_torch() if with_torch and torch_is_installed() else None
     host = describe_host(None if torch is None else torch.__version__)
     rows = []
     for row in measure(measured, pace, torch):
@@ -339,15 +331,14 @@ def run_recurrent(
 
 def run_chain(setting: Setting, with_torch: bool, as_json: bool, as_markdown: bool) -> None:
     """Measure the chain and report."""
-    from ..bench import peer
-    from ..bench.chain import compare, ours_command, torch_command
-    from ..bench.host import describe_host, host_line
-    from ..bench.report import CHAIN_NOTES, NO_TORCH, chain_answer, chain_sheet
+    from ..bench.chain import CHAIN_NOTES, chain_answer, chain_sheet, compare, ours_command, torch_command
+    from ..bench.figures import NO_TORCH, describe_host, host_line
+    from ..bench.sides import torch_is_installed, torch_version
 
-    with_torch = with_torch and peer.is_installed()
+    with_torch = with_torch and torch_is_installed()
     _tell(f"training {setting.network} in turns …")
     comparison = compare(setting, with_torch)
-    host = describe_host(peer.version() if with_torch else None)
+    host = describe_host(torch_version() if with_torch else None)
     if as_json:
         commands = {"command": ours_command(setting), "torch_command": torch_command(setting) if with_torch else None}
         report = {"host": host, **commands, **dataclasses.asdict(setting), **dataclasses.asdict(comparison)}

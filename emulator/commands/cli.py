@@ -28,10 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     from ...kernels import clean_environment
     from ...launch import Terminated
     from ..common import INPUT_STATUS, InputError
-    from . import collector, output
+    from . import output
+    from .kernels import pause_collector
     from .session import Session
 
-    collector.pause()
+    pause_collector()
     clean_environment()
     session = Session(end_request, arguments)
     try:

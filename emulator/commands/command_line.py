@@ -18,17 +18,27 @@ from . import output
 from .bench import bench
 from .compare import compare, topology
 from .data import data
-from .device_range import is_range, sweep_devices
 from .exchange import exchange
 from .explore import explore
 from .finished import evaluate, export, report, retime, show
 from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
-from .named import CLUSTER, FILES, NETWORK, OUTPUT, RTL, SCHEDULE, WAVES, WHAT_IF, WORD, FileGroup
+from .named import (
+    FILES,
+    NETWORK,
+    OUTPUT,
+    RTL,
+    SCHEDULE,
+    WAVES,
+    WHAT_IF,
+    WORD,
+    CountOrRange,
+    FileGroup,
+    cluster_option,
+)
 from .pipeline import pipeline
-from .ranges import CountOrRange
 from .session import Session
-from .sweep import sweep
+from .sweep import is_range, sweep, sweep_devices
 
 
 def run(arguments: Sequence[str], session: Session) -> int:
@@ -256,12 +266,7 @@ def schedule(
 
 @commands.command()
 @click.argument("network", type=NETWORK)
-@click.option(
-    "--cluster",
-    type=CLUSTER,
-    metavar="WORD",
-    help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]",
-)
+@cluster_option("vc709")
 @click.option(
     "--devices", type=CountOrRange(), metavar=RANGE_METAVAR, help=f"Number of FPGAs; {RANGE_HELP}.  [default: 1]"
 )
@@ -323,12 +328,7 @@ def plan(session: Session, as_json: bool, plot: str | None, full: bool, **flags:
 
 @commands.command()
 @click.argument("network", type=NETWORK)
-@click.option(
-    "--cluster",
-    type=CLUSTER,
-    metavar="WORD",
-    help="A cluster that comes with emuchain, or a TOML file.  [default: vc709]",
-)
+@cluster_option("vc709")
 @click.option("--devices", type=click.IntRange(min=1), default=1, metavar="N", help="Number of FPGAs.  [default: 1]")
 @click.option("--out", type=RTL, required=True, metavar="DIR", help="The folder for the SystemVerilog files.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Samples of a mini-batch.  [default: 2]")

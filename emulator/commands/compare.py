@@ -12,15 +12,13 @@ import click
 
 from ..common import InputError, plural
 from .kernels import starting
-from .named import CLUSTER, NETWORK, PICTURE, WORD, FileCommand
-from .phases import phases
-from .ranges import Counts
+from .named import NETWORK, PICTURE, WORD, Counts, FileCommand, cluster_option
+from .output import phases
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
     from ..network import Network
-    from ..studies import Topology
-    from ..studies.parallelism import Comparison, Outcome
+    from ..studies import Comparison, Outcome, Topology
 
 
 _CLUSTER = "vc709"
@@ -35,14 +33,7 @@ def _options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
                 "--layers", type=WORD, metavar="FIRST:LAST", help="Only these layers, such as conv3_1:conv5_3."
             ),
             click.option("--devices", type=Counts(), default=devices, show_default=True, metavar="N,N-N,..."),
-            click.option(
-                "--cluster",
-                type=CLUSTER,
-                default=_CLUSTER,
-                show_default=True,
-                metavar="WORD",
-                help="A cluster that comes with emuchain, or a TOML file.",
-            ),
+            cluster_option(default=_CLUSTER, show_default=True),
             click.argument("network", type=NETWORK),
         ):
             command = option(command)
@@ -70,8 +61,8 @@ def compare(
     """
     with starting():
         from ..plan import check_batch
-        from ..studies.parallelism import Workload, draw_comparison
-        from ..studies.parallelism import compare as run
+        from ..studies import Workload, draw_comparison
+        from ..studies import compare_methods as run
         from ..view import picture_file
 
     found, boards = _load(network, cluster, layers)
@@ -113,8 +104,7 @@ def topology(
     """
     with starting():
         from ..mapping import partition
-        from ..studies import Ports, chain_topology, direct_topology
-        from ..studies.parallelism import draw_topologies
+        from ..studies import Ports, chain_topology, direct_topology, draw_topologies
         from ..view import picture_file
 
     found, boards = _load(network, cluster, layers)
@@ -156,7 +146,7 @@ def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Clus
 
 def _print_comparison(comparison: Comparison, to_try: str) -> None:
     from ..common import number
-    from ..studies.parallelism import METRICS, Method, Metric
+    from ..studies import METRICS, Method, Metric
     from ..view import next_line, print_answer, table
 
     outcomes = comparison.outcomes
@@ -191,7 +181,7 @@ def _print_comparison(comparison: Comparison, to_try: str) -> None:
 def _best_first(comparison: Comparison) -> list[str]:
     """Return for each metric the methods on the most devices that all of them can use, the best first."""
     from ..common import number
-    from ..studies.parallelism import METRICS, Method
+    from ..studies import METRICS, Method
 
     workload, outcomes = comparison.workload, comparison.outcomes
     most = comparison.most_devices
@@ -213,7 +203,7 @@ def _best_first(comparison: Comparison) -> list[str]:
 
 
 def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
-    from ..studies.parallelism import Method
+    from ..studies import Method
 
     workload, common = comparison.workload, comparison.common_devices
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..common import InputError, own_folder, plural, write_whole
-from . import collector
+from .kernels import resume_collector
 from .named import DATA, FETCHED, PICTURE, WORD, FileGroup
 
 if TYPE_CHECKING:
-    from ..data import Dataset
+    from ..data import Dataset, Progress
+
+_MEGA = 1_000_000
+_STEP = 25  # percent between two plain lines of a transfer
 
 _where = click.option(
     "--data",
@@ -52,7 +57,7 @@ def _loaded(where: str, flags: Mapping[str, Any]) -> Dataset:
 @click.group("data", cls=FileGroup)
 def data() -> None:
     """Fetch data sets and look at them."""
-    collector.resume()
+    resume_collector()
 
 
 @data.command()
@@ -62,7 +67,6 @@ def data() -> None:
 def fetch(name: str, to: Path, mirror: str | None) -> None:
     """Fetch a published data set; sizes and checksums are known, and nothing is left of a failure."""
     from ..data import fetch_data
-    from .transfer import reported
 
     with own_folder(to, "to"), reported() as progress:
         folder = fetch_data(name, to, mirrors=[mirror] if mirror else None, progress=progress)
@@ -129,3 +133,45 @@ def preview(where: str, out: Path, columns: int, **flags: Any) -> None:
     drawn = _loaded(where, flags)
     write_whole(out, png(preview_picture(drawn, columns)), example="shapes.png")
     click.echo(f"{out}: written{'; ' * bool(drawn.note)}{drawn.note}")
+
+
+@contextmanager
+def reported() -> Iterator[Progress]:
+    """Yield a `progress` for `fetch_data` that prints on standard error."""
+    if sys.stderr.isatty():
+        with _bars() as progress:
+            yield progress
+    else:
+        yield _lines()
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    tasks: dict[str, TaskID] = {}
+    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+
+        def progress(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name)
+            bars.update(tasks[name], completed=done, total=total)
+
+        yield progress
+
+
+def _lines() -> Progress:
+    """Return a `progress` that prints a line for each quarter of a file."""
+    quarters: dict[str, int] = {}
+
+    def progress(name: str, done: int, total: int | None) -> None:
+        quarter = 100 * done // total // _STEP if total else 0
+        if quarter > quarters.get(name, -1):
+            quarters[name] = quarter
+            size = f"{done / _MEGA:.1f} of {total / _MEGA:.1f} MB" if total else f"{done / _MEGA:.1f} MB"
+            print(f"{name}: {size}", file=sys.stderr, flush=True)
+
+    return progress

@@ -14,9 +14,8 @@ import click
 
 from ..common import InputError
 from .kernels import starting
-from .named import CLUSTER, NETWORK, PICTURE, FileCommand
-from .phases import phases
-from .ranges import Counts
+from .named import NETWORK, PICTURE, Counts, FileCommand, cluster_option
+from .output import phases
 
 if TYPE_CHECKING:
     from ..studies import ExchangeTimes
@@ -35,14 +34,7 @@ _MOST_RATIO = 16
     show_default=True,
     metavar="N,N-N,...",
 )
-@click.option(
-    "--cluster",
-    type=CLUSTER,
-    default="titan-xp-10gbe",
-    show_default=True,
-    metavar="WORD",
-    help="A cluster that comes with emuchain, or a TOML file.",
-)
+@cluster_option(default="titan-xp-10gbe", show_default=True)
 @click.option(
     "--compress-ratio",
     "ratio",

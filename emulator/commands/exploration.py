@@ -1,11 +1,12 @@
-"""An exploration as text: an answer, the steps, the stages and the candidates."""
+"""An exploration as text (an answer, the steps, the stages and the candidates), or as one JSON object."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from ..common import format_bytes, format_time_ps, number, percent, plural
-from ..explore import FURTHEST, Candidate, Exploration, Question
+from ..explore import DATA_PARALLEL, FURTHEST, Candidate, Exploration, Question
 from ..schedule import Engines, Transport
 from ..view import Line, command_line, next_line, print_answer, say, table
 
@@ -83,7 +84,7 @@ def _limit_ps(winner: Candidate) -> str:
     if winner.partition is None:
         return format_time_ps(max(winner.compute_ps, winner.exchange_ps))
     costs = winner.partition.costs
-    slowest = max(max(each.work_ps for each in costs), max((each.transfer_ps for each in costs[:-1]), default=0))
+    slowest = max(max(cost.work_ps for cost in costs), max((cost.transfer_ps for cost in costs[:-1]), default=0))
     return f"{format_time_ps(slowest)} a micro-batch"
 
 
@@ -108,15 +109,15 @@ def _turn(question: Question, found: Exploration) -> str:
 
 
 def _choice(found: Exploration) -> str:
-    tried = [f"{each.name} {_time(each)}" for each in _best_of_names(found)]
+    tried = [f"{best.name} {_time(best)}" for best in _best_of_names(found)]
     return f"{found.winner.name} is the fastest of {', '.join(tried)}"
 
 
 def _best_of_names(found: Exploration) -> list[Candidate]:
     """Return the best candidate of each name."""
     best: dict[str, Candidate] = {}
-    for each in found.candidates:
-        best.setdefault(each.name, each)
+    for candidate in found.candidates:
+        best.setdefault(candidate.name, candidate)
     return list(best.values())
 
 
@@ -149,11 +150,74 @@ def _print_stages(question: Question, winner: Candidate) -> None:
 
 def _print_candidates(found: Exploration) -> None:
     rows = []
-    for each in _best_of_names(found):
-        bubble = "" if each.timeline is None else percent(float(each.timeline.bubble))
-        excess = "" if each.time_ps is None else f"{100 * (each.time_ps / (found.winner.time_ps or 1) - 1):.2f} %"
-        rows.append([each.name, str(each.samples), _time(each), excess, bubble, each.limit])
+    for best in _best_of_names(found):
+        bubble = "" if best.timeline is None else percent(float(best.timeline.bubble))
+        excess = "" if best.time_ps is None else f"{100 * (best.time_ps / (found.winner.time_ps or 1) - 1):.2f} %"
+        rows.append([best.name, str(best.samples), _time(best), excess, bubble, best.limit])
     columns = ["schedule", "micro-batch", "mini-batch", "more", "bubble", "limit"]
     table(
         "Candidates, each with its best micro-batch", columns, rows, left=("mini-batch", "limit"), names=("schedule",)
     )
+
+
+def exploration_as_json(devices: str, question: Question, found: Exploration) -> dict[str, Any]:
+    """Return an exploration as one JSON object; times in ps."""
+    winner, cut = found.winner, found.best_cut
+    return {
+        "network": question.stages_of(winner.samples).name,
+        "devices": devices,
+        "batch": question.batch,
+        "winner": _candidate(question, winner),
+        "runner_up": None if found.runner_up is None else _candidate(question, found.runner_up),
+        "margin": found.margin,
+        "bound_ps": found.bound_ps,
+        "gap": found.gap,
+        "turn": None
+        if found.turn is None
+        else {"parameter": found.turn.parameter, "value": found.turn.value, "winner": found.turn.winner},
+        "steps": [
+            {"step": step.name, "reason": step.reason}
+            for step in (cut.partition.steps if cut and cut.partition else ())
+        ],
+        "candidates": [_candidate(question, candidate) for candidate in found.candidates],
+    }
+
+
+def _candidate(question: Question, candidate: Candidate) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "schedule": candidate.name,
+        "micro_batch": candidate.samples,
+        "micro_batches": candidate.micro_batches,
+        "time_ps": candidate.time_ps,
+        "why_not": candidate.why_not or None,
+        "limit": candidate.limit or None,
+    }
+    if candidate.name == DATA_PARALLEL:
+        return {
+            **said,
+            "micro_batches_by_device": list(candidate.dealt),
+            "compute_ps": candidate.compute_ps,
+            "exchange_ps": candidate.exchange_ps,
+        }
+    cut, timeline = candidate.partition, candidate.timeline
+    if cut is None or timeline is None:
+        return said
+    stages = question.stages_of(candidate.samples)
+    return {
+        **said,
+        "bubble": float(timeline.bubble),
+        "stages": [
+            {
+                "on": stages.kinds[number],
+                "layers": stages.said(begin, end),
+                "forward_ps": costs.forward_ps,
+                "backward_ps": costs.backward_ps,
+                "transfer_ps": costs.transfer_ps,
+                "feature_bytes": int(kept * costs.feature_bytes),
+                "parameter_bytes": costs.parameter_bytes,
+            }
+            for number, ((begin, end), costs, kept) in enumerate(
+                zip(cut.cut.spans, cut.costs, timeline.features, strict=True)
+            )
+        ],
+    }

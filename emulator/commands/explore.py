@@ -15,7 +15,7 @@ import click
 
 from ..common import InputError, plural
 from .kernels import starting
-from .named import CLUSTER, NETWORK, PROFILE, WORD, FileCommand
+from .named import NETWORK, PROFILE, WORD, FileCommand, cluster_option
 from .output import tell
 
 if TYPE_CHECKING:
@@ -35,13 +35,7 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 
 @click.command(cls=FileCommand)
 @click.argument("network", type=NETWORK, required=False)
-@click.option(
-    "--cluster",
-    type=CLUSTER,
-    required=True,
-    metavar="WORD",
-    help="A cluster that comes with emuchain, or a TOML file.",
-)
+@cluster_option(required=True)
 @click.option(
     "--profile",
     type=PROFILE,
@@ -93,8 +87,7 @@ def explore(network: str | None, as_json: bool, **flags: Any) -> None:
     """
     with starting():
         from ..explore import explore as best_of
-        from .exploration import print_exploration
-        from .exploration_json import exploration_as_json
+        from .exploration import exploration_as_json, print_exploration
 
     devices, question = _question(network, flags)
     _heed_work(question)

@@ -6,7 +6,7 @@ import click
 
 from .flags import full_option
 from .kernels import starting
-from .named import CLUSTER, DATA, OUTPUT, RUN, WHAT_IF, FileCommand
+from .named import DATA, OUTPUT, RUN, WHAT_IF, FileCommand, cluster_option
 
 
 @click.command(cls=FileCommand)
@@ -33,7 +33,7 @@ def show(file: str, full: bool) -> None:
 def evaluate(file: str, data: str | None, test_samples: int | None, as_json: bool) -> None:
     """Test the weights of a results file or a checkpoint: loss and accuracy."""
     with starting():
-        from .evaluate import evaluate_file
+        from .weights import evaluate_file
 
     evaluate_file(file, data, test_samples, as_json)
 
@@ -47,19 +47,14 @@ def export(file: str, out: str) -> None:
     FILE.onnx has the network with its weights, FILE.safetensors only the weights. `train --init` takes both.
     """
     with starting():
-        from .export import export_weights
+        from .weights import export_weights
 
     export_weights(file, out)
 
 
 @click.command(cls=FileCommand)
 @click.argument("file", type=RUN, metavar="RUN.h5")
-@click.option(
-    "--cluster",
-    type=CLUSTER,
-    metavar="WORD",
-    help="A cluster that comes with emuchain, or a TOML file.  [default: its own]",
-)
+@cluster_option("its own")
 @click.option(
     "--what-if",
     type=WHAT_IF,

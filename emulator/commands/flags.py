@@ -1,19 +1,55 @@
-"""The configuration's keys as flags of a command; made on demand, since their model is slow to import."""
+"""A command's first argument, and the configuration's keys as flags, made on demand: their model is slow to import."""
 
 from __future__ import annotations
 
 import functools
+import os
+import pathlib
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from ..common import NamedFiles
+from ..common import InputError, NamedFiles, did_you_mean
 from ..config import roles
-from .named import OUTPUT, WORD, FileCommand, Named
-from .ranges import CountOrRange
-from .subject import subject_of
+from .named import OUTPUT, WORD, CountOrRange, FileCommand, Named
+
+_OF_NETWORKS = {"layers", "input"}
+"""Keys that a network's description has, and that no configuration has."""
+
+
+class Subject(NamedTuple):
+    """A network, or the file of a configuration; the other one is None, and so are both without a word."""
+
+    network: str | None = None
+    config_file: str | None = None
+
+
+def subject_of(word: str | None) -> Subject:
+    """Return what `word` names: a network that comes with emuchain, an ONNX file, or a TOML file, by its keys.
+
+    Raises:
+        InputError: it names none of these, or is a file that cannot be read.
+    """
+    from ..inputs import read_toml
+    from ..network import zoo
+
+    if word is None:
+        return Subject()
+    if word in zoo() or word.lower().endswith(".onnx"):
+        return Subject(network=word)
+    path = pathlib.Path(word)
+    if not (word.lower().endswith(".toml") or os.path.isfile(word)):
+        known = ", ".join(zoo())
+        raise InputError(
+            f"{word!r}: neither a `network` that comes with emuchain nor a TOML or ONNX file; "
+            f"{did_you_mean(word, zoo())}known networks: {known}"
+        )
+    if _OF_NETWORKS & read_toml(path).keys():
+        return Subject(network=word)
+    return Subject(config_file=word)
+
 
 RANGE_METAVAR = "N|RANGE"
 RANGE_HELP = "a range such as 1-64 or 1,2,4,8 is swept"

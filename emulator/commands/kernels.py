@@ -1,17 +1,19 @@
-"""Kernels before a run: check that they can be loaded and stored, and report when they are compiled."""
+"""The start of a command: imports, with the garbage collector paused, and kernels that can be loaded and stored."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
 
 from ...launch import importing
 from ..common import InputError
-from . import collector
 
 _FORM = "EMUCHAIN_KERNEL_FORM"
+_USUAL = gc.get_threshold()
+_MORE_THAN_IMPORTS_CREATE = 200_000
 
 
 @contextlib.contextmanager
@@ -24,7 +26,7 @@ def starting() -> Iterator[None]:
     _settle()
     with importing():
         yield
-    collector.resume()
+    resume_collector()
 
 
 def _settle() -> None:
@@ -54,3 +56,14 @@ def load(say: Callable[[str], None]) -> None:
     from ...kernels.warm import compile_together
 
     compile_together(lambda: say("compiling kernels, once for this machine (about 20 s) ..."))
+
+
+def pause_collector() -> None:
+    """Let the collector wait."""
+    gc.set_threshold(_MORE_THAN_IMPORTS_CREATE)
+
+
+def resume_collector() -> None:
+    """Let it collect as usual, without looking again at what was imported."""
+    gc.freeze()
+    gc.set_threshold(*_USUAL)

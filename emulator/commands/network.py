@@ -70,7 +70,10 @@ def graph_as_json(name: str) -> None:
     """
     network = load_network(name)
     graph = operator_graph(network)
-    operators = [{"layer": of.layer, "phase": of.phase.value, "operations": of.operations} for of in graph.operators]
+    operators = [
+        {"layer": operator.layer, "phase": operator.phase.value, "operations": operator.operations}
+        for operator in graph.operators
+    ]
     edges = [{"from": str(edge.source), "to": str(edge.target), "shape": edge.shape} for edge in graph.edges]
     found = {
         "network": network.name,

@@ -1,4 +1,4 @@
-"""What commands print: with what a terminal would obey as text; and how they end where it cannot be written."""
+"""What commands print: text that a terminal does not obey, phases of long ones, and how they end where they cannot."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
-from ..common import INPUT_STATUS, NAMES, InputError, Note, escaped
+from ..common import INPUT_STATUS, NAMES, InputError, Note, escaped, one_line
 
 _LONGEST_LINE = 2000
 _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
@@ -150,3 +151,19 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+@contextmanager
+def phases(first: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner with the phase `first`, and yield a function that names the next; silent without a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda phase: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    def shown(phase: str) -> Text:
+        return Text(f"{one_line(phase)} …")
+
+    with Console(stderr=True).status(shown(first)) as status:
+        yield lambda phase: status.update(shown(phase))

@@ -98,16 +98,6 @@ def _plan(config: Config, changes: dict[str, object]) -> PairPlan:
     return plan
 
 
-def limit_line(plan: PairPlan) -> Line:
-    """Return the line that says which resource is busy longest."""
-    return Line(f"limit: {plan.limit}")
-
-
-def memory_lines(plan: PairPlan) -> list[Line]:
-    """Return the line about the memory of the FPGA's PEs, if there is an FPGA."""
-    return [] if plan.memory is None else [Line(f"memory: {plan.memory}")]
-
-
 def _answer(plan: PairPlan, other: PairPlan | None, changes: str, flags: dict[str, Any]) -> list[Line]:
     first, *others = map(Line, plan.answer)
     if other is not None:
@@ -175,16 +165,16 @@ def _print_needs(plan: PairPlan) -> None:
     table(title, columns, rows, names=["layer"])
     rows = [
         [
-            each.work.name,
-            f"{each.words:,}",
-            format_bytes(each.weight_bytes),
-            format_bytes(each.in_bytes),
-            format_bytes(each.out_bytes),
-            format_bytes(each.errors_in_bytes),
-            format_bytes(each.errors_out_bytes),
-            format_bytes(each.kept_bytes),
+            need.work.name,
+            f"{need.words:,}",
+            format_bytes(need.weight_bytes),
+            format_bytes(need.in_bytes),
+            format_bytes(need.out_bytes),
+            format_bytes(need.errors_in_bytes),
+            format_bytes(need.errors_out_bytes),
+            format_bytes(need.kept_bytes),
         ]
-        for each in plan.needs
+        for need in plan.needs
     ]
     columns = ["layer", "words of a PE", "weights", "FW in", "FW out", "BW in", "BW out", "kept off chip"]
     title = "Memory and transfers of a mini-batch; weights go to the FPGA in FW and in BW, with biases in FW"

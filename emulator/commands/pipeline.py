@@ -158,7 +158,7 @@ class _Run:
             **({"rows": self.shape.costs[0].rows} if machine.transport.value == "streamed" else {}),
             "time": _plain(self.time),
             "bubble": _plain(result.bubble),
-            "features": [_plain(each) for each in result.features],
+            "features": [_plain(feature) for feature in result.features],
             "weight_copies": list(result.weight_copies),
             "send_peak": _plain(result.send_peak * self.scale),
             "formula": None if self.formula is None else _plain(self.formula),
@@ -221,7 +221,7 @@ def _to_try(flags: Mapping[str, Any], shape: Shape, scale: int) -> str:
     other = "1f1b-min" if flags["schedule"] != "1f1b-min" else "zero-bubble"
     names = ("stages", "micro_batches", "forward", "backward", "transfer", "latency")
     if shape.chunks > 1 and not shape.uniform:
-        times = {"forward": [each.forward_ps for each in shape.costs], "backward": [e.backward_ps for e in shape.costs]}
+        times = {"forward": [cost.forward_ps for cost in shape.costs], "backward": [e.backward_ps for e in shape.costs]}
         by_stage = {name: ",".join(f"{_plain(Fraction(each, scale))}" for each in of) for name, of in times.items()}
         flags = {**flags, **by_stage, "stages": len(shape.costs)}
     given = (f"--{name.replace('_', '-')} {flags[name]}" for name in names if flags[name] != "0")

@@ -10,7 +10,16 @@ from ..common import WholeFile, format_bytes, format_time_ps, percent, plural
 from ..config import Config
 from ..inputs import validate
 from ..mapping import channel_bytes
-from ..plan import DeviceLayout, Layout, Plan, SliceLayout, idle_settings, make_plan, place_on_chip, smallest_cluster
+from ..plan import (
+    ChainPlan,
+    DeviceLayout,
+    Layout,
+    SliceLayout,
+    idle_settings,
+    make_plan,
+    place_on_chip,
+    smallest_cluster,
+)
 from ..run import cause_of, steady_state
 from ..view import (
     Line,
@@ -35,9 +44,8 @@ from ..view import (
     table,
     weights_line,
 )
-from .output import tell_notes
+from .output import phases, tell_notes
 from .pair import plan_pair
-from .phases import phases
 
 _MOST_BLOCKS_SHOWN = 5
 _LARGER_BOARDS = "u280"
@@ -98,7 +106,7 @@ def _show(config: Config, flags: dict[str, Any], as_json: bool, picture: WholeFi
         say(_remedies(plan))
 
 
-def _show_stages(plan: Plan, flags: dict[str, Any], as_json: bool, picture: WholeFile | None) -> None:
+def _show_stages(plan: ChainPlan, flags: dict[str, Any], as_json: bool, picture: WholeFile | None) -> None:
     """Print the stages of boards that take actions as a whole."""
     assert plan.stages is not None
     if picture is not None:
@@ -117,7 +125,7 @@ def _show_stages(plan: Plan, flags: dict[str, Any], as_json: bool, picture: Whol
     stage_rows(plan)
 
 
-def _answer(plan: Plan, layout: Layout, missing: int, smallest: int | None, flags: dict[str, Any]) -> list[Line]:
+def _answer(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None, flags: dict[str, Any]) -> list[Line]:
     state = steady_state(plan)
     cause, images = cause_of(plan, state), plan.network.epoch_images
     if missing:
@@ -141,7 +149,7 @@ def _boards_that_hold(count: int) -> str:
     return f"{plural(count, 'board')} hold{'s' * (count == 1)}"
 
 
-def _verdict(plan: Plan, layout: Layout, missing: int, smallest: int | None) -> Line:
+def _verdict(plan: ChainPlan, layout: Layout, missing: int, smallest: int | None) -> Line:
     if missing:
         short = sum(device.missing_bytes > 0 for device in layout.devices)
         enough = f"{_boards_that_hold(smallest)} it on chip" if smallest else "nor would it fit 1,024 boards"
@@ -287,7 +295,7 @@ def _print_off_chip(layout: Layout, full: bool) -> None:
     table(f"{title}{free}", columns, rows)
 
 
-def _remedies(plan: Plan) -> str:
+def _remedies(plan: ChainPlan) -> str:
     """Return what would still be missing with less to store, as text."""
 
     def missing(in_flight: Sequence[int], value_bytes: int) -> str:

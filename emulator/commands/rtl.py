@@ -30,7 +30,7 @@ from ..rtl import (
 )
 from ..studies import trained_mini_batch
 from ..view import Line, print_answer, table
-from .phases import phases
+from .output import phases
 
 _BATCH = 2
 

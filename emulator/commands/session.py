@@ -130,7 +130,7 @@ class Session:
         from .kernels import load, starting
 
         with starting():
-            from ..run import follower  # noqa: F401 - rank 0 will ask for it
+            from ..run import epochs  # noqa: F401 - rank 0 will ask for it
 
         ranks.in_turn(lambda: load(lambda _: None))
 

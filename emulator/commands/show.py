@@ -112,7 +112,9 @@ def _history(results: Results) -> None:
 
 def _weights(results: Results) -> None:
     rows = []
-    with_bias = {layer for layer, arrays in results.weights.items() if any(of.startswith("bias") for of in arrays)}
+    with_bias = {
+        layer for layer, arrays in results.weights.items() if any(array.startswith("bias") for array in arrays)
+    }
     for name, weight in results.weight_arrays.items():
         biased = name in with_bias or name.rpartition(" ")[0] in with_bias
         norm = float(np.sqrt(np.square(weight, dtype=np.float64).mean()))

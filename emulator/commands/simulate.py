@@ -45,9 +45,8 @@ from ..view import (
     time_cost_line,
     weights_line,
 )
-from .output import tell, tell_notes
+from .output import phases, tell, tell_notes
 from .pair import simulate_pair
-from .phases import phases
 
 
 class _Run(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..common import InputError, WholeFile, format_time_ps
 from ..config import Config, blaming, load_config
-from ..plan import Plan, describe_devices, long_work, make_pair_plan, make_plan
+from ..plan import ChainPlan, describe_devices, long_work, make_pair_plan, make_plan
 from ..run import simulate, steady_state
 from ..view import (
     Chart,
@@ -83,7 +83,7 @@ def _print(chart: Chart, width: int, picture: WholeFile | None, above: list[str]
         print(f"drawn in {picture.path}")
 
 
-def _chart(plan: Plan, window: Window, all_lanes: bool) -> tuple[Chart, Window]:
+def _chart(plan: ChainPlan, window: Window, all_lanes: bool) -> tuple[Chart, Window]:
     """Return the chart of a window, from a run that ends no sooner than the samples that meet those of the window."""
     meeting = max(plan.steady.in_flight if plan.stages is None else plan.stages.kept_samples)
     batches = -(-(window.last + 1 + meeting) // plan.batch)
@@ -100,7 +100,7 @@ def _chart(plan: Plan, window: Window, all_lanes: bool) -> tuple[Chart, Window]:
     return run.chart([recorder], shown, all_lanes=all_lanes), shown
 
 
-def _answer(plan: Plan) -> list[str]:
+def _answer(plan: ChainPlan) -> list[str]:
     """Return how long the pipeline takes to fill, and how often a sample leaves it then; for actions, what limits."""
     if not plan.times_rows:
         return [line.text for line in stage_bound_lines(plan)]

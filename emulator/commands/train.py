@@ -1,4 +1,4 @@
-"""`emuchain train`: training on all ranks, with progress and a results file."""
+"""`emuchain train`: training on all ranks, with progress, tables and an answer; on a chain or on a pair."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...launch import Ranks
-from ..common import InputError, NamedFiles, WholeFile, an, format_time_ps, plural
+from ..common import InputError, NamedFiles, an, format_time_ps, number, plural
 from ..config import RUN_ONLY_KEYS, Config, blaming, load_config, name_files
-from ..data import Dataset
-from ..plan import Plan, describe_devices, idle_settings, long_work, make_plan, training_data
+from ..plan import ChainPlan, PairPlan, idle_settings, long_work, plan_run
 from ..run import (
     Cause,
-    FaultCosts,
+    EpochResult,
+    Position,
     RecordedSizes,
-    Recorder,
-    Resumed,
     SteadyState,
+    StepResult,
+    Training,
+    Weights,
     cause_of,
-    check_needs,
-    checkpoints_of,
     exchange_table,
     fault_costs,
-    follower,
     history_table,
-    open_log,
+    resource_table,
     resumed,
     steady_state,
-    train,
 )
 from ..view import (
+    EpochRow,
     Line,
     Progress,
     TraceRequest,
@@ -55,15 +53,13 @@ from ..view import (
     outcome_line,
     print_answer,
     rate_line,
+    resource_rows,
     stage_lines,
     time_cost_line,
     weights_line,
 )
 from .kernels import load as load_kernels
-from .output import tell, tell_notes
-from .pair_train import train_pair
-from .phases import phases
-from .shown import Shown, hosts
+from .output import phases, tell, tell_notes
 
 
 def run_training(
@@ -90,177 +86,253 @@ def run_training(
             config = start.config
             name_files(named, dict(config))
             named.check()
-        if config.schedule.offload is not None:
-            if config.rtl_device is not None:
-                raise InputError(
-                    f"`rtl_device` = {config.rtl_device}: a chain's device can be RTL; leave it out on a pair"
-                )
-            return train_pair(ranks, config, start, flags, trace)
-    traced = TraceRequest.of(**trace)
+    traced = _trace_of(config, trace)
     with contextlib.ExitStack() as files:
-        if traced is not None:
-            traced.check_file()
-            files.callback(traced.close)
-        return _train_chain(ranks, config, start, config_file, flags, full, traced, files)
-
-
-def _train_chain(
-    ranks: Ranks,
-    config: Config,
-    start: Resumed | None,
-    config_file: str | None,
-    flags: dict[str, Any],
-    full: bool,
-    traced: TraceRequest | None,
-    files: contextlib.ExitStack,
-) -> int:
-    """Do what `run_training` says on a chain; files that are written are closed by `files`."""
-    with blaming(config_file, flags):
-        network, cluster = (None, None) if start is None else (start.network, start.cluster)
-        plan = make_plan(config, ranks.size, network=network, cluster=cluster)
-        if start is None:
-            tell_notes(idle_settings(plan))
-        out = None if config.out is None else files.enter_context(WholeFile(config.out))
-        data = training_data(plan)
-        if config.rtl_device is not None:
-            from ..rtl import check_device
-
-            check_device(plan)
-        check_needs(plan, data, ranks, gathers=out is not None)
-        log = files.enter_context(open_log(config.log))
-    recorder = None if traced is None else traced.recorder(plan, data.n_train)
-    gather_weights = out is not None
-    with make_progress(config.progress) as progress:
-        ranks.in_turn(functools.partial(load_kernels, progress.note))
-        shown = _Shown(plan, data, Recorder(plan, data, ranks.describe(), out, log), progress)
-        checkpoints = checkpoints_of(plan, data, ranks, start, shown.begin)
-        files.callback(checkpoints.close)
-        shared = follower.SharedData.of(data, plan.data_parallel.replicas)
-        ranks.start(functools.partial(follower.follow, plan, shared, gather_weights, recorder, checkpoints.keeping))
-        warning = long_work(config, plan.network, data.n_train, numbers=True)
-        if warning is not None:
-            tell(f"emuchain: warning: {warning}")
-        progress.note(_announcement(plan, data, ranks.size))
-        progress.start(data.n_train * config.epochs, config.epochs)
-        with shown.recorder:
-            train(
-                *(plan, data, ranks, shown.step, shown.epoch),
-                gather_weights=gather_weights,
-                observer=recorder,
-                checkpoints=checkpoints,
-            )
-    if checkpoints.ended_at is not None:
-        print_answer(shown.stopped(checkpoints.ended_at))
-        return checkpoints.ended_at.status
-    if traced is not None:
-        traced.write(plan, data.n_train, ranks.gather(recorder))
+        with blaming(config_file, {**flags, **trace}):
+            network, cluster = (None, None) if start is None else (start.network, start.cluster)
+            plan = plan_run(config, ranks.size, network=network, cluster=cluster)
+            if start is None and isinstance(plan, ChainPlan):
+                tell_notes(idle_settings(plan))
+            training = files.enter_context(Training(plan, ranks, start, trace=traced))
+        with make_progress(config.progress) as progress:
+            ranks.in_turn(functools.partial(load_kernels, progress.note))
+            shown = (_PairShown if isinstance(plan, PairPlan) else _ChainShown)(training, progress)
+            training.lead()
+            warning = long_work(config, plan.network, training.data.n_train, numbers=True)
+            if warning is not None:
+                tell(f"emuchain: warning: {warning}")
+            progress.note(shown.announcement(ranks.size))
+            progress.start(training.data.n_train * config.epochs, config.epochs)
+            training.run(shown.step, shown.epoch, shown.resume)
+    if training.ended_at is not None:
+        print_answer(shown.stopped())
+        return training.ended_at.status
     shown.tables(full)
     if traced is not None:
         print(traced.written)
-    costs, without = shown.costs(), _accuracy_without_flips(plan, data, shared, ranks)
-    if costs is not None:
-        cost_rows(costs)
+    first = shown.costs(ranks)
     print()
-    lines = [] if costs is None else [time_cost_line(costs), *death_lines(costs, plan.faults)]
-    if without is not None:
-        lines.append(accuracy_cost_line(plan.faults, shown.accuracy, without))
-    print_answer([*lines, *shown.answer(), next_line(_to_try(plan, shown.cause, config_file, flags))])
+    print_answer([*first, *shown.answer(), next_line(shown.to_try(config_file, flags))])
     return 0
 
 
-def _accuracy_without_flips(plan: Plan, data: Dataset, shared: follower.SharedData, ranks: Ranks) -> float | None:
-    """Train on all ranks once more, without flips; return the test accuracy, None where there is nothing to compare."""
-    faults = plan.faults
-    if not faults.compare or not any(flips.rate for flips in faults.flips) or not data.n_test:
-        return None
-    config = plan.config.model_copy(update={"checkpoint": None, "resume": None})
-    other = dataclasses.replace(plan.hurt_by(faults.without_flips), config=config)
-    with phases("training once more without flips, to compare"):
-        checkpoints = checkpoints_of(other, data, ranks, None)
-        ranks.start(functools.partial(follower.follow, other, shared, False, None, checkpoints.keeping))
-        return train(other, data, ranks, gather_weights=False, checkpoints=checkpoints)[-1].test.accuracy
+def _trace_of(config: Config, trace: Mapping[str, str | None]) -> TraceRequest | None:
+    """Return what the flags of a trace say.
+
+    Raises:
+        InputError: they are invalid, or the run is that of a pair.
+    """
+    if config.schedule.offload is None:
+        return TraceRequest.of(**trace)
+    for flag, value in trace.items():
+        if value is not None:
+            told = "of a pair, `emuchain simulate --trace` writes it, with the same times"
+            raise InputError(f"`--{flag.replace('_', '-')}`: {told}")
+    return None
 
 
-def _to_try(plan: Plan, cause: Cause | None, config_file: str | None, flags: dict[str, Any]) -> str:
-    """Return the command to try next: a look at the results, or a simulation of what lifts the limit."""
-    if plan.config.out is not None:
-        return shlex.join(["emuchain", "show", plan.config.out])
-    known = {key: value for key, value in flags.items() if key not in RUN_ONLY_KEYS}
-    known["devices"] = plan.config.devices or plan.nodes
-    if cause is None:
-        return command_line("simulate", config_file, other_schedule(plan, known))
-    return command_line("simulate", config_file, {**known, **next_changes(plan, cause)})
+def hosts(ranks: int, needed: int) -> str:
+    """Return what trains, in words: the ranks, and how many of them are idle."""
+    idle = f" ({plural(ranks - needed, 'rank')} idle)" if ranks > needed else ""
+    return f"{ranks} ranks{idle}" if ranks > 1 else "one process"
 
 
-def _announcement(plan: Plan, data: Dataset, ranks: int) -> str:
-    note = "".join(f"; {each}" for each in (data.note, plan.network.note) if each)
-    samples = plural(data.n_train, plan.network.sample_noun)
-    return (
-        f"{plan.network.name} on {describe_devices(plan)} in {hosts(ranks, plan.nodes)}, "
-        f"{plan.config.schedule.name}, batch {plan.config.batch}, {data.name}: {samples}{note}"
-    )
+class _Shown:
+    """Shows mini-batches and epochs of a run as progress, and what came of it; on rank 0."""
 
+    place = "cluster"
+    """Where virtual time passes."""
 
-class _Shown(Shown):
-    """Shows a run on a chain."""
-
-    def __init__(self, plan: Plan, data: Dataset, recorder: Recorder, progress: Progress) -> None:
-        super().__init__(plan, data, recorder, progress)
-        self._chain = plan
-
-    def tables(self, full: bool) -> None:
-        """Print devices, links and exchanges at the end: the most loaded ones, or all."""
-        history = self.recorder.history
-        last = history[-1]
-        device_rows(last.usage, full)
-        if last.usage.links:
-            link_rows(last.usage, full)
-        exchange = exchange_table(history, self._chain.nodes)
-        if exchange:
-            exchange_rows(exchange, history_table(history)["virtual_time_ps"])
+    def __init__(self, training: Training, progress: Progress) -> None:
+        self._training, self._progress = training, progress
+        self._data, self.history = training.data, training.recorder.history
+        self._samples_done = 0
 
     @property
-    def accuracy(self) -> float:
-        """Test accuracy of the last epoch."""
-        return self.recorder.history[-1].test.accuracy
+    def _config(self) -> Config:
+        return self._training.plan.config
+
+    def announcement(self, ranks: int) -> str:
+        """Return what is about to be trained, and where."""
+        plan, config, data = self._training.plan, self._config, self._data
+        samples = plural(data.n_train, plan.network.sample_noun)
+        note = "".join(f"; {note}" for note in self._notes() if note)
+        where = f"{plan.title} in {hosts(ranks, plan.nodes)}"
+        return f"{where}, {config.schedule.name}, batch {config.batch}, {data.name}: {samples}{note}"
+
+    def _notes(self) -> list[str]:
+        return [self._data.note]
+
+    def resume(self, at: Position) -> None:
+        """Show from where a run goes on."""
+        self._samples_done = at.epoch * self._data.n_train + at.step * self._config.batch
+        self._progress.note(f"resuming from {self._config.resume}: {self._place(at)}")
+
+    def step(self, result: StepResult) -> None:
+        """Show a finished mini-batch."""
+        tally = result.tally
+        self._samples_done += tally.samples
+        self._progress.step(
+            self._samples_done, result.epoch + 1, tally.mean_loss, tally.accuracy, result.virtual_time_ps
+        )
+
+    def epoch(self, result: EpochResult, _: Weights) -> None:
+        """Show a finished epoch, whose results are in their file."""
+        accuracy = result.test.accuracy if result.test.samples else None
+        self._progress.epoch(
+            EpochRow(result.epoch + 1, result.train.mean_loss, accuracy, result.virtual_time_ps, result.host_time_s)
+        )
+
+    def stopped(self) -> list[Line]:
+        """Return the lines about a run that a signal has ended at a checkpoint."""
+        ended, file = self._training.ended_at, self._config.checkpoint or ""
+        assert ended is not None
+        return [
+            Line(f"stopped by {ended.signal.name}: {self._place(ended.at)}; {file} has all of it"),
+            next_line(shlex.join(["emuchain", "train", "--resume", file])),
+        ]
+
+    def _place(self, at: Position) -> str:
+        config = self._config
+        if at.step == 0:
+            return f"{at.epoch} of {plural(config.epochs, 'epoch')} done"
+        steps = -(-self._data.n_train // config.batch)
+        return f"epoch {at.epoch + 1} of {config.epochs}, {at.step:,} of {plural(steps, 'mini-batch')} done"
+
+    def tables(self, full: bool) -> None:
+        """Print tables at the end: the most loaded devices and links, or all."""
+
+    def costs(self, ranks: Ranks) -> list[Line]:
+        """Print what faults cost, and return lines about it."""
+        return []
+
+    def answer(self) -> list[Line]:
+        """Return the lines at the end: rate, accuracy, times, limit and memory."""
+        history, ngrams, noun = self.history, self._training.recorder.ngrams, self._training.plan.network.sample_noun
+        last, samples = history[-1], self._data.n_train * len(history)
+        per_sample_ps = round(1e12 * last.host_time_s / samples)
+        return [
+            self._rate(samples / (last.virtual_time_ps * 1e-12)),
+            outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
+            *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
+            Line(
+                f"time: {format_time_ps(last.virtual_time_ps)} on the {self.place}; {last.host_time_s:.1f} s here,"
+                f" {format_time_ps(per_sample_ps)} {an(noun)}"
+            ),
+            *self._limits(),
+        ]
+
+    def _rate(self, samples_per_s: float) -> Line:
+        raise NotImplementedError
+
+    def _limits(self) -> list[Line]:
+        raise NotImplementedError
+
+    def to_try(self, config_file: str | None, flags: dict[str, Any]) -> str:
+        """Return the command to try next: a look at the results, or a simulation."""
+        if self._config.out is not None:
+            return shlex.join(["emuchain", "show", self._config.out])
+        return self._simulation(config_file, {key: value for key, value in flags.items() if key not in RUN_ONLY_KEYS})
+
+    def _simulation(self, config_file: str | None, flags: dict[str, Any]) -> str:
+        raise NotImplementedError
+
+
+class _ChainShown(_Shown):
+    """Shows a run on a chain."""
+
+    def __init__(self, training: Training, progress: Progress) -> None:
+        super().__init__(training, progress)
+        assert isinstance(training.plan, ChainPlan)
+        self._chain = training.plan
+
+    def _notes(self) -> list[str]:
+        return [self._data.note, self._chain.network.note]
+
+    def tables(self, full: bool) -> None:
+        """See `_Shown`."""
+        usage = self.history[-1].usage
+        device_rows(usage, full)
+        if usage.links:
+            link_rows(usage, full)
+        exchange = exchange_table(self.history, self._chain.nodes)
+        if exchange:
+            exchange_rows(exchange, history_table(self.history)["virtual_time_ps"])
+
+    def costs(self, ranks: Ranks) -> list[Line]:
+        """See `_Shown`: in time, and in accuracy where bits flip, for which it trains once more."""
+        plan, last, lines = self._chain, self.history[-1], list[Line]()
+        without = self._accuracy_without_flips(ranks)
+        if plan.faults.in_time:
+            sizes = [RecordedSizes(epoch.sizes) for epoch in self.history] if last.sizes else []
+            costs = fault_costs(plan, self._data.n_train, last.virtual_time_ps, sizes)
+            cost_rows(costs)
+            lines += [time_cost_line(costs), *death_lines(costs, plan.faults)]
+        if without is not None:
+            lines.append(accuracy_cost_line(plan.faults, last.test.accuracy, without))
+        return lines
+
+    def _accuracy_without_flips(self, ranks: Ranks) -> float | None:
+        """Train on all ranks once more, without flips; return the test accuracy, None with nothing to compare."""
+        faults, off = self._chain.faults, {"checkpoint": None, "resume": None, "out": None, "log": None}
+        if not faults.compare or not any(flips.rate for flips in faults.flips) or not self._data.n_test:
+            return None
+        other = dataclasses.replace(
+            self._chain.hurt_by(faults.without_flips), config=self._config.model_copy(update=off)
+        )
+        with phases("training once more without flips, to compare"), Training(other, ranks, data=self._data) as again:
+            again.lead()
+            return again.run()[-1].test.accuracy
 
     @functools.cached_property
     def _steady(self) -> SteadyState | None:
         return steady_state(self._chain) if self._chain.times_rows else None
 
     @functools.cached_property
-    def cause(self) -> Cause | None:
+    def _cause(self) -> Cause | None:
         """What holds the chain back; None where boards take actions as a whole."""
         return None if self._steady is None else cause_of(self._chain, self._steady)
 
-    def costs(self) -> FaultCosts | None:
-        """Return what faults cost in time; None without any that do."""
-        if not self._chain.faults.in_time:
-            return None
-        history = self.recorder.history
-        sizes = [RecordedSizes(epoch.sizes) for epoch in history] if history[-1].sizes else []
-        return fault_costs(self._chain, self._data.n_train, history[-1].virtual_time_ps, sizes)
+    def _rate(self, samples_per_s: float) -> Line:
+        return rate_line(self._chain, samples_per_s, self._chain.missing_bytes)
 
-    def answer(self) -> list[Line]:
-        """Return the lines at the end: rate, accuracy, times, limit, memory and weights."""
-        plan, history, ngrams = self._chain, self.recorder.history, self.recorder.ngrams
-        last, missing = history[-1], plan.missing_bytes
-        samples = self._data.n_train * len(history)
-        per_sample_ps = round(1e12 * last.host_time_s / samples)
-        if self._steady is None or self.cause is None:
-            limits = stage_lines(plan, last.usage)
+    def _limits(self) -> list[Line]:
+        plan = self._chain
+        if self._steady is None or self._cause is None:
+            limits = stage_lines(plan, self.history[-1].usage)
         else:
-            limits = limit_lines(plan, self._steady, self.cause)
-        return [
-            rate_line(plan, samples / (last.virtual_time_ps * 1e-12), missing),
-            outcome_line(len(history), last.train.mean_loss, last.test.accuracy if last.test.samples else None),
-            *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
-            Line(
-                f"time: {format_time_ps(last.virtual_time_ps)} on the cluster; {last.host_time_s:.1f} s here,"
-                f" {format_time_ps(per_sample_ps)} {an(plan.network.sample_noun)}"
-            ),
-            *limits,
-            memory_line(plan, missing),
-            weights_line(plan),
-            *order_line(plan),
-        ]
+            limits = limit_lines(plan, self._steady, self._cause)
+        return [*limits, memory_line(plan, plan.missing_bytes), weights_line(plan), *order_line(plan)]
+
+    def _simulation(self, config_file: str | None, flags: dict[str, Any]) -> str:
+        flags["devices"] = self._config.devices or self._chain.nodes
+        if self._cause is None:
+            return command_line("simulate", config_file, other_schedule(self._chain, flags))
+        return command_line("simulate", config_file, {**flags, **next_changes(self._chain, self._cause)})
+
+
+class _PairShown(_Shown):
+    """Shows a run on a GPU, alone or with an FPGA."""
+
+    place = "devices"
+
+    def __init__(self, training: Training, progress: Progress) -> None:
+        super().__init__(training, progress)
+        assert isinstance(training.plan, PairPlan)
+        self._pair = training.plan
+
+    def tables(self, full: bool) -> None:
+        """See `_Shown`."""
+        last = self.history[-1]
+        resource_rows(resource_table(last.resources), last.virtual_time_ps)
+
+    def _rate(self, samples_per_s: float) -> Line:
+        return Line(f"{self._pair.title}: {number(samples_per_s)} {self._pair.network.sample_noun}s/s")
+
+    def _limits(self) -> list[Line]:
+        memory = [] if self._pair.memory is None else [Line(f"memory: {self._pair.memory}")]
+        return [Line(f"limit: {self._pair.limit}"), *memory]
+
+    def _simulation(self, config_file: str | None, flags: dict[str, Any]) -> str:
+        others = {key: value for key, value in flags.items() if key != "network"}
+        return command_line("simulate", None, {"network": self._config.network, **others})

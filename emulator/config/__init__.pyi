@@ -1,8 +1,6 @@
 from . import roles
 from .config import RUN_ONLY_KEYS, Config, blaming, listed, load_config, name_files, role_of, settings_config
-from .optimizers import STATES, states_beside_lgb
-from .rates import check_updates, learning_rate
-from .settings import Settings, log_place
+from .settings import STATES, Settings, check_updates, learning_rate, log_place, states_beside_lgb
 
 __all__ = [
     "RUN_ONLY_KEYS",

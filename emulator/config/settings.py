@@ -1,9 +1,20 @@
-"""The values of a configuration, for ranks that do not read it themselves (`config.py` does)."""
+"""The values of a configuration, for ranks that do not read it themselves (`config.py` does), and their meaning.
+
+Optimisers have states for every parameter, from update to update. The learning rate of a mini-batch is a pure function
+of its number, so that all ranks and replicas have the same.
+"""
 
 from __future__ import annotations
 
+import math
 import types
+from collections.abc import Mapping
 from typing import Any
+
+from ..common import InputError
+
+Keys = Any
+"""A `Config`, or the `Settings` that other ranks get of it; its attributes are the keys."""
 
 
 class Settings(types.SimpleNamespace):
@@ -18,3 +29,67 @@ def log_place(said: str) -> tuple[str, str]:
     """Return what the key `log` says: `csv` with a file, or `tensorboard` with a folder."""
     kind, _, where = said.partition(":")
     return kind, where or ("log.csv" if kind == "csv" else "runs")
+
+
+STATES: Mapping[str, tuple[str, ...]] = {
+    "sgd": ("velocity",),
+    "nesterov": ("velocity",),
+    "adam": ("first_moment", "second_moment"),
+    "adamw": ("first_moment", "second_moment"),
+}
+"""Names of the arrays, each of the parameter's size."""
+
+
+def states_beside_lgb(optimizer: str) -> int:
+    """Return how many of an optimiser's arrays LGB has to hold beside the sum of gradients.
+
+    For SGD's velocity none: the sum can go on from momentum times the last one. The others need both at the update.
+    """
+    return 0 if optimizer == "sgd" else len(STATES[optimizer])
+
+
+def learning_rate(config: Keys, step: int, epoch_steps: int) -> float:
+    """Return the learning rate of a mini-batch.
+
+    It first rises in equal parts over `lr_warm_up` mini-batches. From there on, `step` multiplies it by `lr_decay`
+    after every `lr_step` mini-batches, and `cosine` takes it along half a cosine to 0 at the end of training.
+
+    Args:
+        config: the run's configuration.
+        step: number of the mini-batch since the start of training, from 0.
+        epoch_steps: mini-batches of an epoch.
+    """
+    rate: float = config.rate_in(step // epoch_steps)
+    after = step - config.lr_warm_up
+    if after < 0:
+        return rate * (step + 1) / config.lr_warm_up
+    if config.lr_schedule == "step" and config.lr_step is not None:
+        return rate * config.lr_decay ** (after // config.lr_step)
+    if config.lr_schedule == "cosine":
+        return rate * (1 + math.cos(math.pi * after / (config.epochs * epoch_steps - config.lr_warm_up))) / 2
+    return rate
+
+
+def check_updates(config: Keys) -> None:
+    """Check that what a configuration says of the optimiser and its learning rate goes together.
+
+    Raises:
+        InputError: it does not.
+    """
+    if config.optimizer == "nesterov" and not config.momentum:
+        raise InputError("`momentum` = 0: `optimizer` = 'nesterov' looks ahead by it; should be above 0, such as 0.9")
+    if config.lr_schedule == "step" and config.lr_step is None:
+        raise InputError(
+            "`lr_schedule` = 'step': needs `lr_step`, the mini-batches after which the learning rate is multiplied by"
+            " `lr_decay`, such as 1000"
+        )
+    if config.lr_schedule != "step" and config.lr_step is not None:
+        raise InputError(
+            f"`lr_step` = {config.lr_step}: has no effect with `lr_schedule` = {config.lr_schedule!r}; leave it out,"
+            " or set `lr_schedule` = 'step'"
+        )
+    if config.lr_schedule != "constant" and config.learning_rate_steps:
+        raise InputError(
+            f"`lr_schedule` = {config.lr_schedule!r}: cannot be combined with `learning_rate_steps`, which is a"
+            " schedule by epochs; leave one of them out"
+        )

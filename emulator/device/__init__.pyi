@@ -1,19 +1,16 @@
-from .array_shapes import array_shapes
-from .bpram import Bpram
+from .conv_slice import numerics_of
 from .device import Device, Epoch, Exchange, OnStep
 from .device_numerics import DeviceNumerics
 from .ends import ImageSource, SoftmaxHead, TextSource, epoch_order
 from .hurt_numerics import HurtNumerics, SoftErrors
-from .kinds import numerics_of
-from .lpram import Parameter
-from .offloaded_slice import OffloadedSlice
+from .memories import Bpram, Parameter
 from .pair_fpga import PairFpga
-from .pair_gpu import evaluate_on_gpu, train_on_gpu
+from .pair_gpu import OffloadedSlice, evaluate_on_gpu, train_on_gpu
 from .pair_ports import PairPorts
 from .ports import Maps, Outlet, Ports
 from .program import train_programs
-from .recurrent_steps import all_backward, all_forward
-from .recurrent_weights import joined_weights, named_weights
+from .recurrent_slice import all_backward, all_forward
+from .recurrent_weights import array_shapes, joined_weights, named_weights
 from .rules import Adam, Nesterov, Rule, Rules, Sgd
 from .slice_numerics import Learnt, SliceNumerics, State
 from .tally import Tally

@@ -1,4 +1,4 @@
-"""Slices of convolutions, and of layers that compute like one: fully connected ones, embeddings.
+"""Slices of convolutions, and of layers that compute like one (fully connected ones, embeddings); a slice by its kind.
 
 A slice has its weights (LPRAM), their gradients (LGB) and its input activations (Act-RAM).
 """
@@ -16,12 +16,9 @@ from ...kernels import Arena
 from ...kernels.conv import convolution
 from ..mapping import Cut, Slice, inputs_before
 from ..schedule import SampleSpan
-from .act_ram import ActRam
-from .lpram import Parameter
+from .memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from .rules import Rule
 from .slice_numerics import Data, Lengths, SliceNumerics
-from .start import initial_weights
-from .versions import Arrays, Versions
 
 
 class ConvSlice(SliceNumerics):
@@ -121,7 +118,7 @@ class ConvSlice(SliceNumerics):
     def gradients(self, kept: NDArray[np.bool_]) -> list[Data]:
         """See `SliceNumerics`."""
         own = self._convolution.unpack(self._weight.gradient)[self._among(kept)]
-        return [own.reshape(-1), *(of.gradient for of in self._others)]
+        return [own.reshape(-1), *(other.gradient for other in self._others)]
 
     def take_gradients(self, kept: NDArray[np.bool_], row: Data) -> Data:
         """See `SliceNumerics`."""
@@ -196,3 +193,12 @@ class ConvSlice(SliceNumerics):
     def _restore_weights(self, state: Arrays) -> None:
         self._weight.restore({name: self._convolution.pack(weights) for name, weights in state.items()})
         self._turn()
+
+
+def numerics_of(part: Slice, start: Literal["he", "xavier"], seed: int, arena: Arena) -> SliceNumerics:
+    """Return the numerics of a slice; `start` is the rule for the first weights of all but recurrent layers."""
+    if part.layer.operation.recurs:
+        from .recurrent_slice import RecurrentSlice  # its kernels are loaded by runs that need them
+
+        return RecurrentSlice(part, seed, arena)
+    return ConvSlice(part, start, seed, arena)

@@ -22,8 +22,7 @@ from ..mapping import DataPath, StreamKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan
 from ..timing import Course, DeviceClock, StageClock, exchange_name
 from .balanced import Balanced
-from .gather import shares_states
-from .lanes import InTurn, Lanes
+from .lanes import InTurn, Lanes, shares_states
 from .ports import Maps, Ports
 from .tally import Tally
 

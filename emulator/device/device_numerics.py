@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, StreamKey, kept_channels, with_errors
 from ..schedule import SampleSpan
-from .bpram import Bpram
 from .ends import ImageSource, SoftmaxHead
+from .memories import Bpram
 from .ports import Maps, Ports, Values
 from .rules import Rule
 from .sfu import Training

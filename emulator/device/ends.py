@@ -16,7 +16,7 @@ from ...kernels.layers import loss
 from ..data import Images, LazyImages, Normalisation, ReadAhead
 from ..network import Shape
 from ..schedule import SampleSpan
-from .act_ram import ActRam
+from .memories import ActRam
 from .tally import Tally
 
 Data = NDArray[np.float32]

@@ -16,10 +16,9 @@ from ..mapping import Slice
 from ..network import Layer, Recurrent
 from ..pair import Content, PairKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan
-from .act_ram import ActRam
-from .pair_contents import of_tape, sent_for_gradients, split_weights
-from .pair_ports import Data, PairPorts
-from .recurrent_steps import TAPE, all_backward, all_forward
+from .memories import ActRam
+from .pair_ports import Data, PairPorts, of_tape, sent_for_gradients, split_weights
+from .recurrent_slice import TAPE, all_backward, all_forward
 from .recurrent_weights import kernel_of
 
 Lengths = NDArray[np.int64]

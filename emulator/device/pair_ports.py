@@ -1,15 +1,18 @@
-"""The ends of a pair's streams on one of its two devices."""
+"""The ends of a pair's streams on one of its two devices, and what their messages hold as arrays of kernels."""
 
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Mailbox, Message
-from ..pair import PairKey
+from ...kernels.recurrent import GruSlice, LstmSlice, Tape
+from ..network import Layer
+from ..pair import Content, PairKey, Part, Phase, streams_of, work_of
 from .ports import Outlet
 
 Data = NDArray[np.float32]
@@ -40,3 +43,77 @@ class PairPorts:
         """Return the bytes that have left since the last call."""
         sent, self.sent_bytes = self.sent_bytes, collections.Counter()
         return sent
+
+
+Kernel = LstmSlice | GruSlice
+
+_WEIGHTS = {
+    Content.INPUT_WEIGHTS: ("w",),
+    Content.WEIGHTS: ("r", "p", "b_w", "b_r"),
+    Content.TURNED_WEIGHTS: ("r", "p"),
+    Content.TURNED_INPUT_WEIGHTS: ("w",),
+}
+"""Arrays one behind the other, as far as the layer has them. For BW they are in the same order: kernels turn them."""
+
+
+def joined_weights(content: Content, arrays: Mapping[str, Data]) -> Data:
+    """Return the weights of a message (1, 1, weights), from a direction's arrays by name."""
+    return np.concatenate([arrays[name].ravel() for name in _WEIGHTS[content] if name in arrays])[None, None]
+
+
+def split_weights(content: Content, kernel: Kernel, message: Data) -> dict[str, Data]:
+    """Return the arrays that a message of weights holds."""
+    shapes = _shapes(kernel)
+    names = [name for name in _WEIGHTS[content] if name in shapes]
+    ends = np.cumsum([math.prod(shapes[name]) for name in names])
+    parts = np.split(message.reshape(-1), ends[:-1])
+    return {name: part.reshape(shapes[name]) for name, part in zip(names, parts, strict=True)}
+
+
+def _shapes(kernel: Kernel) -> dict[str, tuple[int, ...]]:
+    rows = kernel.channels
+    found: dict[str, tuple[int, ...]] = {"w": (rows, kernel.inputs), "r": (rows, kernel.width)}
+    found |= {"b_w": (rows,), "b_r": (rows,)}
+    return {**found, "p": (kernel.width, kernel.units)} if _projects(kernel) else found
+
+
+def _projects(kernel: Kernel) -> bool:
+    return isinstance(kernel, LstmSlice) and kernel.outputs > 0
+
+
+def sent_for_gradients(layer: Layer) -> list[Content]:
+    """Return what the FPGA sends of the steps of EB."""
+    streams = streams_of(work_of(layer), 0, inputs_too=False)
+    back = [stream for stream in streams if stream.phase is Phase.BACKWARD and stream.part is Part.STEPS]
+    return [each.content for each in back if not each.to_fpga]
+
+
+def of_tape(content: Content, kernel: Kernel, tape: Tape) -> Data:
+    """Return what a message for gradients holds (samples, steps, values), from a tape after EB."""
+    if content is Content.RESET:
+        return _last_gate(kernel, tape.delta_r) if _is_linear(kernel) else tape.inner
+    arrays = {Content.DELTAS: tape.delta, Content.CELLS: tape.cells, Content.PROJECTED_ERRORS: tape.of_outputs}
+    return arrays[content]
+
+
+def tape_arrays(kernel: Kernel, got: Mapping[Content, Data], before: Data) -> dict[str, Data]:
+    """Return the arrays of a tape that gradients need, by name, from messages and the states before each step."""
+    nothing, delta = before[:, :, :0], got[Content.DELTAS]
+    found = {"inner": nothing, "h_before": before, "cells": nothing, "delta": delta}
+    if _projects(kernel):
+        found |= {"cells": got[Content.CELLS], "of_outputs": got[Content.PROJECTED_ERRORS]}
+    if _is_linear(kernel):
+        found["delta_r"] = delta.copy()
+        _last_gate(kernel, found["delta_r"])[...] = got[Content.RESET]
+    elif isinstance(kernel, GruSlice):
+        found["inner"] = got[Content.RESET]
+    return found
+
+
+def _is_linear(kernel: Kernel) -> bool:
+    return isinstance(kernel, GruSlice) and kernel.linear_before_reset
+
+
+def _last_gate(kernel: Kernel, channels: Data) -> Data:
+    """Return a view of the values of each unit's last gate: n of a GRU."""
+    return channels[:, :, kernel.gates - 1 :: kernel.gates]

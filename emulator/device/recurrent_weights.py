@@ -18,8 +18,9 @@ from ...kernels.recurrent import GruSlice, LstmSlice, Packed
 from ..mapping import Slice
 from ..network import Layer, Recurrent
 from ..network.operations.recurrent import Gru, Lstm
-from .lpram import Parameter
+from .memories import Parameter
 from .rules import Rule
+from .sfu import Sfu
 
 Data = NDArray[np.float32]
 Arrays = Mapping[str, Data]
@@ -68,9 +69,9 @@ def joined(part: Slice, directions: Sequence[Arrays]) -> Data:
     """Return a slice's weights, or their gradients, as one array of the layer's layout."""
     shape = part.layer.weight_shape
     rows = []
-    for of in directions:
-        each = [of["w"], of["r"], of["b_w"][:, None], of["b_r"][:, None]]
-        rows += [np.concatenate(each, axis=1).reshape(-1), *([of["p"].reshape(-1)] if "p" in of else [])]
+    for direction in directions:
+        each = [direction["w"], direction["r"], direction["b_w"][:, None], direction["b_r"][:, None]]
+        rows += [np.concatenate(each, axis=1).reshape(-1), *([direction["p"].reshape(-1)] if "p" in direction else [])]
     return np.concatenate(rows).reshape(-1, *shape[1:])
 
 
@@ -204,3 +205,15 @@ class DirectionWeights:
         for parameter in self:
             parameter.begin_epoch()
         self.packed, self.newest = {0: self.packed[self.newest]}, 0
+
+
+Sizes = tuple[int, ...]
+
+
+def array_shapes(layer: Layer) -> dict[str, Sizes]:
+    """Return the shapes of a layer's arrays, by the names that results files have."""
+    others = {name: of.newest.shape for name, of in Sfu(layer, 0, Arena()).held.items()}
+    if not layer.operation.recurs:
+        return {"weight": layer.weight_shape, **others}
+    weights = named_weights(layer, np.empty(layer.weight_shape, np.float32))
+    return {**{name: array.shape for name, array in weights.items()}, **others}

@@ -16,18 +16,14 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ..mapping import Cut, Slice
 from ..schedule import SampleSpan
-from .lpram import Parameter
+from .memories import Arrays, Parameter, State, Versions
 from .ports import Ports
 from .rules import Rule
 from .sfu import Sfu
-from .versions import Arrays, Versions
 
 Data = NDArray[np.float32]
 Lengths = NDArray[np.int64]
 """Time steps of each sample, where they differ."""
-
-State = Mapping[str, Arrays]
-"""What training keeps of a slice or a layer, by the names of its parameters and moving averages."""
 
 
 class Learnt(Protocol):
@@ -157,9 +153,9 @@ class SliceNumerics(abc.ABC):
         return self.sfu.parameters if self.sfu is not None else []
 
     def _take_others(self, row: Data) -> Data:
-        for of in self._others:
-            of.gradient[...] = row[: of.gradient.size]
-            row = row[of.gradient.size :]
+        for other in self._others:
+            other.gradient[...] = row[: other.gradient.size]
+            row = row[other.gradient.size :]
         return row
 
     def free(self, versions: Sequence[int]) -> None:

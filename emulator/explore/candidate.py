@@ -115,19 +115,19 @@ def pipelined(
         InputError: there are more devices than layers.
     """
     machine = dataclasses.replace(machine, latency_ps=wires.latency_ps)
-    found = Candidate(kind.name, stages.samples, micro_batches)
+    candidate = Candidate(kind.name, stages.samples, micro_batches)
     kept = _kept(kind, machine, stages.devices, micro_batches)
     overlaps = machine.transport is Transport.HIDDEN or kind.overlaps
     try:
         cut = partition(stages, wires.links, Demand(kept, overlaps), whole_layers=whole_layers)
     except DoesNotFit as shortage:
-        return dataclasses.replace(found, why_not=str(shortage))
+        return dataclasses.replace(candidate, why_not=str(shortage))
     shape = Shape(stages.devices, micro_batches, cut.costs, machine)
     if better_than_ps is not None and _least_ps(shape) > better_than_ps:
         return None
     timeline = time_shape(kind, shape)
     limit = _limit(stages, cut)
-    return dataclasses.replace(found, time_ps=timeline.makespan_ps, partition=cut, timeline=timeline, limit=limit)
+    return dataclasses.replace(candidate, time_ps=timeline.makespan_ps, partition=cut, timeline=timeline, limit=limit)
 
 
 def _kept(kind: PipelineKind, machine: Machine, devices: int, micro_batches: int) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ def _kept(kind: PipelineKind, machine: Machine, devices: int, micro_batches: int
     warm_ups = warm_ups_of(kind, Shape(devices, micro_batches, (StageCosts(1, 1),) * devices, machine))
     if warm_ups is None:
         return (micro_batches,) * devices
-    return tuple(min(each, micro_batches) for each in warm_ups)
+    return tuple(min(count, micro_batches) for count in warm_ups)
 
 
 def _least_ps(shape: Shape) -> int:
@@ -167,13 +167,13 @@ def data_parallel(stages: Stages, wires: Wires, micro_batches: int, *, together:
     Micro-batches are dealt so that the slowest device ends as early as possible. Weights are off chip as soon as not
     all of them fit, if they are so `together`. The exchange begins when all devices are done.
     """
-    found = Candidate(DATA_PARALLEL, stages.samples, micro_batches)
+    candidate = Candidate(DATA_PARALLEL, stages.samples, micro_batches)
     times, parameters = [], 0
     for device in range(stages.devices):
         try:
             costs = stages.costs(0, stages.end, device, 1, together=together)
         except DoesNotFit as shortage:
-            return dataclasses.replace(found, why_not=str(shortage))
+            return dataclasses.replace(candidate, why_not=str(shortage))
         times.append(costs.work_ps)
         parameters = costs.parameter_bytes
     dealt = deal(times, micro_batches)
@@ -185,7 +185,7 @@ def data_parallel(stages: Stages, wires: Wires, micro_batches: int, *, together:
     slowest = ends.index(max(ends))
     limit = f"device {slowest} ({stages.kinds[slowest]})" if max(ends) >= exchange else "exchange of gradients"
     return dataclasses.replace(
-        found,
+        candidate,
         time_ps=max(ends) + exchange,
         dealt=dealt,
         compute_ps=max(ends),

@@ -62,7 +62,7 @@ class Exploration:
     @property
     def best_cut(self) -> Candidate | None:
         """The winner or, if it has no cut, the best candidate with one."""
-        return next((each for each in self.candidates if each.partition is not None), None)
+        return next((candidate for candidate in self.candidates if candidate.partition is not None), None)
 
     @property
     def gap(self) -> float:
@@ -89,30 +89,30 @@ def explore(question: Question) -> Exploration:
     Raises:
         InputError: there are more devices than layers, or nothing fits.
     """
-    candidates = sorted(_all(question), key=lambda each: each.rank)
-    fitting = [each for each in candidates if each.time_ps is not None]
+    candidates = sorted(_all(question), key=lambda candidate: candidate.rank)
+    fitting = [candidate for candidate in candidates if candidate.time_ps is not None]
     if not fitting:
         raise InputError(candidates[0].why_not)
     winner = fitting[0]
     return Exploration(
         tuple(candidates),
         winner,
-        next((each for each in fitting if each.name != winner.name), None),
+        next((candidate for candidate in fitting if candidate.name != winner.name), None),
         _bound_ps(question, winner),
         _turn(question, winner),
     )
 
 
 def _all(question: Question) -> list[Candidate]:
-    found = []
+    candidates = []
     for samples in question.micro_batches:
         stages, count = question.stages_of(samples), question.batch // samples
         for kind, machine in question.schedules:
-            each = pipelined(kind, machine, stages, question.wires, count, whole_layers=question.whole_layers)
-            assert each is not None
-            found.append(each)
-        found.append(data_parallel(stages, question.wires, count, together=question.weights_together))
-    return found
+            candidate = pipelined(kind, machine, stages, question.wires, count, whole_layers=question.whole_layers)
+            assert candidate is not None
+            candidates.append(candidate)
+        candidates.append(data_parallel(stages, question.wires, count, together=question.weights_together))
+    return candidates
 
 
 def _best(question: Question) -> Candidate | None:
@@ -123,14 +123,14 @@ def _best(question: Question) -> Candidate | None:
         tried = [data_parallel(stages, question.wires, count, together=question.weights_together)]
         for kind, machine in question.schedules:
             limit = None if best is None else best.time_ps
-            each = pipelined(
+            candidate = pipelined(
                 kind, machine, stages, question.wires, count, whole_layers=question.whole_layers, better_than_ps=limit
             )
-            if each is not None:
-                tried.append(each)
-        for each in tried:
-            if each.time_ps is not None and (best is None or each.rank < best.rank):
-                best = each
+            if candidate is not None:
+                tried.append(candidate)
+        for candidate in tried:
+            if candidate.time_ps is not None and (best is None or candidate.rank < best.rank):
+                best = candidate
     return best
 
 
@@ -185,9 +185,9 @@ def _between(at: Callable[[float], str], name: str, other: str, near: float, far
     """Return a factor just beyond which the winner has another name than near it, and that name."""
     while max(near, far) > min(near, far) * (1 + 1 / _FINEST):
         middle = (near * far) ** 0.5
-        found = at(middle)
-        if found == name:
+        answer = at(middle)
+        if answer == name:
             near = middle
         else:
-            far, other = middle, found
+            far, other = middle, answer
     return far, other

@@ -55,7 +55,7 @@ def least_cut(
     last = len(places) - 1
     best: list[dict[int, tuple[int, int]]] = [{0: (0, 0)}]
     for device in range(pieces.devices):
-        found: dict[int, tuple[int, int]] = {}
+        least: dict[int, tuple[int, int]] = {}
         ends = [last] if device == pieces.devices - 1 else range(device + 1, last - (pieces.devices - device - 2))
         for k in ends:
             message = pieces.link_ps(device, places[k])
@@ -65,8 +65,8 @@ def least_cut(
             before = {j: max(time, counted) for j, (time, _) in best[device].items() if j < k}
             piece = _fastest(pieces, places, device, k, before, bounds.rest(device + 1, k), most + 1)
             if piece is not None:
-                found[k] = piece
-        best.append(found)
+                least[k] = piece
+        best.append(least)
     if last not in best[-1]:
         return None
     ends, k = [], last
@@ -90,7 +90,7 @@ def _fastest(
         rest: a bound for the devices behind it.
         below: only a maximum below this counts.
     """
-    wait, found = pieces.wait_ps(device, places[k]), None
+    wait, fastest = pieces.wait_ps(device, places[k]), None
     bounds = ((max(time, wait + pieces.least_ps(places[j], places[k], device), rest), j) for j, time in before.items())
     for bound, j in sorted(bounds):
         if bound >= below:
@@ -98,8 +98,8 @@ def _fastest(
         work = pieces.work_ps(places[j], places[k], device)
         time = None if work is None else max(before[j], work + wait)
         if time is not None and time < below:
-            found, below = (time, j), time
-    return found
+            fastest, below = (time, j), time
+    return fastest
 
 
 class _Bounds:
@@ -174,10 +174,10 @@ def _filled(pieces: Pieces, places: Sequence[int], time_ps: int) -> tuple[int, .
     at, last = 0, len(places) - 1
     ends: list[int] = []
     for device in range(pieces.devices - 1):
-        found = _furthest(pieces, places, at, last - (pieces.devices - device - 1), device, time_ps)
-        if found is None:
+        end = _furthest(pieces, places, at, last - (pieces.devices - device - 1), device, time_ps)
+        if end is None:
             return None
-        at = found
+        at = end
         ends.append(places[at])
     work = pieces.work_ps(places[at], places[last], pieces.devices - 1)
     return (*ends, places[last]) if work is not None and work <= time_ps else None

@@ -90,9 +90,10 @@ class _Flow:
         stages = self._stages
         whole = [max(1, stages.least_ps(0, stages.end, device)) for device in range(stages.devices)]
         time, shares = ideal(whole)
-        by_kind = {kind: (of, share) for kind, of, share in zip(stages.kinds, whole, shares, strict=True)}
+        by_kind = {kind: (whole_ps, share) for kind, whole_ps, share in zip(stages.kinds, whole, shares, strict=True)}
         said = ", ".join(
-            f"{kind} {format_time_ps(of)} (share {_percent(share)})" for kind, (of, share) in by_kind.items()
+            f"{kind} {format_time_ps(whole_ps)} (share {_percent(share)})"
+            for kind, (whole_ps, share) in by_kind.items()
         )
         self._say("profile", f"{plural(len(stages.layers), 'layer')}; F + B of all on one device: {said}")
         self._say("ideal", f"T = 1 / sum(1 / T_n) = {format_time_ps(int(time))} a micro-batch")
@@ -134,17 +135,17 @@ class _Flow:
             self._say("memory", "every stage fits")
             return cut
         if places is self._stages.starts:
-            found = least_cut(self._pieces, places, longest_message_ps=longest_ps)
-            found = found or least_cut(self._pieces, places, links_count=True)
+            better = least_cut(self._pieces, places, longest_message_ps=longest_ps)
+            better = better or least_cut(self._pieces, places, links_count=True)
         else:
-            found = least_cut(self._pieces, self._stages.starts, links_count=True)
-            found = found or fits_at_all(self._pieces, places, _LONG_PS)
-            found = None if found is None else filled_cut(self._pieces, places, found)
-        if found is None:
+            better = least_cut(self._pieces, self._stages.starts, links_count=True)
+            better = better or fits_at_all(self._pieces, places, _LONG_PS)
+            better = None if better is None else filled_cut(self._pieces, places, better)
+        if better is None:
             raise shortage
-        found = Cut(found.ends, self._pieces.period_ps(found.ends) or found.period_ps)
-        self._say("memory", f"{shortage}; with layers moved all fit, slowest stage {format_time_ps(found.period_ps)}")
-        return found
+        better = Cut(better.ends, self._pieces.period_ps(better.ends) or better.period_ps)
+        self._say("memory", f"{shortage}; with layers moved all fit, slowest stage {format_time_ps(better.period_ps)}")
+        return better
 
     def _shortage(self, cut: Cut) -> DoesNotFit | None:
         """Return what is wrong with the first stage that does not fit."""

@@ -40,8 +40,8 @@ def ideal(whole: Sequence[int | Fraction]) -> tuple[Fraction, tuple[Fraction, ..
 
     `whole` are T_n, the times of the whole network on each device.
     """
-    time = 1 / sum((1 / Fraction(each) for each in whole), Fraction(0))
-    return time, tuple(time / each for each in whole)
+    time = 1 / sum((1 / Fraction(time_ps) for time_ps in whole), Fraction(0))
+    return time, tuple(time / time_ps for time_ps in whole)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,11 +108,11 @@ class Pieces:
         Raises:
             DoesNotFit: one needs more memory than there is.
         """
-        found = []
+        stages = []
         for device, (begin, end) in enumerate(itertools.pairwise((0, *ends))):
             costs = self._costs(begin, end, device)
-            found.append(dataclasses.replace(costs, transfer_ps=self.link_ps(device, end)))
-        return tuple(found)
+            stages.append(dataclasses.replace(costs, transfer_ps=self.link_ps(device, end)))
+        return tuple(stages)
 
     def period_ps(self, ends: Sequence[int]) -> int | None:
         """Return the time of the slowest stage of a cut; None if one does not fit."""
@@ -148,11 +148,11 @@ def all_cuts_ps(pieces: Pieces, micro_batches: int, *, stored: bool) -> int:
         for link in range(devices - 1):
             least = min(pieces.link_ps(link, place) for place in inner)
             sent[link + 1] = sent[link] + 2 * least
-    return max(_by_rates(works, times, sent, micro_batches) for works in {tuple(each) for each in times})
+    return max(_by_rates(works, times, sent, micro_batches) for works in {tuple(layer_times) for layer_times in times})
 
 
 def _by_rates(works: Sequence[int], times: Sequence[Sequence[int]], sent: Sequence[int], micro_batches: int) -> int:
-    rates = [max(Fraction(work, time) for work, time in zip(works, each, strict=True)) for each in times]
+    rates = [max(Fraction(work, time) for work, time in zip(works, layer_times, strict=True)) for layer_times in times]
     unit = max(rates) / (_GRID * micro_batches)
     behind, weighed = Fraction(0), Fraction(0)
     for rate, messages in zip(reversed(rates), reversed(sent), strict=True):
@@ -188,13 +188,13 @@ def _is_possible(pieces: Pieces, micro_batches: int, time_ps: int, stored: bool)
     starts, last = pieces.stages.starts, len(pieces.stages.starts) - 1
     ahead = {0: 0}
     for device in range(pieces.devices):
-        found: dict[int, int] = {}
+        least: dict[int, int] = {}
         for j, before in ahead.items():
             for k in range(j + 1, last + 1):
                 own = pieces.least_ps(starts[j], starts[k], device)
                 if before + micro_batches * own > time_ps:
                     break
                 messages = 2 * pieces.link_ps(device, starts[k]) if stored else 0
-                found[k] = min(found.get(k, before + own + messages), before + own + messages)
-        ahead = found
+                least[k] = min(least.get(k, before + own + messages), before + own + messages)
+        ahead = least
     return last in ahead

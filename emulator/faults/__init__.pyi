@@ -1,13 +1,19 @@
-from .begun import Begun
-from .death import BoardDeath, joined_links, left_alive
-from .delay import Delay, Loss, check_time, slowed_ps
-from .description import FaultsDescription
-from .fault import BoardFault, Faults, FlipFault, FlipTarget, LinkFault, exact
-from .flips import Flipper
-from .load import NO_FAULTS, described_faults, load_faults
-from .paced import PacedResource
-from .span import Span
-from .streams import Purpose, stream
+from .description import FaultsDescription, described_faults, load_faults
+from .fault import (
+    NO_FAULTS,
+    BoardDeath,
+    BoardFault,
+    Faults,
+    FlipFault,
+    FlipTarget,
+    LinkFault,
+    Span,
+    exact,
+    joined_links,
+    left_alive,
+)
+from .flips import Flipper, Purpose, stream
+from .paced import Begun, Delay, Loss, PacedResource, check_time, slowed_ps
 
 __all__ = [
     "NO_FAULTS",

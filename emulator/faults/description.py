@@ -22,13 +22,15 @@ reload_us = 200000    # until they are configured and loaded anew
 
 from __future__ import annotations
 
+import json
+import pathlib
 from typing import Annotated, Any
 
 import pydantic
 
-from ..inputs import DESCRIBED, Model
-from .death import BoardDeath
-from .fault import BoardFault, Faults, FlipFault, LinkFault
+from ..common import InputError
+from ..inputs import DESCRIBED, Model, read_toml, validate
+from .fault import NO_FAULTS, BoardDeath, BoardFault, Faults, FlipFault, LinkFault
 
 
 def _tuple(value: Any) -> Any:
@@ -55,3 +57,27 @@ class FaultsFile(Model):
     """A file of faults."""
 
     faults: FaultsDescription
+
+
+def described_faults(text: str, source: str) -> Faults:
+    """Return the faults of a run from their description, as `Faults.text` gives it.
+
+    Raises:
+        InputError: it describes none.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{source}: does not describe its faults: {error}") from None
+    return validate(FaultsDescription, found if isinstance(found, dict) else {"faults": found}, source).faults
+
+
+def load_faults(file: str) -> Faults:
+    """Return the faults of a TOML file with a table `[faults]`; of "none", none.
+
+    Raises:
+        InputError: the file cannot be read, or a key or value is wrong.
+    """
+    if file == NO_FAULTS:
+        return Faults()
+    return validate(FaultsFile, read_toml(pathlib.Path(file)), file).faults.faults

@@ -1,18 +1,123 @@
-"""Faults as data: which board or link is hurt, how, and over which span."""
+"""Faults as data: which board or link is hurt, how, and over which span; and boards that die.
+
+Samples of a span are those that a chain takes in, counted from 0 at the start of training. A row is inside a span of
+time if its start is. Where a board dies, the others notice it, are cut anew, loaded, and resume from the last
+checkpoint.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import fractions
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
-from ..common import FINITE, Nanoseconds, NotNegative, Positive
-from .death import BoardDeath, joined_links
-from .span import Span
+from ..common import FINITE, Nanoseconds, NotNegative, Positive, format_time_ps
+
+Microseconds = Annotated[float, FINITE, Ge(0), Le(1e12)]
+"""A virtual time, or a duration."""
+
+
+def picoseconds(time_us: float) -> int:
+    """Return a time in ps."""
+    return round(time_us * 1_000_000)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Span:
+    """A span of a run: from a sample or a time on, up to another one, which is no longer in it.
+
+    Raises:
+        ValueError: it ends before it begins.
+    """
+
+    from_sample: NotNegative = 0
+    to_sample: NotNegative | None = None
+    from_us: Microseconds = 0.0
+    to_us: Microseconds | None = None
+
+    def __post_init__(self) -> None:
+        if self.to_sample is not None and self.to_sample <= self.from_sample:
+            raise ValueError(f"`to_sample` = {self.to_sample}: should be after `from_sample` = {self.from_sample}")
+        if self.to_us is not None and self.to_us <= self.from_us:
+            raise ValueError(f"`to_us` = {self.to_us:g}: should be after `from_us` = {self.from_us:g}")
+
+    @property
+    def bounds_ps(self) -> tuple[int, int | None]:
+        """The span of time in ps: its begin, and its end, if it has one."""
+        return picoseconds(self.from_us), None if self.to_us is None else picoseconds(self.to_us)
+
+    def has_sample(self, sample: int) -> bool:
+        """Return whether a sample is inside."""
+        return self.from_sample <= sample and (self.to_sample is None or sample < self.to_sample)
+
+    def has_time(self, time_ps: int) -> bool:
+        """Return whether a time in ps is inside."""
+        begin_ps, end_ps = self.bounds_ps
+        return begin_ps <= time_ps and (end_ps is None or time_ps < end_ps)
+
+    @property
+    def when(self) -> str:
+        """Its samples and times, as text."""
+        words = []
+        if self.from_sample or self.to_sample is not None:
+            last = "on" if self.to_sample is None else f"to {self.to_sample - 1}"
+            words.append(f"samples {self.from_sample} {last}")
+        if self.from_us or self.to_us is not None:
+            end = "on" if self.to_us is None else f"to {self.to_us:g} us"
+            words.append(f"{self.from_us:g} us {end}")
+        return ", ".join(words) or "the whole run"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoardDeath:
+    """A board that dies at a virtual time and stays dead.
+
+    All others stop: what they have computed since the last checkpoint is lost. They notice it `detect_us` later, and
+    have their new slices, configured and loaded, `reload_us` after that.
+    """
+
+    board: NotNegative
+    at_us: Microseconds
+    detect_us: Microseconds = 1e6
+    reload_us: Microseconds = 1e6
+
+    @property
+    def at_ps(self) -> int:
+        """When it dies, in ps."""
+        return picoseconds(self.at_us)
+
+    @property
+    def detect_ps(self) -> int:
+        """Time in ps from then until the others notice it."""
+        return picoseconds(self.detect_us)
+
+    @property
+    def reload_ps(self) -> int:
+        """Time in ps in which the others are configured anew and loaded."""
+        return picoseconds(self.reload_us)
+
+    def __str__(self) -> str:
+        return f"board {self.board} dies at {format_time_ps(self.at_ps)}"
+
+
+def left_alive(boards: int, dead: Sequence[BoardDeath]) -> list[int]:
+    """Return the boards of a chain that are left, in its order."""
+    gone = {death.board for death in dead}
+    return [board for board in range(boards) if board not in gone]
+
+
+def joined_links(alive: Sequence[int]) -> list[range]:
+    """Return for each link between boards that are left the former links that it consists of."""
+    return [range(left, right) for left, right in itertools.pairwise(alive)]
+
+
+NO_FAULTS = "none"
+"""In place of a file of faults."""
 
 Slowdown = Annotated[float, FINITE, Ge(1), Le(1e4)]
 """How many times as long something takes."""
@@ -163,8 +268,8 @@ class Faults:
 
         All others in `links` lose nothing, and keep the place of this one.
         """
-        links = tuple(each if each is fault else LinkFault(link=each.link) for each in self.links)
-        boards = tuple(each for each in self.boards if each is fault)
+        links = tuple(link if link is fault else LinkFault(link=link.link) for link in self.links)
+        boards = tuple(board for board in self.boards if board is fault)
         links = links if fault in self.links else ()
         return dataclasses.replace(self, boards=boards, links=links, flips=(), deaths=())
 

@@ -57,7 +57,7 @@ def coarse(work: Sequence[float], capacity: Sequence[float]) -> tuple[Group, ...
 def coarse_shares(work: Sequence[float], capacity: Sequence[float]) -> list[float]:
     """Return each device's time for its part in the coarse partition: work over capacity."""
     return [
-        sum(work[layer] for layer in group.layers) / sum(capacity[each] for each in group.devices)
+        sum(work[layer] for layer in group.layers) / sum(capacity[device] for device in group.devices)
         for group in coarse(work, capacity)
         for _ in group.devices
     ]
@@ -131,10 +131,10 @@ def cut_layers(layers: int, devices: int, cost: StageCost) -> LayerCut:
         """Return the least largest cost of layers from `begin` on, on devices from `device` on; and the first end."""
         if device == devices - 1:
             return cost(device, begin, layers), layers
-        found = (math.inf, begin + 1)
+        least = (math.inf, begin + 1)
         for end in range(begin + 1, layers - (devices - device - 1) + 1):
-            found = min(found, (max(cost(device, begin, end), best(device + 1, end)[0]), end))
-        return found
+            least = min(least, (max(cost(device, begin, end), best(device + 1, end)[0]), end))
+        return least
 
     ends = [0]
     for device in range(devices):

@@ -60,15 +60,15 @@ def allocate_all(mapping: Mapping, cluster: Cluster) -> tuple[tuple[SliceEngines
         InputError: a board has too few multipliers for one tile of each engine.
     """
     known: dict[object, tuple[SliceEngines, ...]] = {}
-    found = []
+    engines = []
     for device, slices in enumerate(mapping.devices):
         board = cluster.board(device)
         works = tuple((part.layer.index, part.channels) for part in slices)
         key = board, works, device in mapping.off_chip_devices
         if key not in known:
             known[key] = allocate(mapping, device, board)
-        found.append(known[key])
-    return tuple(found)
+        engines.append(known[key])
+    return tuple(engines)
 
 
 def allocate(mapping: Mapping, device: int, board: Board) -> tuple[SliceEngines, ...]:

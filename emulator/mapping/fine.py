@@ -70,17 +70,17 @@ def reachable(servers: Servers, time_ps: int) -> Iterator[Ends]:
 
 def _fitting(row: Row, board: Board, time_ps: int, alone: Sequence[int]) -> Ends:
     """Return the channels that the board can do in time, each taken alone."""
-    memory, found = row.memory, []
+    memory, spans = row.memory, []
     for most, (low, high) in zip(alone, itertools.pairwise(row.first), strict=True):
         if most:
             # The last channel of a layer has the bias, too.
             pieces = [(low, high - 1), (high - 1, high)] if memory else [(low, high)]
-            found += [
+            spans += [
                 (begin, end - 1)
                 for begin, end in pieces
                 if begin < end and (memory is None or memory.is_within(begin, begin + 1, board, time_ps))
             ]
-    return merged(found)
+    return merged(spans)
 
 
 def is_enough(servers: Servers, time_ps: int) -> bool:
@@ -135,10 +135,10 @@ def spread(servers: Servers, time_ps: int) -> list[int] | None:
     """
     row, boards = servers.row, servers.boards
     reached = [[(0, 0)], *reachable(servers, time_ps)]
-    found = _spread(servers, time_ps, reached, 0.0)
-    if found is None:
+    best = _spread(servers, time_ps, reached, 0.0)
+    if best is None:
         return None
-    low, high = min(shares(row, boards, found)), row.work(row.wall) / sum(board.capacity for board in boards)
+    low, high = min(shares(row, boards, best)), row.work(row.wall) / sum(board.capacity for board in boards)
     for _ in range(_SPREAD_STEPS):
         middle = (low + high) / 2
         better = _spread(servers, time_ps, reached, middle)
@@ -146,8 +146,8 @@ def spread(servers: Servers, time_ps: int) -> list[int] | None:
             high = middle
         else:
             low = middle
-            found = min(found, better, key=lambda ends: imbalance(shares(row, boards, ends)))
-    return found
+            best = min(best, better, key=lambda ends: imbalance(shares(row, boards, ends)))
+    return best
 
 
 def _spread(servers: Servers, time_ps: int, reached: Sequence[Ends], least: float) -> list[int] | None:
@@ -161,9 +161,9 @@ def _spread(servers: Servers, time_ps: int, reached: Sequence[Ends], least: floa
     for board in boards:
         lowest.append(max(lowest[-1] + 1, row.filled(lowest[-1], least * board.capacity)))
     able = list(itertools.accumulate((board.capacity for board in boards), initial=0.0))
-    found, whole = [row.end], (row.work(row.end), able[-1])
+    ends, whole = [row.end], (row.work(row.end), able[-1])
     for device in range(len(boards) - 1, -1, -1):
-        board, end = boards[device], found[-1]
+        board, end = boards[device], ends[-1]
         if end == row.wall:
             whole = row.work(end), able[device + 1]
         earliest = row.earliest(end, board, time_ps, alone[of_board[device]])
@@ -172,8 +172,8 @@ def _spread(servers: Servers, time_ps: int, reached: Sequence[Ends], least: floa
         if not begins:
             return None
         fair = row.nearest(whole[0] * able[device] / whole[1])
-        found.append(min((min(max(fair, low), high) for low, high in begins), key=lambda begin: abs(begin - fair)))
-    return found[-2::-1]
+        ends.append(min((min(max(fair, low), high) for low, high in begins), key=lambda begin: abs(begin - fair)))
+    return ends[-2::-1]
 
 
 def shares(row: Row, boards: Sequence[Board], ends: Sequence[int]) -> list[float]:

@@ -188,11 +188,11 @@ def memory_streams(part: Slice, off_chip: OffChip, value_bytes: int = VALUE_BYTE
         passes = rows if each_row else 1
         return MemoryStream(phase, rows, copies * passes * weights + more)
 
-    found = [of(Phase.FP, view.out_rows, 1, activations)]
+    moved = [of(Phase.FP, view.out_rows, 1, activations)]
     if part.layer.has_eb:
-        found.append(of(Phase.EB, view.in_rows, 1, 0))
-    found.append(of(Phase.PG, view.out_rows, 2, activations))
-    return tuple(stream for stream in found if stream.sample_bytes)
+        moved.append(of(Phase.EB, view.in_rows, 1, 0))
+    moved.append(of(Phase.PG, view.out_rows, 2, activations))
+    return tuple(stream for stream in moved if stream.sample_bytes)
 
 
 def activation_bytes(part: Slice, value_bytes: int = VALUE_BYTES) -> int:

@@ -95,11 +95,11 @@ def _cut(
     server_ps = fastest(servers, at_least_ps)
     if server_ps is None:
         raise InputError(_too_small(network, cluster, devices))
-    found = spread(servers, server_ps)
-    while found is None:
+    spread_ends = spread(servers, server_ps)
+    while spread_ends is None:
         server_ps += max(1, server_ps // _LATER)
-        found = spread(servers, server_ps)
-    ends = [0, *found]
+        spread_ends = spread(servers, server_ps)
+    ends = [0, *spread_ends]
     held = tuple(_slices(layers, row, begin, end) for begin, end in itertools.pairwise(ends))
     off_chip_from = ends.index(row.wall)
     work = [row.work(row.first[i + 1]) - row.work(row.first[i]) for i in range(on_chip)]
@@ -141,7 +141,7 @@ def _perfect_ps(row: Row, able: Sequence[float]) -> float:
     if not after:
         return before / sum(able)
     upto = list(itertools.accumulate(able))
-    return min(max(before / each, after / (upto[-1] - each)) for each in upto[:-1])
+    return min(max(before / sum_before, after / (upto[-1] - sum_before)) for sum_before in upto[:-1])
 
 
 def _slices(layers: Sequence[Layer], row: Row, begin: int, end: int) -> tuple[Slice, ...]:

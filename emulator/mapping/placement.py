@@ -102,23 +102,23 @@ def place(chain: Chain, at_least_ps: int, *, balancing: bool) -> Placement:
     first = _within(chain, at_least_ps, balancing)
     if first is not None:
         return first
-    found, enough_ps = _alone(chain)
+    placed, enough_ps = _alone(chain)
     least_ps = at_least_ps
-    if not found.fits:
+    if not placed.fits:
         # Some board has no off-chip memory: all may fit with balanced parameters, however long that takes.
         enough_ps = _long_ps(chain)
         balanced = _within(chain, enough_ps, balancing)
         if balanced is None:
-            return found
-        found = balanced
+            return placed
+        placed = balanced
     while enough_ps - least_ps > max(1, _EXCESS * least_ps):
         middle_ps = (least_ps + enough_ps) // 2 if enough_ps < 4 * least_ps else math.isqrt(least_ps * enough_ps)
         better = _within(chain, middle_ps, balancing)
         if better is None:
             least_ps = middle_ps
         else:
-            found, enough_ps = better, middle_ps
-    return found
+            placed, enough_ps = better, middle_ps
+    return placed
 
 
 def _alone(chain: Chain) -> tuple[Placement, int]:
@@ -126,8 +126,8 @@ def _alone(chain: Chain) -> tuple[Placement, int]:
     off_chip, missing, slowest_ps = [], [], 0
     for needs, room, mbytes_per_s in zip(chain.needs, chain.rooms, chain.port_mbytes_per_s, strict=True):
         excess = sum(held.banks for held in needs) - room
-        found, freed, moved = shed(needs, excess if mbytes_per_s else 0)
-        off_chip.append(found)
+        shed_parts, freed, moved = shed(needs, excess if mbytes_per_s else 0)
+        off_chip.append(shed_parts)
         missing.append(max(0, excess - freed))
         if moved:
             slowest_ps = max(slowest_ps, -(-moved * 1_000_000 // mbytes_per_s))
@@ -178,9 +178,9 @@ def _within(chain: Chain, time_ps: int, balancing: bool) -> Placement | None:
         needs, room = chain.needs[device], chain.rooms[device]
         own = sum(held.banks for held in needs)
         incoming = sum(item.held.weights.of_channels(item.channels) for item in unplaced)
-        found, freed, _ = shed(needs, own + incoming - room, chain.port_bytes(device, time_ps))
-        off_chip.append(found)
-        rest, left = _moved(needs, found, device, room - own + freed)
+        shed_parts, freed, _ = shed(needs, own + incoming - room, chain.port_bytes(device, time_ps))
+        off_chip.append(shed_parts)
+        rest, left = _moved(needs, shed_parts, device, room - own + freed)
         if left < 0:
             return None
         for item in unplaced:

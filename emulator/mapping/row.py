@@ -95,8 +95,8 @@ class Row:
     def most_alone(self, board: Board, time_ps: int) -> list[int]:
         """Return how many channels of each layer, and of no other, a board can do in `time_ps`, memory left out."""
         counts = (end - begin for begin, end in itertools.pairwise(self.first))
-        each = zip(self.works, counts, strict=True)
-        return [board.most_channels(works, count, board.multipliers, time_ps)[0] for works, count in each]
+        layers = zip(self.works, counts, strict=True)
+        return [board.most_channels(works, count, board.multipliers, time_ps)[0] for works, count in layers]
 
     def furthest(self, begin: int, board: Board, time_ps: int, alone: Sequence[int]) -> int:
         """Return the last boundary at which a board that begins at `begin` can end to do a sample in `time_ps`.
@@ -183,25 +183,25 @@ class Boundaries:
     def _add(self, where: slice, ends: list[tuple[Stream, ...]]) -> None:
         """Add boundaries from the streams at the first and the last of them."""
         places = np.arange(where.stop - where.start)
-        found = []
+        bytes_at = []
         for first, last in zip(ends[0], ends[-1], strict=True):
             step = (last.row_bytes - first.row_bytes) // max(1, len(places) - 1)
-            found.append((first.path, first.rows, first.row_bytes + step * places))
-        self._streams.append((where, found))
+            bytes_at.append((first.path, first.rows, first.row_bytes + step * places))
+        self._streams.append((where, bytes_at))
 
     def sample_ps(self, link: Link) -> NDArray[np.int64]:
         """Return the time in ps of a sample on a link at each boundary."""
-        found = self._times.get(link)
-        if found is None:
-            found = self._times[link] = np.zeros(self._end + 1, np.int64)
+        times = self._times.get(link)
+        if times is None:
+            times = self._times[link] = np.zeros(self._end + 1, np.int64)
             for where, streams in self._streams:
                 own: dict[DataPath, NDArray[np.int64]] = {}
                 for path, rows, row_bytes in streams:
                     own[path] = own.get(path, np.int64(0)) + rows * link.wire_bytes(row_bytes)
                 carried = shared_bytes(self._share, own)
                 for path, rows in {(path, rows) for path, rows, _ in streams}:
-                    found[where] = np.maximum(found[where], rows * row_ps(link, carried[path], rows))
-        return found
+                    times[where] = np.maximum(times[where], rows * row_ps(link, carried[path], rows))
+        return times
 
     def within(self, link: Link, time_ps: int) -> Ends:
         """Return the boundaries at which a link takes at most `time_ps` for a sample."""
@@ -210,8 +210,8 @@ class Boundaries:
 
     def times_ps(self, links: Collection[Link], above_ps: int) -> list[int]:
         """Return in ascending order all times in ps of a sample on one of the links at a boundary, above `above_ps`."""
-        found = [self.sample_ps(link) for link in links]
-        times = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+        by_link = [self.sample_ps(link) for link in links]
+        times = np.unique(np.concatenate([np.zeros(0, np.int64), *by_link]))
         return [int(time) for time in times[times > above_ps]]
 
 
@@ -221,33 +221,33 @@ def _straight(layer: Layer) -> Iterator[tuple[int, int]]:
     Inputs go on up to the last output of their group: in steps, unless each output is a group.
     """
     channels, groups = cut_channels(layer), layer.operation.groups
-    each = channels if groups == channels else channels // groups
-    for low in range(0, channels, max(1, each)):
-        span = max(1, low), min(channels, low + each)
+    size = channels if groups == channels else channels // groups
+    for low in range(0, channels, max(1, size)):
+        span = max(1, low), min(channels, low + size)
         if span[0] < span[1]:
             yield span
 
 
 def common(some: Ends, others: Ends) -> Ends:
     """Return what lies in intervals of both lists, each in ascending order."""
-    found, i, j = [], 0, 0
+    shared, i, j = [], 0, 0
     while i < len(some) and j < len(others):
         low, high = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
         if low <= high:
-            found.append((low, high))
+            shared.append((low, high))
         if some[i][1] < others[j][1]:
             i += 1
         else:
             j += 1
-    return found
+    return shared
 
 
 def merged(intervals: Iterable[tuple[int, int]]) -> Ends:
     """Return intervals in ascending order, with those joined that overlap or touch."""
-    found: Ends = []
+    joined: Ends = []
     for low, high in intervals:
-        if found and low <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], high)
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(joined[-1][1], high)
         else:
-            found.append((low, high))
-    return found
+            joined.append((low, high))
+    return joined

@@ -147,19 +147,21 @@ class _Step(NamedTuple):
 
 def _best_step(place: int, held: SliceNeeds, now: OffChip, wanted_banks: int, most_bytes: int) -> _Step | None:
     """Return how a slice frees up to `wanted_banks`, or more if it must, for fewest bytes each; None if it cannot."""
-    before, moves, found = held.banks_with(now), held.moved_bytes(now), None
+    before, moves, best = held.banks_with(now), held.moved_bytes(now), None
     for activations in (False, True):
         if activations and not held.act_ram_banks:
             continue
-        each, fixed_bytes = (held.rows_weight_bytes, held.act_ram_bytes) if activations else (held.weight_bytes, 0)
+        channel_bytes, fixed_bytes = (
+            (held.rows_weight_bytes, held.act_ram_bytes) if activations else (held.weight_bytes, 0)
+        )
         others = held.fixed_banks + (0 if activations else held.act_ram_banks)
         kept = held.weights.most_channels(held.channels, max(0, before - wanted_banks - others))
         can_move = max(0, most_bytes + moves - fixed_bytes)
-        channels = min(held.channels - kept, can_move // each)
+        channels = min(held.channels - kept, can_move // channel_bytes)
         freed = before - others - held.weights.of_channels(held.channels - channels)
-        moved = fixed_bytes + channels * each - moves
+        moved = fixed_bytes + channels * channel_bytes - moves
         if freed > 0 and moved <= most_bytes:
             cost = moved / min(freed, wanted_banks)
-            if found is None or cost < found.cost:
-                found = _Step(place, OffChip(channels, activations), freed, moved, cost)
-    return found
+            if best is None or cost < best.cost:
+                best = _Step(place, OffChip(channels, activations), freed, moved, cost)
+    return best

@@ -79,8 +79,8 @@ class Slice:
         """The input channels that this slice works on: under OCP, all of the groups of its output channels."""
         if self.cut is Cut.ICP:
             return range(self.begin, self.end)
-        each = self.layer.input[0] // self.layer.operation.groups
-        return range(inputs_before(self.layer, self.begin), inputs_before(self.layer, self.end - 1) + each)
+        size = self.layer.input[0] // self.layer.operation.groups
+        return range(inputs_before(self.layer, self.begin), inputs_before(self.layer, self.end - 1) + size)
 
     @property
     def weight_inputs(self) -> range:
@@ -90,9 +90,9 @@ class Slice:
     @property
     def outputs_by_group(self) -> tuple[int, ...]:
         """The number of its output channels in each group that it works on."""
-        each = self.layer.channels // self.layer.operation.groups
+        size = self.layer.channels // self.layer.operation.groups
         outs = self.out_channels
-        ends = [outs.start, *range(outs.start // each * each + each, outs.stop, each), outs.stop]
+        ends = [outs.start, *range(outs.start // size * size + size, outs.stop, size), outs.stop]
         return tuple(end - begin for begin, end in itertools.pairwise(ends))
 
     @functools.cached_property

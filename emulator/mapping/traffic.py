@@ -34,15 +34,15 @@ def steps_before_sending(layer: Layer, share: LinkShare) -> tuple[SfuStep, ...]:
         return ()
     reads = [tensor.number for step in layer.sfu for tensor in step.reads]
     needed = reads + [tensor.number for tensor in layer.hands_on]
-    found: list[SfuStep] = []
+    steps: list[SfuStep] = []
     at = layer.makes.number
     for step in layer.sfu:
         alone = [tensor.number for tensor in step.reads] == [at] and needed.count(at) == 1
         if not (alone and step.operation.by_channel):
             break
-        found.append(step)
+        steps.append(step)
         at = step.makes.number
-    return tuple(found)
+    return tuple(steps)
 
 
 def sent_shape(layer: Layer, share: LinkShare) -> Shape:
@@ -154,19 +154,19 @@ def streams_between(left: Layer, right: Slice, share: LinkShare = LinkShare.BYTE
         partial = begun, *sent_shape(layer, share)[1:]
         if not layer.reads_again:
             carried[layer.reads.number] = layer.input[0] - inputs_before(layer, right.begin), rows, columns
-    found = [Stream(DataPath.ACTIVATIONS, tensor, *shape) for tensor, shape in carried.items()]
+    crossing = [Stream(DataPath.ACTIVATIONS, tensor, *shape) for tensor, shape in carried.items()]
     if partial is not None:
-        found.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial))
-        found.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial))
+        crossing.append(Stream(DataPath.PARTIAL_ACTIVATIONS, layer.makes.number, *partial))
+        crossing.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *partial))
     errors = (tensor for tensor in layer.takes if not tensor.is_images)
-    found += [Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number]) for tensor in errors]
+    crossing += [Stream(DataPath.INPUT_ERRORS, tensor.number, *carried[tensor.number]) for tensor in errors]
     if partial is not None and layer.operation.recurs:
         states, (_, rows, columns) = layer.makes.number, layer.output
         later = layer.channels - right.begin, rows, columns
-        found.append(Stream(DataPath.STATES, states, *later))
-        found.append(Stream(DataPath.INPUT_ERRORS, states, layer.channels, rows, columns))
-        found.append(Stream(DataPath.STATE_ERRORS, states, *later))
-    return tuple(found)
+        crossing.append(Stream(DataPath.STATES, states, *later))
+        crossing.append(Stream(DataPath.INPUT_ERRORS, states, layer.channels, rows, columns))
+        crossing.append(Stream(DataPath.STATE_ERRORS, states, *later))
+    return tuple(crossing)
 
 
 def carried_bytes(link: Link, all_streams: Iterable[Stream]) -> dict[DataPath, int]:

@@ -13,8 +13,7 @@ import math
 from typing import Literal
 
 from ..common import IMAGENET_IMAGES, check_names, html_table, plural
-from .operation import EngineView, LayerOperation, SfuOperation, Window
-from .rows import LayerRows, SfuRows
+from .operation import EngineView, LayerOperation, LayerRows, SfuOperation, SfuRows, Window
 from .shape import Pair, Shape, Tensor
 
 

@@ -43,9 +43,8 @@ def load_network(
         InputError: no such name or file, or an invalid description; `time_steps` for an input that is not a sequence.
     """
     from ..inputs import read_toml, validate
-    from .description import Description, with_images, with_steps, with_symbols
+    from .description import Description, to_toml, with_images, with_steps, with_symbols
     from .graph import resolve
-    from .text import to_toml
 
     text, note = None, ""
     if not isinstance(network, str):

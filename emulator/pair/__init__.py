@@ -1,17 +1,21 @@
 """A GPU and an FPGA that train recurrent layers together (FARNN): work, tasks, and their timeline. Pure functions."""
 
-from .as_json import needs_as_json, times_as_json
-from .devices import Pair, pair_of
-from .gpu_memory import check_gpu_memory, gpu_bytes
-from .layout import LayerNeeds, all_needs
-from .messages import Content, PairKey, PairStream, streams_of
-from .of_network import pair_streams, work_of, workload_of
-from .pe_chain import mvm_cycles, unsplit_cycles
-from .result import Busy, PairTimes, time_mini_batch
-from .steps import StepCycles, pe_words, step_cycles, unheld_bytes
-from .tasks import Part, Phase, Resource, Task
-from .timeline import Timed, run
-from .work import Cell, OtherWork, RecurrentWork, Workload
+from .devices import Pair, check_gpu_memory, gpu_bytes, pair_of
+from .fpga import (
+    LayerNeeds,
+    StepCycles,
+    all_needs,
+    mvm_cycles,
+    needs_as_json,
+    pe_words,
+    step_cycles,
+    unheld_bytes,
+    unsplit_cycles,
+)
+from .messages import Content, PairKey, PairStream, pair_streams, streams_of
+from .result import Busy, PairTimes, time_mini_batch, times_as_json
+from .tasks import Resource, Task, Timed, run
+from .work import Cell, OtherWork, Part, Phase, RecurrentWork, Workload, work_of, workload_of
 
 __all__ = [
     "Busy",

@@ -1,14 +1,21 @@
-"""The devices of a pair: a GPU, an FPGA built of chains of PEs, and the link between them."""
+"""Devices of a pair: a GPU with its times and its memory, an FPGA built of chains of PEs, and the link between them.
+
+A GPU does products over all time steps at once, and dependent steps as cuDNN does them; some of it memory binds.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from ..cluster import Cluster, Fpga, Gpu, Link, PeArray
 from ..common import InputError
+from ..mapping import VALUE_BYTES
 from ..schedule import ScheduleKind
-from .gpu import STATES
-from .steps import VALUE_BYTES
+from .work import Cell, RecurrentWork, Workload
+
+STATES = 1
+"""Arrays that SGD keeps for each parameter: its velocity; Adam keeps two."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,3 +74,81 @@ def pair_of(cluster: Cluster, kind: ScheduleKind, devices: int | None = None) ->
             " an FPGA with chains of PEs; should have such a board second, as 'farnn-9p'"
         )
     return Pair(gpu, cluster.link_at(0), fpga)
+
+
+FLOPS_PER_MAC = 2
+
+
+def product_ps(gpu: Gpu, macs: int) -> int:
+    """Return the time in ps of a large matrix product."""
+    return math.ceil(FLOPS_PER_MAC * macs / (gpu.peak_tflops * gpu.gemm_efficiency))
+
+
+def memory_ps(gpu: Gpu, moved_bytes: int) -> int:
+    """Return the time in ps to move bytes from or to the GPU's memory."""
+    return math.ceil(1000 * moved_bytes / gpu.memory_gbytes_per_s)
+
+
+def transposition_ps(gpu: Gpu, weights: int) -> int:
+    """Return the time in ps to read weights and write their transpose."""
+    return memory_ps(gpu, 2 * VALUE_BYTES * weights)
+
+
+def update_ps(gpu: Gpu, parameters: int, states: int = STATES) -> int:
+    """Return the time in ps of WU: weight, gradient and the optimiser's states in, weight and states out."""
+    return memory_ps(gpu, (3 + 2 * states) * VALUE_BYTES * parameters)
+
+
+def standard_step_ps(gpu: Gpu, work: RecurrentWork, batch: int) -> int:
+    """Return the time in ps of a time step in cuDNN's standard form, in FW or BW.
+
+    R-MVM is a phase that waits for the step before it, and a projection is another. Each takes the least time of such
+    a phase, unless its weights take longer from memory, or its multiply-accumulates to compute.
+    """
+    phases = [weights for weights in (work.gate_weights, work.projection_weights) if weights]
+    return sum(
+        max(gpu.recurrent_ps, memory_ps(gpu, VALUE_BYTES * weights), product_ps(gpu, batch * weights))
+        for weights in phases
+    )
+
+
+def persistent_step_ps(gpu: Gpu, work: RecurrentWork, batch: int) -> int:
+    """Return the time in ps of a time step in cuDNN's persistent form: each sample reads the recurrent weights."""
+    lstm = work.cell is Cell.LSTM
+    gbytes_per_s = gpu.persistent_gbytes_per_s if lstm else gpu.persistent_gru_gbytes_per_s
+    return math.ceil(1000 * batch * VALUE_BYTES * work.recurrent_weights / gbytes_per_s)
+
+
+COPIES = 2
+"""Weight and gradient of each parameter; an optimiser's states come in addition."""
+
+
+def gpu_bytes(workload: Workload, pair: Pair) -> int:
+    """Return the bytes of all parameters, and of recurrent layers' values; those of other layers are not counted.
+
+    Of each step there are inputs, outputs, sums of I-MVM and errors of the gates. Without an FPGA, which keeps them
+    off chip, there are the gates' values and cells, too.
+    """
+    values = 0
+    for work in workload.recurrent:
+        gates = work.gates * work.cells
+        kept = 0 if pair.fpga else gates + work.cells
+        values += work.steps * (work.inputs + work.directions * (work.state + 2 * gates + kept))
+    parameters = sum(
+        part.parameters * (part.directions if isinstance(part, RecurrentWork) else 1) for part in workload.parts
+    )
+    return VALUE_BYTES * ((COPIES + pair.states) * parameters + workload.batch * values)
+
+
+def check_gpu_memory(workload: Workload, pair: Pair) -> None:
+    """Check that the GPU's memory holds a mini-batch.
+
+    Raises:
+        InputError: it does not; the message has the bytes that are missing.
+    """
+    has, needed = pair.gpu.off_chip_memory_bytes, gpu_bytes(workload, pair)
+    if has is not None and needed > has:
+        raise InputError(
+            f"`batch` = {workload.batch}: takes {needed:,} bytes of {pair.gpu.name}'s memory, {needed - has:,} more"
+            " than it has; should be smaller"
+        )

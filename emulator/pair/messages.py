@@ -10,8 +10,8 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
-from .tasks import Part, Phase
-from .work import Cell, RecurrentWork
+from ..network import Network
+from .work import Cell, Part, Phase, RecurrentWork, work_of
 
 
 class Content(enum.Enum):
@@ -65,10 +65,21 @@ def streams_of(work: RecurrentWork, direction: int, *, inputs_too: bool) -> list
     return _forward(work, inputs_too) + _backward(work, direction, inputs_too)
 
 
+def pair_streams(network: Network, *, inputs_too: bool) -> dict[PairKey, PairStream]:
+    """Return all streams between the devices that train a network; with `inputs_too`, I-MVM is the FPGA's."""
+    return {
+        PairKey(layer.index, direction, stream.content): stream
+        for layer in network.layers
+        if layer.operation.recurs
+        for direction in range(work_of(layer).directions)
+        for stream in streams_of(work_of(layer), direction, inputs_too=inputs_too)
+    }
+
+
 def values_of(work: RecurrentWork, direction: int, phase: Phase, part: Part, *, inputs_too: bool) -> tuple[int, int]:
     """Return the values of a time step that go to the FPGA, and those that leave it, during one of its tasks."""
     streams = streams_of(work, direction, inputs_too=inputs_too)
-    of_task = [each for each in streams if each.phase is phase and each.part is part]
+    of_task = [stream for stream in streams if stream.phase is phase and stream.part is part]
     to_fpga, to_gpu = (sum(each.values for each in of_task if each.to_fpga is way) for way in (True, False))
     return to_fpga, to_gpu
 

@@ -6,17 +6,15 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..common import InputError
 from ..schedule import Offload
-from . import alone, offloaded
-from .costs import Costs
-from .devices import Pair
-from .gpu import FLOPS_PER_MAC
-from .steps import pe_words, unheld_bytes
-from .tasks import Phase, Resource, Task
-from .timeline import Timed, run
-from .work import Workload
+from .devices import FLOPS_PER_MAC, Pair
+from .fpga import pe_words, unheld_bytes
+from .order import in_turn, overlapped, persistent, standard
+from .tasks import Costs, Resource, Task, Timed, run
+from .work import Phase, Workload
 
 _PASSES = 2
 """FW and BW, which have the same multiply-accumulates each."""
@@ -80,11 +78,11 @@ class PairTimes:
 
 
 _TASKS: Mapping[Offload, Callable[[Workload, Costs], list[Task]]] = {
-    Offload.OVERLAPPED: offloaded.overlapped,
-    Offload.IN_TURN: offloaded.in_turn,
-    Offload.ALL_STEPS: offloaded.overlapped,
-    Offload.STANDARD: alone.standard,
-    Offload.PERSISTENT: alone.persistent,
+    Offload.OVERLAPPED: overlapped,
+    Offload.IN_TURN: in_turn,
+    Offload.ALL_STEPS: overlapped,
+    Offload.STANDARD: standard,
+    Offload.PERSISTENT: persistent,
 }
 
 
@@ -125,3 +123,39 @@ def peak_ps(workload: Workload, pair: Pair) -> int:
     on_gpu = FLOPS_PER_MAC * inputs / pair.gpu.peak_tflops
     on_fpga = steps * pair.cycle_ps / (pair.array.units * pair.array.pes)
     return math.ceil(_PASSES * workload.batch * (on_gpu + on_fpga))
+
+
+def times_as_json(found: PairTimes) -> dict[str, Any]:
+    """Return times, utilisation, what limits, and the timeline."""
+    return {
+        "mini_batch_ps": found.mini_batch_ps,
+        "forward_ps": found.forward_ps,
+        "backward_ps": found.backward_ps,
+        "peak_ps": found.peak_ps,
+        "utilisation": found.utilisation,
+        "samples_per_s": 1e12 * found.workload.batch / found.mini_batch_ps,
+        "limit": found.limit.resource.value,
+        "resources": {
+            resource.value: {
+                "busy_ps": busy.busy_ps,
+                "utilisation": busy.busy_ps / found.mini_batch_ps,
+                "longest": busy.longest.name,
+            }
+            for resource, busy in found.busy.items()
+        },
+        "tasks": [_task_as_json(each) for each in found.timed],
+    }
+
+
+def _task_as_json(timed: Timed) -> dict[str, Any]:
+    task = timed.task
+    return {
+        "part": task.part.value,
+        "phase": task.phase.value,
+        "layer": task.layer,
+        "direction": task.direction,
+        "resource": task.resource.value,
+        "start_ps": timed.start_ps,
+        "end_ps": timed.end_ps,
+        "streams_ps": {link.value: busy for link, busy in task.streams},
+    }

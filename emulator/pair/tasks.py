@@ -1,10 +1,15 @@
-"""Tasks of a mini-batch: what takes which resource for how long, and waits for what."""
+"""Tasks of a mini-batch on a pair: what takes which resource for how long and waits for what, and when they run."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 from collections.abc import Sequence
+
+from .devices import Pair, product_ps, transposition_ps, update_ps
+from .fpga import input_cycles, step_cycles
+from .messages import values_of
+from .work import OtherWork, Part, Phase, RecurrentWork
 
 
 class Resource(enum.Enum):
@@ -14,26 +19,6 @@ class Resource(enum.Enum):
     TO_FPGA = "PCIe to FPGA"
     FPGA = "FPGA"
     TO_GPU = "PCIe to GPU"
-
-
-class Part(enum.Enum):
-    """What a task does (FARNN, section 4)."""
-
-    INPUTS = "I-MVM"
-    STEPS = "R-MVM and activations"
-    WEIGHTS = "weights"
-    VALUES = "values"
-    TRANSPOSE = "transposition"
-    GRADIENTS = "GC"
-    UPDATE = "WU"
-    OTHERS = "others"
-
-
-class Phase(enum.Enum):
-    """Whether a task belongs to FW, or to BW, GC and WU, which overlap."""
-
-    FORWARD = "FW"
-    BACKWARD = "BW"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,3 +58,128 @@ class TaskList:
         """Add a task that waits for others; return its place."""
         self.tasks.append(dataclasses.replace(task, after=tuple(dict.fromkeys(after))))
         return len(self.tasks) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A task with its start and its end."""
+
+    task: Task
+    start_ps: int
+    end_ps: int
+
+
+def run(tasks: Sequence[Task]) -> list[Timed]:
+    """Return all tasks with their times.
+
+    A task starts when its resources have done all tasks that stand before it and those that it waits for are done.
+    """
+    free = dict.fromkeys(Resource, 0)
+    timed: list[Timed] = []
+    for task in tasks:
+        start = max([timed[other].end_ps for other in task.after] + [free[resource] for resource in task.resources])
+        timed.append(Timed(task, start, start + task.duration_ps))
+        free.update(dict.fromkeys(task.resources, timed[-1].end_ps))
+    return timed
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """Tasks with their durations; `batch` samples make a mini-batch. With `inputs_too`, I-MVM is the FPGA's.
+
+    Values stream over the link while the FPGA does its steps: it is as slow as the slowest of these, and waits for the
+    first value to arrive, as the GPU does for the last one.
+    """
+
+    pair: Pair
+    batch: int
+    inputs_too: bool = False
+
+    def input_products(self, work: RecurrentWork, phase: Phase, direction: int) -> Task:
+        """Return I-MVM of one direction on the GPU, over all time steps."""
+        macs = self.batch * work.steps * work.input_weights
+        return self._gpu(Part.INPUTS, phase, work, product_ps(self.pair.gpu, macs), direction)
+
+    def gradients(self, work: RecurrentWork) -> Task:
+        """Return GC of all directions: as many multiply-accumulates as I-MVM and the steps."""
+        macs = work.directions * self.batch * work.steps * (work.input_weights + work.recurrent_weights)
+        return self._gpu(Part.GRADIENTS, Phase.BACKWARD, work, product_ps(self.pair.gpu, macs))
+
+    def update(self, work: RecurrentWork | OtherWork) -> Task:
+        """Return WU of all directions."""
+        directions = work.directions if isinstance(work, RecurrentWork) else 1
+        duration = update_ps(self.pair.gpu, directions * work.parameters, self.pair.states)
+        return self._gpu(Part.UPDATE, Phase.BACKWARD, work, duration)
+
+    def transposition(self, work: RecurrentWork, weights: int, direction: int) -> Task:
+        """Return the GPU's transposition of a direction's weights for BW."""
+        duration = transposition_ps(self.pair.gpu, weights)
+        return self._gpu(Part.TRANSPOSE, Phase.BACKWARD, work, duration, direction)
+
+    def others(self, work: OtherWork, phase: Phase, passes: int = 1) -> Task:
+        """Return layers without a state, on the GPU: FW, EB and PG are a pass each."""
+        duration = product_ps(self.pair.gpu, passes * self.batch * work.macs)
+        return self._gpu(Part.OTHERS, phase, work, duration)
+
+    def load(self, work: RecurrentWork, phase: Phase, weights: int, direction: int) -> Task:
+        """Return the transfer of weights to the PEs."""
+        duration = self.pair.load_ps(weights)
+        return Task(Part.WEIGHTS, phase, work.name, Resource.TO_FPGA, duration, direction=direction)
+
+    def transfer(self, work: RecurrentWork, phase: Phase, link: Resource, direction: int) -> Task:
+        """Return the transfer of the steps' values in one way as a task of its own."""
+        to_fpga, to_gpu = self._values(Part.STEPS, work, phase, direction)
+        values = to_fpga if link is Resource.TO_FPGA else to_gpu
+        duration = self.pair.values_ps(self.batch * work.steps * values) + self.pair.link.latency_ps
+        return Task(Part.VALUES, phase, work.name, link, duration, direction=direction)
+
+    def steps(self, work: RecurrentWork, phase: Phase, direction: int, *, streamed: bool = True) -> Task:
+        """Return the FPGA's time steps of a direction, sample by sample.
+
+        In FW gates' sums of I-MVM come in and outputs leave; in BW errors of outputs come in, and those of gates leave
+        with what else GC needs.
+        """
+        cycles = step_cycles(work, self.pair.array, backward=phase is Phase.BACKWARD).total
+        values = self._values(Part.STEPS, work, phase, direction) if streamed else None
+        return self._on_fpga(Part.STEPS, work, phase, direction, cycles, values)
+
+    def input_steps(self, work: RecurrentWork, phase: Phase, direction: int) -> Task:
+        """Return I-MVM of a direction on the FPGA: inputs come in; in BW errors of inputs leave."""
+        cycles = input_cycles(work, self.pair.array, backward=phase is Phase.BACKWARD)
+        values = self._values(Part.INPUTS, work, phase, direction)
+        return self._on_fpga(Part.INPUTS, work, phase, direction, cycles, values)
+
+    def gpu_steps(self, work: RecurrentWork, phase: Phase, step_ps: int) -> Task:
+        """Return the time steps of all directions on the GPU, for the whole mini-batch."""
+        return self._gpu(Part.STEPS, phase, work, work.directions * work.steps * step_ps)
+
+    def _values(self, part: Part, work: RecurrentWork, phase: Phase, direction: int) -> tuple[int, int]:
+        return values_of(work, direction, phase, part, inputs_too=self.inputs_too)
+
+    def _gpu(
+        self, part: Part, phase: Phase, work: RecurrentWork | OtherWork, duration_ps: int, direction: int = 0
+    ) -> Task:
+        return Task(part, phase, work.name, Resource.GPU, duration_ps, direction=direction)
+
+    def _on_fpga(
+        self,
+        part: Part,
+        work: RecurrentWork,
+        phase: Phase,
+        direction: int,
+        cycles: int,
+        values: tuple[int, int] | None,
+    ) -> Task:
+        """Return a task of the FPGA with `cycles` in each step and, streamed, values of each step on both links."""
+        count = self.batch * work.steps
+        computed = count * cycles * self.pair.cycle_ps
+        if values is None:
+            return Task(part, phase, work.name, Resource.FPGA, computed, direction=direction)
+        streams = tuple(
+            (link, self.pair.values_ps(count * each))
+            for link, each in zip((Resource.TO_FPGA, Resource.TO_GPU), values, strict=True)
+            if each
+        )
+        slowest = max(computed, *(busy for _, busy in streams))
+        duration = slowest + len(streams) * self.pair.link.latency_ps
+        return Task(part, phase, work.name, Resource.FPGA, duration, direction=direction, streams=streams)

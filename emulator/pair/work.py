@@ -1,10 +1,13 @@
-"""The work of a mini-batch: recurrent layers, and what is before, between and behind them."""
+"""The work of a mini-batch: recurrent layers, and what the GPU does before, between and behind them."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import math
+
+from ..common import InputError
+from ..network import Layer, Network, Recurrent
 
 
 class Cell(enum.Enum):
@@ -17,6 +20,26 @@ class Cell(enum.Enum):
     def gates(self) -> int:
         """Number of gates, each of which has its input and its recurrent weights."""
         return 4 if self is Cell.LSTM else 3
+
+
+class Part(enum.Enum):
+    """What a task does (FARNN, section 4)."""
+
+    INPUTS = "I-MVM"
+    STEPS = "R-MVM and activations"
+    WEIGHTS = "weights"
+    VALUES = "values"
+    TRANSPOSE = "transposition"
+    GRADIENTS = "GC"
+    UPDATE = "WU"
+    OTHERS = "others"
+
+
+class Phase(enum.Enum):
+    """Whether a task belongs to FW, or to BW, GC and WU, which overlap."""
+
+    FORWARD = "FW"
+    BACKWARD = "BW"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,3 +135,51 @@ class Workload:
     def of_batch(self, batch: int) -> Workload:
         """Return the same parts for a mini-batch of another size."""
         return dataclasses.replace(self, batch=batch)
+
+
+def workload_of(network: Network, batch: int) -> Workload:
+    """Return the work of a mini-batch of `batch` samples. Layers between two recurrent ones are one part.
+
+    Raises:
+        InputError: the network has no recurrent layer.
+    """
+    parts: list[RecurrentWork | OtherWork] = []
+    others: list[Layer] = []
+    for layer in network.layers:
+        if isinstance(layer.operation, Recurrent):
+            parts += _together(others)
+            others = []
+            parts.append(work_of(layer))
+        else:
+            others.append(layer)
+    if not parts:
+        raise InputError(
+            f"`network` = {network.name!r}: has no recurrent layer, which a pair of a GPU and an FPGA is for; should"
+            " have an lstm or a gru, or `schedule` be one of a chain, such as 'sync'"
+        )
+    return Workload(network.name, (*parts, *_together(others)), batch)
+
+
+def work_of(layer: Layer) -> RecurrentWork:
+    """Return the work of a recurrent layer."""
+    operation = layer.operation
+    assert isinstance(operation, Recurrent)
+    inputs, steps, _ = layer.input
+    return RecurrentWork(
+        layer.name,
+        Cell(operation.type),
+        inputs,
+        operation.units,
+        steps,
+        operation.projection,
+        operation.directions,
+        layer.reads_again and layer.needs_errors,
+    )
+
+
+def _together(layers: list[Layer]) -> list[OtherWork]:
+    """Return layers without a state as one part, if there are any."""
+    if not layers:
+        return []
+    name = layers[0].name + (f" to {layers[-1].name}" if len(layers) > 1 else "")
+    return [OtherWork(name, sum(layer.macs for layer in layers), sum(layer.parameters for layer in layers))]

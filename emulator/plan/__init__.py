@@ -4,7 +4,7 @@ from .by_rate import Settled, place_by_rate
 from .chain import asked_chunks, check_samples, warm_ups_of
 from .data import check_data, data_of, epoch_samples, network_of, training_data
 from .layout import OFF_CHIP_PASSES, DeviceLayout, Layout, LinkLayout, SliceLayout, lay_out, lay_out_on_chip
-from .make import make_plan, planned_on
+from .make import make_plan, plan_run, planned_on
 from .pair import PairPlan, make_pair_plan
 from .placement import (
     bram_bytes,
@@ -17,13 +17,14 @@ from .placement import (
     smallest_cluster,
     transceivers_used,
 )
-from .plan import Plan, describe_devices, exchange_loads, exchange_times
+from .plan import ChainPlan, Plan, describe_devices, exchange_loads, exchange_times
 from .stages import PlannedStages
 from .steady import SteadyPipeline, find_steady
 from .work import check_batch, check_memory, duration, idle_settings, long_work
 
 __all__ = [
     "OFF_CHIP_PASSES",
+    "ChainPlan",
     "DeviceLayout",
     "Layout",
     "LinkLayout",
@@ -60,6 +61,7 @@ __all__ = [
     "on_chip_banks",
     "place_by_rate",
     "place_on_chip",
+    "plan_run",
     "planned_on",
     "smallest_cluster",
     "training_data",

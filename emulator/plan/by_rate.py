@@ -68,11 +68,11 @@ class PortLimits:
 
     def _needs(self, layer: int, begin: int, end: int, in_flight: int) -> SliceNeeds:
         key = layer, begin, end, in_flight
-        found = self._known.get(key)
-        if found is None:
+        needs = self._known.get(key)
+        if needs is None:
             part = Slice(self._layers[layer], begin, end)
-            found = self._known[key] = slice_needs(part, in_flight, self._cluster.parameter_copies)
-        return found
+            needs = self._known[key] = slice_needs(part, in_flight, self._cluster.parameter_copies)
+        return needs
 
 
 _MOST_TURNS = 8
@@ -125,12 +125,12 @@ def settle(
     steady = None if in_flight else steady_of(plain)
     in_flight = in_flight if steady is None else steady.in_flight
     for _ in range(_MOST_TURNS):
-        found = place(Chain.of(mapping, cluster, plain.links, in_flight), plain.interval_ps, balancing=balancing)
+        places = place(Chain.of(mapping, cluster, plain.links, in_flight), plain.interval_ps, balancing=balancing)
         placed = plain
-        if (found.blocks, found.off_chip) == (timing.blocks, timing.off_chip):
+        if (places.blocks, places.off_chip) == (timing.blocks, timing.off_chip):
             placed = timing
-        elif found.blocks or any(map(any, found.off_chip)):
-            placed = Timing.of(mapping, cluster, found.blocks, found.off_chip)
+        elif places.blocks or any(map(any, places.off_chip)):
+            placed = Timing.of(mapping, cluster, places.blocks, places.off_chip)
         if steady is None or placed is not timing:
             timing, steady = placed, steady_of(placed)
         if all(now <= held for now, held in zip(steady.in_flight, in_flight, strict=True)):
@@ -156,17 +156,17 @@ def place_by_rate(
     fast = partition_with_memory(network, cluster, devices, None)
     assert fast.balance is not None
     bound_ps = fast.balance.server_ps
-    found = [settle(fast, cluster, steady_of, bound_ps, balancing=balancing)]
+    settled = [settle(fast, cluster, steady_of, bound_ps, balancing=balancing)]
     has_ports = all(cluster.board(device).off_chip_mbytes_per_s for device in range(devices))
-    if has_ports and devices > 1 and found[0].timing.interval_ps > bound_ps:
-        found += _cuts_with_memory(found[0], network, cluster, steady_of, balancing=balancing)
+    if has_ports and devices > 1 and settled[0].timing.interval_ps > bound_ps:
+        settled += _cuts_with_memory(settled[0], network, cluster, steady_of, balancing=balancing)
     # Balanced parameters take longer to arrive than a sample's share of the link, so a chain may do better without.
     alone = [
         settle(cut.timing.mapping, cluster, steady_of, bound_ps, cut.in_flight, balancing=False)
-        for cut in found
+        for cut in settled
         if cut.timing.blocks
     ]
-    return found + alone
+    return settled + alone
 
 
 def _cuts_with_memory(

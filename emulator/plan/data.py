@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from ..common import InputError, plural
 from ..data import Dataset, Reading, describe_data, is_text, load_data, symbol_count
 from ..network import Network, Shape, load_network
-
-if TYPE_CHECKING:
-    from ..config import Config
-
-
-class Planned(Protocol):
-    """A plan of a chain or of a pair, as far as its data go."""
-
-    @property
-    def config(self) -> Config:
-        """The run's configuration."""
-
-    @property
-    def network(self) -> Network:
-        """What is trained."""
+from .plan import Plan
 
 
 def network_of(
@@ -61,12 +47,12 @@ def _symbols(where: str) -> int:
         return symbol_count(where)
 
 
-def data_of(plan: Planned) -> str:
+def data_of(plan: Plan) -> str:
     """Return the name of a plan's data set: that of the configuration, or the built-in one that suits the network."""
     return plan.config.data or ("text" if plan.network.takes_sequence else "shapes")
 
 
-def training_data(plan: Planned) -> Dataset:
+def training_data(plan: Plan) -> Dataset:
     """Load the data set, limited to the configured number of samples.
 
     Raises:
@@ -85,7 +71,7 @@ def training_data(plan: Planned) -> Dataset:
     return data if config.test_samples is None else data.test_first(config.test_samples)
 
 
-def epoch_samples(plan: Planned) -> int:
+def epoch_samples(plan: Plan) -> int:
     """Return the number of samples in an epoch; with `samples` and without `data`, no data set is needed.
 
     Raises:
@@ -109,7 +95,7 @@ def epoch_samples(plan: Planned) -> int:
     return config.samples or available
 
 
-def check_data(plan: Planned, data: Dataset) -> None:
+def check_data(plan: Plan, data: Dataset) -> None:
     """Check that a plan's network takes the images or the text of a data set, and has its classes.
 
     Raises:
@@ -118,7 +104,7 @@ def check_data(plan: Planned, data: Dataset) -> None:
     _check(plan, data.shape, data.n_classes, is_text=bool(data.symbols))
 
 
-def _check(plan: Planned, shape: Shape, classes: int, *, is_text: bool) -> None:
+def _check(plan: Plan, shape: Shape, classes: int, *, is_text: bool) -> None:
     network, source = plan.network, f"`data` = {data_of(plan)!r}"
     if is_text:
         _check_text(network, source, shape)

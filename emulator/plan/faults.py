@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from ..cluster import Cluster
 from ..common import InputError
-from ..faults import Faults, load_faults
+from ..faults import Faults
 from ..mapping import Mapping
 
 if TYPE_CHECKING:
     from ..config import Config
-    from .plan import Plan
+    from .plan import ChainPlan
 
 
 def faults_of(config: Config, cluster: Cluster) -> Faults:
@@ -21,7 +21,11 @@ def faults_of(config: Config, cluster: Cluster) -> Faults:
     Raises:
         InputError: the file cannot be read, or something in it is wrong.
     """
-    return cluster.faults if config.faults is None else load_faults(config.faults)
+    if config.faults is None:
+        return cluster.faults
+    from ..faults import load_faults  # with pydantic, which ranks that follow do without
+
+    return load_faults(config.faults)
 
 
 def check_faults(faults: Faults, config: Config, mapping: Mapping, replicas: int, boards: int) -> None:
@@ -50,29 +54,29 @@ def check_faults(faults: Faults, config: Config, mapping: Mapping, replicas: int
     _check_recurrent(source, mapping)
 
 
-def check_deaths(faults: Faults, plan: Plan) -> None:
+def check_deaths(faults: Faults, plan: ChainPlan) -> None:
     """Check that a chain can go on without the boards that die.
 
     Raises:
         InputError: there are several chains, a board dies twice, all die, or times depend on what a codec saves.
     """
-    config, of = plan.config, plan.data_parallel
+    config, exchange = plan.config, plan.data_parallel
     source = config.faults or config.cluster
     boards = [death.board for death in faults.deaths]
     twice = [board for board, count in collections.Counter(boards).items() if count > 1]
-    if of.replicas > 1:
+    if exchange.replicas > 1:
         raise InputError(
-            f"{source}: `faults.deaths`: only a single chain can be cut again over the boards that are left, but"
-            f" there are {of.replicas} replicas; should be `replicas` = 1, and a schedule such as 'sync' or 'fpdeep'"
+            f"{source}: `faults.deaths`: only a single chain can be cut again over the boards that are left, but there"
+            f" are {exchange.replicas} replicas; should be `replicas` = 1, and a schedule such as 'sync' or 'fpdeep'"
         )
     if twice:
         raise InputError(f"{source}: `faults.deaths`: board {twice[0]} dies twice; each may be listed once")
     if len(boards) == plan.devices:
         raise InputError(f"{source}: `faults.deaths`: no board is left; at least one of {plan.devices} should live")
-    if of.codec.compresses and plan.timing.blocks:
+    if exchange.codec.compresses and plan.timing.blocks:
         raise InputError(
             f"{source}: `faults.deaths`: what is lost follows from times that are known beforehand, and `compress` ="
-            f" {str(of.codec)!r} makes them depend on gradients; leave one of them out"
+            f" {str(exchange.codec)!r} makes them depend on gradients; leave one of them out"
         )
 
 

@@ -22,8 +22,9 @@ from .by_rate import Settled, place_by_rate, settle
 from .chain import check_chunks, chunks_of, folded, machine_of, replicate, warm_ups_of
 from .data import network_of
 from .faults import check_deaths, check_faults, faults_of
+from .pair import make_pair_plan
 from .placement import place_on_chip
-from .plan import Plan, exchange_times
+from .plan import ChainPlan, Plan, exchange_times
 from .stages import stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of
 from .work import check_memory
@@ -34,6 +35,17 @@ if TYPE_CHECKING:
 _MOST_TURNS = 4
 
 
+def plan_run(config: Config, ranks: int = 1, *, network: Network | None = None, cluster: Cluster | None = None) -> Plan:
+    """Derive the plan of a run, of a chain or of a pair, as its schedule says; see `make_plan`.
+
+    Raises:
+        InputError: something in the configuration, or in a file that it names, is invalid.
+    """
+    if config.schedule.offload is not None:
+        return make_pair_plan(config, network=network, cluster=cluster)
+    return make_plan(config, ranks, network=network, cluster=cluster)
+
+
 def make_plan(
     config: Config,
     ranks: int = 1,
@@ -42,7 +54,7 @@ def make_plan(
     network: Network | None = None,
     cluster: Cluster | None = None,
     timing_only: bool = False,
-) -> Plan:
+) -> ChainPlan:
     """Derive the plan from a configuration and dry-run its schedule.
 
     Args:
@@ -79,7 +91,9 @@ def make_plan(
     return dataclasses.replace(plan, survivors=tuple(_survivors(plan, cluster, timing_only)))
 
 
-def _plan_of(config: Config, ranks: int, network: Network, cluster: Cluster, faults: Faults, timing_only: bool) -> Plan:
+def _plan_of(
+    config: Config, ranks: int, network: Network, cluster: Cluster, faults: Faults, timing_only: bool
+) -> ChainPlan:
     """Return the plan of a chain, or of several, on a cluster whose boards have one stage each."""
     data_parallel, devices = replicate(config, ranks)
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
@@ -93,7 +107,7 @@ def _plan_of(config: Config, ranks: int, network: Network, cluster: Cluster, fau
     return dataclasses.replace(plan, faults=faults) if faults else plan
 
 
-def planned_on(plan: Plan, cluster: Cluster) -> Plan:
+def planned_on(plan: ChainPlan, cluster: Cluster) -> ChainPlan:
     """Return the plan of the same run, cut anew for a cluster with as many boards, one for each stage, without faults.
 
     Nothing can be trained by it, and times are those of rows.
@@ -106,7 +120,7 @@ def planned_on(plan: Plan, cluster: Cluster) -> Plan:
     ).of_rows()
 
 
-def _survivors(plan: Plan, cluster: Cluster, timing_only: bool) -> Iterator[Plan]:
+def _survivors(plan: ChainPlan, cluster: Cluster, timing_only: bool) -> Iterator[ChainPlan]:
     """Yield the plan after each death, on the boards of `cluster` that are left.
 
     Raises:
@@ -144,7 +158,7 @@ class _Making:
         """Number of stages of a chain."""
         return self.devices * self.chunks
 
-    def of_actions(self, machine: Machine) -> Plan:
+    def of_actions(self, machine: Machine) -> ChainPlan:
         """Return the plan on boards that take actions as a whole.
 
         Raises:
@@ -170,7 +184,7 @@ class _Making:
             steady = dataclasses.replace(self._steady(rows), in_flight=stages.kept_samples)
         return self._planned(Timing.of_stages(stages.mapping, self.cluster, stages), steady)
 
-    def of_rows(self) -> Plan:
+    def of_rows(self) -> ChainPlan:
         """Return the plan on boards that stream rows through engines of their own.
 
         Raises:
@@ -190,15 +204,15 @@ class _Making:
             cuts = layers if whole else [partition(network, cluster, self.stages), *layers]
             timing, steady = self._fastest([Timing.of(mapping, cluster) for mapping in cuts])
             return self._planned(*(self._balanced(timing, steady) if balancing else (timing, steady)))
-        found = [settle(mapping, cluster, self._steady, 0, balancing=balancing) for mapping in layers]
+        choices = [settle(mapping, cluster, self._steady, 0, balancing=balancing) for mapping in layers]
         if not whole:
-            found += place_by_rate(network, cluster, self.stages, self._steady, balancing=balancing)
-        found.sort(key=lambda settled: settled.cost(self.batch, config.schedule.drains))
-        for settled in found[:-1]:
+            choices += place_by_rate(network, cluster, self.stages, self._steady, balancing=balancing)
+        choices.sort(key=lambda settled: settled.cost(self.batch, config.schedule.drains))
+        for settled in choices[:-1]:
             # With balanced parameters, weights that are late on one device are late on another, and may come never.
             with contextlib.suppress(InputError):
                 return self._planned(settled.timing, settled.steady, settled.bound_ps)
-        return self._planned(found[-1].timing, found[-1].steady, found[-1].bound_ps)
+        return self._planned(choices[-1].timing, choices[-1].steady, choices[-1].bound_ps)
 
     def _keeps_layers_whole(self) -> bool:
         """Return whether layers may not be cut, because steps of a recurrent one need all devices at the same samples.
@@ -225,8 +239,10 @@ class _Making:
     def _fastest(self, timings: list[Timing]) -> tuple[Timing, SteadyPipeline]:
         """Return the timing with the least time of a mini-batch, and its steady pipeline."""
         steady = [self._steady(timing) for timing in timings]
-        settled = [Settled(each, of, of.in_flight, 0) for each, of in zip(timings, steady, strict=True)]
-        best = min(settled, key=lambda each: each.batch_ps(self.batch, self.config.schedule.drains))
+        settled = [
+            Settled(timed, pipeline, pipeline.in_flight, 0) for timed, pipeline in zip(timings, steady, strict=True)
+        ]
+        best = min(settled, key=lambda cut: cut.batch_ps(self.batch, self.config.schedule.drains))
         return best.timing, best.steady
 
     def _mini_batch(self) -> EpochShape:
@@ -235,14 +251,14 @@ class _Making:
         warm_ups = warm_ups_of(self.config, self.devices, -(-self.batch // size))
         return EpochShape(self.devices, self.batch, self.batch, size, chunks=self.chunks, warm_ups=warm_ups)
 
-    def _planned(self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> Plan:
+    def _planned(self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> ChainPlan:
         """Return the plan of a cut, once its schedule has passed the dry run."""
         config, replicas, kind = self.config, self.data_parallel.replicas, self.config.schedule
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
-        of = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks
-        plan = Plan(config, self.network, self.cluster, *of)
+        made = timing.mapping, timing, steady, self.data_parallel, bound_ps, self.chunks
+        plan = ChainPlan(config, self.network, self.cluster, *made)
         tail = (config.samples or 0) % config.batch // replicas
         epoch = plan.epoch(tail, self.batch if self.timing_only and plan.times_rows else None)
         schedule = kind.schedule_of(dataclasses.replace(epoch, samples=kind.steps_to_check(epoch) * self.batch + tail))
@@ -271,13 +287,13 @@ class _Making:
         Balanced parameters change times, times change the samples in flight, and these change the memory that is left,
         so this iterates.
         """
-        found = timing, steady
+        settled = timing, steady
         for _ in range(_MOST_TURNS):
-            _, balancing = place_on_chip(timing.mapping, timing.cluster, found[1].in_flight)
+            _, balancing = place_on_chip(timing.mapping, timing.cluster, settled[1].in_flight)
             if not balancing.fits:
                 return timing, steady
-            if balancing.blocks == found[0].blocks:
+            if balancing.blocks == settled[0].blocks:
                 break
             balanced = Timing.of(timing.mapping, timing.cluster, balancing.blocks)
-            found = balanced, self._steady(balanced)
-        return found
+            settled = balanced, self._steady(balanced)
+        return settled

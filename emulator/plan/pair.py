@@ -29,6 +29,7 @@ from ..pair import (
 from ..schedule import EpochShape, Offload, Schedule
 from .data import epoch_samples, network_of
 from .faults import faults_of
+from .plan import Plan
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -75,12 +76,9 @@ def make_pair_plan(
 
 
 @dataclasses.dataclass(frozen=True)
-class PairPlan:
-    """What a run on a pair will do; pure data, the same on every rank."""
+class PairPlan(Plan):
+    """What a run on a GPU, alone or with an FPGA, will do."""
 
-    config: Config
-    network: Network
-    cluster: Cluster
     pair: Pair
     workload: Workload
 
@@ -94,16 +92,6 @@ class PairPlan:
     def devices(self) -> int:
         """Number of devices: the GPU is the first, an FPGA the second."""
         return self.offload.devices
-
-    @property
-    def nodes(self) -> int:
-        """As `devices`: there are no replicas."""
-        return self.devices
-
-    @property
-    def missing_bytes(self) -> int:
-        """Bytes of memory that are missing and that the times ignore: none."""
-        return 0
 
     @property
     def inputs_too(self) -> bool:

@@ -1,7 +1,8 @@
-"""The plan that follows from a configuration: network, cluster, mapping, timing, schedule."""
+"""What plans share, and the plan of a chain: network, cluster, mapping, timing, schedule."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from ...comm.exchange import DataParallel, exchange_ps
 from ..cluster import Cluster
 from ..common import InputError, format_bytes, format_time_ps, html_table, plural
 from ..faults import Faults, left_alive
-from ..mapping import Mapping
+from ..mapping import Mapping, channel_bytes
 from ..network import Network
 from ..schedule import EpochShape, Schedule
 from ..timing import Bottleneck, ExchangeLoad, Timing, find_bottleneck
@@ -22,29 +23,86 @@ from .steady import SteadyPipeline
 if TYPE_CHECKING:
     from ..config import Config
 
+_MACS_OF_A_BYTE = 16
+"""Multiply-accumulates in the time in which a processor reads a byte of weights twice and adds to its gradient."""
+
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """What a run will do; pure data, the same on every rank.
+class Plan(abc.ABC):
+    """What a run will do, on a chain or on a pair; pure data, the same on every rank."""
+
+    config: Config
+    network: Network
+    cluster: Cluster
+    faults: Faults = dataclasses.field(default_factory=Faults, kw_only=True)
+
+    @property
+    @abc.abstractmethod
+    def devices(self) -> int:
+        """Number of emulated devices of a chain or a pair."""
+
+    @property
+    def replicas(self) -> int:
+        """Number of chains, which train together."""
+        return 1
+
+    @property
+    def nodes(self) -> int:
+        """Number of emulated devices in all replicas."""
+        return self.devices * self.replicas
+
+    @property
+    def work(self) -> list[int]:
+        """What a processor has to do for each device of all replicas, in one unit."""
+        return [1] * self.nodes
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of memory that are missing on all devices and that the times ignore; 0 where all is placed."""
+        return 0
+
+    @property
+    def faults_text(self) -> str:
+        """The description of the faults; nothing of a pair, which has none."""
+        return ""
+
+    @property
+    @abc.abstractmethod
+    def title(self) -> str:
+        """The network and the devices."""
+
+    @property
+    @abc.abstractmethod
+    def mapping_text(self) -> str:
+        """Which device has which slices or layers."""
+
+    @abc.abstractmethod
+    def needs_rows(self, what: str) -> None:
+        """Check that times are those of rows, on which `what` rests.
+
+        Raises:
+            InputError: devices take actions as a whole, or have tasks.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class ChainPlan(Plan):
+    """What a run on a chain of FPGAs, or on several, will do.
 
     No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not known. Each device of
     a chain has `chunks` stages, mostly one. All but `faults` is that of boards and links without any: cut, schedule and
     versions of the weights do not change with them. Where boards die, `survivors` has the plan after each death.
     """
 
-    config: Config
-    network: Network
-    cluster: Cluster
     mapping: Mapping
     timing: Timing
     steady: SteadyPipeline
     data_parallel: DataParallel = dataclasses.field(default_factory=DataParallel)
     bound_ps: int = 0
     chunks: int = 1
-    faults: Faults = dataclasses.field(default_factory=Faults)
-    survivors: tuple[Plan, ...] = ()
+    survivors: tuple[ChainPlan, ...] = ()
 
-    def hurt_by(self, faults: Faults) -> Plan:
+    def hurt_by(self, faults: Faults) -> ChainPlan:
         """Return the same plan with other faults, whose deaths are its own or none."""
         dead = faults.in_order
         survivors = tuple(
@@ -53,23 +111,23 @@ class Plan:
         )
         return dataclasses.replace(self, faults=faults, survivors=survivors)
 
-    def with_epochs(self, epochs: int) -> Plan:
+    def with_epochs(self, epochs: int) -> ChainPlan:
         """Return the same plan for another number of epochs."""
         config = self.config.model_copy(update={"epochs": epochs})
         survivors = tuple(plan.with_epochs(epochs) for plan in self.survivors)
         return dataclasses.replace(self, config=config, survivors=survivors)
 
     @property
-    def while_all_live(self) -> Plan:
+    def while_all_live(self) -> ChainPlan:
         """The same plan, on which no board dies."""
         return self.hurt_by(dataclasses.replace(self.faults, deaths=()))
 
     @property
     def stages(self) -> PlannedStages | None:
         """The costs of stages, where boards take actions as a whole."""
-        found = self.timing.stages
-        assert found is None or isinstance(found, PlannedStages)
-        return found
+        stages = self.timing.stages
+        assert stages is None or isinstance(stages, PlannedStages)
+        return stages
 
     @property
     def devices(self) -> int:
@@ -87,9 +145,29 @@ class Plan:
         return self.stages is None
 
     @property
-    def nodes(self) -> int:
-        """Number of emulated FPGAs in all replicas."""
-        return self.devices * self.data_parallel.replicas
+    def replicas(self) -> int:
+        """Number of chains, which train together."""
+        return self.data_parallel.replicas
+
+    @property
+    def work(self) -> list[int]:
+        """What a processor has to do for each device of all replicas in a micro-batch, in multiply-accumulates."""
+        samples, work = self.config.micro_batch, [0] * self.devices
+        for stage, slices in enumerate(self.mapping.devices):
+            macs = sum(2 * part.macs + part.eb_macs for part in slices)  # FP and PG, EB
+            weights = sum(part.channels * channel_bytes(part) for part in slices)
+            work[stage % self.devices] += samples * macs + _MACS_OF_A_BYTE * weights
+        return work * self.replicas
+
+    @property
+    def faults_text(self) -> str:
+        """The description of the faults."""
+        return self.faults.text
+
+    @property
+    def title(self) -> str:
+        """The network and the devices."""
+        return f"{self.network.name} on {describe_devices(self)}"
 
     @property
     def batch(self) -> int:
@@ -99,8 +177,8 @@ class Plan:
     @property
     def has_idle_codec(self) -> bool:
         """Whether there is a codec, and nothing that it could compress: no replicas, no balanced parameters."""
-        of = self.data_parallel
-        return of.codec.compresses and of.replicas == 1 and not self.timing.blocks
+        exchange = self.data_parallel
+        return exchange.codec.compresses and exchange.replicas == 1 and not self.timing.blocks
 
     @property
     def missing_bytes(self) -> int:
@@ -176,22 +254,22 @@ class Plan:
         if self.stages is not None:
             machine = self.stages.machine
             how = f"engines {machine.engines.value}, transport {machine.transport.value}"
-            return f"<Plan {self.network.name} on {describe_devices(self)}, {self.config.schedule.name}, {how}>"
+            return f"<Plan {self.title}, {self.config.schedule.name}, {how}>"
         missing = f", {format_bytes(self.missing_bytes)} missing on chip" if not self.fits else ""
-        where = f"{self.network.name} on {describe_devices(self)}"
+        where = self.title
         return f"<Plan {where}, {self._rate}, limited by {self._bottleneck.slowest.name}{missing}>"
 
     def _repr_html_(self) -> str:
-        found, schedule = self._bottleneck, self.config.schedule
+        bottleneck, schedule = self._bottleneck, self.config.schedule
         if self.stages is not None:
             machine = self.stages.machine
             shown = [["schedule", schedule.name], ["engines", machine.engines.value]]
             shown.append(["transport", machine.transport.value])
-            return html_table(f"Plan: {self.network.name} on {describe_devices(self)}", shown)
+            return html_table(f"Plan: {self.title}", shown)
         rows = [
             ["rate", self._rate],
-            ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)}/sample"],
-            ["next", f"{found.behind.name}, {format_time_ps(found.behind.sample_ps)}"],
+            ["limited by", f"{bottleneck.slowest.name}, {format_time_ps(bottleneck.slowest.sample_ps)}/sample"],
+            ["next", f"{bottleneck.behind.name}, {format_time_ps(bottleneck.behind.sample_ps)}"],
             ["memory", self._memory],
             ["pipeline full after", format_time_ps(self.steady.fill_ps)],
             ["schedule", f"{schedule.name}, batch {self.config.batch}"],
@@ -199,7 +277,7 @@ class Plan:
         if not schedule.drains:
             stale = self.stale_samples
             rows.append(["use old weights", f"{min(stale)} to {max(stale)} of {plural(self.batch, 'sample')}"])
-        return html_table(f"Plan: {self.network.name} on {describe_devices(self)}", rows)
+        return html_table(f"Plan: {self.title}", rows)
 
     @property
     def _memory(self) -> str:
@@ -230,19 +308,21 @@ def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     return [exchange_ps(data_parallel, interconnect, count) for count in counts]
 
 
-def exchange_loads(plan: Plan) -> tuple[ExchangeLoad, ...]:
+def exchange_loads(plan: ChainPlan) -> tuple[ExchangeLoad, ...]:
     """Return the load of each device's exchange: its time for a mini-batch divided by the samples."""
     times = exchange_times(plan.timing, plan.data_parallel)
     return tuple(ExchangeLoad(device, -(-takes_ps // plan.batch)) for device, takes_ps in enumerate(times))
 
 
-def describe_devices(plan: Plan) -> str:
+def describe_devices(plan: ChainPlan) -> str:
     """Return one line about a plan's devices and how its replicas exchange gradients."""
-    of = plan.data_parallel
+    exchange = plan.data_parallel
     devices, codec = f"{plan.devices} x {plan.cluster.boards[0].name}", ""
-    if of.codec.compresses:
-        codec = f", {of.codec} has nothing to compress" if plan.has_idle_codec else f", gradients by {of.codec}"
-    if of.replicas == 1:
+    if exchange.codec.compresses:
+        codec = (
+            f", {exchange.codec} has nothing to compress" if plan.has_idle_codec else f", gradients by {exchange.codec}"
+        )
+    if exchange.replicas == 1:
         return devices + codec
-    groups = f" in {of.groups} groups" if of.groups > 1 else ""
-    return f"{of.replicas} replicas{groups} of {devices}, exchange by {of.exchange}{codec}"
+    groups = f" in {exchange.groups} groups" if exchange.groups > 1 else ""
+    return f"{exchange.replicas} replicas{groups} of {devices}, exchange by {exchange.exchange}{codec}"

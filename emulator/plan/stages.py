@@ -56,8 +56,8 @@ class PlannedStages:
 
     def memory_bytes(self, stage: int) -> tuple[DataBytes, int]:
         """Return a stage's bytes of weights, gradients and features on chip, and all its bytes off chip."""
-        found = self.stage(stage, self.samples)
-        return found.data_on_chip, found.off_chip_bytes
+        on_board = self.stage(stage, self.samples)
+        return on_board.data_on_chip, on_board.off_chip_bytes
 
     def port_bytes(self, stage: int, samples: int) -> int:
         """Return the bytes that such a micro-batch moves over the memory port."""
@@ -115,12 +115,12 @@ def stages_on_boards(
     else:
         links = [cluster.link_at(link) for link in range(count - 1)]
         mapping = _within_layers(network, pieces, links, Demand(kept, weight_copies=copies))
-    kept_samples = tuple(size * each for each in kept)
+    kept_samples = tuple(size * count_kept for count_kept in kept)
     bytes_of = value_bytes, cluster.parameter_copies
-    found = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, size, *bytes_of)
+    planned = PlannedStages(mapping, tuple(boards), machine, epoch.chunks, kept_samples, copies, size, *bytes_of)
     for stage in range(count):
-        found.costs(stage, size)
-    return found
+        planned.costs(stage, size)
+    return planned
 
 
 def _between_layers(
@@ -151,7 +151,7 @@ def _within_layers(network: Network, stages: BoardStages, links: Sequence[Link],
         enough = fits_at_all(pieces, stages.places, _UNLIMITED)
         if enough is None:  # the message says which stage of an even cut does not fit
             step = len(stages.places) / stages.devices
-            pieces.costs([stages.places[round(step * each) - 1] for each in range(1, stages.devices + 1)])
+            pieces.costs([stages.places[round(step * number) - 1] for number in range(1, stages.devices + 1)])
         assert enough is not None
         ends = filled_cut(pieces, stages.places, enough).ends
     return Mapping(network, tuple(stages.slices(*place) for place in itertools.pairwise((0, *ends))))

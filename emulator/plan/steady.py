@@ -58,8 +58,8 @@ def free_run(timing: Timing, batch: int, steps: int, exchange_ps: Sequence[int] 
 def _exchanged_ps(ready_ps: Sequence[int], takes_ps: int) -> list[int]:
     """Return when exchanges end that take `takes_ps` each, one after another, given when gradients are ready."""
     ends = [0]
-    for each in ready_ps:
-        ends.append(max(each, ends[-1]) + takes_ps)
+    for time_ps in ready_ps:
+        ends.append(max(time_ps, ends[-1]) + takes_ps)
     return ends[1:]
 
 
@@ -159,12 +159,12 @@ def find_steady(timing: Timing, batch: int, exchange_ps: Sequence[int] = ()) -> 
     """
     steps = 4
     while True:
-        found = [_Device.of(trace, steps, batch) for trace in free_run(timing, batch, steps, exchange_ps)]
-        before = _with_stores(timing, [device.before for device in found])
-        last = _with_stores(timing, [device.last for device in found])
-        fill_ps = max(device.fill_ps for device in found)
+        shown = [_Device.of(trace, steps, batch) for trace in free_run(timing, batch, steps, exchange_ps)]
+        before = _with_stores(timing, [device.before for device in shown])
+        last = _with_stores(timing, [device.last for device in shown])
+        fill_ps = max(device.fill_ps for device in shown)
         if before == last or steps == _MOST_STEPS:
-            return SteadyPipeline(last, tuple(device.in_flight for device in found), fill_ps)
+            return SteadyPipeline(last, tuple(device.in_flight for device in shown), fill_ps)
         steps = min(max(2 * steps, fill_ps // (batch * timing.interval_ps) + 4), _MOST_STEPS)
 
 
@@ -184,10 +184,10 @@ class _Device(NamedTuple):
 
 def _with_stores(timing: Timing, staleness: Sequence[Staleness]) -> tuple[Staleness, ...]:
     """Return the staleness of all devices, each at least that of the devices that store its parameters."""
-    found = list(staleness)
+    with_stores = list(staleness)
     for user, store in timing.stores:
-        found[user] = found[user].at_least(found[store])
-    return tuple(found)
+        with_stores[user] = with_stores[user].at_least(with_stores[store])
+    return tuple(with_stores)
 
 
 def _staleness_of(trace: Trace, steps: int, batch: int) -> tuple[Staleness, Staleness]:
@@ -219,13 +219,13 @@ def staleness_of(kind: ScheduleKind, epoch: EpochShape) -> tuple[Staleness, ...]
     schedule = kind.schedule_of(dataclasses.replace(epoch, samples=steps * epoch.batch))
     if not kind.is_shipped:
         dry_run(schedule, aligned=kind.aligned)  # it may leave out a sample
-    middle, of_step = steps // 2, {each.index: each for each in schedule.micro_batches}
-    found = []
+    middle, of_step = steps // 2, {micro_batch.index: micro_batch for micro_batch in schedule.micro_batches}
+    of_devices = []
     for program in schedule.programs(range(epoch.devices)).values():
         late: dict[Kind, list[int]] = {Kind.FORWARD: [], Kind.BACKWARD: []}
         for action in program:
             if action.kind in late and not action.chunk and of_step[action.index].step == middle:
                 samples = of_step[action.index].span_of(action).samples
                 late[action.kind] += [middle - (action.version or 0)] * samples
-        found.append(Staleness(tuple(late[Kind.FORWARD]), tuple(late[Kind.BACKWARD])))
-    return tuple(found)
+        of_devices.append(Staleness(tuple(late[Kind.FORWARD]), tuple(late[Kind.BACKWARD])))
+    return tuple(of_devices)

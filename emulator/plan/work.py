@@ -14,7 +14,7 @@ from ..network import Network
 
 if TYPE_CHECKING:
     from ..config import Config
-    from .plan import Plan
+    from .plan import ChainPlan
 
 
 _ROW_BYTES = 32
@@ -77,18 +77,18 @@ _NOT_OF: Mapping[str, tuple[str, ...]] = {"sgd": _ADAM, "nesterov": _ADAM, "adam
 """By optimizer, the keys that only others read."""
 
 
-def idle_settings(plan: Plan) -> tuple[str, ...]:
+def idle_settings(plan: ChainPlan) -> tuple[str, ...]:
     """Return a line for each setting of a plan that was given and has no effect, with what would give it one."""
     return tuple(f"`{key}` = {said}: has no effect {why}" for key, said, why in _idle(plan))
 
 
-def _idle(plan: Plan) -> Iterator[tuple[str, object, str]]:
-    config, of = plan.config, plan.data_parallel
+def _idle(plan: ChainPlan) -> Iterator[tuple[str, object, str]]:
+    config, exchange = plan.config, plan.data_parallel
     given = config.model_fields_set
     alone = "without replicas; add `replicas`, such as 2"
     if plan.has_idle_codec:
-        yield "compress", of.codec, alone
-    if of.replicas == 1 and "exchange" in given:
+        yield "compress", exchange.codec, alone
+    if exchange.replicas == 1 and "exchange" in given:
         yield "exchange", config.exchange, alone
     yield from ((key, getattr(config, key), why) for key, why in _of_rates(config) if key in given)
 

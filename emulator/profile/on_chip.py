@@ -59,7 +59,7 @@ def cut_bytes(left: Layer, right: Slice, value_bytes: int = VALUE_BYTES) -> int:
     """
     crossing = streams_between(left, right)
     return max(
-        streams_bytes((each for each in crossing if each.path.is_forward is forward), value_bytes)
+        streams_bytes((stream for stream in crossing if stream.path.is_forward is forward), value_bytes)
         for forward in (True, False)
     )
 
@@ -110,12 +110,12 @@ class LayerData(NamedTuple):
 
     def room(self, data: Data) -> int:
         """Return the bytes that some of the data take."""
-        return sum(room for each, room in zip(ALL, self.rooms, strict=True) if each & data)
+        return sum(room for kind, room in zip(ALL, self.rooms, strict=True) if kind & data)
 
     def moved(self, off_chip: Data) -> Phases:
         """Return the bytes that each phase moves over the memory port."""
         weights, gradients, features = (
-            size if each & off_chip else 0 for each, size in zip(ALL, self.sizes, strict=True)
+            size if kind & off_chip else 0 for kind, size in zip(ALL, self.sizes, strict=True)
         )
         return Phases(weights + features, weights if self.work_ps.eb else 0, 2 * gradients + features)
 

@@ -60,19 +60,19 @@ def load_graph(path: pathlib.Path, samples: int, kinds: Sequence[str]) -> Profil
 
 
 def _values(text: str, where: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for pair in text.split(", "):
         key, _, value = pair.partition("=")
         try:
-            found[key] = sum(float(each) for each in value.strip("[]").split(";") if each.strip())
+            values[key] = sum(float(number) for number in value.strip("[]").split(";") if number.strip())
         except ValueError:
             raise InputError(f"{where}: `{key}` = {value!r}: must be a number") from None
-        if not 0 <= found[key] < math.inf:
+        if not 0 <= values[key] < math.inf:
             raise InputError(f"{where}: `{key}` = {value}: must not be negative")
     for key in _KEYS:
-        if key not in found:
+        if key not in values:
             raise InputError(f"{where}: `{key}` is missing")
-    return found
+    return values
 
 
 def _ordered(path: pathlib.Path, takes: dict[str, list[str]]) -> list[str]:
@@ -110,7 +110,7 @@ def _profile(
     for place, node in enumerate(order):
         said = nodes[node]
         times = LayerTimes(*(round(said[key] * _PS_OF_MS) for key in _KEYS[:2]))
-        crossing = sum(nodes[each]["activation_size"] for each in order[: place + 1] if last_use[each] > place)
+        crossing = sum(nodes[name]["activation_size"] for name in order[: place + 1] if last_use[name] > place)
         layers.append(
             LayerProfile(
                 names[node],

@@ -71,7 +71,7 @@ class Profile:
         Raises:
             InputError: nothing was measured on this kind of device.
         """
-        measured = sorted(size for of, size in self.layers[0].times if of == kind)
+        measured = sorted(size for profiled, size in self.layers[0].times if profiled == kind)
         if not measured:
             known = ", ".join(self.memory_bytes)
             raise InputError(f"{self.name}: no times on {kind!r}; there are those on {known}")
@@ -80,7 +80,7 @@ class Profile:
 
     def whole_ps(self, kind: str, samples: int) -> int:
         """Return the time of the whole network on one device of a kind: T_n of BaPipe's equation (1)."""
-        return sum(each.forward_ps + each.backward_ps for each in self.times(kind, samples))
+        return sum(layer.forward_ps + layer.backward_ps for layer in self.times(kind, samples))
 
 
 _PS_OF_US = 1_000_000
@@ -157,20 +157,20 @@ def _layer(
 ) -> LayerProfile:
     where = f"{source}: layer {table.name}"
     times: dict[tuple[str, int], LayerTimes] = {}
-    for each in table.times:
-        if each.device not in said.devices:
-            raise InputError(f"{where}: `device` = {each.device!r}: must be one of {', '.join(said.devices)}")
+    for row in table.times:
+        if row.device not in said.devices:
+            raise InputError(f"{where}: `device` = {row.device!r}: must be one of {', '.join(said.devices)}")
         for key in ("forward_us", "backward_us", "gradient_us"):
-            time = getattr(each, key) or 0
+            time = getattr(row, key) or 0
             if not 0 <= time <= _MOST_US:
                 must = f"must be at most {_MOST_US:g}" if time > 0 else "must not be negative"
                 raise InputError(f"{where}: `{key}` = {time:g}: {must}")
-        if (each.gradient_us or 0) > each.backward_us:
-            raise InputError(f"{where}: `gradient_us` = {each.gradient_us:g}: is part of `backward_us`")
-        gradient = None if each.gradient_us is None else round(each.gradient_us * _PS_OF_US)
-        found = LayerTimes(round(each.forward_us * _PS_OF_US), round(each.backward_us * _PS_OF_US), gradient)
-        if times.setdefault((each.device, each.micro_batch), found) is not found:
-            raise InputError(f"{where}: `times` has {each.device} with `micro_batch` = {each.micro_batch} twice")
+        if (row.gradient_us or 0) > row.backward_us:
+            raise InputError(f"{where}: `gradient_us` = {row.gradient_us:g}: is part of `backward_us`")
+        gradient = None if row.gradient_us is None else round(row.gradient_us * _PS_OF_US)
+        taken = LayerTimes(round(row.forward_us * _PS_OF_US), round(row.backward_us * _PS_OF_US), gradient)
+        if times.setdefault((row.device, row.micro_batch), taken) is not taken:
+            raise InputError(f"{where}: `times` has {row.device} with `micro_batch` = {row.micro_batch} twice")
     layer = known.get(table.name)
     sizes = {"output_bytes": table.output_bytes, "feature_bytes": table.feature_bytes}
     sizes["parameter_bytes"] = table.parameter_bytes

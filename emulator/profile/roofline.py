@@ -133,8 +133,8 @@ def stage_of_needs(
     Raises:
         DoesNotFit: they need more memory than there is, on chip and off chip.
     """
-    layers = [_layer_data(each, board, samples, kept_samples, weight_copies) for each in needs]
-    buffers = max(each.buffer_bytes for each in needs)
+    layers = [_layer_data(part, board, samples, kept_samples, weight_copies) for part in needs]
+    buffers = max(part.buffer_bytes for part in needs)
     needed = sum(sum(layer.rooms) for layer in layers)
     room, port = board.on_chip_memory_bytes - buffers, board.off_chip_mbytes_per_s
     off_chip = [Data.NONE] * len(layers)
@@ -150,18 +150,18 @@ def stage_of_needs(
     capacity = board.off_chip_memory_bytes
     if stored and capacity is not None and stored > capacity:
         raise DoesNotFit(stage, stored, capacity, "off chip", board.name)
-    found = tuple(
-        _layer_costs(each.part, layer, data, port) for each, layer, data in zip(needs, layers, off_chip, strict=True)
+    layer_costs = tuple(
+        _layer_costs(part.part, layer, data, port) for part, layer, data in zip(needs, layers, off_chip, strict=True)
     )
-    forward, eb, pg = (sum(layer.times_ps[phase] for layer in found) for phase in range(3))
+    forward, eb, pg = (sum(layer.times_ps[phase] for layer in layer_costs) for phase in range(3))
     costs = StageCosts(
         forward,
         eb + pg,
         pg,
-        feature_bytes=samples * sum(each.feature_bytes for each in needs),
-        parameter_bytes=sum(each.parameter_bytes for each in needs),
+        feature_bytes=samples * sum(part.feature_bytes for part in needs),
+        parameter_bytes=sum(part.parameter_bytes for part in needs),
     )
-    return BoardStage(costs, found, needed - stored + buffers, stored)
+    return BoardStage(costs, layer_costs, needed - stored + buffers, stored)
 
 
 def _layer_data(needs: PartNeeds, board: Board, samples: int, kept_samples: int, weight_copies: int) -> LayerData:

@@ -83,7 +83,7 @@ class Stages(abc.ABC):
     def said(self, begin: int, end: int) -> str:
         """Return the layers of a piece as text: `conv1_1 ... conv2_2`, with `part of` where one is cut."""
         first, last = self.layer_of(begin), self.layer_of(end - 1)
-        names = [self.layers[each] for each in dict.fromkeys((first, last))]
+        names = [self.layers[layer] for layer in dict.fromkeys((first, last))]
         cut = begin != self.starts[first] or end != self.starts[last + 1]
         return " ... ".join(names) + " (cut within)" * cut
 
@@ -119,20 +119,20 @@ class BoardStages(Stages):
 
         Devices that share one exchange states within an action, and actions are timed as a whole.
         """
-        found = [
+        ranges = [
             range(first, behind, behind - first if layer.operation.recurs else max(1, (behind - first) // PIECES))
             for layer, (first, behind) in zip(self._network.layers, itertools.pairwise(self.starts), strict=True)
         ]
-        return [*itertools.chain.from_iterable(found), self.end]
+        return [*itertools.chain.from_iterable(ranges), self.end]
 
     def costs(
         self, begin: int, end: int, device: int, kept: int, *, weight_copies: int = 1, together: bool = False
     ) -> StageCosts:
         """See `Stages`."""
-        found = self._of_stage(begin, end, self._boards[device], kept, weight_copies, together)
-        if isinstance(found, StageCosts):
-            return found
-        raise found.of_stage(device)
+        stage = self._of_stage(begin, end, self._boards[device], kept, weight_copies, together)
+        if isinstance(stage, StageCosts):
+            return stage
+        raise stage.of_stage(device)
 
     def least_ps(self, begin: int, end: int, device: int) -> int:
         """See `Stages`."""
@@ -262,10 +262,10 @@ class _TimeSums(NamedTuple):
 
     @classmethod
     def of(cls, times: Sequence[LayerTimes]) -> _TimeSums:
-        gradients = [each.pg_ps for each in times if each.pg_ps is not None]
+        gradients = [layer.pg_ps for layer in times if layer.pg_ps is not None]
         return cls(
-            _sums([each.forward_ps for each in times]),
-            _sums([each.backward_ps for each in times]),
+            _sums([layer.forward_ps for layer in times]),
+            _sums([layer.backward_ps for layer in times]),
             _sums(gradients) if len(gradients) == len(times) else None,
         )
 

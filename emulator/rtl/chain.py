@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...comm import FifoResource
 from ...kernels.layers import loss
 from ..mapping import StreamKey
-from ..plan import Plan
+from ..plan import ChainPlan
 from .clock import clocks_of
 from .design import DeviceDesign
 from .model import DeviceModel, Row
@@ -42,7 +42,7 @@ class RtlChain:
     """Devices at time zero, which have their parameters."""
 
     def __init__(
-        self, plan: Plan, designs: Sequence[DeviceDesign], models: Sequence[DeviceModel], batch: MiniBatch
+        self, plan: ChainPlan, designs: Sequence[DeviceDesign], models: Sequence[DeviceModel], batch: MiniBatch
     ) -> None:
         self._models, self._batch = models, batch
         self._links: list[Mapping[StreamKey, FifoResource]] = [
@@ -65,7 +65,7 @@ class RtlChain:
                 self._advance(number, model, most_ps)
         return max(self._updated_ps)
 
-    def _enter(self, plan: Plan, designs: Sequence[DeviceDesign]) -> None:
+    def _enter(self, plan: ChainPlan, designs: Sequence[DeviceDesign]) -> None:
         """Put all images on their port, in the cycles in which they enter."""
         images, first = self._batch.images, self._models[0]
         clock = clocks_of(plan, tuple(designs[:1]))[0]

@@ -19,7 +19,7 @@ import numpy as np
 from ...comm import FifoResource, Times
 from ..mapping import Cut, StreamKey
 from ..network.operations.pool import MaxPool
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..schedule import MicroBatch
 from ..timing import DeviceClock, SliceClock
 from .design import DeviceDesign, EngineDesign, Room, SliceDesign
@@ -181,7 +181,7 @@ def _most_waiting(came: Times, taken: Times) -> int:
 class RtlDeviceClock(DeviceClock):
     """The clock of a device's RTL, on the links of the plan."""
 
-    def __init__(self, plan: Plan, device: DeviceDesign) -> None:
+    def __init__(self, plan: ChainPlan, device: DeviceDesign) -> None:
         planned = plan.timing.clock(device.number)
         self.parts = [RtlSliceClock(device, of) for of in device.slices]
         super().__init__(planned.streams, self.parts, planned.links, plan.timing.interval_ps, ())
@@ -202,7 +202,7 @@ class RtlDeviceClock(DeviceClock):
         return self.arrive(None, super()._enter(samples, rows, not_before_ps))
 
 
-def clocks_of(plan: Plan, designs: tuple[DeviceDesign, ...]) -> list[RtlDeviceClock]:
+def clocks_of(plan: ChainPlan, designs: tuple[DeviceDesign, ...]) -> list[RtlDeviceClock]:
     """Return the clocks of the RTL's devices, at time zero."""
     return [RtlDeviceClock(plan, device) for device in designs]
 

@@ -18,14 +18,14 @@ from ..network import Layer, SfuStep
 from ..network.operations.activations import Relu
 from ..network.operations.conv import Conv, Fc
 from ..network.operations.pool import MaxPool
-from ..plan import Plan
+from ..plan import ChainPlan
 from .identifiers import identifier
 
 KINDS = "conv (without groups), fc, relu, max-pool (windows that do not overlap), softmax"
 """What has RTL; the loss, softmax with cross-entropy, is computed on the host."""
 
 
-def check(plan: Plan) -> None:
+def check(plan: ChainPlan) -> None:
     """Check that all of a plan has RTL.
 
     Raises:
@@ -218,7 +218,7 @@ class DeviceDesign:
         return f"device{self.number}"
 
 
-def designs_of(plan: Plan, latency: int = 0) -> tuple[DeviceDesign, ...]:
+def designs_of(plan: ChainPlan, latency: int = 0) -> tuple[DeviceDesign, ...]:
     """Return the RTL of a plan's devices, with multiply-adds of `latency` cycles.
 
     Raises:

@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 
 from ..common import InputError, write_whole
-from ..plan import Plan
+from ..plan import ChainPlan
 from .clock import clocks_of, run_mini_batch
 from .design import DeviceDesign, Room, designs_of
 from .ports import inputs_of, outputs_of
@@ -18,13 +18,13 @@ from .verilator import sources
 class Rtl:
     """The RTL of a plan: its devices, the room of each slice, and when all have updated after a mini-batch, in ps."""
 
-    plan: Plan
+    plan: ChainPlan
     devices: tuple[DeviceDesign, ...]
     rooms: tuple[tuple[Room, ...], ...]
     updated_ps: int
 
     @classmethod
-    def of(cls, plan: Plan, latency: int = 0) -> Rtl:
+    def of(cls, plan: ChainPlan, latency: int = 0) -> Rtl:
         """Return the RTL of a plan, with multiply-adds of `latency` cycles; memories hold what a mini-batch needs.
 
         Raises:

@@ -18,7 +18,7 @@ from ...kernels.codec import Codec
 from ..common import InputError, plural, scratch_folder
 from ..device import DeviceNumerics, Maps, Rule, Sgd, SliceNumerics
 from ..mapping import DeviceStreams
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..schedule import SampleSpan
 from .design import Room, designs_of
 from .generate import ports_text
@@ -35,7 +35,7 @@ _PATIENCE = 1 << 22
 _BACKWARD = ("path3_out", "path4_out")
 
 
-def check_device(plan: Plan) -> None:
+def check_device(plan: ChainPlan) -> None:
     """Check that the device that `rtl_device` names can be RTL, and that there are the tools to simulate it.
 
     Raises:
@@ -67,7 +67,7 @@ def check_device(plan: Plan) -> None:
     needs_compiler(find_tools())
 
 
-def rtl_numerics(plan: Plan, streams: DeviceStreams, slices: Sequence[SliceNumerics]) -> RtlNumerics:
+def rtl_numerics(plan: ChainPlan, streams: DeviceStreams, slices: Sequence[SliceNumerics]) -> RtlNumerics:
     """Build the model of a device of a plan; return its numerics.
 
     Raises:

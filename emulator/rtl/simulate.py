@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...comm import Served, Times
 from ..common import WholeFile, touched
 from ..data import Dataset
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..timing import DeviceClock
 from .chain import MiniBatch, RtlChain
 from .clock import clocks_of, run_mini_batch
@@ -43,7 +43,7 @@ class Reference:
     after: Weights
 
 
-def drawn_images(plan: Plan) -> Dataset:
+def drawn_images(plan: ChainPlan) -> Dataset:
     """Return a mini-batch of drawn images and labels, for a network of any shape; they depend on the seed alone."""
     stream = np.random.Generator(np.random.Philox(key=[plan.config.seed, 1 << 62]))
     classes, samples = plan.network.layers[-1].channels, plan.config.batch

@@ -1,46 +1,16 @@
 from .cause import Cause, WiderLinks, cause_of, draining_limits, draining_share, is_waiting, limiting_kind
-from .checkpoint import Ended, Keeping, Leader, Resumed, RunCheckpoints, checkpoints_of, resumed
+from .chain_trainer import ChainTrainer
+from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
+from .epochs import train
 from .evaluation import Evaluation, evaluate
-from .fault_costs import FaultCosts, fault_costs
-from .legs import Position
-from .needs import check_needs, needed_bytes
-from .own_weights import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
-from .pair import PairSimulation
-from .placement import Placement
-from .record import (
-    PHASES,
-    DeviceUsage,
-    EpochResult,
-    Exchanged,
-    GivenSizes,
-    LinkUsage,
-    MeanRatio,
-    MemoryUsage,
-    OtherMessages,
-    RecordedSizes,
-    ResourceUse,
-    StepLog,
-    StepResult,
-    StepTable,
-    Usage,
-    Weights,
-    open_log,
-    recorded_sizes,
-)
-from .results import (
-    Recorder,
-    Results,
-    exchange_table,
-    history_table,
-    read_results,
-    resource_table,
-    results_of,
-    versions,
-    write_results,
-)
-from .segment import Death, Segment
-from .segments import segments_of
-from .simulate import Simulation, simulate
+from .placement import Placement, check_needs, needed_bytes
+from .recorder import Recorder
+from .results import Results, results_of, versions
+from .results_file import read_results, write_results
+from .resume import Resumed, checkpoints_of, resumed
+from .segments import Death, Position, Segment
+from .simulate import FaultCosts, PairSimulation, Simulation, fault_costs, segments_of, simulate
+from .sizes import GivenSizes, MeanRatio, OtherMessages, RecordedSizes, recorded_sizes
 from .steady_state import (
     DeviceUse,
     EngineUse,
@@ -51,12 +21,17 @@ from .steady_state import (
     steady_period_ps,
     steady_state,
 )
-from .train import train
-from .trainer import Trainer
+from .step_log import StepLog, open_log
+from .steps import EpochResult, Exchanged, StepResult, StepTable, Weights
+from .tables import exchange_table, history_table, resource_table
+from .training import Training, both, ending_together, prepared_on_all
+from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
+from .weights_files import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
 
 __all__ = [
     "PHASES",
     "Cause",
+    "ChainTrainer",
     "Death",
     "DeviceUsage",
     "DeviceUse",
@@ -92,16 +67,18 @@ __all__ = [
     "StepResult",
     "StepTable",
     "Throughput",
-    "Trainer",
+    "Training",
     "Usage",
     "Weights",
     "WeightsFile",
     "WiderLinks",
+    "both",
     "cause_of",
     "check_needs",
     "checkpoints_of",
     "draining_limits",
     "draining_share",
+    "ending_together",
     "evaluate",
     "exchange_table",
     "fault_costs",
@@ -111,6 +88,7 @@ __all__ = [
     "limiting_kind",
     "needed_bytes",
     "open_log",
+    "prepared_on_all",
     "read_found",
     "read_results",
     "read_weights",

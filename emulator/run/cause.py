@@ -16,7 +16,7 @@ import math
 
 from ..common import InputError
 from ..mapping import Mapping, partition, partition_with_memory
-from ..plan import Plan, planned_on
+from ..plan import ChainPlan, planned_on
 from ..timing import ExchangeLoad, Timing, link_loads
 from .steady_state import SteadyState, steady_state
 
@@ -53,12 +53,12 @@ class Cause:
     wider: WiderLinks | None = None
 
 
-def draining_share(plan: Plan, state: SteadyState) -> float:
+def draining_share(plan: ChainPlan, state: SteadyState) -> float:
     """Return the share of the time in which updates keep samples from entering; 0 where the chain never drains."""
     return max(0.0, 1 - plan.timing.interval_ps / state.period_ps) if plan.config.schedule.drains else 0.0
 
 
-def draining_limits(plan: Plan, state: SteadyState) -> bool:
+def draining_limits(plan: ChainPlan, state: SteadyState) -> bool:
     """Return whether it is draining that limits: it takes most of the time, and not by an exchange of gradients."""
     return draining_share(plan, state) > _HALF and not isinstance(state.bottleneck.slowest, ExchangeLoad)
 
@@ -68,19 +68,19 @@ def is_waiting(busiest: float) -> bool:
     return busiest < _HALF
 
 
-def limiting_kind(plan: Plan, state: SteadyState) -> str:
+def limiting_kind(plan: ChainPlan, state: SteadyState) -> str:
     """Return `Cause.kind`; that costs less than a tenth of a plan."""
     return _kind(plan, state, _Cuts(plan))
 
 
-def cause_of(plan: Plan, state: SteadyState) -> Cause:
+def cause_of(plan: ChainPlan, state: SteadyState) -> Cause:
     """Return what holds a chain's rate back, with what wider links bring if it is links: that costs another plan."""
     cuts = _Cuts(plan)
     kind = _kind(plan, state, cuts)
     return Cause(kind, cuts.wider_links() if kind == "link" and cuts.free is not None else None)
 
 
-def _kind(plan: Plan, state: SteadyState, cuts: _Cuts) -> str:
+def _kind(plan: ChainPlan, state: SteadyState, cuts: _Cuts) -> str:
     if draining_limits(plan, state):
         return "draining"
     slowest = state.bottleneck.slowest
@@ -97,7 +97,7 @@ def _kind(plan: Plan, state: SteadyState, cuts: _Cuts) -> str:
 class _Cuts:
     """The best cuts of a plan's network on its boards, with memory left out."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ChainPlan) -> None:
         self._plan = plan
         self._best_ps = plan.bound_ps or plan.timing.interval_ps
 

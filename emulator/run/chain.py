@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Awaited, Format, Gate, Mailbox, Message, Observer, Pump, Receiver, Sender
+from ...comm import Awaited, Format, Gate, Mailbox, Message, Observer
 from ...kernels import Arena
 from ...kernels.codec import Codec, NoCodec
 from ..cluster import Link
 from ..device import Device, Epoch, OnStep, Outlet, Ports, train_programs
 from ..mapping import BalancedParameters, DataPath, DeviceStreams, Mapping, Stream, StreamKey
-from ..schedule import Action, Engines, Schedule
+from ..schedule import Action, Engines, MicroBatch, Schedule
 from ..timing import ActionBoard, Course, DeviceClock, Hurt, StageClock, Timing, course_of
+from .hosted import Carriers
 from .placement import Placement
 
 if TYPE_CHECKING:  # without numbers, none of the kernels are imported
@@ -63,7 +64,7 @@ class Wiring:
 
 @dataclasses.dataclass
 class Chain:
-    """The stages of this rank, in chain order, and the pumps and receivers of their messages.
+    """The stages of this rank, in chain order, and what carries their messages.
 
     Each device has one stage, or, in interleaved schedules, several (`boards` is the number of devices of the whole
     chain). Maps and messages of micro-batches come from the arena. Boards that take actions as a whole are all in
@@ -74,9 +75,13 @@ class Chain:
     timing: Timing
     action_boards: list[ActionBoard]
     devices: list[Device] = dataclasses.field(default_factory=list)
-    pumps: list[Pump] = dataclasses.field(default_factory=list)
-    receivers: list[Receiver] = dataclasses.field(default_factory=list)
+    carriers: Carriers = dataclasses.field(default_factory=Carriers)
     arena: Arena = dataclasses.field(default_factory=Arena)
+
+    @property
+    def numerics(self) -> list[DeviceNumerics]:
+        """See `Hosted`."""
+        return [device.numerics for device in self.devices if device.numerics is not None]
 
     @property
     def starts_here(self) -> bool:
@@ -95,11 +100,14 @@ class Chain:
 
         `lengths` are the time steps of each sample by its place in the epoch, where they differ.
         """
-        for device in self.devices:
-            if device.numerics is not None:
-                device.numerics.source = source if device.clock.streams.is_chain_start else None
-                device.numerics.head = head if device.clock.streams.is_chain_end else None
-                device.numerics.lengths = lengths
+        for numerics in self.numerics:
+            numerics.source = source if numerics.streams.is_chain_start else None
+            numerics.head = head if numerics.streams.is_chain_end else None
+            numerics.lengths = lengths
+
+    def evaluate(self, batches: Sequence[MicroBatch]) -> Programs:
+        """See `Hosted`."""
+        return [device.evaluate(batches) for device in self.devices]
 
     def train(
         self,
@@ -141,9 +149,19 @@ class Chain:
             device.observe(observer)
 
 
-def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None, hurt: Hurt | None = None) -> Chain:
-    """Make this rank's devices and connect them; without `make`, for timing only. `hurt` has faults that cost time."""
-    chain = Chain(wiring.boards, timing, timing.action_boards() if timing.stages is not None else [])
+def build_chain(
+    timing: Timing,
+    wiring: Wiring,
+    make: MakeNumerics | None,
+    hurt: Hurt | None = None,
+    carriers: Carriers | None = None,
+) -> Chain:
+    """Make this rank's devices and connect them; without `make`, for timing only. `hurt` has faults that cost time.
+
+    `carriers` are those that all replicas share.
+    """
+    boards = timing.action_boards() if timing.stages is not None else []
+    chain = Chain(wiring.boards, timing, boards, carriers=carriers or Carriers())
     hosted = wiring.hosted(len(timing.mapping.devices))
     inlets: dict[int, dict[StreamKey, Mailbox]] = {device: {} for device in hosted}
     outlets: dict[int, dict[StreamKey, Outlet]] = {device: {} for device in hosted}
@@ -152,7 +170,7 @@ def build_chain(timing: Timing, wiring: Wiring, make: MakeNumerics | None, hurt:
             continue
         over = timing.cluster.link_at(link)
         gates = {forward: Gate(over.bandwidth_mbps, over.latency_ps) for forward in (True, False) if wiring.throttled}
-        chain.pumps.extend(gates.values())
+        chain.carriers.pumps.extend(gates.values())
         states = _states_across(timing.mapping, link)
         for stream in streams:
             sender, receiver = (link, link + 1) if stream.path.is_forward else (link + 1, link)
@@ -203,17 +221,8 @@ def _connect(
     mailbox = Mailbox(None if from_rank == to_rank else _awaited(wiring, key, sender, receiver))
     if receiver in inlets:
         inlets[receiver][key] = mailbox
-    if from_rank == to_rank:
-        return mailbox
-    tag = _tag(key, link // wiring.boards)
-    if wiring.rank == to_rank:
-        inlet = Receiver(wiring.comm, from_rank, tag, form, wiring.most_samples, mailbox, chain.arena)
-        chain.receivers.append(inlet)
-        chain.pumps.append(inlet)
-        return None
-    outlet = Sender(wiring.comm, to_rank, tag, form, chain.arena)
-    chain.pumps.append(outlet)
-    return outlet
+    ends, tag = (from_rank, to_rank), _tag(key, link // wiring.boards)
+    return chain.carriers.connect(wiring.comm, wiring.rank, ends, tag, form, wiring.most_samples, mailbox, chain.arena)
 
 
 def _awaited(wiring: Wiring, key: StreamKey, sender: int, receiver: int) -> Awaited:

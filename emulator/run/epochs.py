@@ -1,105 +1,159 @@
-"""Epochs of training, whatever trains them: what does it, what keeps it, and the loop over them."""
+"""Training on all ranks, epoch after epoch: what each rank does, and what ranks other than 0 are sent for it.
+
+Separate from what rank 0 does besides (`training.py`), so that other ranks import only what they need.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...comm import Observer
+from ...comm.exchange import step_sizes
 from ...launch import Ranks
-from ..device import Learnt
-from .legs import Leg, Position
-from .record import EpochResult, History, SoFar, StepResult, Usage, Weights
+from ..data import Dataset, Images, Normalisation
+from ..plan import ChainPlan, PairPlan, Plan
+from .chain_trainer import ChainTrainer
+from .checkpoints import Keeping, RunCheckpoints
+from .pair_trainer import PairTrainer
+from .placement import Placement
+from .segments import Position, Segment
+from .simulate import segments_of
+from .steps import EpochResult, StepResult, Weights
+from .trainer import Trainer
 
 OnStep = Callable[[StepResult], None]
 OnEpoch = Callable[[EpochResult, Weights], None]
 
 
-class Trainer(Protocol):
-    """This rank's part of what trains, a leg of an epoch at a time."""
+@dataclasses.dataclass(frozen=True)
+class SharedData:
+    """A data set without the images that only rank 0 needs: test images and, with one chain, training images.
 
-    so_far: SoFar
-    """The epoch's legs before this one, on rank 0."""
+    Only a chain's first device reads images. The first chain's is on rank 0; those of other replicas may be elsewhere.
+    """
 
-    history: History
-    """The finished epochs, on rank 0."""
+    name: str
+    train_images: Images | None
+    train_labels: NDArray[np.int64]
+    test_labels: NDArray[np.int64]
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    symbols: int = 0
+    train_lengths: NDArray[np.int64] | None = None
+    test_lengths: NDArray[np.int64] | None = None
+    given: Normalisation | None = None
 
-    started_s: float
-    """When training began by `time.perf_counter`, as if it had never been interrupted."""
+    @classmethod
+    def of(cls, data: Dataset, replicas: int) -> SharedData:
+        """Return the part of `data` that all ranks need to train `replicas` replicas."""
+        images = data.train_images if replicas > 1 else None
+        labels, lengths = (data.train_labels, data.test_labels), (data.train_lengths, data.test_lengths)
+        shape = data.train_images.shape[1:]
+        return cls(data.name, images, *labels, shape, data.classes, data.symbols, *lengths, data.given)
 
-    @property
-    def legs(self) -> list[Leg]:
-        """The legs of each epoch."""
+    def dataset(self) -> Dataset:
+        """Return the data set; omitted images are all 0 and take no memory."""
+        train, test = self.train_labels, self.test_labels
+        images = self._images(len(train)) if self.train_images is None else self.train_images
+        lengths = self.train_lengths, self.test_lengths
+        return Dataset(
+            self.name,
+            images,
+            train,
+            self._images(len(test)),
+            test,
+            self.classes,
+            "",
+            self.symbols,
+            *lengths,
+            self.given,
+        )
 
-    def train(self, number: int, leg: Leg) -> None:
-        """Train a leg of an epoch."""
-
-    def finish(self, number: int) -> EpochResult | None:
-        """Evaluate after an epoch; return its result on rank 0, else None."""
-
-    def learnt(self) -> list[list[Learnt]]:
-        """Return what holds parameters on this rank, by replica."""
-
-    def clocks(self) -> dict[str, Any]:
-        """Return this rank's clocks and counters, as JSON has them; call only between legs."""
-
-    def restore_clocks(self, state: Mapping[str, Any]) -> None:
-        """Restore what all ranks' `clocks` returned."""
-
-    def now_ps(self, position: Position) -> int:
-        """Return the virtual time so far, over the devices of this rank."""
-
-    @property
-    def began(self) -> tuple[Position, int]:
-        """Where and at what virtual time in ps its clocks began at 0."""
-
-    def begin_at(self, position: Position, now_ps: int) -> Trainer:
-        """Return the trainer whose clocks begin at 0 at a position and a virtual time; it has nothing of this one."""
-
-    def at(self, position: Position) -> Trainer:
-        """Return the trainer that trains on from a position, with all that this one has; mostly this one."""
-
-    def usage(self) -> Usage:
-        """Return the usage up to now, which is complete on rank 0; for all ranks together."""
-
-    def weights(self) -> Weights:
-        """Return all layers' weights, on rank 0; for all ranks together."""
-
-    def close(self) -> None:
-        """End all communication."""
+    def _images(self, count: int) -> NDArray[np.uint8]:
+        return np.broadcast_to(np.uint8(0), (count, *self.shape))
 
 
-class Checkpoints(Protocol):
-    """What is done after each leg but an epoch's last, and after each epoch."""
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What ranks other than 0 need to take part in a run; `observer` is called on each with what it serves."""
 
-    @property
-    def saves(self) -> bool:
-        """Whether a run that is asked to end can wait until its next checkpoint."""
+    plan: Plan
+    data: SharedData
+    gather_weights: bool
+    observer: Observer | None
+    keeping: Keeping
 
-    def begin(self, trainer: Trainer) -> tuple[Trainer, Position]:
-        """Make all ranks go on where an earlier run was; return what trains, and where that is."""
+    def __call__(self, ranks: Ranks) -> None:
+        """Train on this rank's part; then rank 0 gathers the observers, if there are any."""
+        checkpoints = RunCheckpoints(self.plan.network, ranks, self.keeping)
+        train(
+            *(self.plan, self.data.dataset(), ranks),
+            gather_weights=self.gather_weights,
+            observer=self.observer,
+            checkpoints=checkpoints,
+        )
+        if self.observer is not None:
+            ranks.gather(self.observer)
 
-    def reach(self, trainer: Trainer, position: Position) -> bool:
-        """Keep what all ranks need to resume from here; return whether the run ends."""
 
-    def close(self) -> None:
-        """Let others write the file."""
-
-
-def train_epochs(
-    trainer: Trainer,
-    epochs: int,
+def train(
+    plan: Plan,
+    data: Dataset,
     ranks: Ranks,
-    on_epoch: OnEpoch,
+    on_step: OnStep = lambda _: None,
+    on_epoch: OnEpoch = lambda *_: None,
     *,
     gather_weights: bool,
-    checkpoints: Checkpoints | None = None,
-) -> History:
-    """Train on all ranks together; return the history, on rank 0, with the usage up to the last epoch.
+    observer: Observer | None = None,
+    checkpoints: RunCheckpoints | None = None,
+) -> Sequence[EpochResult]:
+    """Train on all ranks together; return the history on rank 0, with the usage up to the last epoch.
+
+    Args:
+        plan: the plan to train.
+        data: training and test images; ranks without an end of a chain need only the labels.
+        ranks: the ranks of the run.
+        on_step: called on rank 0 for each mini-batch.
+        on_epoch: called on rank 0 for each epoch, with the weights of all layers if these are gathered, else {}.
+        gather_weights: whether weights are gathered after each epoch; the same on all ranks.
+        observer: called with what engines, links and exchanges of the first replica's devices on this rank serve; of a
+            pair with nothing.
+        checkpoints: where the run begins, and what is kept of it on the way.
 
     Raises:
         InputError: the loss is no longer finite.
     """
+    placement = Placement.of(plan.work, ranks.size)
+    ranks.name(placement.described)
+    ranks.share_processors(placement.by_rank(plan.work, ranks.size))
+    ranks.on_object = _noting(on_step, ranks, len(step_sizes(data.n_train, plan.config.batch)))
+    trainer = _hosted(plan, data, ranks, observer)
+    waits = checkpoints is not None and checkpoints.saves
+    with ranks.watch_progress(plan.config.stall_timeout), ranks.end_request.noting() if waits else nullcontext():
+        return _train_epochs(trainer, on_epoch, gather_weights, checkpoints)
+
+
+def _hosted(plan: Plan, data: Dataset, ranks: Ranks, observer: Observer | None) -> Trainer:
+    """Return what trains a plan: chains or a pair."""
+    if isinstance(plan, PairPlan):
+        return PairTrainer(plan, data, ranks)
+    assert isinstance(plan, ChainPlan)
+    trainer = ChainTrainer(_shared_segments(plan, data.n_train, ranks), data, ranks)
+    if observer is not None:
+        trainer.replicas.observe(observer)
+    return trainer
+
+
+def _train_epochs(
+    trainer: Trainer, on_epoch: OnEpoch, gather_weights: bool, checkpoints: RunCheckpoints | None
+) -> Sequence[EpochResult]:
+    """Train what is left of a run; return the history, on rank 0."""
+    ranks, epochs = trainer.ranks, trainer.plan.config.epochs
     ranks.running = ranks.size > 1
     try:
         trainer, at = (trainer, Position()) if checkpoints is None else checkpoints.begin(trainer)
@@ -131,3 +185,21 @@ def train_epochs(
     ranks.running = False
     trainer.close()
     return trainer.history
+
+
+def _shared_segments(plan: ChainPlan, samples: int, ranks: Ranks) -> Sequence[Segment]:
+    """Return the segments of a run on all ranks; rank 0 alone simulates where boards die."""
+    if not plan.faults.deaths:
+        return segments_of(plan, samples)
+    found: Sequence[Segment] = ranks.share(segments_of(plan, samples) if ranks.rank == 0 else None)[0]
+    return found
+
+
+def _noting(on_step: OnStep, ranks: Ranks, steps: int) -> OnStep:
+    """Return `on_step`, with a note of each mini-batch for the case that a rank dies."""
+
+    def noted(result: StepResult) -> None:
+        ranks.note(result.told(steps))
+        on_step(result)
+
+    return noted

@@ -11,10 +11,10 @@ from ..data import Dataset, NgramBits, ngram_bits
 from ..device import Tally
 from ..network import Network
 from ..plan import check_data, make_plan, training_data
+from .chain_trainer import ChainTrainer
 from .layer_states import deal_weights
-from .needs import check_needs
-from .own_weights import Found
-from .trainer import Trainer
+from .placement import check_needs
+from .weights_files import Found
 
 _OF_DATA = (
     *("data", "resize", "crop", "mean", "std", "augment", "skip_broken", "test_share", "split_seed", "text_samples"),
@@ -89,7 +89,7 @@ def evaluate(found: Found, data: Dataset | str | None = None, test_samples: int 
         tests = tests.first(min(config.samples, tests.n_train))
     ranks = SingleProcess()
     check_needs(plan, tests, ranks, gathers=False, trains=False)
-    trainer = Trainer.of(plan, tests, ranks)
+    trainer = ChainTrainer.of(plan, tests, ranks)
     deal_weights(ranks, found.network, trainer.learnt(), found.weights)
     tested = trainer.evaluate()
     trainer.close()

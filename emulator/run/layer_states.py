@@ -1,4 +1,4 @@
-"""The state of whole layers in training, gathered from the devices that hold parts of them, and distributed again.
+"""Whole layers, gathered from the devices that hold parts of them, and distributed again: weights alone, or all state.
 
 A layer's arrays do not depend on how it is cut: any mapping can resume from them. They travel layer by layer, so that
 no rank ever holds those of the whole network.
@@ -7,16 +7,17 @@ no rank ever holds those of the whole network.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...launch import Ranks
-from ..device import Bpram, Learnt, State, joined_weights
+from ..device import Bpram, Learnt, SliceNumerics, State, joined_weights, named_weights
 from ..mapping import Cut, Slice
 from ..network import Layer, Network
-from .record import Weights
+from .steps import Weights
 
 LayerState = dict[str, dict[str, NDArray[np.float32]]]
 """A layer's arrays by name, and for each the value and what updates remember of it, such as the velocity."""
@@ -28,6 +29,20 @@ _VALUE = "value"
 _WEIGHT = "weight"  # the one array that is cut; all others belong to the SFU, which is in one piece
 
 
+def gathered_weights(ranks: Ranks, network: Network, slices: Iterable[SliceNumerics]) -> Weights:
+    """Return all layers' weights (oc, ic, kh, kw), and the arrays of their SFUs, on rank 0, from all ranks' slices."""
+    held = [(part.part, part.weights(), part.arrays()) for part in slices]
+    gathered: Weights = {}
+    for part, weight, others in itertools.chain.from_iterable(ranks.gather(held)):
+        whole = gathered.setdefault(part.layer.name, {"weight": np.empty(part.layer.weight_shape, np.float32)})
+        whole["weight"][_place(part)] = weight
+        whole.update({name: array.copy() for name, array in others.items()})  # these go on being trained
+    for layer in network.layers:
+        if layer.operation.recurs and layer.name in gathered:
+            gathered[layer.name].update(named_weights(layer, gathered[layer.name].pop("weight")))
+    return gathered
+
+
 def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], *, whole: bool = True) -> LayerState:
     """Return the arrays of a whole layer on rank 0, from all ranks' parts; elsewhere {}.
 
@@ -36,7 +51,7 @@ def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], *, whol
     own = [of for of in learnt if of.part.layer.index == layer.index]
     parts = [(isinstance(of, Bpram), of.part, of.state() if whole else _averages(of)) for of in own]
     found: LayerState = {}
-    every = [each for rank_parts in ranks.gather(parts) for each in rank_parts]
+    every = [rank_part for rank_parts in ranks.gather(parts) for rank_part in rank_parts]
     for _, part, state in sorted(every, key=lambda each: each[0]):  # stored blocks have what counts, so come last
         for name, kinds in state.items():
             arrays = found.setdefault(name, {})

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from ...comm import Awaited, Gate, Mailbox, Observer, Pump, Receiver, Sender, drain
+from ...comm import Awaited, Gate, Mailbox, Observer
 from ...comm.exchange import (
     Aggregator,
     Channel,
@@ -24,23 +24,23 @@ from ...comm.exchange import (
 )
 from ...kernels import Arena
 from ..mapping import VALUE_BYTES
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..timing import Hurt
 from .chain import Chain, MakeNumerics, Wiring, build_chain
-from .hurt import nic_of
-from .placement import Placement, work_of
-from .record import EpochSizes, Exchanged, GivenSizes, SentBy
-from .segment import Segment
+from .hosted import Carriers
+from .placement import Placement
+from .segments import Segment, nic_of
+from .sizes import EpochSizes, GivenSizes, SentBy
+from .steps import Exchanged
 
 
 @dataclasses.dataclass
 class Replicas:
-    """Chains by replica, empty without a device here; aggregators by device; the pumps and receivers of messages."""
+    """Chains by replica, empty without a device here; aggregators by device; what carries messages."""
 
     chains: list[Chain]
     aggregators: dict[int, Aggregator] = dataclasses.field(default_factory=dict)
-    pumps: list[Pump] = dataclasses.field(default_factory=list)
-    receivers: list[Receiver] = dataclasses.field(default_factory=list)
+    carriers: Carriers = dataclasses.field(default_factory=Carriers)
 
     def serve(self, steps: int) -> list[Coroutine[Any, Any, None]]:
         """Return the programs of aggregators for `steps` mini-batches."""
@@ -84,15 +84,6 @@ class Replicas:
         """Call `observer` with what the first replica's engines, links and exchanges here serve from now on."""
         self.chains[0].observe(observer)
 
-    def drain(self) -> bool:
-        """Take what has arrived, for a run that has failed; return whether all that was sent from here has left."""
-        return drain(self.pumps)
-
-    def close(self) -> None:
-        """Cancel the receives that are still posted."""
-        for receiver in [*self.receivers, *(each for chain in self.chains for each in chain.receivers)]:
-            receiver.close()
-
     def clocks(self) -> dict[str, Any]:
         """Return the clocks and counters of what is here, by name; call only when no sample is in flight."""
         found: dict[str, Any] = {f"aggregator {device}": node.state() for device, node in self.aggregators.items()}
@@ -130,16 +121,17 @@ def build_replicas(
     most `most` samples. `make` gives a replica's factory of numerics. Without it, for timing only; then, unless
     `by_message`, exchanges are timed as a whole, all messages of the size that the codec expects.
     """
-    plan, of = segment.plan, segment.plan.data_parallel
-    placement = Placement.of(work_of(plan) * of.replicas, ranks)
+    plan, parallel = segment.plan, segment.plan.data_parallel
+    placement = Placement.of(plan.work, ranks)
     throttled = make is not None and plan.config.throttle == "wall"
     replicas = Replicas([])
-    for replica in range(of.replicas):
-        wiring = Wiring(placement, rank, comms[0], throttled, most, replica * plan.devices, of.codec, plan.devices)
-        chain = build_chain(plan.timing, wiring, None if make is None else make(replica), _hurt(segment, replica))
-        replicas.chains.append(chain)
-        replicas.pumps.extend(chain.pumps)
-    if of.replicas > 1:
+    for replica in range(parallel.replicas):
+        wiring = Wiring(
+            placement, rank, comms[0], throttled, most, replica * plan.devices, parallel.codec, plan.devices
+        )
+        hurt, numerics = _hurt(segment, replica), None if make is None else make(replica)
+        replicas.chains.append(build_chain(plan.timing, wiring, numerics, hurt, replicas.carriers))
+    if parallel.replicas > 1:
         for device in range(plan.stage_count):
             if not by_message:
                 _time_exchange(replicas, plan, device)
@@ -157,7 +149,7 @@ def _hurt(segment: Segment, replica: int) -> Hurt | None:
     return Hurt(plan.faults, plan.config.seed, replica * plan.devices, plan.devices, segment.begun(replica))
 
 
-def _time_exchange(replicas: Replicas, plan: Plan, device: int) -> None:
+def _time_exchange(replicas: Replicas, plan: ChainPlan, device: int) -> None:
     """Give the devices numbered `device` a timed exchange; all of them are on this rank."""
     count = plan.timing.streams(device).gradient_values
     exchange = TimedExchange(plan.data_parallel, plan.cluster.interconnect, count)
@@ -169,7 +161,14 @@ class _Channels:
     """Channels between all replicas' devices of one number, and their aggregator, which is on the first one's rank."""
 
     def __init__(
-        self, replicas: Replicas, plan: Plan, placement: Placement, rank: int, comm: Any, device: int, throttled: bool
+        self,
+        replicas: Replicas,
+        plan: ChainPlan,
+        placement: Placement,
+        rank: int,
+        comm: Any,
+        device: int,
+        throttled: bool,
     ) -> None:
         self.device, self.rank = device, rank
         self._on_board = device % plan.devices
@@ -196,26 +195,24 @@ class _Channels:
         mailbox = Mailbox(
             Awaited(f"gradients of device {self.device} of another replica on rank {from_rank}", from_rank)
         )
-        if from_rank == to_rank:
-            return Channel(self._gated(sender, mailbox), mailbox)
         nodes = self._plan.data_parallel.replicas + 1
         tag = ((self.device * len(ExchangePhase) + phase) * nodes + sender) * nodes + receiver
-        form = GradientFormat()
-        if self.rank == from_rank:
-            outlet = Sender(self._comm, to_rank, tag, form, self._arena)
-            self._replicas.pumps.append(outlet)
-            return Channel(self._gated(sender, outlet), None)
-        inlet = Receiver(self._comm, from_rank, tag, form, self._most_bytes(phase), mailbox, self._arena)
-        self._replicas.pumps.append(inlet)
-        self._replicas.receivers.append(inlet)
-        return Channel(None, mailbox)
+        most, ends = self._most_bytes(phase), (from_rank, to_rank)
+        outlet = self._replicas.carriers.connect(
+            self._comm, self.rank, ends, tag, GradientFormat(), most, mailbox, self._arena
+        )
+        gated = None if outlet is None else self._gated(sender, outlet)
+        return Channel(gated, mailbox if self.rank == to_rank else None)
 
     def _most_bytes(self, phase: ExchangePhase) -> int:
         """Return the size of a phase's largest message: rings send blocks, others the whole row, some uncompressed."""
-        of = self._plan.data_parallel
-        ring_of = {ExchangePhase.GROUP: of.members, ExchangePhase.TOP: len(of.top) if of.exchange == "ring" else 1}
+        parallel = self._plan.data_parallel
+        ring_of = {
+            ExchangePhase.GROUP: parallel.members,
+            ExchangePhase.TOP: len(parallel.top) if parallel.exchange == "ring" else 1,
+        }
         values = -(-self.count // ring_of.get(phase, 1))
-        return max(of.codec.largest_bytes(values), VALUE_BYTES * values)
+        return max(parallel.codec.largest_bytes(values), VALUE_BYTES * values)
 
     def _gated(self, sender: int, outlet: Outlet) -> Outlet:
         """Return the outlet; with the throttle, one that delays messages as the sender's link would."""
@@ -224,7 +221,7 @@ class _Channels:
         if sender not in self._gates:
             interconnect = self._plan.cluster.interconnect
             self._gates[sender] = Gate(interconnect.bandwidth_mbps, interconnect.latency_ps)
-            self._replicas.pumps.append(self._gates[sender])
+            self._replicas.carriers.pumps.append(self._gates[sender])
         return _GatedOutlet(self._gates[sender], outlet)
 
 
@@ -241,12 +238,12 @@ class _GatedOutlet:
 
 def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_data: bool) -> None:
     """Give the devices of one number their exchange, and add their aggregator if it is on this rank."""
-    of, interconnect = segment.plan.data_parallel, segment.plan.cluster.interconnect
+    parallel, interconnect = segment.plan.data_parallel, segment.plan.cluster.interconnect
     for replica, chain in enumerate(replicas.chains):
         for device in chain.devices:
             if device.number == channels.device:
                 nic = nic_of(segment, replica, device.number)
-                device.exchange = GradientExchange(of, nic, exchange_steps(of, replica, nic, channels))
-    if of.exchange == "aggregator" and channels.host(of.aggregator) == channels.rank:
-        nic = Nic(interconnect, of.codec)
-        replicas.aggregators[channels.device] = aggregator(of, nic, channels.count, with_data, channels)
+                device.exchange = GradientExchange(parallel, nic, exchange_steps(parallel, replica, nic, channels))
+    if parallel.exchange == "aggregator" and channels.host(parallel.aggregator) == channels.rank:
+        nic = Nic(interconnect, parallel.codec)
+        replicas.aggregators[channels.device] = aggregator(parallel, nic, channels.count, with_data, channels)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 
 from ..common import format_time_ps, gbps, gops, html_table
 from ..network import TRAINING_OPERATIONS_PER_MAC, Layer
-from ..plan import Plan, exchange_loads
+from ..plan import ChainPlan, exchange_loads
 from ..timing import (
     Bottleneck,
     EngineLoad,
@@ -154,7 +154,7 @@ class SteadyState:
         return html_table("Steady state", rows)
 
 
-def steady_state(plan: Plan) -> SteadyState:
+def steady_state(plan: ChainPlan) -> SteadyState:
     """Return the steady state of a plan.
 
     Raises:
@@ -206,7 +206,7 @@ def steady_state(plan: Plan) -> SteadyState:
     )
 
 
-def _joules(plan: Plan, devices: Iterable[int], period_ps: float) -> float | None:
+def _joules(plan: ChainPlan, devices: Iterable[int], period_ps: float) -> float | None:
     """Return the energy of an image in J: of the boards, and of what moves over their memory ports; None if unknown."""
     total = 0.0
     for device in devices:
@@ -217,7 +217,7 @@ def _joules(plan: Plan, devices: Iterable[int], period_ps: float) -> float | Non
     return total
 
 
-def steady_period_ps(plan: Plan, exchanges: Sequence[ExchangeLoad] = ()) -> float:
+def steady_period_ps(plan: ChainPlan, exchanges: Sequence[ExchangeLoad] = ()) -> float:
     """Return the time between two samples in the steady state, in one replica."""
     if not plan.config.schedule.drains:
         return max(plan.timing.interval_ps, max((load.sample_ps for load in exchanges), default=0))
@@ -227,7 +227,7 @@ def steady_period_ps(plan: Plan, exchanges: Sequence[ExchangeLoad] = ()) -> floa
     return (ends_ps[-1] - ends_ps[_FIRST_STEPS - 1]) / (_MEASURED_STEPS * plan.batch)
 
 
-def _device(plan: Plan, device: int, engines: tuple[EngineUse, ...], period_ps: float) -> DeviceUse:
+def _device(plan: ChainPlan, device: int, engines: tuple[EngineUse, ...], period_ps: float) -> DeviceUse:
     slices = plan.mapping.devices[device]
     cycles = period_ps / plan.cluster.board(device).period_ps
     multipliers = sum(use.load.engine.multipliers for use in engines)
@@ -236,7 +236,7 @@ def _device(plan: Plan, device: int, engines: tuple[EngineUse, ...], period_ps: 
     return DeviceUse(device, engines, rate, idle, any(part.layer.convolves for part in slices))
 
 
-def _throughput(plan: Plan, devices: Sequence[int], layers: Sequence[Layer], period_ps: float) -> Throughput:
+def _throughput(plan: ChainPlan, devices: Sequence[int], layers: Sequence[Layer], period_ps: float) -> Throughput:
     operations = TRAINING_OPERATIONS_PER_MAC * sum(layer.macs for layer in layers)
     rate = gops(operations, period_ps)
     joules = _joules(plan, devices, period_ps)

@@ -145,9 +145,9 @@ class Schedule:
 
 def cut_samples(samples: int, batch: int, micro_batch: int) -> list[MicroBatch]:
     """Return micro-batches of at most `micro_batch` samples, cut at mini-batches."""
-    found: list[MicroBatch] = []
+    micro_batches: list[MicroBatch] = []
     for step, first in enumerate(range(0, samples, batch)):
         last = min(first + batch, samples)
         for begin in range(first, last, micro_batch):
-            found.append(MicroBatch(len(found), step, begin, min(begin + micro_batch, last)))
-    return found
+            micro_batches.append(MicroBatch(len(micro_batches), step, begin, min(begin + micro_batch, last)))
+    return micro_batches

@@ -84,13 +84,13 @@ def warm_ups(expression: str, stages: int, micro_batches: int) -> tuple[int, ...
         if len(expression) > _MOST_CHARACTERS:
             raise SyntaxError
         tree = ast.parse(times.strip(), mode="eval").body
-        found = [_value(tree, {"N": stages, "M": micro_batches, "i": i}) for i in range(1, stages + 1)]
+        counts = [_value(tree, {"N": stages, "M": micro_batches, "i": i}) for i in range(1, stages + 1)]
     except (SyntaxError, ValueError, TypeError, ZeroDivisionError, RecursionError, MemoryError):
         raise InputError(f"`warm_up` = {expression!r}: {_ALLOWED}") from None
-    for stage, forwards in enumerate(found, 1):
+    for stage, forwards in enumerate(counts, 1):
         if forwards < 1:
             raise InputError(f"`warm_up` = {expression!r}: is {forwards} at stage {stage}; must be at least 1")
-    return tuple(found)
+    return tuple(counts)
 
 
 def _value(node: ast.expr, names: dict[str, int]) -> int:
@@ -109,7 +109,7 @@ def _value(node: ast.expr, names: dict[str, int]) -> int:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
             return _OPERATIONS[type(op)](_value(left, names), _value(right, names))
         case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as args, keywords=[]) if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*(_value(each, names) for each in args))
+            return _FUNCTIONS[name](*(_value(arg, names) for arg in args))
     raise ValueError
 
 

@@ -28,9 +28,9 @@ class Messages:
     def send(self, index: int, begin: int, end: int) -> None:
         """Add a span of a micro-batch."""
         if self.spans:
-            of, first, last = self.spans[-1]
-            if of == index and last == begin:
-                self.spans[-1] = of, first, end
+            held, first, last = self.spans[-1]
+            if held == index and last == begin:
+                self.spans[-1] = held, first, end
                 return
         self.spans.append((index, begin, end))
 
@@ -42,19 +42,19 @@ class Messages:
         """
         if not self.spans:
             return False
-        of, first, last = self.spans[0]
-        if of == index and first == begin:
+        held, first, last = self.spans[0]
+        if held == index and first == begin:
             if last > end:
-                self.spans[0] = of, end, last
+                self.spans[0] = held, end, last
             elif last == end:
                 self.spans.popleft()
             elif len(self.spans) == 1:
                 return False
             else:
-                of, first, _ = self.spans[1]
+                held, first, _ = self.spans[1]
             if last >= end:
                 return True
-        raise LookupError(f"micro-batch {of}" + (f", from its sample {first}" if first else ""))
+        raise LookupError(f"micro-batch {held}" + (f", from its sample {first}" if first else ""))
 
 
 class Stage:
@@ -178,9 +178,9 @@ def check_complete(schedule: Schedule) -> None:
     """
     for device, program in schedule.programs(range(schedule.devices)).items():
         done = {(action.kind, action.index, action.chunk) for action in program}
-        for of, chunk, kind in itertools.product(schedule.micro_batches, range(schedule.chunks), PASSES):
-            if (kind, of.index, chunk) not in done:
-                missing = Action(kind, of.index, chunk=chunk)
+        for micro_batch, chunk, kind in itertools.product(schedule.micro_batches, range(schedule.chunks), PASSES):
+            if (kind, micro_batch.index, chunk) not in done:
+                missing = Action(kind, micro_batch.index, chunk=chunk)
                 raise InputError(f"schedule {schedule.name}: device {device}: never does {missing}")
 
 

@@ -1,4 +1,4 @@
-"""`fpdeep`, the continuous pipeline with slightly unaligned weights (FPDeep, section 4.4), and `sync`, which drains.
+"""`fpdeep`, the continuous pipeline with slightly unaligned weights (FPDeep, section 4.4).
 
 The chain is fed micro-batch after micro-batch, one forward, one backward at a time, and each sample sees weights as
 late as the staleness of its device says.
@@ -7,15 +7,11 @@ late as the staleness of its device says.
 parameters until the last training sample is backward propagated". Which samples those are follows from virtual time;
 here they are given, as staleness. If a device's version changes within a micro-batch, it does that micro-batch in
 spans.
-
-`sync` has no staleness, so the pipeline drains at each update. Every sample of a mini-batch sees the weights from the
-end of the previous mini-batch, so the weights are those of mini-batch SGD, bit for bit.
 """
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import heapq
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -32,23 +28,6 @@ def fpdeep(epoch: EpochShape) -> Schedule:
     Reading its programs raises InputError if weights and samples would wait for one another.
     """
     return pipeline("fpdeep", list(epoch.staleness), epoch)
-
-
-def sync(epoch: EpochShape) -> Schedule:
-    """Return the schedule that updates after each mini-batch, with the pipeline drained."""
-    none = Staleness((0,) * epoch.batch, (0,) * epoch.batch)
-    return pipeline("sync", [none] * epoch.devices, epoch)
-
-
-@dataclasses.dataclass(frozen=True)
-class InOrderOfSync:
-    """A function that returns the schedule of `sync` under another name; one that was pickled equals the original."""
-
-    name: str
-
-    def __call__(self, epoch: EpochShape) -> Schedule:
-        """Return the schedule of an epoch."""
-        return dataclasses.replace(sync(epoch), name=self.name)
 
 
 def pipeline(name: str, staleness: Sequence[Staleness], epoch: EpochShape) -> Schedule:
@@ -74,10 +53,10 @@ def pipeline(name: str, staleness: Sequence[Staleness], epoch: EpochShape) -> Sc
         def program(device: int) -> Iterator[Action]:
             while True:
                 while not buffers[device]:
-                    found = next(chain, None)
-                    if found is None:
+                    made = next(chain, None)
+                    if made is None:
                         return
-                    number, action = found
+                    number, action = made
                     if number in buffers:
                         buffers[number].append(action)
                 yield buffers[device].popleft()
@@ -144,10 +123,10 @@ class _Chain:
             elif number in balanced:
                 others = (self._stores if kind is Kind.GRADIENT else self._users).get(number, ())
                 woken += [turn + count + other - number for other in others]
-            for each in woken:
-                if each not in awake:
-                    awake.add(each)
-                    heapq.heappush(turns, each)
+            for woken_device in woken:
+                if woken_device not in awake:
+                    awake.add(woken_device)
+                    heapq.heappush(turns, woken_device)
             yield number, action
         stuck = next((number for number, device in enumerate(devices) if not device.is_done), None)
         if stuck is not None:
@@ -284,4 +263,3 @@ class _Device:
 FPDEEP = ScheduleKind(
     "fpdeep", fpdeep, "continuous, slightly unaligned weights", drains=False, repeats=True, aligned=False
 )
-SYNC = ScheduleKind("sync", sync, "drain at each update", drains=True, repeats=True)

@@ -252,7 +252,7 @@ class ScheduleKind:
         """
         if not self.repeats or epoch.stores:
             return _STEPS_TO_CHECK
-        late = max(max(each.forward + each.backward) for each in epoch.staleness) if not self.drains else 0
+        late = max(max(stale.forward + stale.backward) for stale in epoch.staleness) if not self.drains else 0
         return min(late + 2, _STEPS_TO_CHECK)
 
 

@@ -47,7 +47,7 @@ def unflushed(
     """
 
     def passes(kind: Kind, unit: Unit, first: int) -> Iterator[Action]:
-        return (Action(kind, each.index, version_of(each.step, first)) for each in unit)
+        return (Action(kind, micro_batch.index, version_of(micro_batch.step, first)) for micro_batch in unit)
 
     def program(first: int) -> Iterator[Action]:
         for unit in units[:first]:

@@ -111,7 +111,7 @@ class Shape:
     @property
     def uniform(self) -> StageCosts | None:
         """The costs of every stage, None if they differ."""
-        return self.costs[0] if all(each == self.costs[0] for each in self.costs) else None
+        return self.costs[0] if all(costs == self.costs[0] for costs in self.costs) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +133,8 @@ def one_by_one(shape: Shape) -> ClosedForm | None:
     if not is_plain(shape.machine):
         return None
     least = tuple(range(shape.devices, 0, -1))
-    double = tuple(2 * each for each in least)
-    less = tuple(2 * each - 1 for each in least)
+    double = tuple(2 * count for count in least)
+    less = tuple(2 * count - 1 for count in least)
     if shape.machine.engines is Engines.TURNS and shape.machine.transport is Transport.STORED:
         if forwards == least:
             return _not_overlapped(shape, costs)

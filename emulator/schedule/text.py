@@ -76,7 +76,7 @@ def listed(
             if chunks > len(program):
                 raise InputError(f"{source}: device {device}: {action}: chunks are counted from 0 on")
     return Schedule(
-        name, len(actions), micro_batches, lambda hosted: {each: iter(actions[each]) for each in hosted}, chunks
+        name, len(actions), micro_batches, lambda hosted: {number: iter(actions[number]) for number in hosted}, chunks
     )
 
 

@@ -54,10 +54,10 @@ def with_versions(program: Iterable[Action]) -> Iterator[VersionedAction]:
 def weight_copies(program: Iterable[Action]) -> int:
     """Return the most versions of its weights that a device keeps at a time."""
     kept = peak = 1
-    for each in with_versions(program):
-        kept += each.keeps
+    for versioned in with_versions(program):
+        kept += versioned.keeps
         peak = max(peak, kept)
-        kept -= len(each.frees)
+        kept -= len(versioned.frees)
     return peak
 
 

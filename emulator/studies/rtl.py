@@ -6,19 +6,19 @@ from ...kernels import Arena
 from ...launch import SingleProcess
 from ..data import Dataset
 from ..device import ImageSource, epoch_order
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..rtl import MiniBatch, Reference
-from ..run import Trainer, Weights
+from ..run import ChainTrainer, Weights
 from ..schedule import MicroBatch
 
 
-def trained_mini_batch(plan: Plan, data: Dataset) -> Reference:
+def trained_mini_batch(plan: ChainPlan, data: Dataset) -> Reference:
     """Train the first mini-batch of a plan on a data set of as many samples.
 
     Raises:
         InputError: the loss is not finite, or the data do not suit the plan.
     """
-    trainer = Trainer.of(plan, data, SingleProcess())
+    trainer = ChainTrainer.of(plan, data, SingleProcess())
     before = _copied(trainer.weights())
     for leg in trainer.legs:
         trainer.train(0, leg)

@@ -123,12 +123,12 @@ def engine_loads(timing: Timing) -> tuple[EngineLoad, ...]:
 
 def link_loads(timing: Timing) -> tuple[LinkLoad, ...]:
     """Return the loads of all links, in the order of the chain: to the right, then to the left."""
-    found = []
+    loads = []
     for link in range(len(timing.links)):
         for sender, receiver in ((link, link + 1), (link + 1, link)):
             streams = timing.sent(link, forward=receiver > sender)
-            found.append(LinkLoad(sender, receiver, streams, sample_ps(timing.cluster.link_at(link), streams)))
-    return tuple(found)
+            loads.append(LinkLoad(sender, receiver, streams, sample_ps(timing.cluster.link_at(link), streams)))
+    return tuple(loads)
 
 
 def memory_loads(timing: Timing) -> tuple[MemoryLoad, ...]:

@@ -35,10 +35,10 @@ def run_timeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Machi
     Raises:
         InputError: the schedule is incomplete or deadlocks, with device and action; or the costs do not fit it.
     """
-    return _run(schedule, costs, machine).timed
+    return run_course(schedule, costs, machine).timed
 
 
-def _run(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Course:
+def run_course(schedule: Schedule, costs: Sequence[StageCosts], machine: Machine) -> Course:
     """Return the course of a schedule of equal micro-batches, on boards that begin at time zero."""
 
     def message(kind: Kind, stage: int, samples: int) -> Message:
@@ -86,21 +86,21 @@ def time_pipeline(schedule: Schedule, costs: Sequence[StageCosts], machine: Mach
     Raises:
         InputError: the schedule is incomplete or deadlocks, or the costs do not fit it.
     """
-    course = _run(schedule, costs, machine)
+    course = run_course(schedule, costs, machine)
     timed, sent = course.timed, course.sent
     devices, count = schedule.devices, len(schedule.micro_batches)
-    makespan = max(each.end_ps for each in timed)
+    makespan = max(action.end_ps for action in timed)
     by_device: list[list[Timed]] = [[] for _ in range(devices)]
-    for each in timed:
-        by_device[each.device].append(each)
-    busy = tuple(sum(each.work_ps for each in costs[device::devices]) * count for device in range(devices))
+    for action in timed:
+        by_device[action.device].append(action)
+    busy = tuple(sum(stage.work_ps for stage in costs[device::devices]) * count for device in range(devices))
     chunks, programs = len(costs) // devices, schedule.programs(range(devices))
     return PipelineResult(
         timed=timed,
         sent=sent,
         makespan_ps=makespan,
         bubble=Fraction(makespan - max(busy), makespan),
-        features=tuple(Fraction(_kept(each, machine.frees_features), chunks) for each in by_device),
+        features=tuple(Fraction(_kept(actions, machine.frees_features), chunks) for actions in by_device),
         weight_copies=tuple(weight_copies(programs[device]) for device in range(devices)),
         busy_ps=busy,
         send_peak=max(_send_peak(costs, device, devices, machine) for device in range(devices)),
@@ -164,7 +164,7 @@ def smallest_warm_ups(shape: Shape) -> tuple[int, ...]:
     best, best_ps = (1,) * devices, -1
     for extra in range(devices + (devices - 1)):
         ahead = range(devices - 1, -1, -1)
-        tried = tuple(each + 1 + -(-extra * each // max(devices - 1, 1)) for each in ahead)
+        tried = tuple(behind + 1 + -(-extra * behind // max(devices - 1, 1)) for behind in ahead)
         schedule = warm_up("1f1b-min", shape.epoch, tried)
         end_ps = max(timed.end_ps for timed in run_timeline(schedule, shape.costs, shape.machine))
         if best_ps < 0 or end_ps < best_ps:
@@ -185,8 +185,8 @@ def _peak(changes: list[tuple[int, Fraction]]) -> Fraction:
 
 def _kept(timed: Sequence[Timed], last: Kind) -> Fraction:
     """Return the most micro-batches between the start of F and the end of the action that needs its features last."""
-    changes = [(each.start_ps, Fraction(1)) for each in timed if each.step.kind is Kind.FORWARD]
-    return _peak(changes + [(each.end_ps, Fraction(-1)) for each in timed if each.step.kind is last])
+    changes = [(action.start_ps, Fraction(1)) for action in timed if action.step.kind is Kind.FORWARD]
+    return _peak(changes + [(action.end_ps, Fraction(-1)) for action in timed if action.step.kind is last])
 
 
 def _send_peak(costs: Sequence[StageCosts], device: int, devices: int, machine: Machine) -> Fraction:
@@ -206,8 +206,8 @@ def _send_peak(costs: Sequence[StageCosts], device: int, devices: int, machine: 
 
 
 def _critical_path(timed: Sequence[Timed]) -> tuple[Timed, ...]:
-    by_step: dict[Step, Timed] = {each.step: each for each in timed}
-    at: Timed | None = max(timed, key=lambda each: (each.end_ps, -each.device))
+    by_step: dict[Step, Timed] = {action.step: action for action in timed}
+    at: Timed | None = max(timed, key=lambda action: (action.end_ps, -action.device))
     path: list[Timed] = []
     while at is not None:
         path.append(at)

@@ -57,7 +57,7 @@ def lockstep(
     mapping: Mapping, cluster: Cluster, engines: Sequence[Sequence[SliceEngines]], hop_ps: HopTime
 ) -> tuple[tuple[SliceEngines, ...], ...]:
     """Return the engines with the waits of recurrent layers in the times of their rows."""
-    found = [list(held) for held in engines]
+    slowed = [list(held) for held in engines]
     for layer in mapping.network.layers:
         if not layer.operation.recurs:
             continue
@@ -75,15 +75,15 @@ def lockstep(
 
         gather_ps = max(sweep_ps(DataPath.PARTIAL_ACTIVATIONS), sweep_ps(DataPath.STATES))
         errors_ps = sweep_ps(DataPath.INPUT_ERRORS) + sweep_ps(DataPath.STATE_ERRORS)
-        steps = [found[device][place] for device, place in places]
+        steps = [slowed[device][place] for device, place in places]
         activation_ps = [cluster.board(device).activation_ps for device, _ in places]
-        fp_ps = gather_ps + max(of.fp.row_ps + more for of, more in zip(steps, activation_ps, strict=True))
-        ebs = [of.eb for of in steps if of.eb is not None]
+        fp_ps = gather_ps + max(step.fp.row_ps + more for step, more in zip(steps, activation_ps, strict=True))
+        ebs = [step.eb for step in steps if step.eb is not None]
         eb_ps = errors_ps + max(eb.row_ps + more for eb, more in zip(ebs, activation_ps, strict=True))
-        for (device, place), of, eb in zip(places, steps, ebs, strict=True):
-            waiting = of.fp.waiting(fp_ps - of.fp.row_ps), eb.waiting(eb_ps - eb.row_ps)
-            found[device][place] = dataclasses.replace(of, fp=waiting[0], eb=waiting[1])
-    return tuple(map(tuple, found))
+        for (device, place), step, eb in zip(places, steps, ebs, strict=True):
+            waiting = step.fp.waiting(fp_ps - step.fp.row_ps), eb.waiting(eb_ps - eb.row_ps)
+            slowed[device][place] = dataclasses.replace(step, fp=waiting[0], eb=waiting[1])
+    return tuple(map(tuple, slowed))
 
 
 def port_row_ps(board: Board, stream: MemoryStream, device_bytes: int) -> int:
@@ -130,13 +130,13 @@ class Timing:
         engines = allocate_all(mapping, cluster)
         share = cluster.link.share
         links = tuple((*streams(mapping, link, share), *balanced_streams(blocks, link)) for link in devices[:-1])
-        found = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
-        engines = lockstep(mapping, cluster, engines, found.hop_ps)
-        found = dataclasses.replace(found, engines=engines)
+        timing = cls(cluster, mapping, engines, links, 1, blocks, off_chip)
+        engines = lockstep(mapping, cluster, engines, timing.hop_ps)
+        timing = dataclasses.replace(timing, engines=engines)
         times = [engine.sample_ps for held in engines for of_slice in held for engine in of_slice.built]
         times += [sample_ps(cluster.link_at(link), carried) for link, carried in enumerate(links)]
-        times += [found.port_sample_ps(device) for device in devices]
-        return dataclasses.replace(found, interval_ps=max(1, *times))
+        times += [timing.port_sample_ps(device) for device in devices]
+        return dataclasses.replace(timing, interval_ps=max(1, *times))
 
     @classmethod
     def of_stages(cls, mapping: Mapping, cluster: Cluster, stages: StageTimes) -> Timing:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..common import format_bytes, format_time_ps, number, plural
 from ..data import NgramBits
-from ..plan import Plan, exchange_loads
+from ..plan import ChainPlan, exchange_loads
 from .terminal import ignored, mebibytes, screen_width, wrapped
 
 MOST_LINES = 8
@@ -52,7 +52,7 @@ def next_line(command: str) -> Line:
     return Line(_NEXT + command)
 
 
-def title_of(plan: Plan) -> str:
+def title_of(plan: ChainPlan) -> str:
     """Return a plan's network and boards in a few words."""
     devices = [plan.cluster.board(device).name for device in range(plan.devices)]
     board = devices[0] if len(set(devices)) == 1 else "boards"
@@ -61,12 +61,12 @@ def title_of(plan: Plan) -> str:
     return f"{plan.network.name} on {chains if replicas > 1 else f'{plan.devices:,}'} {board}"
 
 
-def rate_line(plan: Plan, images_per_s: float, missing_bytes: int) -> Line:
+def rate_line(plan: ChainPlan, images_per_s: float, missing_bytes: int) -> Line:
     """Return the line with the rate."""
     return Line(f"{title_of(plan)}: {number(images_per_s)} {plan.network.sample_noun}s/s{ignored(missing_bytes)}")
 
 
-def epoch_line(plan: Plan, samples: int, time_ps: int, missing_bytes: int, *, optional: bool = False) -> Line:
+def epoch_line(plan: ChainPlan, samples: int, time_ps: int, missing_bytes: int, *, optional: bool = False) -> Line:
     """Return the line with the time for an epoch of `samples` samples."""
     counted = plural(samples, plan.network.sample_noun)
     return Line(f"epoch of {counted}: {format_time_ps(time_ps)}{ignored(missing_bytes)}", optional)
@@ -86,7 +86,7 @@ def bits_line(test: float, ngrams: NgramBits) -> Line:
     )
 
 
-def memory_line(plan: Plan, missing_bytes: int) -> Line:
+def memory_line(plan: ChainPlan, missing_bytes: int) -> Line:
     """Return the verdict whether all has a place in memory."""
     balanced = plan.cluster.parameter_copies * sum(block.parameter_bytes for block in plan.timing.blocks)
     costs = _memory_costs(plan) if balanced or any(plan.off_chip_bytes) else ""
@@ -105,7 +105,7 @@ def memory_verdict(missing_bytes: int, off_chip_bytes: Sequence[int], balanced_b
     return "memory: fits, " + ", ".join(said) if said else "memory: fits on chip"
 
 
-def _memory_costs(plan: Plan) -> str:
+def _memory_costs(plan: ChainPlan) -> str:
     """Return the rate that no placement of data can beat, after a semicolon; empty if that is the rate reached."""
     exchange_ps = max((load.sample_ps for load in exchange_loads(plan)), default=1)
     bound, reached = (
@@ -117,7 +117,7 @@ def _memory_costs(plan: Plan) -> str:
     return at_most if plan.bound_ps and bound != reached else ""
 
 
-def weights_line(plan: Plan) -> Line:
+def weights_line(plan: ChainPlan) -> Line:
     """Return how old the weights are that samples use."""
     schedule = plan.config.schedule
     if schedule.drains:

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from ..cluster import Cluster
 from ..common import format_time_ps, number, percent
 from ..mapping import can_take, cut_channels
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..run import Cause, SteadyState, draining_limits, draining_share
 from ..schedule import Transport
 from .answer import Line
 from .terminal import ignored
 
 
-def limit_lines(plan: Plan, state: SteadyState, cause: Cause) -> list[Line]:
+def limit_lines(plan: ChainPlan, state: SteadyState, cause: Cause) -> list[Line]:
     """Return what limits the rate, and the rates that lifting it would give, all of the steady state."""
     slowest, note, share = _slowest(state, cause), ignored(state.missing_bytes), draining_share(plan, state)
     wider = [Line(text) for text in wider_links(state, cause)]
@@ -103,7 +103,7 @@ def kinds_of(state: SteadyState) -> dict[str, int]:
     return {kind: time_ps for kind, time_ps in times.items() if time_ps}
 
 
-def next_changes(plan: Plan, cause: Cause) -> dict[str, object]:
+def next_changes(plan: ChainPlan, cause: Cause) -> dict[str, object]:
     """Return the flags of `simulate` that would lift what limits, with their values.
 
     More boards where engines limit and more boards are faster, faster links where links do or keep more boards from
@@ -121,7 +121,7 @@ def next_changes(plan: Plan, cause: Cause) -> dict[str, object]:
     return _more_devices(plan)
 
 
-def other_schedule(plan: Plan, flags: Mapping[str, object]) -> dict[str, object]:
+def other_schedule(plan: ChainPlan, flags: Mapping[str, object]) -> dict[str, object]:
     """Return the flags of a run with another schedule, to try where boards take actions as a whole."""
     assert plan.stages is not None
     hides = plan.stages.machine.transport is Transport.HIDDEN
@@ -130,7 +130,7 @@ def other_schedule(plan: Plan, flags: Mapping[str, object]) -> dict[str, object]
     return {**kept, "schedule": second if plan.config.schedule.name == first else first}
 
 
-def _more_devices(plan: Plan) -> dict[str, object]:
+def _more_devices(plan: ChainPlan) -> dict[str, object]:
     if plan.config.schedule.replicates:
         batch = plan.config.batch
         devices = 2 * plan.data_parallel.replicas
@@ -146,7 +146,7 @@ def _more_devices(plan: Plan) -> dict[str, object]:
     return {"what_if": f"board.clock_mhz={round(2e6 / plan.cluster.boards[0].period_ps)}"}
 
 
-def _may_be_faster(plan: Plan, devices: int, cluster: Cluster) -> bool:
+def _may_be_faster(plan: ChainPlan, devices: int, cluster: Cluster) -> bool:
     """Return whether some boards, whatever their memory, take a sample in less time than the plan's."""
     return can_take(plan.network, cluster, devices, plan.timing.interval_ps - 1)
 

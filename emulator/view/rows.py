@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...comm import Times
 from ..mapping import VALUE_BYTES, DataPath, StreamKey
 from ..network import Phase
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..timing import exchange_name
 from .spans import Lane
 
@@ -69,7 +69,7 @@ class RowLane(Lane):
         return self.kind is not LaneKind.EXCHANGE
 
 
-def lanes_of(plan: Plan) -> tuple[RowLane, ...]:
+def lanes_of(plan: ChainPlan) -> tuple[RowLane, ...]:
     """Return the lanes of a plan's chain, of the first replica if there are several, device by device.
 
     Engines come first, slice by slice; then what else serves on the board itself, its memory port; the links; and
@@ -79,7 +79,7 @@ def lanes_of(plan: Plan) -> tuple[RowLane, ...]:
     return tuple(lane for stage in stages for lane in _stage_lanes(plan, stage))
 
 
-def _stage_lanes(plan: Plan, stage: int) -> Iterator[RowLane]:
+def _stage_lanes(plan: ChainPlan, stage: int) -> Iterator[RowLane]:
     clock, last_first = plan.timing.clock(stage), plan.network.last_first
     engines = {engine.name: phase for part in clock.slices for phase, engine in part.engines()}
     links = {resource.name for resource in clock.links.values()}

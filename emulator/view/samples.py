@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...comm import Served, Times
 from ..common import InputError
-from ..plan import Plan
+from ..plan import ChainPlan
 from ..schedule import Kind, Schedule
 
 
@@ -93,11 +93,11 @@ class RunSamples:
     All about them follows from the schedule, in simulation as in training.
     """
 
-    plan: Plan
+    plan: ChainPlan
     samples: int
 
     @classmethod
-    def of(cls, plan: Plan, all_samples: int) -> RunSamples:
+    def of(cls, plan: ChainPlan, all_samples: int) -> RunSamples:
         """Return those of epochs of `all_samples` samples over all replicas."""
         return cls(plan, len(plan.data_parallel.samples_of(0, all_samples, plan.config.batch)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..common import format_bytes, format_time_ps, number, percent, plural
-from ..plan import Plan, PlannedStages
+from ..plan import ChainPlan, PlannedStages
 from ..run import Usage, is_waiting
 from ..schedule import Engines, StageCosts, Transport, pipelines
 from .answer import Line, title_of
@@ -18,7 +18,7 @@ _ENGINES = {
 }
 
 
-def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
+def stage_lines(plan: ChainPlan, usage: Usage) -> list[Line]:
     """Return what limits a run, its busiest stage or link, or waits where none is busy for half of the time."""
     assert plan.stages is not None
     machine, busy = plan.stages.machine, busy_shares(plan, usage)
@@ -52,7 +52,7 @@ def stage_lines(plan: Plan, usage: Usage) -> list[Line]:
     return [*lines, Line(f"machine: {_ENGINES[machine.engines]}; {waits}", optional=True)]
 
 
-def order_line(plan: Plan) -> list[Line]:
+def order_line(plan: ChainPlan) -> list[Line]:
     """Return a line where a schedule's order costs nothing, because rows are streamed from engines of their own."""
     meant = pipelines().get(plan.config.schedule.name)
     if not plan.times_rows or meant is None:
@@ -66,7 +66,7 @@ def order_line(plan: Plan) -> list[Line]:
     ]
 
 
-def stage_bound_lines(plan: Plan) -> list[Line]:
+def stage_bound_lines(plan: ChainPlan) -> list[Line]:
     """Return the rate that a plan's slowest device allows, whatever the order of its actions."""
     assert plan.stages is not None
     work = [0] * plan.devices
@@ -81,7 +81,7 @@ def stage_bound_lines(plan: Plan) -> list[Line]:
     ]
 
 
-def busy_shares(plan: Plan, usage: Usage) -> list[float]:
+def busy_shares(plan: ChainPlan, usage: Usage) -> list[float]:
     """Return by device the share of the time that its multipliers work, each action having all of them."""
     shares = [0.0] * plan.devices
     for stage in usage.devices:
@@ -89,7 +89,7 @@ def busy_shares(plan: Plan, usage: Usage) -> list[float]:
     return shares
 
 
-def stage_rows(plan: Plan) -> None:
+def stage_rows(plan: ChainPlan) -> None:
     """Print the costs of each stage for a micro-batch."""
     assert plan.stages is not None
     chunks = plan.chunks > 1
@@ -142,6 +142,6 @@ def stages_as_json(stages: PlannedStages) -> dict[str, Any]:
     }
 
 
-def _costs(plan: Plan, stage: int) -> StageCosts:
+def _costs(plan: ChainPlan, stage: int) -> StageCosts:
     assert plan.stages is not None
     return plan.stages.costs(stage, plan.stages.samples)

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..common import InputError, WholeFile
-from ..plan import Plan
+from ..plan import ChainPlan
 from .actions import ActionRun
 from .row_run import RowRun
 from .rows import Level
@@ -171,7 +171,7 @@ class TraceRequest:
         """Let others write the file."""
         self._file.close()
 
-    def recorder(self, plan: Plan, samples: int) -> SpanRecorder:
+    def recorder(self, plan: ChainPlan, samples: int) -> SpanRecorder:
         """Return the observer of a run with `samples` samples in an epoch, over all replicas.
 
         Raises:
@@ -182,7 +182,7 @@ class TraceRequest:
             raise InputError("`trace_level` = 'row': these boards take actions as a whole, without rows; leave it out")
         return self._run(plan, samples).recorder()
 
-    def write(self, plan: Plan, samples: int, recorders: Sequence[SpanRecorder]) -> None:
+    def write(self, plan: ChainPlan, samples: int, recorders: Sequence[SpanRecorder]) -> None:
         """Write the trace from the recorders of all ranks.
 
         Raises:
@@ -190,7 +190,7 @@ class TraceRequest:
         """
         write_trace(self._file, self._run(plan, samples).timeline(recorders, self.level))
 
-    def _run(self, plan: Plan, samples: int) -> RecordedRun:
+    def _run(self, plan: ChainPlan, samples: int) -> RecordedRun:
         run = RunSamples.of(plan, samples)
         return recorded_run(run, self.window.within(run.number, "trace_samples"))
 

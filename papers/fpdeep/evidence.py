@@ -11,9 +11,9 @@ from ...emulator.cluster import Cluster
 from ...emulator.config import Config
 from ...emulator.mapping import Mapping, Slice, channel_works, idle_share, partition
 from ...emulator.network import Network, load_network
-from ...emulator.plan import Layout, Plan, lay_out_on_chip, make_plan
+from ...emulator.plan import ChainPlan, Layout, lay_out_on_chip, make_plan
 from ...emulator.run import SteadyState, Throughput, steady_state
-from ...emulator.studies.parallelism import Comparison, Workload, compare
+from ...emulator.studies import Comparison, Workload, compare_methods
 from ...emulator.timing import Bottleneck, Timing, find_bottleneck
 from ..constants import changed, cluster_of, kept
 
@@ -104,7 +104,7 @@ def idle_percent(name: str, devices: int) -> float:
 @kept
 def plan(
     name: str, devices: int = DEVICES, batch: int = 64, schedule: str = "fpdeep", latency_ns: float | None = None
-) -> Plan:
+) -> ChainPlan:
     """Return the plan, as `emuchain simulate` makes it."""
     settings: dict[str, Any] = {
         "network": ZOO.get(name, name),
@@ -139,4 +139,4 @@ def layout(name: str, devices: int = DEVICES) -> Layout:
 @kept
 def comparison() -> Comparison:
     """Return the comparison of the four methods, as `emuchain compare vgg16` makes it."""
-    return compare(Workload(network("vgg16"), cluster(), COMPARED_BATCH), COMPARED_DEVICES)
+    return compare_methods(Workload(network("vgg16"), cluster(), COMPARED_BATCH), COMPARED_DEVICES)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...emulator.mapping import VALUE_BYTES
-from ...emulator.plan import Plan, find_steady
+from ...emulator.plan import ChainPlan, find_steady
 from ...emulator.run import simulate, steady_period_ps
 from ...emulator.schedule import Kind
-from ...emulator.studies.parallelism import Method
+from ...emulator.studies import Method
 from ...emulator.timing import engine_loads
 from ..claim import Measure, Measured
 from .evidence import BALANCED, DEVICES, NETWORKS, cluster, comparison, layout, network, plan, report, timing
@@ -16,7 +16,7 @@ _MINI_BATCH, _FPGAS = 1000, 100
 """FPDeep, section 4.4."""
 
 
-def simulated_period_ps(found: Plan, samples: int) -> float:
+def simulated_period_ps(found: ChainPlan, samples: int) -> float:
     """Return the simulated time between samples in ps, from the ends of two runs of different length."""
     short, long = (simulate(found, count).epoch_ends_ps[-1] for count in (samples, 3 * samples))
     return (long - short) / (2 * samples)

@@ -290,7 +290,7 @@ def retime(path: pathlib.Path) -> str:
 
 def export(path: pathlib.Path) -> bytes:
     """Return the file that `emuchain export` writes."""
-    from emuchain.emulator.commands.export import export_weights
+    from emuchain.emulator.commands.weights import export_weights
 
     out = path.with_suffix(".onnx")
     printed(export_weights, str(path), str(out))
@@ -299,7 +299,7 @@ def export(path: pathlib.Path) -> bytes:
 
 def evaluate(path: pathlib.Path) -> str:
     """Return what `emuchain evaluate` prints."""
-    from emuchain.emulator.commands.evaluate import evaluate_file
+    from emuchain.emulator.commands.weights import evaluate_file
 
     return printed(evaluate_file, str(path), None, None, True)
 

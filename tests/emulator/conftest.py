@@ -8,7 +8,7 @@ import pytest
 from emuchain.comm import Observer
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.config import load_config
-from emuchain.emulator.plan import Plan, make_plan, training_data
+from emuchain.emulator.plan import ChainPlan, make_plan, training_data
 from emuchain.emulator.run import EpochResult, Weights, train
 from emuchain.launch import SingleProcess
 
@@ -20,7 +20,7 @@ class Trained(NamedTuple):
     history: list[EpochResult]
 
 
-PlanOf = Callable[..., Plan]
+PlanOf = Callable[..., ChainPlan]
 Train = Callable[..., Trained]
 Bits = Callable[[Weights], dict[str, bytes]]
 
@@ -50,7 +50,7 @@ def small_cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
 def plan_of() -> PlanOf:
     """Makes a plan of the keys of a configuration: `plan_of(network="quick-cifar", devices=4)`."""
 
-    def make(**keys: Any) -> Plan:
+    def make(**keys: Any) -> ChainPlan:
         return make_plan(load_config(None, keys), 1)
 
     return make
@@ -60,7 +60,7 @@ def plan_of() -> PlanOf:
 def trained() -> Train:
     """Trains a plan in this process, with an observer if one is given, on the data set that its configuration names."""
 
-    def run(plan: Plan, observer: Observer | None = None) -> Trained:
+    def run(plan: ChainPlan, observer: Observer | None = None) -> Trained:
         weights: Weights = {}
         history = train(
             plan,

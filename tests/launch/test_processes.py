@@ -17,16 +17,16 @@ WORK = st.integers(1, 1 << 60)
 
 
 def test_by_hand() -> None:
-    assert [niceness(work, 1000) for work in (1000, 800, 640, 100, 1, 0)] == [0, 1, 2, 10, 19, 19]
+    assert [niceness(work, 1000) for work in (1000, 800, 640, 100, 1, 0)] == [0, 1, 2, 10, 10, 10]
 
 
 @given(WORK, WORK)
 def test_weights_are_as_the_work(work: int, other: int) -> None:
     most = max(work, other)
     by = niceness(min(work, other), most)
-    assert 0 <= by <= 19
+    assert 0 <= by <= 10
     assert 1.25**by <= most / min(work, other) * 1.12 or by == 0
-    assert by == 19 or 1.25**by >= most / min(work, other) / 1.12
+    assert by == 10 or 1.25**by >= most / min(work, other) / 1.12
 
 
 @pytest.mark.parametrize(

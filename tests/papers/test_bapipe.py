@@ -21,7 +21,7 @@ from emuchain.papers.constants import in_force
 from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, markdown_tables
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("bapipe")
 
 
@@ -56,8 +56,8 @@ def test_the_document_has_current_values(quick: list[Result]) -> None:
     assert f"{tables.headline(quick)} {tables.others(quick)}" in text[: text.index("## ")], "the answer comes first"
     assert all(re.search(rf"\b{name}\b", text) for name in CLAIMS)
     found = by_class(quick)[Class.PREDICTION]
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"of BaPipe's {found.confirmed} of {found.run} (" in readme
+    tour = " ".join((ROOT / "docs" / "tour.md").read_text(encoding="utf-8").split())
+    assert f"of BaPipe's {found.confirmed} of {found.run} (" in tour
 
 
 @pytest.mark.slow

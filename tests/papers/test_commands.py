@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import results_of, write_results
 from emuchain.papers import draw_pictures, load_claims
 from emuchain.papers.commands import validate
@@ -88,7 +88,7 @@ def test_scaling_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         pictures.draw_scaling(tmp_path / "none" / "fig15.png")
 
 
-def write_run(path: Path, plan: Plan) -> None:
+def write_run(path: Path, plan: ChainPlan) -> None:
     """Write the results of two epochs."""
     empty = results_of(plan, samples=100, history=[], weights={}, versions={"emuchain": "0"})
     history = {name: np.zeros(2, np.int64 if name.endswith("_ps") else np.float64) for name in empty.history}
@@ -97,7 +97,7 @@ def write_run(path: Path, plan: Plan) -> None:
 
 
 def test_convergence_is_drawn_from_runs(
-    plan_of: Callable[..., Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan_of: Callable[..., ChainPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(InputError, match="has no results files"):

@@ -20,7 +20,7 @@ from emuchain.papers.farnn.constants import CONSTANTS, PCIE_GBPS, RECURRENT_US, 
 from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, markdown_tables
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("farnn")
 
 
@@ -47,8 +47,8 @@ def test_the_document_has_current_values(results: list[Result]) -> None:
     assert f"{tables.headline(results)} {tables.others(results)}" in text[: text.index("## ")], "the answer comes first"
     assert all(re.search(rf"\b{name}\b", text) for name in CLAIMS)
     found = by_class(results)[Class.PREDICTION]
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"of FARNN's {found.confirmed} of {found.run} (" in readme
+    tour = " ".join((ROOT / "docs" / "tour.md").read_text(encoding="utf-8").split())
+    assert f"of FARNN's {found.confirmed} of {found.run} (" in tour
 
 
 def test_tolerances_are_those_that_were_set() -> None:

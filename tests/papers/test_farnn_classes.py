@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from emuchain.emulator.pair import costs, gpu, pe_chain, steps
+from emuchain.emulator.pair import devices, fpga, tasks
 from emuchain.emulator.pair.devices import Pair
 from emuchain.papers import Class, load_claims
 from emuchain.papers.constants import Constant, in_force
@@ -23,16 +23,16 @@ Fault = Callable[[pytest.MonkeyPatch], None]
 
 def whole_rounds(patch: pytest.MonkeyPatch) -> None:
     """Rounds that take their outputs one PE after another: half as many PEs."""
-    patch.setattr(
-        steps, "mvm_cycles", lambda outputs, inputs, pes: pe_chain.mvm_cycles(outputs, inputs, max(1, pes // 2))
-    )
+    cycles = fpga.mvm_cycles
+    patch.setattr(fpga, "mvm_cycles", lambda outputs, inputs, pes: cycles(outputs, inputs, max(1, pes // 2)))
 
 
 def slow_phases(patch: pytest.MonkeyPatch) -> None:
     """Phases of cuDNN's standard form that take their least time for each sample."""
-    patch.setattr(
-        gpu, "product_ps", lambda board, macs: 1 + round(2 * macs / (board.peak_tflops * board.gemm_efficiency * 2))
-    )
+    for module in (devices, tasks):
+        patch.setattr(
+            module, "product_ps", lambda board, macs: 1 + round(macs / (board.peak_tflops * board.gemm_efficiency))
+        )
 
 
 def free_weights(patch: pytest.MonkeyPatch) -> None:
@@ -47,22 +47,22 @@ def no_streams(patch: pytest.MonkeyPatch) -> None:
 
 def one_size(patch: pytest.MonkeyPatch) -> None:
     """The persistent form reads as many weights whatever the number of cells."""
-    read = gpu.persistent_step_ps
+    read = devices.persistent_step_ps
     patch.setattr(
-        "emuchain.emulator.pair.alone.persistent_step_ps",
+        "emuchain.emulator.pair.order.persistent_step_ps",
         lambda board, work, batch: read(board, dataclasses.replace(work, cells=1024), batch),
     )
 
 
 def steps_at_half_rate(patch: pytest.MonkeyPatch) -> None:
     """Steps on the FPGA twice as long, of whatever they are made."""
-    on_fpga = costs.Costs._on_fpga
+    on_fpga = tasks.Costs._on_fpga
 
-    def doubled(self: costs.Costs, *arguments: object) -> costs.Task:
+    def doubled(self: tasks.Costs, *arguments: object) -> tasks.Task:
         task = on_fpga(self, *arguments)  # type: ignore[arg-type]
         return dataclasses.replace(task, duration_ps=2 * task.duration_ps)
 
-    patch.setattr(costs.Costs, "_on_fpga", doubled)
+    patch.setattr(tasks.Costs, "_on_fpga", doubled)
 
 
 FAULTS: dict[Fault, str] = {
@@ -83,8 +83,8 @@ FAULTS: dict[Fault, str] = {
 def slow_phase(patch: pytest.MonkeyPatch) -> None:
     """A standard form whose steps are as short as the multiply-accumulates."""
     patch.setattr(
-        "emuchain.emulator.pair.alone.standard_step_ps",
-        lambda board, work, batch: gpu.product_ps(board, batch * work.gate_weights),
+        "emuchain.emulator.pair.order.standard_step_ps",
+        lambda board, work, batch: devices.product_ps(board, batch * work.gate_weights),
     )
 
 

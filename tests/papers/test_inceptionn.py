@@ -28,7 +28,7 @@ from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, markdown_tables
 from emuchain.papers.training_runs import Mean
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("inceptionn")
 
 
@@ -64,8 +64,8 @@ def test_the_document_has_current_values(results: list[Result]) -> None:
     )
     assert answer.startswith(f"{tables.headline(results)} {tables.others(results)} ```"), "the headline comes first"
     found = by_class(results)[Class.PREDICTION]
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"of INCEPTIONN's {found.confirmed} of {found.run} (" in readme
+    tour = " ".join((ROOT / "docs" / "tour.md").read_text(encoding="utf-8").split())
+    assert f"of INCEPTIONN's {found.confirmed} of {found.run} (" in tour
 
 
 def test_points_are_in_the_unit_of_the_value() -> None:

@@ -26,7 +26,7 @@ from emuchain.papers.fpdeep import arithmetic, engines, evidence, memory, partit
 from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, class_rows, headline, markdown_tables
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("fpdeep")
 SLOW = "abs-linear batch-arbitrary unaligned-samples latency-no linear- intro-linear epochs partition-poly".split()
 CHEAP = [
@@ -140,8 +140,8 @@ def test_all_measures_are_explained_and_in_the_document() -> None:
     assert [row for row in [*claims, *counts, headline(found), *reasons] if row not in text.splitlines()] == []
     assert text.index(headline(found)) < text.index("\n## "), "the answer comes first"
     counted = by_class(found)[Class.PREDICTION]
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"of FPDeep's predictions {counted.confirmed} of {counted.run} are confirmed" in readme
+    tour = " ".join((ROOT / "docs" / "tour.md").read_text(encoding="utf-8").split())
+    assert f"of FPDeep's predictions {counted.confirmed} of {counted.run} are confirmed" in tour
 
 
 def test_claims_are_selected_by_prefix() -> None:

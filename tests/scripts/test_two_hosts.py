@@ -17,6 +17,7 @@ def has_namespaces() -> bool:
 
 
 pytestmark = [
+    pytest.mark.each_mpi,
     pytest.mark.slow,
     pytest.mark.alone,
     pytest.mark.skipif(not has_namespaces(), reason="needs root, ip, and namespaces"),

@@ -18,10 +18,8 @@ from ....kernels.layers.normalisation import dropout_mask, lrn_error, lrn_forwar
 from ...network import SfuStep
 from ...network.operations.normalisation import BatchNorm, Dropout, Lrn
 from ...schedule import SampleSpan
-from ..act_ram import ActRam
-from ..lpram import Parameter
+from ..memories import ActRam, Parameter, Versions
 from ..rules import Rule
-from ..versions import Versions
 from .unit import Data, Site, State, Training, Unit
 
 

@@ -19,10 +19,8 @@ from ...network import Layer, SfuOperation, SfuStep
 from ...network.operations.activations import Relu
 from ...network.operations.pool import MaxPool
 from ...schedule import SampleSpan
-from ..act_ram import ActRam
-from ..lpram import Parameter
+from ..memories import ActRam, Parameter, Versions, copied
 from ..rules import Rule
-from ..versions import Versions, copied
 from .shapes import MaxPoolUnit
 from .unit import ActivationUnit, Data, Site, State, Training, Unit, units
 

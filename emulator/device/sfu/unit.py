@@ -19,9 +19,8 @@ from ....kernels import Arena, subclasses
 from ....kernels.layers.activations import activations
 from ...network import SfuOperation, SfuStep, operation_types
 from ...schedule import SampleSpan
-from ..lpram import Parameter
+from ..memories import Parameter, Versions
 from ..rules import Rule
-from ..versions import Versions
 
 Data = NDArray[np.float32]
 State = tuple[NDArray[Any], ...]

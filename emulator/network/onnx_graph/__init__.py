@@ -1,9 +1,8 @@
 """An ONNX file's graph as plain data, and the walk through it, which turns nodes into steps."""
 
-from .attributes import kernel_of, reduced, window_keys
+from .attributes import kernel_of, recurrent_step, reduced, window_keys
 from .expressions import Expressions
 from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
-from .recurrent import recurrent_step
 from .sizes import folded
 from .values import CELLS, CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value
 from .walk import Walk

@@ -12,8 +12,7 @@ from ...common import InputError
 from ..shape import Shape
 from .expressions import Expressions
 from .node import Constant, OnnxGraph, OnnxNode
-from .parameters import Parameters
-from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Step, Value
+from .values import CHANNELS_LAST, FLAT, FROM_IMAGES, MAPS, ONE, Axes, Expectation, Keys, Parameters, Step, Value
 
 _FROM_CHANNELS_LAST = (0, 3, 1, 2)
 """The order in which Transpose brings images with their channels last to maps."""

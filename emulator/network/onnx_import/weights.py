@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ..graph import resolve
 from ..onnx_graph import MAPS, Axes, OnnxGraph, OnnxNode, Step
 from ..operation import LayerOperation
-from .operators import described, walked
-from .steps import in_order
+from .operators import described, in_order, walked
 
 Arrays = dict[str, NDArray[Any]]
 Take = Callable[[OnnxNode, str], NDArray[Any]]

@@ -11,8 +11,7 @@ import numpy as np
 
 from ...common import Channels, NotNegativePair, Positive, PositivePair
 from ..onnx_nodes import Export, Form
-from ..operation import EngineView, LayerOperation, Window, windows
-from ..rows import LayerRows, rows_needed, rows_reaching
+from ..operation import EngineView, LayerOperation, LayerRows, Window, rows_needed, rows_reaching, windows
 from ..shape import Shape
 
 if TYPE_CHECKING:

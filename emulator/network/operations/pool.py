@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ....kernels import MOST_PLACES
 from ...common import NotNegativePair, PositivePair
 from ..onnx_nodes import Export, Form
-from ..operation import SfuOperation, Window, windows
-from ..rows import SfuRows, rows_needed, rows_reaching
+from ..operation import SfuOperation, SfuRows, Window, rows_needed, rows_reaching, windows
 from ..shape import Pair, Shape
 
 if TYPE_CHECKING:

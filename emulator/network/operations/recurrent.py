@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ...common import Channels
 from ..onnx_nodes import Export, Form
-from ..operation import EngineView, LayerOperation, Window
-from ..rows import LayerRows
+from ..operation import EngineView, LayerOperation, LayerRows, Window
 from ..shape import Shape, shown
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 
 from ...common import Channels
 from ..onnx_nodes import Export, Form
-from ..operation import EngineView, LayerOperation, SfuOperation, Window
-from ..rows import LayerRows, SfuRows
+from ..operation import EngineView, LayerOperation, LayerRows, SfuOperation, SfuRows, Window
 from ..shape import Shape, shown
 
 if TYPE_CHECKING:

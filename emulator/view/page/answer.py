@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...common import format_bytes, percent, plural
-from ...plan import Plan, describe_devices
+from ...plan import ChainPlan, describe_devices
 from ..limits import cut_setting, wider_links
 from .parts import Figure, Section, Table, Text, rate, time
 from .source import Run, codec_ratio
@@ -117,7 +117,7 @@ def _faster(slowest_ps: int, behind_ps: int) -> str:
     return "equally slow" if slowest_ps == behind_ps else f"{percent(1 - behind_ps / slowest_ps)} less time"
 
 
-def _fit(plan: Plan, run: Run) -> Figure:
+def _fit(plan: ChainPlan, run: Run) -> Figure:
     assert run.layout is not None
     shares = [run.layout.utilisation(device)["block_ram_bytes_share"] or 0 for device in run.layout.devices]
     fullest = f"the fullest device holds {percent(max(shares))} of its on-chip memory"
@@ -129,7 +129,7 @@ def _fit(plan: Plan, run: Run) -> Figure:
     return Figure("Fits", "yes, all on chip", fullest)
 
 
-def _staleness(plan: Plan) -> Figure:
+def _staleness(plan: ChainPlan) -> Figure:
     """Return how many samples use old weights; none where the pipeline drains."""
     if plan.config.schedule.drains:
         return Figure("Old weights", "none", f"{plan.config.schedule.name} drains the pipeline at each update")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common import percent, plural
-from ...plan import Plan, exchange_loads
+from ...plan import ChainPlan, exchange_loads
 from ...run import PHASES, simulate
 from ...timing import EngineLoad, LinkLoad, Load, loads_of
 from ..limits import cut_setting, wider_links
@@ -149,7 +149,7 @@ def timeline(run: Run) -> Section | None:
     )
 
 
-def excerpt(plan: Plan, samples: int) -> Timeline:
+def excerpt(plan: ChainPlan, samples: int) -> Timeline:
     """Return the timeline of the start of an epoch of `samples` samples, until the pipeline is full and a bit longer.
 
     Where the pipeline drains at updates, the first of these is in the window.

@@ -16,7 +16,7 @@ from ...config import Config, settings_config
 from ...faults import described_faults
 from ...inputs import read_description
 from ...network import load_network
-from ...plan import Layout, Plan, lay_out, make_plan
+from ...plan import ChainPlan, Layout, lay_out, make_plan
 from ...run import Cause, Results, SteadyState, Usage, cause_of, steady_state
 
 _EARLIER = {"memory": "ignored"}
@@ -31,7 +31,7 @@ class Run:
 
     name: str
     results: Results
-    plan: Plan | None
+    plan: ChainPlan | None
     why_no_plan: str = ""
 
     @classmethod
@@ -84,7 +84,7 @@ class Run:
         return lay_out(self.plan.timing, self.plan.steady.in_flight) if self.plan else None
 
 
-def rebuild(results: Results) -> Plan:
+def rebuild(results: Results) -> ChainPlan:
     """Return the plan of a finished run, for which none of the files that it was made from are needed.
 
     Where the size of compressed gradients depends on their values, the plan has the ratio that the run reached.
@@ -142,7 +142,7 @@ def codec_ratio(results: Results) -> float | None:
     return float(results.exchange["value_bytes"].sum() / results.exchange["compressed_bytes"].sum())
 
 
-def _is_plan_of(plan: Plan, results: Results) -> bool:
+def _is_plan_of(plan: ChainPlan, results: Results) -> bool:
     """Return whether a run of this plan has the mapping, the busy engines and the links of the results."""
     if str(plan.mapping) != results.descriptions.get("mapping"):
         return False

@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emuchain.emulator.bench import peer
+from emuchain.emulator.bench import sides
 from emuchain.emulator.commands.cli import main
 
 README = (Path(__file__).parents[3] / "benchmarks" / "README.md").read_text(encoding="utf-8")
 
-NEEDS_TORCH = pytest.mark.skipif(not peer.is_installed(), reason="PyTorch, the peer, is not installed")
+NEEDS_TORCH = pytest.mark.skipif(not sides.torch_is_installed(), reason="PyTorch, the peer, is not installed")
 
 
 def run_main(*arguments: str) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emuchain.emulator.bench import chain, chain_peak, host, peer, report, torch_training, turns
+from emuchain.emulator.bench import chain, chain_peak, figures, sides, torch_training, turns
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
 from emuchain.kernels.current_folder import RUN_MODULE
@@ -79,7 +79,7 @@ def test_the_page_names_every_key_of_the_chain() -> None:
     keys = {field.name for of in (chain.Setting, chain.Comparison) for field in dataclasses.fields(of)}
     assert keys_of("key") >= {field.name for field in dataclasses.fields(chain.Comparison)}
     inner = {field.name for of in (chain.Side, turns.Turn) for field in dataclasses.fields(of)}
-    for key in keys | inner | {"command", "torch_command", "host", *host.describe_host(None)}:
+    for key in keys | inner | {"command", "torch_command", "host", *figures.describe_host(None)}:
         assert f"`{key}`" in README, key
 
 
@@ -87,19 +87,19 @@ def test_tables_for_people_and_pages() -> None:
     ours = chain.side((turns.Turn(10, 1.0), turns.Turn(30, 2.0)), 3 * 2**20)
     torch = chain.side((turns.Turn(5, 1.0), turns.Turn(15, 2.0)), 2**20)
     peak = chain.side((turns.Turn(20, 1.0), turns.Turn(60, 2.0)), 2**20)
-    sheet = report.chain_sheet(SETTING, chain.compared(ours, peak, torch))
+    sheet = chain.chain_sheet(SETTING, chain.compared(ours, peak, torch))
     assert sheet.rows[0] == ("emuchain, 4 devices in 1 rank", "2", "12.5", "10.0 to 15.0", "3.00 MiB")
     assert sheet.rows[-2:] == (("ratio", "", "2.00", "", "3.00"), ("ratio at the peak", "", "4.00", "", ""))
     lines = sheet.markdown().splitlines()
     assert lines[2:4] == ["| side | turns | samples/s | least to most | memory |", "| --- | --: | --: | --: | --: |"]
-    assert len(report.chain_sheet(SETTING, chain.compared(ours, peak, None)).rows) == 2
+    assert len(chain.chain_sheet(SETTING, chain.compared(ours, peak, None)).rows) == 2
 
 
 @pytest.mark.slow
 def test_chain_from_end_to_end(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from emuchain.emulator.commands.bench import run_chain
 
-    with_torch = peer.is_installed()
+    with_torch = sides.torch_is_installed()
     monkeypatch.setattr(chain, "TURN_S", 0.5)
     run_chain(dataclasses.replace(SETTING, ranks=2), with_torch, as_json=True, as_markdown=False)
     found = json.loads(capfd.readouterr().out)

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.bench import codec as bench
-from emuchain.emulator.bench.report import codec_sheet
-from emuchain.emulator.bench.stopwatch import Pace
+from emuchain.emulator.bench.codec import codec_sheet
+from emuchain.emulator.bench.figures import Pace
 from emuchain.emulator.commands.command_line import commands
 
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from emuchain.emulator.bench import kernels, peer, shapes, stopwatch
-from emuchain.emulator.bench.stopwatch import Pace
+from emuchain.emulator.bench import figures, kernels, shapes, sides
+from emuchain.emulator.bench.figures import Pace
 from emuchain.kernels.llvm import rates
 
 from .helpers import NEEDS_TORCH, keys_of, run_main
@@ -55,7 +55,7 @@ def tiny_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of two layers that take no time, and a pace that does not wait."""
     first = dataclasses.replace(TINY, in_channels=3, kernel=(5, 3), pad=(2, 0), is_first=True)
     monkeypatch.setitem(shapes.LISTS, "vgg-cifar-1", (first, TINY))
-    monkeypatch.setattr(stopwatch, "Pace", lambda runs: Pace(runs, least_s=0.0, enough_s=0.0))
+    monkeypatch.setattr(figures, "Pace", lambda runs: Pace(runs, least_s=0.0, enough_s=0.0))
 
 
 @pytest.mark.parametrize("with_torch", [False, pytest.param(True, marks=NEEDS_TORCH)])
@@ -85,14 +85,14 @@ def test_kernels_from_end_to_end(tiny_list: None, with_torch: bool, capfd: pytes
 
 @NEEDS_TORCH
 def test_wrong_results_are_not_timed(tiny_list: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = peer.PeerLayer.results
-    monkeypatch.setattr(peer.PeerLayer, "results", lambda self, phase: right(self, phase) + 0.01)
+    right = sides.PeerLayer.results
+    monkeypatch.setattr(sides.PeerLayer, "results", lambda self, phase: right(self, phase) + 0.01)
     with pytest.raises(ArithmeticError, match="FP: differs from PyTorch"):
-        next(kernels.measure(["vgg-cifar-1"], Pace(7, 0.0, 0.0), peer.load()))
+        next(kernels.measure(["vgg-cifar-1"], Pace(7, 0.0, 0.0), sides.load_torch()))
 
 
 @NEEDS_TORCH
 def test_every_layer_agrees_with_pytorch() -> None:
     # The benchmark refuses to time what differs.
-    rows = list(kernels.measure(["vgg-cifar-1"], Pace(1, 0.0, 0.0), peer.load()))
+    rows = list(kernels.measure(["vgg-cifar-1"], Pace(1, 0.0, 0.0), sides.load_torch()))
     assert [row.phase for row in rows] == ["FP", "PG", *("FP", "EB", "PG") * 8]

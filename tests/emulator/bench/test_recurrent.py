@@ -8,9 +8,9 @@ import json
 import numpy as np
 import pytest
 
-from emuchain.emulator.bench import peer, recurrent, stopwatch
-from emuchain.emulator.bench.recurrent_shapes import Layer, layers
-from emuchain.emulator.bench.stopwatch import Pace
+from emuchain.emulator.bench import figures, recurrent, sides
+from emuchain.emulator.bench.figures import Pace
+from emuchain.emulator.bench.shapes import Layer, layers
 from emuchain.kernels.llvm import rates
 
 from .helpers import NEEDS_TORCH, keys_of, run_main
@@ -79,7 +79,7 @@ def test_layers_of_all_kinds_batches_and_sizes() -> None:
 def test_recurrent_from_end_to_end(
     with_torch: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(stopwatch, "Pace", lambda runs: Pace(runs, least_s=0.0, enough_s=0.0))
+    monkeypatch.setattr(figures, "Pace", lambda runs: Pace(runs, least_s=0.0, enough_s=0.0))
     arguments = ["recurrent", "--units", "3", "--units", "17", "--batch", "2", "--batch", "5", "--steps", "3"]
     arguments += [] if with_torch else ["--no-torch"]
     assert run_main(*arguments, "--json") == 0
@@ -117,4 +117,4 @@ def test_wrong_results_are_not_timed(kind: str, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(slices, "gradients", wrong)
     with pytest.raises(ArithmeticError, match=f"{kind} of 3 units: differs from PyTorch"):
-        next(recurrent.measure([Layer(kind, 3, 2, 4)], Pace(7, 0.0, 0.0), peer.load()))
+        next(recurrent.measure([Layer(kind, 3, 2, 4)], Pace(7, 0.0, 0.0), sides.load_torch()))

@@ -9,9 +9,8 @@ import pytest
 from click import Context
 from click.testing import CliRunner
 
-from emuchain.emulator.bench import curve
 from emuchain.emulator.bench import simulate as bench
-from emuchain.emulator.bench.report import simulation_sheet
+from emuchain.emulator.bench.simulate import simulation_sheet
 from emuchain.emulator.commands.command_line import commands
 
 SMALL = (("quick-cifar", 1, 8), ("quick-cifar", 3, 8))
@@ -52,7 +51,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
 @pytest.mark.parametrize("form", ["--json", "--markdown"])
 def test_the_curve(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     small = ((3, "simulate quick-cifar --devices 3 --samples 8"),)
-    monkeypatch.setattr(curve.measure_commands, "__defaults__", (small,))
+    monkeypatch.setattr(bench.measure_commands, "__defaults__", (small,))
     outcome = CliRunner().invoke(commands, ["bench", "simulate", "--curve", form])
     assert outcome.exit_code == 0, outcome.output
     if form == "--markdown":
@@ -66,12 +65,12 @@ def test_the_curve(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
 
 def test_a_command_that_fails_is_no_measurement() -> None:
     with pytest.raises(RuntimeError, match="status 2"):
-        list(curve.measure_commands(((0, "simulate quick-cifar --devices 0"),)))
+        list(bench.measure_commands(((0, "simulate quick-cifar --devices 0"),)))
 
 
 def test_the_curves_commands_are_of_emuchain() -> None:
     """Each command's options exist, and name as many boards as its row says."""
-    for boards, words in curve.CURVE:
+    for boards, words in bench.CURVE:
         name, *rest = words.split()
         given = dict(itertools.pairwise(rest))
         counted = int(given.get("--devices", given.get("--stages", 2))) * int(given.get("--replicas", 1))
@@ -84,6 +83,6 @@ def test_the_curves_commands_are_of_emuchain() -> None:
 @pytest.mark.parametrize("part", ["--cluster farnn", "lstm-5x1024 --devices 16 ", "--stages 64 ", "--stages 1024 "])
 def test_the_curves_commands_succeed(part: str) -> None:
     """The smallest of each kind, and the largest pipeline; other tests simulate VGG-16."""
-    [command] = [line for _, line in curve.CURVE if part in line]
+    [command] = [line for _, line in bench.CURVE if part in line]
     outcome = CliRunner().invoke(commands, command.split())
     assert outcome.exit_code == 0, outcome.output

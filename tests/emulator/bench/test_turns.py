@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from emuchain.emulator.bench import family, turns
+from emuchain.emulator.bench import turns
 from emuchain.emulator.common import InputError
 
 from .helpers import is_there, wait_until
@@ -25,7 +25,7 @@ for done in itertools.count(1):
 
 
 def states(pid: int) -> set[str]:
-    return {psutil.Process(member).status() for member in family.family(pid)}
+    return {psutil.Process(member).status() for member in turns.family(pid)}
 
 
 def test_a_run_goes_on_only_in_its_turns() -> None:
@@ -34,7 +34,7 @@ def test_a_run_goes_on_only_in_its_turns() -> None:
         first = run.turn(0.0, look_at_memory=True)
         assert first.samples == turns.LEAST_COUNTED
         assert run.peak_bytes > 2**20
-        members = family.family(run.pid)
+        members = turns.family(run.pid)
         assert len(members) == 2
         wait_until(lambda: states(run.pid) == {psutil.STATUS_STOPPED})
         second = run.turn(0.05)
@@ -54,7 +54,7 @@ def test_a_run_that_ends_says_why() -> None:
 
 def test_memory_that_is_shared_counts_once() -> None:
     pid = os.getpid()
-    once = family.memory_bytes([pid])
+    once = turns.memory_bytes([pid])
     assert once == pytest.approx(psutil.Process(pid).memory_full_info().pss, rel=0.2)
-    assert family.memory_bytes([pid, pid]) == pytest.approx(2 * once, rel=0.05)
-    assert family.memory_bytes([2**22 + 1]) == 0  # no such process
+    assert turns.memory_bytes([pid, pid]) == pytest.approx(2 * once, rel=0.05)
+    assert turns.memory_bytes([2**22 + 1]) == 0  # no such process

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from emuchain.emulator.commands import explore as exploring
-from emuchain.emulator.commands import pair_train
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.run import Training
 
 PAIR = "lstm-rows --cluster farnn-9p --schedule farnn"
 STREAMED = "--transport streamed --rows 4096"
@@ -84,7 +84,7 @@ def test_a_long_exploration_says_how_long(
 def test_training_of_a_pair_says_how_long(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, epochs: int, warns: bool
 ) -> None:
-    monkeypatch.setattr(pair_train, "train", _stop)
+    monkeypatch.setattr(Training, "run", _stop)
     with pytest.raises(SystemExit):
         main(f"train {PAIR} --samples 4 --test-samples 2 --progress none --epochs {epochs}".split())
     said = capsys.readouterr().err

@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from emuchain.emulator import data as data_sets
-from emuchain.emulator.commands.data import data
-from emuchain.emulator.commands.transfer import reported
+from emuchain.emulator.commands.data import data, reported
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import Dataset, png, preview_picture, shapes
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emuchain.emulator.commands.phases import phases
+from emuchain.emulator.commands.output import phases
 
 
 def test_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

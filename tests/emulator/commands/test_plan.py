@@ -13,7 +13,7 @@ import pytest
 from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import Layout, Plan, smallest_cluster
+from emuchain.emulator.plan import ChainPlan, Layout, smallest_cluster
 
 SMALL_BOARDS = """
 name = "small"
@@ -29,7 +29,7 @@ latency_ns = 1000
 LARGE_BOARDS = SMALL_BOARDS.replace("dsp_share = 1.0\non_chip_memory_kbit = 1500", "on_chip_memory_kbit = 1_000_000")
 
 
-PlanOf = Callable[..., Plan]
+PlanOf = Callable[..., ChainPlan]
 LaidOut = Callable[..., Layout]
 
 

@@ -193,7 +193,7 @@ DIES = """
 import os, pathlib, signal
 died = pathlib.Path({died!r})
 if "1" in (os.environ.get("PMI_RANK"), os.environ.get("PMIX_RANK")) and not died.exists():
-    from emuchain.emulator.run.checkpoint.checkpoint import RunCheckpoints
+    from emuchain.emulator.run.checkpoints import RunCheckpoints
     reach = RunCheckpoints.reach
     def reach_or_die(self, trainer, position):
         if position == (2, 0):

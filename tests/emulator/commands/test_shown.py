@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emuchain.emulator.commands.shown import hosts
+from emuchain.emulator.commands.train import hosts
 
 
 @pytest.mark.parametrize(

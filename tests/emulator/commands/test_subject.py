@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.commands.cli import main
-from emuchain.emulator.commands.subject import Subject, subject_of
+from emuchain.emulator.commands.flags import Subject, subject_of
 from emuchain.emulator.common import InputError
 
 TINY = """

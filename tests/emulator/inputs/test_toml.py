@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from emuchain.emulator.common import find
 from emuchain.emulator.inputs import read_toml, tomllib, validate
 from emuchain.emulator.network import zoo
-from emuchain.emulator.network.description import Description, with_symbols
-from emuchain.emulator.network.text import to_toml
+from emuchain.emulator.network.description import Description, to_toml, with_symbols
 
 PAIRS = st.tuples(st.integers(1, 9), st.integers(1, 9))
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1).filter(str.strip)

@@ -9,13 +9,13 @@ import pytest
 
 import emuchain
 from emuchain.emulator.mapping import partition_with_memory
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.timing import Timing, memory_loads
 
-PlanOf = Callable[..., Plan]
+PlanOf = Callable[..., ChainPlan]
 
 
-def bound_ps(plan: Plan) -> int:
+def bound_ps(plan: ChainPlan) -> int:
     """The least time of a sample on the slowest engine or link: no cut and no placement takes less."""
     balance = partition_with_memory(plan.network, plan.cluster, plan.devices, None).balance
     assert balance is not None
@@ -89,7 +89,7 @@ def test_balancing_is_never_slower_than_without(plan_of: PlanOf, network: str, d
     )
     assert not without.timing.blocks
 
-    def mini_batch_ps(plan: Plan) -> int:
+    def mini_batch_ps(plan: ChainPlan) -> int:
         return plan.batch * plan.timing.interval_ps + plan.steady.fill_ps * plan.config.schedule.drains
 
     assert mini_batch_ps(with_it) <= mini_batch_ps(without)

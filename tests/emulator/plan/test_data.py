@@ -11,7 +11,7 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import load_config
 from emuchain.emulator.network import Network, load_network
-from emuchain.emulator.plan import Plan, data_of, epoch_samples, make_plan, network_of, training_data
+from emuchain.emulator.plan import ChainPlan, data_of, epoch_samples, make_plan, network_of, training_data
 
 PlanOf = Any
 
@@ -135,7 +135,7 @@ def test_time_steps(plan_of: PlanOf) -> None:
 
 
 def test_time_steps_in_python() -> None:
-    plan: Plan = emuchain.plan("char-lstm", time_steps=16)
+    plan: ChainPlan = emuchain.plan("char-lstm", time_steps=16)
     assert plan.network.input == (28, 16, 1)
     found = emuchain.sweep("char-lstm", devices=1, time_steps=[16, 32], jobs=1)
     assert [row["time_steps"] for row in found.rows] == [16, 32]

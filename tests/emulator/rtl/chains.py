@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import emuchain
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.rtl import (
     Rtl,
     RtlResult,
@@ -62,11 +62,11 @@ QUICK = network(
 """quick-cifar with a quarter of its channels, on images of half the size."""
 
 
-def plan(of: Any, boards: Any, devices: int, batch: int = 2, **settings: Any) -> Plan:
+def plan(of: Any, boards: Any, devices: int, batch: int = 2, **settings: Any) -> ChainPlan:
     """The plan of a mini-batch under `sync`."""
     sizes = {"batch": batch, "samples": batch, "micro_batch": batch}
     found = emuchain.plan(of, boards, devices=devices, schedule="sync", learning_rate=0.05, **sizes, **settings)
-    assert isinstance(found, Plan)
+    assert isinstance(found, ChainPlan)
     return found
 
 
@@ -79,7 +79,7 @@ class Mutation:
     new: str
 
 
-def simulated(of: Plan, folder: Path, latency: int = 0, mutation: Mutation | None = None) -> RtlResult:
+def simulated(of: ChainPlan, folder: Path, latency: int = 0, mutation: Mutation | None = None) -> RtlResult:
     """Write, lint, build and simulate the RTL of a plan in a folder; a mutation is not linted."""
     tools, rtl = find_tools(), Rtl.of(of, latency)
     tops = rtl.write(folder / "rtl")

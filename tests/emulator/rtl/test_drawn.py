@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 
 from .chains import RELU, cluster, conv, fc, network, plan, pool, simulated
 
 DRAWN = 20
 
 
-def drawn_chain(seed: int) -> tuple[Plan, int]:
+def drawn_chain(seed: int) -> tuple[ChainPlan, int]:
     """A small chain, and the latency of its multiply-adds."""
     stream = np.random.default_rng(seed)
 

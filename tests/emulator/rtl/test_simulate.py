@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.mapping import Cut
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.rtl import RtlResult
 
 from .chains import QUICK, RELU, TWO_LAYERS, Mutation, cluster, conv, fc, network, plan, simulated
@@ -14,7 +14,7 @@ from .chains import QUICK, RELU, TWO_LAYERS, Mutation, cluster, conv, fc, networ
 pytestmark = pytest.mark.usefixtures("verilator")
 
 
-def cuts_of(of: Plan) -> set[Cut]:
+def cuts_of(of: ChainPlan) -> set[Cut]:
     """The cuts of layers that continue on a next device."""
     return {part.cut for slices in of.mapping.devices for part in slices if not part.is_last}
 

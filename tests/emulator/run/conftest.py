@@ -9,7 +9,7 @@ import pytest
 from emuchain.comm import FifoResource, Times, run
 from emuchain.emulator.device import Device, Epoch
 from emuchain.emulator.mapping import BalancedParameters, channel_bytes
-from emuchain.emulator.plan import Plan, find_steady
+from emuchain.emulator.plan import ChainPlan, find_steady
 from emuchain.emulator.run import Placement
 from emuchain.emulator.run.chain import Chain, Wiring, build_chain
 from emuchain.emulator.timing import Timing
@@ -27,14 +27,14 @@ class Trace:
 
 Prepare = Callable[[Chain], None]
 TraceEpoch = Callable[..., list[Trace]]
-WithBlocks = Callable[..., Plan]
+WithBlocks = Callable[..., ChainPlan]
 
 
 @pytest.fixture(scope="session")
-def many_blocks() -> Callable[[Plan], list[BalancedParameters]]:
+def many_blocks() -> Callable[[ChainPlan], list[BalancedParameters]]:
     """Gives blocks of balanced parameters: of each slice with enough channels, some to either device to its left."""
 
-    def blocks(plan: Plan) -> list[BalancedParameters]:
+    def blocks(plan: ChainPlan) -> list[BalancedParameters]:
         return [
             BalancedParameters(part.layer, begin, end, device, store, (end - begin) * channel_bytes(part))
             for device, slices in enumerate(plan.mapping.devices)
@@ -50,7 +50,7 @@ def many_blocks() -> Callable[[Plan], list[BalancedParameters]]:
 def with_blocks() -> WithBlocks:
     """Gives a plan with chosen blocks of balanced parameters: `with_blocks(plan, many_blocks(plan))`."""
 
-    def replace(plan: Plan, blocks: list[BalancedParameters]) -> Plan:
+    def replace(plan: ChainPlan, blocks: list[BalancedParameters]) -> ChainPlan:
         timing = Timing.of(plan.mapping, plan.cluster, tuple(blocks))
         return dataclasses.replace(plan, timing=timing, steady=find_steady(timing, plan.batch))
 
@@ -66,7 +66,7 @@ def trace_epoch() -> TraceEpoch:
     """
 
     def trace(
-        plan: Plan, samples: int, micro_batch: int | None = None, prepare: Prepare = lambda _: None
+        plan: ChainPlan, samples: int, micro_batch: int | None = None, prepare: Prepare = lambda _: None
     ) -> list[Trace]:
         wiring = Wiring(Placement.of([1] * plan.devices, 1), 0, None, throttled=False, most_samples=samples)
         chain = build_chain(plan.timing, wiring, None)
@@ -127,10 +127,10 @@ class Recording:
 
 
 @pytest.fixture
-def record(trace_epoch: TraceEpoch) -> Callable[[Plan, int], Recording]:
+def record(trace_epoch: TraceEpoch) -> Callable[[ChainPlan, int], Recording]:
     """Runs an epoch for its times, with a recorder in place of every engine and path."""
 
-    def recorded(plan: Plan, samples: int) -> Recording:
+    def recorded(plan: ChainPlan, samples: int) -> Recording:
         engines: dict[str, Recorder] = {}
         paths: dict[int, Recorder] = {}
 

@@ -11,7 +11,7 @@ from emuchain.emulator.config import load_config
 from emuchain.emulator.data import Dataset
 from emuchain.emulator.mapping import Mapping, partition
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import Plan, find_steady, make_plan
+from emuchain.emulator.plan import ChainPlan, find_steady, make_plan
 from emuchain.emulator.run import EpochResult, Weights, train
 from emuchain.emulator.timing import Timing
 from emuchain.launch import SingleProcess
@@ -48,36 +48,36 @@ def sequences(*, each_step: bool = False, samples: int = SAMPLES) -> Dataset:
     return Dataset("random", maps[train_part], labels[train_part], maps[test_part], labels[test_part], names)
 
 
-def plan_of(described: Table, **keys: Any) -> Plan:
+def plan_of(described: Table, **keys: Any) -> ChainPlan:
     """The plan of two epochs."""
     run = {"batch": BATCH, "micro_batch": 4, "samples": SAMPLES, "epochs": 2, "learning_rate": 0.1, "seed": 3}
     return make_plan(load_config(None, {**run, "schedule": "sync", **keys}), network=load_network(described))
 
 
-def by_units(plan: Plan) -> Plan:
+def by_units(plan: ChainPlan) -> ChainPlan:
     """The plan with its network cut by channels, whatever that costs."""
     return mapped(plan, partition(plan.network, plan.cluster, plan.devices))
 
 
-def mapped(plan: Plan, mapping: Mapping) -> Plan:
+def mapped(plan: ChainPlan, mapping: Mapping) -> ChainPlan:
     timing = Timing.of(mapping, plan.cluster)
     return dataclasses.replace(plan, mapping=mapping, timing=timing, steady=find_steady(timing, plan.batch))
 
 
-def most_parts(plan: Plan) -> int:
+def most_parts(plan: ChainPlan) -> int:
     """The most devices that share a recurrent layer."""
     places = [part.layer.name for slices in plan.mapping.devices for part in slices if part.layer.operation.recurs]
     return max(map(places.count, places))
 
 
-def trained(plan: Plan, data: Dataset) -> tuple[Weights, list[EpochResult]]:
+def trained(plan: ChainPlan, data: Dataset) -> tuple[Weights, list[EpochResult]]:
     """The weights after the last epoch, and the results of all."""
     weights: Weights = {}
     history = train(plan, data, SingleProcess(), on_epoch=lambda _, found: weights.update(found), gather_weights=True)
     return weights, history
 
 
-def bits_of(plan: Plan, data: Dataset) -> dict[str, bytes]:
+def bits_of(plan: ChainPlan, data: Dataset) -> dict[str, bytes]:
     """The bits of all weights after training, and of the losses of its epochs."""
     weights, history = trained(plan, data)
     found = {f"{layer}/{name}": array.tobytes() for layer, arrays in weights.items() for name, array in arrays.items()}

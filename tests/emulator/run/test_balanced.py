@@ -16,21 +16,21 @@ import pytest
 from emuchain.emulator.common import InputError
 from emuchain.emulator.device import Bpram, Rule
 from emuchain.emulator.mapping import DataPath
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import LinkUsage, simulate
 from emuchain.emulator.schedule import EpochShape, dry_run
-from emuchain.emulator.schedule.fpdeep import SYNC
+from emuchain.emulator.schedule.sync import SYNC
 
 SAMPLES, BATCH = 48, 16
 
-BalancedPlan = Callable[..., Plan]
+BalancedPlan = Callable[..., ChainPlan]
 
 
 @pytest.fixture(scope="module")
-def balanced_plan(plan_of: Callable[..., Plan], small_cluster: str, small_cifar: Path) -> BalancedPlan:
+def balanced_plan(plan_of: Callable[..., ChainPlan], small_cluster: str, small_cifar: Path) -> BalancedPlan:
     """Makes a plan on small boards, where quick-cifar needs balanced parameters, unless other keys say otherwise."""
 
-    def make(**keys: Any) -> Plan:
+    def make(**keys: Any) -> ChainPlan:
         settings = {"cluster": small_cluster, "devices": 5, "batch": BATCH, "micro_batch": 5, "epochs": 2}
         settings |= {"memory": "ignored", "data": str(small_cifar), "samples": SAMPLES, "test_samples": 7}
         return plan_of(**{**settings, **keys})

@@ -99,7 +99,7 @@ import pytest
 
 from emuchain.emulator.config import Config
 from emuchain.emulator.mapping import DataPath
-from emuchain.emulator.plan import Plan, make_plan
+from emuchain.emulator.plan import ChainPlan, make_plan
 from emuchain.emulator.run import simulate
 
 PS = 1000
@@ -167,15 +167,15 @@ CHAINS = {
     ),
 }
 
-ChainPlan = Callable[..., Plan]
-Record = Callable[[Plan, int], Any]
+ChainPlan = Callable[..., ChainPlan]
+Record = Callable[[ChainPlan, int], Any]
 
 
 @pytest.fixture
 def chain_plan(tmp_path: Path) -> ChainPlan:
     """Makes the plan of one of the chains, from TOML files as a user would write them."""
 
-    def make(chain: str, schedule: str, batch: int, epochs: int = 1) -> Plan:
+    def make(chain: str, schedule: str, batch: int, epochs: int = 1) -> ChainPlan:
         for name, text in zip(("network", "cluster"), CHAINS[chain], strict=True):
             (tmp_path / f"{name}.toml").write_text(text)
         config = Config(

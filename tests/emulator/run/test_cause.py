@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.plan import Plan, make_plan
+from emuchain.emulator.plan import ChainPlan, make_plan
 from emuchain.emulator.run import cause_of, limiting_kind, steady_state
 
-PlanOf = Callable[..., Plan]
+PlanOf = Callable[..., ChainPlan]
 
 FREE = {"link.bandwidth_gbps": 1_000_000}
 FASTER = {"board.clock_mhz": 400}
@@ -18,12 +18,12 @@ FASTER = {"board.clock_mhz": 400}
 ON_CHIP = {"board.on_chip_memory_kbit": 8_000_000, "board.bram": 200_000}
 
 
-def gain(plan: Plan, changes: dict[str, Any]) -> float:
+def gain(plan: ChainPlan, changes: dict[str, Any]) -> float:
     """How many times as fast the same run is with other values of its cluster, cut anew."""
     return steady_state(make_plan(plan.config, 1, changes)).images_per_s / steady_state(plan).images_per_s
 
 
-def kind_of(plan: Plan) -> str:
+def kind_of(plan: ChainPlan) -> str:
     return limiting_kind(plan, steady_state(plan))
 
 

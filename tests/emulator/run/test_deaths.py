@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import emuchain
 from emuchain.emulator.common import InputError
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Segment, fault_costs, segments_of, simulate
-from emuchain.emulator.run.checkpoint.checkpoint_file import CheckpointReader
+from emuchain.emulator.run.checkpoint_file import CheckpointReader
 
-from .checkpoint.test_checkpoint import comparable, run
+from .test_checkpoint import comparable, run
 from .test_faults import FOUR, TOY
 
 SAMPLES = 48
@@ -46,14 +46,14 @@ KEYS: dict[str, Any] = {
 }
 """Six mini-batches in three legs, twice."""
 
-PlanWith = Callable[..., Plan]
+PlanWith = Callable[..., ChainPlan]
 
 
 @pytest.fixture
 def plan_with(tmp_path: Path) -> PlanWith:
     """Makes a plan with a file of faults, given by its text."""
 
-    def plan(text: str, **keys: Any) -> Plan:
+    def plan(text: str, **keys: Any) -> ChainPlan:
         file = tmp_path / "faults.toml"
         file.write_text(f"[faults]\n{text}")
         return emuchain.plan(**{**KEYS, **keys}, faults=str(file))

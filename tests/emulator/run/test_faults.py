@@ -16,7 +16,7 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import Config
 from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault, described_faults
-from emuchain.emulator.plan import Plan, make_pair_plan, make_plan
+from emuchain.emulator.plan import ChainPlan, make_pair_plan, make_plan
 from emuchain.emulator.run import fault_costs, simulate
 from emuchain.emulator.view.page.source import rebuild
 
@@ -38,7 +38,7 @@ bandwidth_gbps = 3.2
 latency_ns = 100
 """
 
-RunOf = Callable[..., Plan]
+RunOf = Callable[..., ChainPlan]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
     (folder / "four.toml").write_text(FOUR)
     keys: dict[str, Any] = {"network": str(folder / "toy.toml"), "cluster": str(folder / "four.toml"), "devices": 2}
 
-    def plan(*faults: Any, seed: int | None = None, **more: Any) -> Plan:
+    def plan(*faults: Any, seed: int | None = None, **more: Any) -> ChainPlan:
         found = make_plan(Config.model_validate({**keys, "samples": 1, "batch": 1, "schedule": "sync", **more}))
         return dataclasses.replace(found, faults=faults_of(*faults, seed=seed))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.mapping import Cut, steps_before_sending
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import simulate
 
 CLUSTER = """
@@ -28,10 +28,10 @@ SAMPLES = 24
 
 
 @pytest.fixture(scope="module")
-def small_plan(tmp_path_factory: pytest.TempPathFactory, plan_of: Any) -> Callable[..., Plan]:
+def small_plan(tmp_path_factory: pytest.TempPathFactory, plan_of: Any) -> Callable[..., ChainPlan]:
     folder = tmp_path_factory.mktemp("clusters")
 
-    def make(share: str, kbit: int = 8000, **keys: Any) -> Plan:
+    def make(share: str, kbit: int = 8000, **keys: Any) -> ChainPlan:
         path = folder / f"{share}{kbit}.toml"
         path.write_text(CLUSTER.format(share=share, kbit=kbit))
         settings = {"network": "quick-cifar", "cluster": str(path), "devices": 6, "batch": 8, "samples": SAMPLES}
@@ -40,7 +40,7 @@ def small_plan(tmp_path_factory: pytest.TempPathFactory, plan_of: Any) -> Callab
     return make
 
 
-def spans_pooled_outputs(plan: Plan) -> bool:
+def spans_pooled_outputs(plan: ChainPlan) -> bool:
     """Whether pooled outputs pass a link."""
     share = plan.cluster.link.share
     ends = [slices[-1] for slices in plan.mapping.devices[:-1]]
@@ -52,19 +52,19 @@ def spans_pooled_outputs(plan: Plan) -> bool:
 @pytest.mark.parametrize("schedule", ["sync", "fpdeep"])
 @pytest.mark.parametrize("network", ["quick-cifar", "alexnet-cifar"])
 def test_simulation_and_training_take_the_same_time(
-    small_plan: Callable[..., Plan], trained: Any, network: str, schedule: str, kbit: int
+    small_plan: Callable[..., ChainPlan], trained: Any, network: str, schedule: str, kbit: int
 ) -> None:
     plan = small_plan("paths", kbit, network=network, schedule=schedule)
     assert simulate(plan, SAMPLES).usage == trained(plan).history[-1].usage
 
 
-def test_weights_do_not_depend_on_what_travels(small_plan: Callable[..., Plan], trained: Any, bits: Any) -> None:
+def test_weights_do_not_depend_on_what_travels(small_plan: Callable[..., ChainPlan], trained: Any, bits: Any) -> None:
     by_bytes, by_paths = (small_plan(share, schedule="sync", devices=24) for share in ("bytes", "paths"))
     assert spans_pooled_outputs(by_paths)
     assert bits(trained(by_bytes).weights) == bits(trained(by_paths).weights)
 
 
-def test_bytes_are_conserved(small_plan: Callable[..., Plan]) -> None:
+def test_bytes_are_conserved(small_plan: Callable[..., ChainPlan]) -> None:
     """What crosses a link on each path are the mapping's streams, for all samples of both epochs."""
     by_paths = small_plan("paths", devices=24, schedule="sync")
     usage = simulate(by_paths, SAMPLES).usage

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from emuchain.comm import Mailbox, Message
 from emuchain.emulator.device.conv_slice import ConvSlice
-from emuchain.emulator.plan import Plan, training_data
+from emuchain.emulator.plan import ChainPlan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import SampleSpan
 from emuchain.kernels.memory import Slabs
@@ -21,7 +21,7 @@ from emuchain.launch import SingleProcess
 DEVICES = 4
 
 
-def most_held(monkeypatch: pytest.MonkeyPatch, trained: Any, plan: Plan) -> dict[str, int]:
+def most_held(monkeypatch: pytest.MonkeyPatch, trained: Any, plan: ChainPlan) -> dict[str, int]:
     """For each slice, the most micro-batches that its Act-RAM held at once during an epoch."""
     held: dict[str, int] = {}
     gradient = ConvSlice.gradient

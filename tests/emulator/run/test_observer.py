@@ -12,7 +12,7 @@ import pytest
 
 from emuchain.comm import Served
 from emuchain.emulator.mapping import DataPath
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import PHASES, Usage, simulate
 from emuchain.emulator.timing import engine_loads, exchange_name
 
@@ -28,7 +28,7 @@ RUNS: dict[str, Keys] = {
     "replicas": {"schedule": "fpdeep", "devices": 3, "replicas": 2, "compress": "truncate:16"},
 }
 
-ObservedPlan = Callable[..., Plan]
+ObservedPlan = Callable[..., ChainPlan]
 
 
 class Rows(NamedTuple):
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 def observed_plan(plan_of: Any, small_cifar: Path, small_cluster: str) -> ObservedPlan:
     """Makes the plan of a run."""
 
-    def make(run: str, **keys: Any) -> Plan:
+    def make(run: str, **keys: Any) -> ChainPlan:
         settings = {"data": str(small_cifar), "samples": SAMPLES, "test_samples": 7, "batch": 12, "micro_batch": 5}
         chosen = {**RUNS[run], **keys}
         if chosen.get("cluster") == "small":
@@ -65,14 +65,14 @@ def rows_of(records: list[Served]) -> dict[str, Rows]:
     return dict(found)
 
 
-def simulated(plan: Plan) -> tuple[dict[str, Rows], Usage]:
+def simulated(plan: ChainPlan) -> tuple[dict[str, Rows], Usage]:
     """What an observer sees of a simulation, and its usage."""
     records: list[Served] = []
     usage = simulate(plan, SAMPLES, records.append).usage
     return rows_of(records), usage
 
 
-def expected_names(plan: Plan) -> list[str]:
+def expected_names(plan: ChainPlan) -> list[str]:
     """The names of all engines of a chain, of its links' streams, in both directions, and of exchanges."""
     links = [
         f"link {link} -> {link + 1}, {stream.key}"
@@ -116,7 +116,7 @@ def test_busy_time_is_the_share_in_the_usage(observed_plan: ObservedPlan, run: s
     assert_busy_shares(plan, seen, usage)
 
 
-def assert_busy_shares(plan: Plan, seen: Mapping[str, Rows], usage: Usage) -> None:
+def assert_busy_shares(plan: ChainPlan, seen: Mapping[str, Rows], usage: Usage) -> None:
     """Engines weighted by multipliers; a link's streams are each busy for as long as all its bytes take."""
     assert usage.virtual_time_ps > 0
     for device in usage.devices:

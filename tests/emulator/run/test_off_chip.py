@@ -28,7 +28,7 @@ import h5py
 import pytest
 
 from emuchain.emulator.mapping import OffChip, port_bytes
-from emuchain.emulator.plan import Plan, missing_bytes, on_chip_banks
+from emuchain.emulator.plan import ChainPlan, missing_bytes, on_chip_banks
 from emuchain.emulator.run import simulate, steady_state
 from emuchain.emulator.timing import MemoryLoad
 
@@ -65,12 +65,12 @@ SAMPLES = 24
 
 
 @pytest.fixture(scope="module")
-def by_hand(tmp_path_factory: pytest.TempPathFactory, plan_of: Any) -> Callable[..., Plan]:
+def by_hand(tmp_path_factory: pytest.TempPathFactory, plan_of: Any) -> Callable[..., ChainPlan]:
     folder = tmp_path_factory.mktemp("by_hand")
     (folder / "flat.toml").write_text(FLAT)
     (folder / "small.toml").write_text(NO_BANKS)
 
-    def make(samples: int, **more: Any) -> Plan:
+    def make(samples: int, **more: Any) -> ChainPlan:
         keys = {"network": str(folder / "flat.toml"), "cluster": str(folder / "small.toml"), "devices": 1}
         return plan_of(**keys, batch=samples, schedule="sync", **more)
 
@@ -78,7 +78,7 @@ def by_hand(tmp_path_factory: pytest.TempPathFactory, plan_of: Any) -> Callable[
 
 
 @pytest.mark.parametrize(("samples", "end_ns"), [(1, 26_280), (2, 34_280)])
-def test_by_hand(by_hand: Callable[..., Plan], samples: int, end_ns: int) -> None:
+def test_by_hand(by_hand: Callable[..., ChainPlan], samples: int, end_ns: int) -> None:
     plan = by_hand(samples)
     assert plan.timing.interval_ps == 8_000_000
     found = simulate(plan, samples)
@@ -92,7 +92,7 @@ def test_by_hand(by_hand: Callable[..., Plan], samples: int, end_ns: int) -> Non
 
 
 @pytest.mark.parametrize(("optimizer", "more_ps"), [("sgd", 0), ("nesterov", 4_571_429), ("adam", 9_142_858)])
-def test_states_of_optimisers_by_hand(by_hand: Callable[..., Plan], optimizer: str, more_ps: int) -> None:
+def test_states_of_optimisers_by_hand(by_hand: Callable[..., ChainPlan], optimizer: str, more_ps: int) -> None:
     plan = by_hand(1, optimizer=optimizer)
     assert simulate(plan, 1).virtual_time_ps == 26_280_000 + more_ps
     more_bytes = {"sgd": 0, "nesterov": 2048, "adam": 4096}[optimizer]
@@ -113,8 +113,8 @@ def few_banks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
 
 
 @pytest.fixture(scope="module")
-def small_plan(plan_of: Any, few_banks: Callable[[int], str]) -> Callable[..., Plan]:
-    def make(kbit: int = 1200, **keys: Any) -> Plan:
+def small_plan(plan_of: Any, few_banks: Callable[[int], str]) -> Callable[..., ChainPlan]:
+    def make(kbit: int = 1200, **keys: Any) -> ChainPlan:
         settings = {"network": "quick-cifar", "cluster": few_banks(kbit), "devices": 5, "batch": 8, "samples": SAMPLES}
         return plan_of(**{**settings, "test_samples": 8, "epochs": 2, **keys})
 
@@ -125,7 +125,7 @@ def small_plan(plan_of: Any, few_banks: Callable[[int], str]) -> Callable[..., P
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("network", ["quick-cifar", "resnet8-cifar"])
 def test_simulation_and_training_take_the_same_time(
-    small_plan: Callable[..., Plan], trained: Any, schedule: str, network: str, optimizer: str
+    small_plan: Callable[..., ChainPlan], trained: Any, schedule: str, network: str, optimizer: str
 ) -> None:
     plan = small_plan(schedule=schedule, network=network, optimizer=optimizer, learning_rate=0.001)
     off_chip = [held for slices in plan.timing.off_chip for held in slices]
@@ -133,7 +133,7 @@ def test_simulation_and_training_take_the_same_time(
     assert simulate(plan, SAMPLES).usage == trained(plan).history[-1].usage
 
 
-def test_weights_do_not_depend_on_where_data_lie(small_plan: Callable[..., Plan], trained: Any, bits: Any) -> None:
+def test_weights_do_not_depend_on_where_data_lie(small_plan: Callable[..., ChainPlan], trained: Any, bits: Any) -> None:
     keys = [{}, {"kbit": 500}, {"memory": "ignored"}]
     plans = [small_plan(schedule="sync", **more) for more in keys]
     assert len({plan.timing.off_chip for plan in plans}) == len(plans)
@@ -143,7 +143,7 @@ def test_weights_do_not_depend_on_where_data_lie(small_plan: Callable[..., Plan]
 
 @pytest.mark.parametrize("kbit", [300, 1200, 4000])
 @pytest.mark.parametrize("network", ["quick-cifar", "inception-cifar", "vgg11-cifar"])
-def test_bytes_over_memory_ports_are_conserved(small_plan: Callable[..., Plan], network: str, kbit: int) -> None:
+def test_bytes_over_memory_ports_are_conserved(small_plan: Callable[..., ChainPlan], network: str, kbit: int) -> None:
     """Each device moves what its placement says for every sample, and nothing else; what is on chip fits."""
     plan = small_plan(kbit, network=network)
     usage, timing = simulate(plan, SAMPLES).usage, plan.timing
@@ -159,7 +159,7 @@ def test_bytes_over_memory_ports_are_conserved(small_plan: Callable[..., Plan], 
         assert missing == 2048 * max(0, banks - plan.cluster.board(device.device).banks)
 
 
-def test_more_on_chip_memory_is_never_slower(small_plan: Callable[..., Plan]) -> None:
+def test_more_on_chip_memory_is_never_slower(small_plan: Callable[..., ChainPlan]) -> None:
     intervals = [
         small_plan(kbit, network="vgg11-cifar").timing.interval_ps for kbit in (500, 2000, 8000, 30_000, 120_000)
     ]

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import DTypeLike, NDArray
 
 from emuchain.comm import Mailbox, Message
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.kernels import Arena
 
 # Every operation, and those next to one another that keep maps or change them in place.
@@ -44,16 +44,16 @@ layers = [
 """
 
 
-EveryOperation = Callable[..., Plan]
+EveryOperation = Callable[..., ChainPlan]
 TrainBits = Callable[..., dict[str, bytes]]
 
 
 @pytest.fixture
-def every_operation(plan_of: Callable[..., Plan], tmp_path: Path, small_cifar: Path) -> EveryOperation:
+def every_operation(plan_of: Callable[..., ChainPlan], tmp_path: Path, small_cifar: Path) -> EveryOperation:
     """Makes a plan of the network above with these keys."""
     (tmp_path / "everything.toml").write_text(NETWORK)
 
-    def make(**keys: Any) -> Plan:
+    def make(**keys: Any) -> ChainPlan:
         settings = {"network": str(tmp_path / "everything.toml"), "batch": 12, "micro_batch": 5, "schedule": "sync"}
         settings |= {"data": str(small_cifar), "samples": 40, "test_samples": 7}
         return plan_of(**{**settings, **keys})

@@ -13,7 +13,7 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import Dataset, load_data
 from emuchain.emulator.device import epoch_order
-from emuchain.emulator.device.start import initial_weights
+from emuchain.emulator.device.memories import initial_weights
 from emuchain.emulator.network import load_network
 from emuchain.emulator.network.operations.activations import Relu
 from emuchain.emulator.network.operations.pool import AveragePool, MaxPool

@@ -17,11 +17,11 @@ from emuchain.emulator.device import array_shapes, joined_weights, named_weights
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.plan import make_plan, training_data
 from emuchain.emulator.run import (
+    ChainTrainer,
     Keeping,
     Leader,
     Position,
     RunCheckpoints,
-    Trainer,
     Usage,
     Weights,
     results_of,
@@ -53,13 +53,13 @@ SETTINGS: dict[str, Any] = {"samples": 36, "test_samples": 7, "batch": 12, "micr
 FORMS = ("run.h5", "run.ckpt", "run.safetensors")
 
 
-def trainer_of(network: Network, **settings: Any) -> Trainer:
+def trainer_of(network: Network, **settings: Any) -> ChainTrainer:
     """What trains a network, before its first mini-batch."""
     plan = make_plan(load_config(None, {**SETTINGS, **settings}), 1, network=network)
-    return Trainer.of(plan, training_data(plan), SingleProcess())
+    return ChainTrainer.of(plan, training_data(plan), SingleProcess())
 
 
-def write(trainer: Trainer, folder: Path) -> None:
+def write(trainer: ChainTrainer, folder: Path) -> None:
     """Write a trainer's weights in all forms."""
     plan, weights, ranks = trainer.plan, trainer.weights(), SingleProcess()
     [first] = [trainer.finish(0)]  # a results file has the weights of a finished epoch

@@ -21,8 +21,8 @@ from emuchain.emulator.device.device_numerics import DeviceNumerics
 from emuchain.emulator.device.rules import Rule, Sgd
 from emuchain.emulator.mapping import Cut
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import Plan, make_plan, training_data
-from emuchain.emulator.run.trainer import Trainer
+from emuchain.emulator.plan import ChainPlan, make_plan, training_data
+from emuchain.emulator.run.chain_trainer import ChainTrainer
 from emuchain.emulator.schedule import MicroBatch, SampleSpan
 from emuchain.launch import SingleProcess
 
@@ -39,10 +39,10 @@ DELAYS: dict[str, Delay] = {
 
 
 @pytest.fixture
-def planned(small_cifar, plan_of) -> Callable[..., Plan]:
+def planned(small_cifar, plan_of) -> Callable[..., ChainPlan]:
     """Gives the plan of a run, of which the tests choose schedule, devices and micro-batch."""
 
-    def make(schedule: str, devices: int, micro_batch: int) -> Plan:
+    def make(schedule: str, devices: int, micro_batch: int) -> ChainPlan:
         keys: dict[str, Any] = {"samples": SAMPLES, "test_samples": 5, "batch": BATCH, "epochs": EPOCHS, "seed": 3}
         keys |= {"network": "quick-cifar", "data": str(small_cifar), "schedule": schedule, "devices": devices}
         return plan_of(**keys, micro_batch=micro_batch)
@@ -50,7 +50,7 @@ def planned(small_cifar, plan_of) -> Callable[..., Plan]:
     return make
 
 
-def delays_of(plan: Plan, delay: Delay) -> list[tuple[np.ndarray, int]]:
+def delays_of(plan: ChainPlan, delay: Delay) -> list[tuple[np.ndarray, int]]:
     """For each layer the delay of each of its weights (oc, ic, kh, kw), and that of its bias."""
     found = {layer.name: [np.full(layer.weight_shape, -1), -1] for layer in plan.network.layers}
     for device, slices in enumerate(plan.mapping.devices):
@@ -112,10 +112,10 @@ async def there_and_back(numerics: DeviceNumerics, span: SampleSpan, samples: np
     await numerics.backward(span, {}, 0)
 
 
-def delayed_sgd(plan: Plan, delays: list[tuple[np.ndarray, int]]) -> dict[str, dict[str, np.ndarray]]:
+def delayed_sgd(plan: ChainPlan, delays: list[tuple[np.ndarray, int]]) -> dict[str, dict[str, np.ndarray]]:
     """The weights after training with delays, on the one device of `plan`."""
     config = plan.config
-    trainer = Trainer.of(plan, training_data(plan), SingleProcess())
+    trainer = ChainTrainer.of(plan, training_data(plan), SingleProcess())
     [chain] = trainer.replicas.chains
     [device] = chain.devices
     numerics = device.numerics
@@ -171,7 +171,7 @@ RECURRENT = {
 def test_weights_of_recurrent_layers_are_those_of_delayed_sgd(
     small_cifar, trained, bits, schedule, devices, micro_batch, cut
 ) -> None:
-    def plan_of(**keys: Any) -> Plan:
+    def plan_of(**keys: Any) -> ChainPlan:
         return make_plan(load_config(None, keys), network=load_network(RECURRENT))
 
     keys: dict[str, Any] = {"samples": SAMPLES, "test_samples": 5, "batch": BATCH, "epochs": EPOCHS, "seed": 3}

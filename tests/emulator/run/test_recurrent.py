@@ -17,7 +17,7 @@ import pytest
 from emuchain.emulator.config import load_config
 from emuchain.emulator.mapping import Mapping, Slice
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import Plan, make_plan, training_data
+from emuchain.emulator.plan import ChainPlan, make_plan, training_data
 from emuchain.emulator.run import simulate
 from emuchain.kernels.form import FORMS, SETTING
 
@@ -140,7 +140,7 @@ def test_training_of_cut_layers_takes_the_time_that_simulation_says(schedule: st
     assert history[-1].virtual_time_ps == simulate(plan, plan.config.samples).virtual_time_ps
 
 
-def _trained(plan: Plan, samples: int) -> Any:
+def _trained(plan: ChainPlan, samples: int) -> Any:
     return trained(plan, sequences(samples=samples))
 
 
@@ -197,7 +197,7 @@ def lines(tmp_path: Path) -> str:
     return str(path)
 
 
-def text_plan(described: Table, path: str, **keys: Any) -> Plan:
+def text_plan(described: Table, path: str, **keys: Any) -> ChainPlan:
     run = {"batch": BATCH, "micro_batch": 5, "data": path, "epochs": 2, "learning_rate": 0.1, "schedule": "sync"}
     symbols = len(set(LINES))
     found = load_network(described, symbols=lambda: symbols)

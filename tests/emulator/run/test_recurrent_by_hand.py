@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.config import Config
-from emuchain.emulator.plan import Plan, make_plan
+from emuchain.emulator.plan import ChainPlan, make_plan
 
 PAGE = Path(__file__).parents[3] / "docs" / "time-model.md"
 FILES = {"wavefront": ("two.toml", "steps.toml"), "units": ("one.toml", "halves.toml")}
@@ -47,14 +47,14 @@ PATHS = {
 }
 UPDATED = {"wavefront": [1000, 850], "units": [1790, 1690]}
 
-ToyPlan = Callable[..., Plan]
+ToyPlan = Callable[..., ChainPlan]
 
 
 @pytest.fixture
 def toy_plan(tmp_path: Path) -> ToyPlan:
     """Makes the plan of a toy, from the files that the page shows."""
 
-    def make(toy: str, **keys: Any) -> Plan:
+    def make(toy: str, **keys: Any) -> ChainPlan:
         page = PAGE.read_text()
         paths = []
         for name in FILES[toy]:

@@ -11,8 +11,8 @@ from emuchain.emulator.config import load_config
 from emuchain.emulator.data import Dataset, load_data
 from emuchain.emulator.device import epoch_order
 from emuchain.emulator.network import Network, load_network
-from emuchain.emulator.plan import Plan, make_plan
-from emuchain.emulator.run import StepResult, Trainer, Weights
+from emuchain.emulator.plan import ChainPlan, make_plan
+from emuchain.emulator.run import ChainTrainer, StepResult, Weights
 from emuchain.launch import SingleProcess
 
 from .sequences import Table, network, recurrent, sequences
@@ -112,13 +112,13 @@ def torch_training(peer: Peer, data: Dataset, seed: int, steps: int) -> list[flo
     return losses
 
 
-def plan_of(name: str, samples: int, seed: int) -> Plan:
+def plan_of(name: str, samples: int, seed: int) -> ChainPlan:
     rule = {"learning_rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY}
     keys = {"batch": BATCH, "micro_batch": 3, "devices": DEVICES, "schedule": "sync", "seed": seed, "samples": samples}
     return make_plan(load_config(None, {**keys, **rule}), network=load_network(NETWORKS[name]))
 
 
-def chain_training(plan: Plan, data: Dataset) -> tuple[Weights, list[float], Weights]:
+def chain_training(plan: ChainPlan, data: Dataset) -> tuple[Weights, list[float], Weights]:
     """The weights at the start, losses and weights after an epoch on the chain."""
     losses: list[float] = []
 
@@ -127,7 +127,7 @@ def chain_training(plan: Plan, data: Dataset) -> tuple[Weights, list[float], Wei
 
     ranks = SingleProcess()
     ranks.on_object = on_step
-    trainer = Trainer.of(plan, data, ranks)
+    trainer = ChainTrainer.of(plan, data, ranks)
     start = {name: {key: of.copy() for key, of in arrays.items()} for name, arrays in trainer.weights().items()}
     trainer.epoch(0)
     return start, losses, trainer.weights()

@@ -13,9 +13,8 @@ import pytest
 from emuchain.emulator.cluster import Cluster
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import load_config
-from emuchain.emulator.plan import Plan, exchange_times, make_plan
-from emuchain.emulator.run import Weights, simulate, steady_state
-from emuchain.emulator.run.replicas import Replicas
+from emuchain.emulator.plan import ChainPlan, exchange_times, make_plan
+from emuchain.emulator.run import ChainTrainer, Weights, simulate, steady_state
 
 SAMPLES, BATCH = 54, 24  # so the last mini-batch of an epoch has 6 samples, which 4 replicas share unevenly
 Flags = dict[str, Any]
@@ -30,14 +29,14 @@ REPLICAS: list[Flags] = [
 ]
 
 
-ReplicasPlan = Callable[..., Plan]
+ReplicasPlan = Callable[..., ChainPlan]
 
 
 @pytest.fixture(scope="module")
-def replicas_plan(plan_of: Callable[..., Plan], small_cifar: Path) -> ReplicasPlan:
+def replicas_plan(plan_of: Callable[..., ChainPlan], small_cifar: Path) -> ReplicasPlan:
     """Makes a plan whose last mini-batch is shorter, of these keys."""
 
-    def make(**keys: Any) -> Plan:
+    def make(**keys: Any) -> ChainPlan:
         settings = {"batch": BATCH, "micro_batch": 5, "samples": SAMPLES, "epochs": 2, "network": "quick-cifar"}
         settings |= {"data": str(small_cifar), "test_samples": 7}
         return plan_of(**{**settings, **keys})
@@ -110,11 +109,11 @@ def test_micro_batches_do_not_matter(micro_batch: int, replicas_plan: ReplicasPl
 def test_all_replicas_end_with_the_same_weights(
     flags: Flags, compress: str, replicas_plan: ReplicasPlan, trained: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed: list[Replicas] = []
-    close = Replicas.close
-    monkeypatch.setattr(Replicas, "close", lambda replicas: closed.append(replicas) or close(replicas))
+    closed: list[ChainTrainer] = []
+    close = ChainTrainer.close
+    monkeypatch.setattr(ChainTrainer, "close", lambda trainer: closed.append(trainer) or close(trainer))
     trained(replicas_plan(**flags, compress=compress, epochs=1))
-    [replicas] = closed
+    replicas = closed[0].replicas
     held = [
         [of.weights().tobytes() for device in chain.devices for of in device.numerics.slices]
         for chain in replicas.chains
@@ -158,14 +157,14 @@ def test_weights_that_are_cut_off_stay_cut_off(replicas_plan: ReplicasPlan, trai
         assert np.any(layer["weight"])
 
 
-BlocksPlan = Callable[..., Plan]
+BlocksPlan = Callable[..., ChainPlan]
 
 
 @pytest.fixture(scope="module")
 def blocks_plan(replicas_plan: ReplicasPlan, small_cluster: str, many_blocks: Any, with_blocks: Any) -> BlocksPlan:
     """Makes a plan with many blocks of balanced parameters, or without any."""
 
-    def make(blocks: bool = True, **keys: Any) -> Plan:
+    def make(blocks: bool = True, **keys: Any) -> ChainPlan:
         plan = replicas_plan(cluster=small_cluster, schedule="sync", devices=5, balancing="none", **keys)
         return with_blocks(plan, many_blocks(plan)) if blocks else plan
 

@@ -14,7 +14,7 @@ from emuchain.emulator.cluster import Cluster, Fpga, Link, LinkShare
 from emuchain.emulator.config import Config, settings_config
 from emuchain.emulator.mapping import cut_channels, partition
 from emuchain.emulator.network import Network, load_network
-from emuchain.emulator.plan import Plan, find_steady
+from emuchain.emulator.plan import ChainPlan, find_steady
 from emuchain.emulator.run import simulate
 from emuchain.emulator.schedule import dry_run
 from emuchain.emulator.timing import Timing
@@ -44,7 +44,7 @@ def networks(draw: st.DrawFn) -> Network:
 
 
 @st.composite
-def plans(draw: st.DrawFn, schedule: str | None = None) -> Plan:
+def plans(draw: st.DrawFn, schedule: str | None = None) -> ChainPlan:
     """A network on a chain of unlike boards."""
     network = draw(networks())
     boards = tuple(
@@ -61,23 +61,27 @@ def plans(draw: st.DrawFn, schedule: str | None = None) -> Plan:
         devices=len(mapping.devices),
     )
     timing = Timing.of(mapping, cluster)
-    return Plan(config, network, cluster, mapping, timing, find_steady(timing, config.batch))
+    return ChainPlan(config, network, cluster, mapping, timing, find_steady(timing, config.batch))
 
 
-def changed(plan: Plan, **keys: object) -> Plan:
+def changed(plan: ChainPlan, **keys: object) -> ChainPlan:
     """The same plan with another configuration."""
     return dataclasses.replace(plan, config=settings_config({**plan.config.model_dump(exclude_none=True), **keys}))
 
 
 @FEW
 @given(plans(), st.integers(1, 20), st.integers(1, 7))
-def test_times_do_not_depend_on_the_micro_batches(trace_epoch: Any, plan: Plan, samples: int, micro_batch: int) -> None:
+def test_times_do_not_depend_on_the_micro_batches(
+    trace_epoch: Any, plan: ChainPlan, samples: int, micro_batch: int
+) -> None:
     assert trace_epoch(plan, samples, micro_batch) == trace_epoch(plan, samples, plan.config.batch)
 
 
 @FEW
 @given(plans(), st.integers(1, 20))
-def test_a_simulation_is_an_epoch_of_the_chain_and_a_pure_function(trace_epoch: Any, plan: Plan, samples: int) -> None:
+def test_a_simulation_is_an_epoch_of_the_chain_and_a_pure_function(
+    trace_epoch: Any, plan: ChainPlan, samples: int
+) -> None:
     found = simulate(plan, samples)
     assert found == simulate(plan, samples)
     assert len(found.epoch_ends_ps) == plan.config.epochs
@@ -88,7 +92,7 @@ def test_a_simulation_is_an_epoch_of_the_chain_and_a_pure_function(trace_epoch: 
 
 @FEW
 @given(plans(), st.integers(1, 20))
-def test_bytes_on_links_follow_from_the_mapping(plan: Plan, samples: int) -> None:
+def test_bytes_on_links_follow_from_the_mapping(plan: ChainPlan, samples: int) -> None:
     """Where a link cuts a layer by input channels, those beyond it cross it as activations, and as errors on the way
     back; its outputs cross it as partial sums, and as errors on the way back. By output channels, all inputs cross it
     and the outputs so far, pooled where paths have fixed parts. Between two layers, what the one feeds to the other."""
@@ -125,7 +129,7 @@ def test_bytes_on_links_follow_from_the_mapping(plan: Plan, samples: int) -> Non
 
 @FEW
 @given(plans(), st.integers(1, 20))
-def test_nothing_is_busier_than_all_the_time(plan: Plan, samples: int) -> None:
+def test_nothing_is_busier_than_all_the_time(plan: ChainPlan, samples: int) -> None:
     found = simulate(plan, samples).usage
     for device in found.devices:
         assert all(0 < busy <= 1 for busy in device.busy.values())
@@ -136,7 +140,7 @@ def test_nothing_is_busier_than_all_the_time(plan: Plan, samples: int) -> None:
 
 @FEW
 @given(plans(schedule="sync"), st.integers(6, 9))
-def test_under_sync_the_times_of_mini_batches_repeat(trace_epoch: Any, plan: Plan, steps: int) -> None:
+def test_under_sync_the_times_of_mini_batches_repeat(trace_epoch: Any, plan: ChainPlan, steps: int) -> None:
     """From the third on, each takes the same time, or two times take turns: `steady_period_ps` relies on it."""
     ends = [
         0,
@@ -148,7 +152,7 @@ def test_under_sync_the_times_of_mini_batches_repeat(trace_epoch: Any, plan: Pla
 
 @FEW
 @given(plans(schedule="sync"), st.integers(1, 20))
-def test_sync_waits_for_new_weights(trace_epoch: Any, plan: Plan, samples: int) -> None:
+def test_sync_waits_for_new_weights(trace_epoch: Any, plan: ChainPlan, samples: int) -> None:
     batch = plan.config.batch
     for trace in trace_epoch(plan, samples, 2):
         for starts in (trace.forward_ps, trace.backward_ps):
@@ -162,7 +166,7 @@ def test_sync_waits_for_new_weights(trace_epoch: Any, plan: Plan, samples: int) 
 
 @FEW
 @given(plans(schedule="fpdeep"), st.integers(1, 20))
-def test_fpdeep_is_never_slower_than_sync(plan: Plan, samples: int) -> None:
+def test_fpdeep_is_never_slower_than_sync(plan: ChainPlan, samples: int) -> None:
     fpdeep, sync = simulate(plan, samples), simulate(changed(plan, schedule="sync"), samples)
     for quick, slow in zip(fpdeep.epoch_ends_ps, sync.epoch_ends_ps, strict=True):
         assert quick <= slow
@@ -170,7 +174,7 @@ def test_fpdeep_is_never_slower_than_sync(plan: Plan, samples: int) -> None:
 
 @FEW
 @given(plans(schedule="fpdeep"), st.integers(1, 30))
-def test_in_fpdeep_nothing_waits_for_weights_in_steady_state(trace_epoch: Any, plan: Plan, samples: int) -> None:
+def test_in_fpdeep_nothing_waits_for_weights_in_steady_state(trace_epoch: Any, plan: ChainPlan, samples: int) -> None:
     """Each sample starts on each device as it would if there were no weights to wait for: in one mini-batch."""
     free = changed(plan, batch=samples, schedule="sync")
     for waiting, freely in zip(trace_epoch(plan, samples, 3), trace_epoch(free, samples, samples), strict=True):
@@ -181,7 +185,7 @@ def test_in_fpdeep_nothing_waits_for_weights_in_steady_state(trace_epoch: Any, p
 
 @FEW
 @given(plans(schedule="fpdeep"), st.integers(1, 40), st.integers(1, 7))
-def test_staleness_makes_a_schedule_that_passes_the_dry_run(plan: Plan, samples: int, micro_batch: int) -> None:
+def test_staleness_makes_a_schedule_that_passes_the_dry_run(plan: ChainPlan, samples: int, micro_batch: int) -> None:
     dry_run(plan.schedule(samples, micro_batch))
     for late in plan.steady.staleness:
         assert len(late.forward) == len(late.backward) == plan.config.batch
@@ -191,7 +195,7 @@ def test_staleness_makes_a_schedule_that_passes_the_dry_run(plan: Plan, samples:
 
 @FEW
 @given(plans())
-def test_samples_in_flight(trace_epoch: Any, plan: Plan) -> None:
+def test_samples_in_flight(trace_epoch: Any, plan: ChainPlan) -> None:
     """At least the one that has just started, and at most as many as the trace of a long free run shows."""
     batch = plan.config.batch
     steps = 256  # `find_steady` looks at no more

@@ -14,7 +14,7 @@ import pytest
 import emuchain
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.faults import Begun, BoardFault, Faults, LinkFault
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Weights
 from emuchain.emulator.schedule import StageCosts, schedules
 from emuchain.emulator.timing import Hurt, course_of, run_timeline
@@ -42,11 +42,11 @@ ON_A_CHAIN = [name for name, kind in schedules().items() if not kind.replicates 
 DRAINING = [name for name in ON_A_CHAIN if schedules()[name].drains]
 
 
-def planned(**keys: Any) -> Plan:
+def planned(**keys: Any) -> ChainPlan:
     return emuchain.plan(NETWORK, **{"devices": 4, "batch": 24, "micro_batch": 4, **keys})
 
 
-def on_the_engine(plan: Plan, samples: int) -> int:
+def on_the_engine(plan: ChainPlan, samples: int) -> int:
     """The time of an epoch by the timeline engine, from the stages' costs and the bytes between them."""
     assert plan.stages is not None
     size, costs = plan.stages.samples, list[StageCosts]()

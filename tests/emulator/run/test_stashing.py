@@ -11,7 +11,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.device import epoch_order
-from emuchain.emulator.device.start import initial_weights
+from emuchain.emulator.device.memories import initial_weights
 from emuchain.emulator.schedule import EpochShape, Kind, Schedule, ScheduleKind
 
 from ..schedule.chains import newest_version, stashing

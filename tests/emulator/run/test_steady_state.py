@@ -15,7 +15,7 @@ from emuchain.emulator.cluster import Cluster, Fpga, Link, load_cluster
 from emuchain.emulator.config import Config
 from emuchain.emulator.mapping import partition
 from emuchain.emulator.network import TRAINING_OPERATIONS_PER_MAC, Network, Phase, load_network
-from emuchain.emulator.plan import Plan, find_steady
+from emuchain.emulator.plan import ChainPlan, find_steady
 from emuchain.emulator.run import simulate, steady_state
 from emuchain.emulator.timing import Timing, engine_loads, find_bottleneck, link_loads
 
@@ -44,16 +44,16 @@ NETWORKS = [
 ]
 
 
-def plan_on(network: Network, cluster: Cluster, **keys: object) -> Plan:
+def plan_on(network: Network, cluster: Cluster, **keys: object) -> ChainPlan:
     """The plan of a network on a cluster that no file describes."""
     config = Config.model_validate(keys)
     mapping = partition(network, cluster, config.devices or 1)
     timing = Timing.of(mapping, cluster)
-    return Plan(config, network, cluster, mapping, timing, find_steady(timing, config.batch))
+    return ChainPlan(config, network, cluster, mapping, timing, find_steady(timing, config.batch))
 
 
 @st.composite
-def plans(draw: st.DrawFn, schedule: str | None = None) -> Plan:
+def plans(draw: st.DrawFn, schedule: str | None = None) -> ChainPlan:
     """A network on a chain of unlike boards, some of which say what they draw."""
     boards = tuple(
         Fpga("b", draw(st.integers(1, 20)) * 500, draw(st.integers(120, 900)), 1000, draw(st.none() | st.just(25.0)))
@@ -69,7 +69,7 @@ def plans(draw: st.DrawFn, schedule: str | None = None) -> Plan:
     )
 
 
-def with_bandwidth(plan: Plan, mbps: int) -> Plan:
+def with_bandwidth(plan: ChainPlan, mbps: int) -> ChainPlan:
     cluster = dataclasses.replace(plan.cluster, link=dataclasses.replace(plan.cluster.link, bandwidth_mbps=mbps))
     return plan_on(plan.network, cluster, **plan.config.model_dump(include={"devices", "batch", "schedule"}))
 
@@ -112,7 +112,7 @@ def test_a_link_holds_the_chain_back() -> None:
 
 @FEW
 @given(plans(schedule="fpdeep"))
-def test_the_slowest_load_sets_the_interval(plan: Plan) -> None:
+def test_the_slowest_load_sets_the_interval(plan: ChainPlan) -> None:
     found = find_bottleneck(plan.timing)
     times = [load.sample_ps for load in [*engine_loads(plan.timing), *link_loads(plan.timing)]]
     assert found.slowest.sample_ps == max(times) == plan.timing.interval_ps
@@ -124,7 +124,7 @@ def test_the_slowest_load_sets_the_interval(plan: Plan) -> None:
 
 @FEW
 @given(plans())
-def test_idle_and_busy_are_all(plan: Plan) -> None:
+def test_idle_and_busy_are_all(plan: ChainPlan) -> None:
     """Multipliers times cycles are multiply-accumulates and idle ones, of engines and devices."""
     steady = steady_state(plan)
     for device in steady.devices:
@@ -142,7 +142,7 @@ def test_idle_and_busy_are_all(plan: Plan) -> None:
 
 @FEW
 @given(plans())
-def test_operations_are_rate_times_time(plan: Plan) -> None:
+def test_operations_are_rate_times_time(plan: ChainPlan) -> None:
     steady = steady_state(plan)
     image_s = steady.period_ps * 1e-12
     total = steady.all_layers
@@ -159,7 +159,7 @@ def test_operations_are_rate_times_time(plan: Plan) -> None:
 
 @FEW
 @given(plans(), st.integers(1, 12))
-def test_demand_times_time_is_what_a_run_sends(plan: Plan, samples: int) -> None:
+def test_demand_times_time_is_what_a_run_sends(plan: ChainPlan, samples: int) -> None:
     steady, sent = steady_state(plan), simulate(plan, samples).usage.links
     for link, counted in zip(steady.links, sent, strict=True):
         assert (link.load.sender, link.load.receiver) == (counted.sender, counted.receiver)
@@ -170,14 +170,14 @@ def test_demand_times_time_is_what_a_run_sends(plan: Plan, samples: int) -> None
 
 @FEW
 @given(plans(), st.lists(st.integers(1, 200_000), min_size=2, max_size=4))
-def test_more_bandwidth_never_slows_a_chain_down(plan: Plan, bandwidths: list[int]) -> None:
+def test_more_bandwidth_never_slows_a_chain_down(plan: ChainPlan, bandwidths: list[int]) -> None:
     rates = [steady_state(with_bandwidth(plan, mbps)).images_per_s for mbps in sorted(bandwidths)]
     assert all(before <= after for before, after in itertools.pairwise(rates))
 
 
 @FEW
 @given(plans(schedule="fpdeep"), st.integers(1, 12))
-def test_a_run_takes_filling_and_a_period_for_each_further_sample(plan: Plan, samples: int) -> None:
+def test_a_run_takes_filling_and_a_period_for_each_further_sample(plan: ChainPlan, samples: int) -> None:
     """And the last update, which every device makes in a cycle for each output channel of a slice."""
     steady = steady_state(plan)
     ends = [simulate(plan, count).epoch_ends_ps[0] for count in (1, samples)]
@@ -189,7 +189,7 @@ def test_a_run_takes_filling_and_a_period_for_each_further_sample(plan: Plan, sa
 
 @FEW
 @given(plans(schedule="sync"), st.integers(2, 5))
-def test_a_sync_run_takes_a_batch_of_periods_for_each_further_mini_batch(plan: Plan, steps: int) -> None:
+def test_a_sync_run_takes_a_batch_of_periods_for_each_further_mini_batch(plan: ChainPlan, steps: int) -> None:
     """Over two mini-batches, since in some chains these alternate between two durations."""
     steady, batch = steady_state(plan), plan.config.batch
     ends = [simulate(plan, count * batch).epoch_ends_ps[0] for count in (steps, steps + 2)]

@@ -8,12 +8,12 @@ import pytest
 
 from emuchain.emulator.data import Dataset, load_data
 from emuchain.emulator.device import epoch_order
-from emuchain.emulator.device.start import initial_weights
+from emuchain.emulator.device.memories import initial_weights
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.network.operations.activations import Relu
 from emuchain.emulator.network.operations.normalisation import Lrn
 from emuchain.emulator.network.operations.pool import AveragePool, MaxPool
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import StepResult, Weights, train
 from emuchain.launch import SingleProcess
 
@@ -99,7 +99,7 @@ def training_keys(network: str, seed: int, devices: int) -> dict[str, object]:
     return {**keys, "schedule": "sync", "learning_rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY}
 
 
-def emuchain_training(plan: Plan, data: Dataset) -> tuple[list[float], Weights]:
+def emuchain_training(plan: ChainPlan, data: Dataset) -> tuple[list[float], Weights]:
     """Losses and weights after an epoch on the chain."""
     losses: list[float] = []
     weights: Weights = {}

@@ -14,7 +14,7 @@ from emuchain.emulator.data import Dataset
 from emuchain.emulator.device import SliceNumerics, epoch_order
 from emuchain.emulator.device.ends import SoftmaxHead
 from emuchain.emulator.network import load_network
-from emuchain.emulator.run import Trainer, simulate
+from emuchain.emulator.run import ChainTrainer, simulate
 from emuchain.launch import SingleProcess
 
 from .torch_models import EXPORTERS, MODELS, exported, nn, normalised, torch
@@ -135,7 +135,7 @@ def test_forward_and_a_step_are_those_of_pytorch(
     }
     keys["memory"] = "ignored"  # so that planning is quick
     plan = plan_of(network=str(path), devices=devices, learning_rate=RATE, **keys)
-    trainer = Trainer.of(plan, data, SingleProcess())
+    trainer = ChainTrainer.of(plan, data, SingleProcess())
     x = torch.from_numpy(data.normalisation().apply(images))
     arrays = given(in_order(peer, x))
     held = [of for device in trainer.replicas.chains[0].devices for of in device.numerics.slices]

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.device.act_ram import ActRam
+from emuchain.emulator.device.memories import ActRam
 from emuchain.emulator.schedule import MicroBatch, SampleSpan
 from emuchain.kernels import Arena
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.device.versions import Versions
+from emuchain.emulator.device.memories import Versions
 from emuchain.emulator.schedule import (
     Action,
     EpochShape,

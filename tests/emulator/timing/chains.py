@@ -14,7 +14,7 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.config import load_config
 from emuchain.emulator.mapping import BalancedParameters, OffChip, channel_bytes
 from emuchain.emulator.network import Network, load_network
-from emuchain.emulator.plan import Plan, find_steady, make_plan
+from emuchain.emulator.plan import ChainPlan, find_steady, make_plan
 from emuchain.emulator.schedule import dry_run
 from emuchain.emulator.timing import Timing
 
@@ -27,7 +27,7 @@ Operations = list[dict[str, Any]]
 class Run(NamedTuple):
     """A plan, and the samples of an epoch."""
 
-    plan: Plan
+    plan: ChainPlan
     samples: int
 
 
@@ -127,7 +127,7 @@ def runs(draw: st.DrawFn) -> Run:
 
 
 @st.composite
-def scattered(draw: st.DrawFn, plan: Plan) -> Plan:
+def scattered(draw: st.DrawFn, plan: ChainPlan) -> ChainPlan:
     """The plan with any weights stored on other devices, and any data off chip where the board has a port."""
     blocks: list[BalancedParameters] = []
     off_chip: list[tuple[OffChip, ...]] = []

@@ -19,13 +19,13 @@ from emuchain.emulator.cluster import Fpga
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import OffChip, partition
 from emuchain.emulator.network import graph
-from emuchain.emulator.network.rows import LayerRows
-from emuchain.emulator.plan import Plan, find_steady
+from emuchain.emulator.network.operation import LayerRows
+from emuchain.emulator.plan import ChainPlan, find_steady
 from emuchain.emulator.timing import Timing
 
 from .drawn import Case, Table, sequences
 from .event_simulation import run
-from .test_event_simulation import Drawn, printed
+from .test_event_simulation import Drawn, check_rows, printed
 
 LEAST_OF_A_KIND = 15
 
@@ -46,7 +46,7 @@ def planned(draw: st.DrawFn) -> Drawn:
 
 
 @st.composite
-def off_chip_anyhow(draw: st.DrawFn, plan: Plan) -> Plan:
+def off_chip_anyhow(draw: st.DrawFn, plan: ChainPlan) -> ChainPlan:
     """The plan with any data off chip where the board has a port."""
     placed = [
         tuple(
@@ -60,15 +60,14 @@ def off_chip_anyhow(draw: st.DrawFn, plan: Plan) -> Plan:
     return timed(plan, Timing.of(plan.mapping, plan.cluster, (), tuple(placed) if any(map(any, placed)) else ()))
 
 
-def timed(plan: Plan, timing: Timing) -> Plan:
+def timed(plan: ChainPlan, timing: Timing) -> ChainPlan:
     return dataclasses.replace(plan, timing=timing, mapping=timing.mapping, steady=find_steady(timing, plan.batch))
 
 
 @hypothesis.given(planned())
 @hypothesis.settings(max_examples=120)
 def test_same_picoseconds(drawn: Drawn) -> None:
-    found = printed(drawn.plan)
-    assert run(found, drawn.case.network, drawn.case.cluster) == found["virtual_time_ps"]
+    check_rows(drawn)
 
 
 @pytest.mark.exhaustive
@@ -150,7 +149,7 @@ CLUSTER: Table = {
 }
 
 
-def cut_plan() -> Plan:
+def cut_plan() -> ChainPlan:
     """The network's middle layer is cut by units over two devices or more."""
     plan = emuchain.plan(NETWORK, CLUSTER, devices=3, samples=4, batch=2, schedule="sync")
     plan = timed(plan, Timing.of(partition(plan.network, plan.cluster, plan.devices), plan.cluster))

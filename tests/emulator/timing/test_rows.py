@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from emuchain.emulator.cluster import Engine
 from emuchain.emulator.mapping import Slice, SliceEngines
 from emuchain.emulator.network import Layer
-from emuchain.emulator.network.rows import rows_needed, rows_reaching
+from emuchain.emulator.network.operation import rows_needed, rows_reaching
 from emuchain.emulator.timing import SliceClock
 
 from ..mapping.networks import Operation, board, conv, fc, network

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 
 from .runs import RUNS, SAMPLES
 
-TracedPlan = Callable[..., Plan]
+TracedPlan = Callable[..., ChainPlan]
 
 
 @pytest.fixture(scope="session")
 def traced_plan(plan_of: Any, small_cifar: Path, small_cluster: str) -> TracedPlan:
     """Makes the plan of a run."""
 
-    def make(run: str, **keys: Any) -> Plan:
+    def make(run: str, **keys: Any) -> ChainPlan:
         settings = {"data": str(small_cifar), "samples": SAMPLES, "test_samples": 7, "batch": 12, "micro_batch": 5}
         chosen = {**RUNS[run], **keys}
         if chosen.get("cluster") == "small":

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Simulation, simulate
 from emuchain.emulator.view import Level, RowRun, RunSamples, Window, write_trace
 from emuchain.emulator.view.row_run import RecordedRows
@@ -26,17 +26,17 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-def whole_window(plan: Plan) -> Window:
+def whole_window(plan: ChainPlan) -> Window:
     """All samples of a run."""
     return Window(0, RunSamples.of(plan, SAMPLES).number - 1)
 
 
-def run_of(plan: Plan, window: Window | None = None, samples: int = SAMPLES) -> RowRun:
+def run_of(plan: ChainPlan, window: Window | None = None, samples: int = SAMPLES) -> RowRun:
     """A run of rows that is recorded in a window, or as a whole."""
     return RowRun(RunSamples.of(plan, samples), window or whole_window(plan))
 
 
-def simulated(plan: Plan, window: Window | None = None, samples: int = SAMPLES) -> tuple[RecordedRows, Simulation]:
+def simulated(plan: ChainPlan, window: Window | None = None, samples: int = SAMPLES) -> tuple[RecordedRows, Simulation]:
     """The rows of a simulation in a window, or of all its samples, and the simulation."""
     run = run_of(plan, window, samples)
     recorder = run.recorder()

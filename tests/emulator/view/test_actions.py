@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.emulator.plan import Plan, training_data
+from emuchain.emulator.plan import ChainPlan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import Machine, StageCosts
-from emuchain.emulator.timing import Course, run_course
+from emuchain.emulator.timing import Course
+from emuchain.emulator.timing.pipeline import run_course
 from emuchain.emulator.view import ActionRun, RunSamples, Window, gantt, write_trace
 from emuchain.launch import SingleProcess
 
@@ -37,12 +38,12 @@ MACHINES: dict[str, dict[str, Any]] = {
 ON_THE_ENGINE = [name for name in MACHINES if name not in ("spans", "replicas")]
 
 
-def planned(case: str, **keys: Any) -> Plan:
+def planned(case: str, **keys: Any) -> ChainPlan:
     given = {"devices": 3, "batch": 24, "micro_batch": 4, "samples": SAMPLES, **MACHINES[case], **keys}
     return emuchain.plan(NETWORK, **given)
 
 
-def traced(plan: Plan, folder: Path, **keys: Any) -> list[Event]:
+def traced(plan: ChainPlan, folder: Path, **keys: Any) -> list[Event]:
     emuchain.simulate(plan, trace=folder / "run.json", **keys)
     return json.loads((folder / "run.json").read_text())["traceEvents"]
 
@@ -63,7 +64,7 @@ def slices(events: list[Event]) -> dict[tuple[str, str, int], tuple[int, int]]:
     return found
 
 
-def transfers_ps(plan: Plan, stage: int) -> tuple[int, int]:
+def transfers_ps(plan: ChainPlan, stage: int) -> tuple[int, int]:
     """Time of features and errors of a micro-batch on the link behind a stage, from the bytes of its streams."""
     assert plan.stages is not None
     mbps, streams = plan.cluster.link_at(stage).bandwidth_mbps, plan.timing.links[stage]
@@ -125,7 +126,7 @@ def test_arguments_by_hand(tmp_path: Path) -> None:
     assert found["link 1 -> 2"]["bytes"] == 4 * sent and "bytes" not in found["F, B"]
 
 
-def on_the_engine(plan: Plan) -> Course:
+def on_the_engine(plan: ChainPlan) -> Course:
     """The course of an epoch by the timeline engine, from the stages' costs and the bytes between them."""
     assert plan.stages is not None
     size, last, costs = plan.stages.samples, plan.stage_count - 1, list[StageCosts]()

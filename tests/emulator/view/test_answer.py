@@ -11,14 +11,14 @@ import pytest
 
 from emuchain.emulator.common import number
 from emuchain.emulator.mapping import partition_with_memory
-from emuchain.emulator.plan import Plan, make_plan
+from emuchain.emulator.plan import ChainPlan, make_plan
 from emuchain.emulator.run import Cause, cause_of, steady_state
 from emuchain.emulator.view import Line, command_line, limit_lines, memory_line, next_changes, weights_line
 from emuchain.emulator.view.answer import MOST_LINES, first_screen
 from emuchain.emulator.view.limits import _if_free, rates_without
 from emuchain.emulator.view.terminal import ignored, wrapped
 
-PlanOf = Callable[..., Plan]
+PlanOf = Callable[..., ChainPlan]
 
 
 def test_optional_lines_give_way() -> None:
@@ -65,12 +65,12 @@ def test_rates_without_a_kind_are_those_of_the_others(plan_of: PlanOf) -> None:
     assert rates_without(one_device) == {}
 
 
-def said_of(plan: Plan) -> list[str]:
+def said_of(plan: ChainPlan) -> list[str]:
     state = steady_state(plan)
     return [line.text for line in limit_lines(plan, state, cause_of(plan, state))]
 
 
-def changes_of(plan: Plan) -> dict[str, object]:
+def changes_of(plan: ChainPlan) -> dict[str, object]:
     return next_changes(plan, cause_of(plan, steady_state(plan)))
 
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import PHASES, simulate
 from emuchain.emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
 from emuchain.emulator.timing import engine_loads, time_shape
@@ -113,7 +113,7 @@ def assert_nothing_lost(query: Query) -> None:
     assert query("select name, value from stats where value > 0 and severity != 'info'") == []
 
 
-def counted_busy_ps(plan: Plan, samples: int) -> tuple[dict[str, int], dict[int, dict[str, float]], int]:
+def counted_busy_ps(plan: ChainPlan, samples: int) -> tuple[dict[str, int], dict[int, dict[str, float]], int]:
     """Return the busy time of each resource of a run, the shares of its usage, and its time."""
     busy_ps: dict[str, int] = {}
 

@@ -128,6 +128,7 @@ pathlib.Path(sys.argv[1], str(MPI.COMM_WORLD.rank)).write_text(f"{is_terminal()}
 """
 
 
+@pytest.mark.each_mpi
 def test_ranks_see_the_launchers_terminal(mpiexec, tmp_path):
     master, slave = os.openpty()
     try:
@@ -139,6 +140,7 @@ def test_ranks_see_the_launchers_terminal(mpiexec, tmp_path):
     assert (tmp_path / "0").read_text() == "True 77"
 
 
+@pytest.mark.each_mpi
 def test_ranks_see_that_the_launcher_writes_to_a_file(mpiexec, tmp_path):
     mpiexec(2, ["-c", ASK, tmp_path])
     assert (tmp_path / "0").read_text() == "False 100"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.view import LaneKind, Level, Window
 from emuchain.emulator.view.row_run import RecordedRows
 from emuchain.emulator.view.rows import RowLane
@@ -24,12 +24,12 @@ def network(steps: int, units: int) -> dict[str, Any]:
     return {"name": "deep", "input": [units, steps, 1], "layers": [*lstms, *ends]}
 
 
-def planned(described: str | dict[str, Any]) -> Plan:
+def planned(described: str | dict[str, Any]) -> ChainPlan:
     keys: dict[str, Any] = {"devices": LAYERS, "batch": 1, "samples": 1, "schedule": "sync", "memory": "ignored"}
     return emuchain.plan(described, "vc709", **keys)
 
 
-def one_sample(plan: Plan) -> RecordedRows:
+def one_sample(plan: ChainPlan) -> RecordedRows:
     return simulated(plan, Window(0, 0), 1)[0]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.common import InputError
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import limiting_kind, steady_state
 from emuchain.emulator.studies.sweep import Measured, Space, measure, points_of
 from emuchain.emulator.studies.sweep import measure as measure_module
@@ -34,7 +34,7 @@ def measured(**values: Any) -> Measured:
     ],
 )
 def test_figures_are_those_of_the_plan(plan_of: Any, keys: dict[str, Any]) -> None:
-    plan: Plan = plan_of(**keys)
+    plan: ChainPlan = plan_of(**keys)
     state, found = steady_state(plan), measured(**keys)
     assert found.error is None
     assert found.boards == plan.nodes == keys["devices"] * keys.get("replicas", 1)
@@ -113,7 +113,7 @@ def test_a_point_that_fails_says_why() -> None:
     ("error", "told"), [(InputError("so\nit goes"), "so it goes"), (ValueError("x"), "internal error: ValueError: x")]
 )
 def test_whatever_goes_wrong_is_a_row(monkeypatch: pytest.MonkeyPatch, error: Exception, told: str) -> None:
-    def fail(*_: Any, **__: Any) -> Plan:
+    def fail(*_: Any, **__: Any) -> ChainPlan:
         raise error
 
     monkeypatch.setattr(sys.modules[measure_module.__module__], "make_plan", fail)

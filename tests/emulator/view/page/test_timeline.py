@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.view.page import pace
 from emuchain.emulator.view.page.pace import excerpt
 
-PlanOf = Callable[..., Plan]
+PlanOf = Callable[..., ChainPlan]
 
 
 @pytest.mark.parametrize("keys", [{"devices": 4}, {"devices": 1}, {"devices": 3, "schedule": "sync", "batch": 8}])

@@ -1,0 +1,91 @@
+"""Arguments of the functions of `import emuchain`: files that they name, and the configuration and plan that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from .cluster import Cluster, load_cluster
+from .common import InputError, NamedFiles
+from .config import Config, name_files, roles, settings_config
+from .data import Reading
+from .network import Network
+from .plan import Plan, network_of, plan_run
+
+_NETWORK, _CLUSTER = "quick-cifar", "vc709"
+
+AnyNetwork = str | Mapping[str, Any] | Network
+AnyCluster = str | Mapping[str, Any] | Cluster
+OfPairs: TypeAlias = Literal["farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"]
+
+
+def new_plan(
+    network: AnyNetwork,
+    cluster: AnyCluster,
+    settings: dict[str, Any],
+    *,
+    changes: Mapping[str, object] | None = None,
+    ranks: int = 1,
+) -> Plan:
+    """Return the plan of a network on a cluster under these settings; `changes` are those of cluster keys.
+
+    Raises:
+        InputError: a setting is unknown, out of range, or contradicts another one.
+    """
+    check_files(given_keys(network, cluster, settings))
+    given = settings_config(settings)
+    network = network_of(network, given.time_steps, given.data, Reading.of(given))
+    if not isinstance(cluster, Cluster):
+        cluster = load_cluster(cluster, changes)
+    elif changes:
+        raise InputError(
+            "`changes`: cannot be applied to a loaded cluster; give them to `load_cluster`, or the cluster by its name"
+        )
+    config = settings_config({**settings, "network": network.name, "cluster": cluster.name})
+    return plan_run(config, ranks, network=network, cluster=cluster)
+
+
+def plan_of(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any], ranks: int = 1) -> Plan:
+    """Return a plan that is given in a network's place, or that of these settings.
+
+    Raises:
+        InputError: as for `new_plan`; or there are settings beside a plan.
+    """
+    if not isinstance(network, Plan):
+        return new_plan(network, cluster, settings, ranks=ranks)
+    if settings:
+        raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
+    return network
+
+
+def check_files(keys: Mapping[str, object], **written: object) -> None:
+    """Check what a call names: the values of keys, and files to write, by the names of their arguments.
+
+    Raises:
+        InputError: an output is an input, too, or another output.
+    """
+    files = NamedFiles()
+    name_files(files, keys)
+    for argument, value in written.items():
+        files.add(argument, value, roles.OUTPUT)
+    files.check()
+
+
+def given_keys(network: AnyNetwork | Plan, cluster: AnyCluster, settings: Mapping[str, object]) -> Mapping[str, object]:
+    """Return all keys that a call gives, or those of a plan that is given in a network's place."""
+    if isinstance(network, Plan):
+        return {**dict(network.config), **settings}
+    return {"network": network, "cluster": cluster, **settings}
+
+
+def given_settings(network: AnyNetwork | Plan, cluster: AnyCluster, settings: dict[str, Any]) -> Config:
+    """Return the settings of a run that are not left at their defaults."""
+    if isinstance(network, Plan):
+        return network.config
+    named: dict[str, Any] = {}
+    for key, value, default in (("network", network, _NETWORK), ("cluster", cluster, _CLUSTER)):
+        if value != default:
+            named[key] = (
+                value if isinstance(value, str) else value["name"] if isinstance(value, Mapping) else value.name
+            )
+    return settings_config({**settings, **named})

@@ -1,0 +1,216 @@
+"""A board's memories under FPDeep's names (section 5.2.2): Act-RAM, LPRAM and LGB, BPRAM and BGB; and first weights.
+
+Act-RAM has input activations, LPRAM a device's own parameters and LGB the sums of their gradients; BPRAM has parameters
+that a device stores for another one, and BGB the sums of theirs (Fig. 6).
+
+There is an array for each version of the weights; older versions are kept while actions still need them. The schedule
+determines which ones (`schedule/versions.py`); usually there is one, which updates overwrite. All are from an arena, so
+that a new version takes the memory of one that is gone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import Arena
+from ..mapping import BalancedParameters
+from ..network import Layer
+from ..schedule import SpanStore
+from .rules import Rule
+
+
+class ActRam(SpanStore):
+    """Arrays of micro-batches in memory from an arena; also holds other arrays until EB or PG."""
+
+    def __init__(self, arena: Arena) -> None:
+        super().__init__(arena.take)
+
+
+Data = NDArray[np.float32]
+Arrays = Mapping[str, Data]
+"""What training keeps of one parameter, by name and all of one shape: its value, and what its updates remember."""
+
+State = Mapping[str, Arrays]
+"""What training keeps of a slice or a layer, by the names of its parameters and moving averages."""
+
+
+class Versions:
+    """The versions of one array in memory from an arena; version 0 is `first`."""
+
+    def __init__(self, first: Data, arena: Arena) -> None:
+        self._arena = arena
+        self._held = {0: first}
+        self._newest = 0
+
+    def __len__(self) -> int:
+        """Return the number of versions that are kept."""
+        return len(self._held)
+
+    def __getitem__(self, version: int) -> Data:
+        return self._held[version]
+
+    @property
+    def newest(self) -> Data:
+        """The array after the last update."""
+        return self._held[self._newest]
+
+    def advance(self, *, keeps: bool) -> Data:
+        """Begin the next version and return its array: the newest one's, or a copy of it if `keeps`."""
+        before = self.newest
+        following = copied(before, self._arena) if keeps else before
+        if not keeps:
+            del self._held[self._newest]
+        self._newest += 1
+        self._held[self._newest] = following
+        return following
+
+    def free(self, versions: Sequence[int]) -> None:
+        """Drop versions after their last use."""
+        for version in versions:
+            del self._held[version]
+
+    def begin_epoch(self) -> None:
+        """Renumber the versions: the newest becomes 0."""
+        self._held, self._newest = {0: self.newest}, 0
+
+    def state(self) -> Arrays:
+        """Return the training state, copied: the value; call only when there is one version."""
+        return {"value": self.newest.copy()}
+
+    def restore(self, state: Arrays) -> None:
+        """Restore what `state` returned."""
+        self.newest[...] = state["value"]
+
+
+def copied(array: Data, arena: Arena) -> Data:
+    """Return a copy in memory from an arena."""
+    copy: Data = arena.take(array.shape)
+    copy[...] = array
+    return copy
+
+
+def zeros_like(array: Data, arena: Arena) -> Data:
+    """Return zeros of the same shape in memory from an arena."""
+    zeros: Data = arena.take(array.shape)
+    zeros[...] = 0
+    return zeros
+
+
+class Parameter:
+    """An array of parameters by version, and the sum of its gradients since the last update (LGB); all from an arena.
+
+    `states` are the arrays that the update rule keeps, by name, of the value's shape; {} before the first update.
+    """
+
+    def __init__(self, value: Data, arena: Arena) -> None:
+        self._arena = arena
+        self.versions = Versions(copied(value, arena), arena)
+        self.gradient = zeros_like(value, arena)
+        self.states: dict[str, Data] = {}
+        self._is_summed = False
+
+    def __getitem__(self, version: int) -> Data:
+        return self.versions[version]
+
+    @property
+    def newest(self) -> Data:
+        """Value after the last update."""
+        return self.versions.newest
+
+    def begins_sum(self) -> bool:
+        """Return whether the next gradient is the first since the update; the buffer's content is then invalid."""
+        begins, self._is_summed = not self._is_summed, True
+        return begins
+
+    def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
+        """Make the next version from the mean of the gradients over `samples` (FPDeep, section 5.2.2)."""
+        if self.begins_sum():
+            self.gradient[...] = 0
+        value = self.versions.advance(keeps=keeps)
+        if not self.states:
+            self.states = {name: zeros_like(value, self._arena) for name in rule.states}
+        rule.update(value, self.gradient, self.states, samples)
+        if rule.rounding is not None:
+            flat = value.reshape(-1)
+            flat[...] = rule.rounding.decompress(rule.rounding.compress(flat), flat.size)
+        self._is_summed = False
+
+    def free(self, versions: Sequence[int]) -> None:
+        """Drop versions after their last use."""
+        self.versions.free(versions)
+
+    def begin_epoch(self) -> None:
+        """Renumber the versions: the newest becomes 0."""
+        self.versions.begin_epoch()
+
+    def state(self) -> Arrays:
+        """Return the training state, copied: value, and what the rule keeps; call only when there is one version."""
+        return {**self.versions.state(), **{name: array.copy() for name, array in self.states.items()}}
+
+    def restore(self, state: Arrays) -> None:
+        """Restore what `state` returned."""
+        self.versions.restore(state)
+        self.states = {name: copied(array, self._arena) for name, array in state.items() if name != "value"}
+
+
+def initial_weights(
+    layer: Layer, start: Literal["he", "xavier"], seed: int, in_channels: Sequence[int], out_channels: Sequence[int]
+) -> NDArray[np.float32]:
+    """Return the weights of a slice, (its output channels, its input channels, kh, kw).
+
+    He: normal with variance 2 / fan-in where a ReLU follows, which halves the variance, else 1 / fan-in (He et al.,
+    2015; `SfuOperation.he_gain`). Xavier: uniform with variance 2 / (fan-in + fan-out) (Glorot and Bengio, 2010).
+    """
+    oc, ic, kh, kw = layer.weight_shape
+    fan_in, fan_out = ic * kh * kw, oc * kh * kw
+    gain = max((step.operation.he_gain for step in layer.sfu), default=1.0)
+    weights = np.empty((len(out_channels), len(in_channels), kh, kw), np.float32)
+    for place, channel in enumerate(in_channels):
+        stream = np.random.Generator(np.random.Philox(key=[seed, layer.index << 32 | channel]))
+        if start == "he":
+            drawn = stream.standard_normal((oc, kh, kw)) * math.sqrt(gain / fan_in)
+        else:
+            limit = math.sqrt(6 / (fan_in + fan_out))
+            drawn = stream.uniform(-limit, limit, (oc, kh, kw))
+        weights[:, place] = drawn[out_channels[0] : out_channels[-1] + 1]
+    return weights
+
+
+class Bpram:
+    """One block of balanced parameters on the device that stores it; values are sent as maps (1, 1, 1, values)."""
+
+    def __init__(self, block: BalancedParameters, start: Literal["he", "xavier"], seed: int, arena: Arena) -> None:
+        self.part = part = block.part
+        self._parameter = Parameter(
+            initial_weights(block.layer, start, seed, part.weight_inputs, part.out_channels), arena
+        )
+
+    def update(self, gradient: Data, samples: int, rule: Rule) -> Data:
+        """Update from the sum of gradients over `samples` samples; return the new weights, (1, 1, 1, values)."""
+        parameter = self._parameter
+        parameter.begins_sum()
+        parameter.gradient[...] = gradient.reshape(parameter.gradient.shape)
+        parameter.update(samples, rule, keeps=False)
+        return parameter.newest.reshape(1, 1, 1, -1)
+
+    def begin_epoch(self) -> None:
+        """Renumber the versions: the newest becomes 0."""
+        self._parameter.begin_epoch()
+
+    @property
+    def averages(self) -> Mapping[str, Versions]:
+        """None: averages belong to the SFU."""
+        return {}
+
+    def state(self) -> State:
+        """Return what training keeps, copied: of weights (output channels, input channels, kh, kw)."""
+        return {"weight": self._parameter.state()}
+
+    def restore(self, state: State) -> None:
+        """Restore what `state` returned."""
+        self._parameter.restore(state["weight"])

@@ -1,0 +1,169 @@
+"""Training hosted on chains of FPGAs: all replicas, and the segments that follow where boards die."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...comm.exchange import Traffic
+from ...kernels import Arena
+from ...launch import Ranks
+from ..data import Dataset
+from ..device import Bpram, DeviceNumerics, Epoch, HurtNumerics, Rules, numerics_of
+from ..mapping import BalancedParameters, DeviceStreams
+from ..network import Layer
+from ..plan import ChainPlan, check_samples
+from .layer_states import LayerState, deal_state, gathered_state
+from .replicas import build_replicas
+from .segments import Leg, Position, Segment, replica_leg, soft_errors
+from .sizes import EpochSizes
+from .steps import EpochResult, Exchanged, StepReports
+from .trainer import Programs, Trainer
+from .usage import DeviceCounters, Usage, usage_of
+
+
+@dataclasses.dataclass(frozen=True)
+class _MakeNumerics:
+    """Factory of the numerics of a replica's devices, from the plan's network and seed."""
+
+    segment: Segment
+    replica: int
+
+    def __call__(self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena) -> DeviceNumerics:
+        start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
+        slices = [numerics_of(part, start, seed, arena) for part in streams.slices]
+        stored = {number: Bpram(blocks[number], start, seed, arena) for number in streams.stored}
+        if self.segment.plan.config.rtl_device == streams.device:
+            from ..rtl import rtl_numerics  # which few runs need
+
+            return rtl_numerics(self.segment.plan, streams, slices)
+        errors = soft_errors(self.segment, self.replica, streams.device)
+        if errors is None:
+            return DeviceNumerics(streams, slices, blocks, stored)
+        return HurtNumerics(errors, streams, slices, blocks, stored)
+
+
+class ChainTrainer(Trainer):
+    """This rank's part of all replicas' chains in the first of some segments."""
+
+    plan: ChainPlan
+
+    def __init__(self, segments: Sequence[Segment], data: Dataset, ranks: Ranks) -> None:
+        segment, *self._later = segments
+        plan = segment.plan
+        if plan.config.rtl_device is not None:
+            from ..rtl import check_device
+
+            check_device(plan)
+        check_samples(plan.config, plan.replicas, data.n_train)
+        comms, make = (ranks.comm, ranks.exchange_comm), functools.partial(_MakeNumerics, segment)
+        self.replicas = build_replicas(segment, ranks.rank, ranks.size, comms, self.most_samples(plan), make)
+        self._segment, self._exchanged = segment, Exchanged()
+        super().__init__(plan, data, ranks, self.replicas.carriers, self.replicas.chains, segment.start_ps)
+
+    @classmethod
+    def of(cls, plan: ChainPlan, data: Dataset, ranks: Ranks) -> ChainTrainer:
+        """Return the trainer of a plan whose boards all live."""
+        return cls([Segment(plan, data.n_train)], data, ranks)
+
+    @property
+    def began(self) -> tuple[Position, int]:
+        """See `Trainer`."""
+        return self._segment.begin, self._segment.start_ps
+
+    def at(self, position: Position) -> ChainTrainer:
+        """See `Trainer`: a board has died, and the ones that are left have the weights of this one."""
+        reached = [place for place, segment in enumerate(self._later) if segment.begin <= position]
+        return self._handed_over(self._later[reached[-1] :]) if reached else self
+
+    def begin_at(self, position: Position, now_ps: int) -> ChainTrainer:
+        """See `Trainer`."""
+        if (position, now_ps) == self.began:
+            return self
+        self.close()
+        for place, segment in enumerate(self._later):
+            if (segment.begin, segment.start_ps) == (position, now_ps):
+                return ChainTrainer(self._later[place:], self._data, self.ranks)
+        return ChainTrainer([Segment(self.plan, self._samples, position, now_ps)], self._data, self.ranks)
+
+    def _handed_over(self, segments: Sequence[Segment]) -> ChainTrainer:
+        """Return the trainer of the next segments, with the arrays and the history of this one."""
+        self.close()
+        after = ChainTrainer(segments, self._data, self.ranks)
+        for layer in self.plan.network.layers:
+            for replica, (held, taken) in enumerate(zip(self.learnt(), after.learnt(), strict=True)):
+                state = gathered_state(self.ranks, layer, held)
+                kinds = sorted({kind for arrays in state.values() for kind in arrays})  # before an update: values alone
+                deal_state(self.ranks, layer, taken, functools.partial(_of_state, state), kinds, replica)
+        after.so_far, after.history, after.started_s = self.so_far, self.history, self.started_s
+        return after
+
+    def _programs(
+        self, number: int, leg: Leg, order: NDArray[np.int64], rules: Rules, reports: StepReports
+    ) -> Programs:
+        sizes, programs = self._step_sizes[leg.first : leg.last], list[Coroutine[Any, Any, None]]()
+        for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
+            places, schedule = replica_leg(self.plan, replica, self._samples, leg)
+            ends.attach_training(chain, order[places], number)
+            numbers = places + number * self._samples
+            epoch = Epoch(
+                *(schedule.micro_batches, schedule.step_samples, sizes, rules.of_leg(leg.first), numbers),
+                chain.course(schedule),
+            )
+            own = schedule.programs([*chain.by_device])
+            programs += chain.train(own, epoch, reports.of(replica), ahead=self.ranks.idles)
+        return programs + self.replicas.serve(len(sizes))
+
+    def _take_sent(self) -> EpochSizes:
+        return self.replicas.take_sizes()
+
+    def _sizes_of(self, sent: EpochSizes) -> EpochSizes:
+        return sent
+
+    def _totals(self) -> Exchanged:
+        return self.replicas.exchanged()
+
+    def _completed(self, result: EpochResult, totals: list[Exchanged]) -> EpochResult:
+        before, self._exchanged = self._exchanged, sum(totals, Exchanged())
+        return dataclasses.replace(result, exchanged=self._exchanged.since(before))
+
+    def usage(self) -> Usage:
+        """See `Trainer`."""
+        timing, devices = self.plan.timing, self.replicas.chains[0].devices
+        counters = [DeviceCounters.of(device.clock, timing) for device in devices]
+        of_ranks = self.ranks.gather((counters, self._updated_ps()))
+        if self.ranks.rank > 0:
+            return Usage(0, (), ())
+        counters = [counted for of_rank, _ in of_ranks for counted in of_rank]
+        return usage_of(timing, counters, self.plan.steady.in_flight, max(updated_ps for _, updated_ps in of_ranks))
+
+    def _updated_ps(self) -> int:
+        chains = self.replicas.chains
+        return max((device.clock.updated_ps for chain in chains for device in chain.devices), default=0)
+
+    def now_ps(self, position: Position) -> int:
+        """See `Trainer`."""
+        return self._updated_ps() + self._from_ps
+
+    def clocks(self) -> dict[str, Any]:
+        """See `Trainer`."""
+        traffic, spent_ps = dataclasses.asdict(self._exchanged.traffic), self._exchanged.spent_ps
+        before = {"exchanged": {"traffic": traffic, "spent_ps": spent_ps}} if self.ranks.rank == 0 else {}
+        return {**self.replicas.clocks(), **before}
+
+    def restore_clocks(self, state: Mapping[str, Any]) -> None:
+        """See `Trainer`."""
+        self.replicas.restore_clocks(state)
+        before = state["exchanged"]
+        self._exchanged = Exchanged(Traffic(**before["traffic"]), before["spent_ps"])
+
+
+def _of_state(
+    state: LayerState, layer: Layer, replica: int, name: str, kind: str, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    return state[name][kind]

@@ -1,0 +1,204 @@
+"""Results of a run: configuration, history, usage of devices and links, weights (`results_file.py` writes them)."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..common import format_time_ps, html_table, plural, system_name
+from ..data import NgramBits, is_text
+from ..plan import Plan, data_of
+from .history import ROW, History
+from .sizes import message_columns
+from .steps import EpochResult, Weights
+from .tables import (
+    GROWING,
+    Table,
+    device_table,
+    epoch_steps,
+    growing_of,
+    history_rows,
+    link_table,
+    resource_table,
+    usage_from,
+)
+from .usage import Usage
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Results:
+    """Content of a results file: tables by column, and the weights after the last epoch, if they were gathered."""
+
+    config: dict[str, Any]
+    descriptions: dict[str, str]
+    versions: dict[str, str]
+    history: Table
+    devices: Table
+    links: Table
+    weights: Weights
+    exchange: Table = dataclasses.field(default_factory=dict)
+    messages: Table = dataclasses.field(default_factory=dict)
+    resources: Table = dataclasses.field(default_factory=dict)
+    steps: Table = dataclasses.field(default_factory=dict)
+
+    @property
+    def epochs(self) -> int:
+        """Number of finished epochs."""
+        return len(self.history.get("epoch", ()))
+
+    @property
+    def virtual_time_ps(self) -> int:
+        """Virtual time at the end of the last epoch; 0 before the first."""
+        return int(self.history["virtual_time_ps"][-1]) if self.epochs else 0
+
+    @property
+    def test_accuracy(self) -> float:
+        """Share of test images classified correctly, after the last epoch; NaN before the first."""
+        return float(self.history["test_accuracy"][-1]) if self.epochs else float("nan")
+
+    @property
+    def weight_arrays(self) -> dict[str, np.ndarray]:
+        """The weights without biases by layer; of recurrent layers, by layer and name, since they have several."""
+        return {
+            layer if name == "weight" else f"{layer} {name}": array
+            for layer, arrays in self.weights.items()
+            for name, array in arrays.items()
+            if name == "weight" or name.startswith("weight_")
+        }
+
+    @property
+    def bits(self) -> tuple[float, NgramBits] | None:
+        """Bits per character of the test set after the last epoch, and of the simplest models; None without a text."""
+        if not self.epochs or "test_bits" not in self.history:
+            return None
+        test, unigram, bigram = (float(self.history[f"{of}_bits"][-1]) for of in ("test", "unigram", "bigram"))
+        return test, NgramBits(unigram, bigram)
+
+    @property
+    def images_per_s(self) -> float:
+        """Rate on the cluster, of all epochs; NaN before the first, or where they took no time."""
+        time_s = self.virtual_time_ps * 1e-12
+        return self.config["samples"] * self.epochs / time_s if time_s else float("nan")
+
+    @property
+    def sample_noun(self) -> str:
+        """What a sample is called: "image", or "sample" of a text."""
+        return "sample" if is_text(str(self.config["data"])) else "image"
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of memory that were missing and that the times ignore; 0 where the file does not say it."""
+        return int(self.descriptions.get("missing_bytes", 0))
+
+    @property
+    def usage(self) -> Usage | None:
+        """Usage of devices and links; None before the first epoch, and of a pair, which has `resources`."""
+        return usage_from(self.devices, self.links, self.virtual_time_ps) if self.epochs and self.devices else None
+
+    def __repr__(self) -> str:
+        if not self.epochs:
+            return f"<Results of {self.config['network']}: no epoch finished>"
+        epochs = f"{self.epochs} epoch{'s' * (self.epochs != 1)}"
+        return (
+            f"<Results of {self.config['network']}: {epochs} in {format_time_ps(self.virtual_time_ps)},"
+            f" loss {self.history['train_loss'][-1]:.4f}, test accuracy {_percent(self.test_accuracy)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        h = self.history
+        rows = [
+            [
+                str(h["epoch"][i]),
+                f"{h['train_loss'][i]:.4f}",
+                _percent(h["train_accuracy"][i]),
+                _percent(h["test_accuracy"][i]),
+                format_time_ps(int(h["virtual_time_ps"][i])),
+            ]
+            for i in range(self.epochs)
+        ]
+        config = self.config
+        title = (
+            f"{config['network']} on {plural(config['devices'], 'device')} ({config['cluster']}), {config['schedule']}"
+        )
+        columns = ["epoch", "loss", "accuracy", "test accuracy", "virtual time"]
+        return html_table(f"Results of {title}", rows, columns)
+
+
+def _percent(share: float) -> str:
+    return "unknown" if np.isnan(share) else f"{100 * share:.1f} %"
+
+
+def results_of(
+    plan: Plan,
+    samples: int,
+    history: Sequence[EpochResult],
+    weights: Weights,
+    versions: Mapping[str, str],
+    ngrams: NgramBits | None = None,
+) -> Results:
+    """Return the results of a run of a plan with `samples` training images; open settings are filled in.
+
+    `ngrams` are the bits per character of the simplest models, to compare with those of a text's network.
+    """
+    growing = growing_of(plan, samples, history := History.of(history), ngrams).joined()
+    found = fixed_results(plan, samples, history, weights, versions, ngrams)
+    tables = {group: getattr(found, group) | growing.get(group, {}) for group in GROWING}
+    return dataclasses.replace(found, **tables)
+
+
+def fixed_results(
+    plan: Plan,
+    samples: int,
+    history: History,
+    weights: Weights,
+    versions: Mapping[str, str],
+    ngrams: NgramBits | None = None,
+) -> Results:
+    """Return `results_of` without what grows with the history."""
+    config = {
+        **plan.config.model_dump(),
+        "devices": plan.config.devices or (plan.nodes if plan.config.schedule.replicates else plan.devices),
+        "data": data_of(plan),
+        "samples": samples,
+    }
+    descriptions = {
+        "network.toml": plan.network.text,
+        "cluster.toml": plan.cluster.text,
+        "mapping": plan.mapping_text,
+        "missing_bytes": str(plan.missing_bytes),
+    }
+    if plan.config.faults is not None and plan.faults_text:
+        descriptions["faults.json"] = plan.faults_text
+    usage = history[-1].usage if history else None
+    columns = {} if history else history_rows(np.empty(0, ROW), ngrams)
+    messages = message_columns(history[0].sizes, epoch_steps(plan, samples)) if history else {}
+    resources = resource_table(history[-1].resources if history else ())
+    tables = columns, device_table(usage), link_table(usage), weights
+    return Results(config, descriptions, dict(versions), *tables, messages=messages, resources=resources)
+
+
+def versions(mpi: str) -> dict[str, str]:
+    """Return the versions of everything that a run depends on; `mpi` is that of the MPI library."""
+    import h5py
+
+    from ... import __version__
+
+    return {
+        "emuchain": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": importlib.metadata.version("numba"),
+        "llvmlite": importlib.metadata.version("llvmlite"),
+        "h5py": h5py.__version__,
+        "hdf5": h5py.version.hdf5_version,
+        "mpi": mpi,
+        "platform": system_name(),
+        "processor": platform.machine(),
+        "command": " ".join(sys.argv),
+    }

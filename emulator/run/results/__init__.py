@@ -1,8 +1,0 @@
-"""Results of a run as tables and as an HDF5 file, written whole or growing beside the run.
-
-Exports are listed in `__init__.pyi`; each name is imported at its first use.
-"""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,174 @@
+"""Settings of a run that resumes from a checkpoint: those it was written with, and which of them may change."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from ...launch import Ranks
+from ..cluster import Cluster, load_cluster
+from ..common import InputError, WholeFile
+from ..config import STATES, Config, settings_config
+from ..data import Dataset
+from ..inputs import read_description
+from ..network import Network, load_network
+from ..plan import Plan
+from .checkpoint_file import CheckpointReader, checked
+from .checkpoints import Keeping, Leader, OnBegin, RunCheckpoints
+from .weights_files import read_weights
+
+_FREE = {
+    "epochs",
+    "data",
+    "test_samples",
+    "throttle",
+    "out",
+    "checkpoint",
+    "resume",
+    "log",
+    "progress",
+    "stall_timeout",
+}
+_OF_MACHINE = {
+    *("devices", "micro_batch", "checkpoint_every", "cluster", "balancing", "memory", "stages", "engines", "transport"),
+    *("precision", "warm_up", "chunks", "padding"),
+}
+"""Keys that change no numbers where the chain drains at each update: they say what trains, and how long it takes."""
+
+_IMAGES = 64  # that a fingerprint takes, besides all labels
+
+
+@dataclasses.dataclass(frozen=True)
+class Resumed:
+    """A run that goes on: its configuration, network and cluster, from a checkpoint and from what was given anew."""
+
+    config: Config
+    network: Network
+    cluster: Cluster
+    reader: CheckpointReader
+
+    def check(self, plan: Plan, data: Dataset) -> bool:
+        """Check a plan and data against the checkpoint; return whether clocks go on, as the machine is the same.
+
+        Raises:
+            InputError: the data are others, or the schedule's numbers depend on a mapping that has changed.
+        """
+        text, config = self.reader.text, plan.config
+        with self.reader.reading():
+            if text["data"] != _fingerprint(data):
+                raise InputError(
+                    f"`resume` = {config.resume!r}: was written with other training data than {data.name}; give the"
+                    " same ones as `data`"
+                )
+            before = settings_config({**text["config"], "resume": config.resume})
+            if text["faults"] != plan.faults_text:
+                raise InputError(
+                    f"`resume` = {config.resume!r}: was written with other faults; use the same faults, or begin a"
+                    " new run"
+                )
+            clusters = (read_description(each) for each in (text["cluster"], plan.cluster.text))
+            same = text["mapping"] == plan.mapping_text and next(clusters) == next(clusters)
+            same &= all(getattr(before, key) == getattr(config, key) for key in _OF_MACHINE)
+        if not same and plan.faults.deaths:
+            raise InputError(
+                f"`resume` = {config.resume!r}: was written on another cluster, which numbers the boards that die;"
+                " resume it there"
+            )
+        if not same and not config.schedule.drains:
+            raise InputError(
+                f"`resume` = {config.resume!r}: was written with another mapping, on which the numbers of"
+                f" {config.schedule.name} depend; resume it with the emuchain and the cluster that wrote it"
+            )
+        return same
+
+
+def resumed(given: Config) -> Resumed | None:
+    """Return the run that a configuration goes on with; None if it begins one.
+
+    Keys that are not given are the checkpoint's. The network is that in the checkpoint, whatever its file holds now.
+
+    Raises:
+        InputError: there is no such checkpoint, it is damaged, or a key is given that may not change.
+    """
+    if given.resume is None:
+        return None
+    reader = CheckpointReader(given.resume)
+    with reader.reading():
+        kept = settings_config(dict(reader.text["config"]))
+        checked({"network": "", "cluster": "", "mapping": "", "faults": "", "data": ""}, reader.text, "it")
+        described = {name: read_description(reader.text[name]) for name in ("network", "cluster")}
+    said, wrote = given.model_dump(), kept.model_dump()
+    for key in sorted(given.model_fields_set - _FREE):
+        value, before = said[key], wrote[key]
+        if value == before or (key in _OF_MACHINE and kept.schedule.drains):
+            continue
+        why = f"; the numbers of {kept.schedule.name} depend on it" if key in _OF_MACHINE else ""
+        raise InputError(
+            f"`{key}` = {value!r}: the checkpoint {given.resume} was written with {before!r}{why};"
+            " leave it out, or begin a new run"
+        )
+    if kept.lr_schedule == "cosine" and "epochs" in given.model_fields_set and given.epochs != kept.epochs:
+        raise InputError(
+            f"`epochs` = {given.epochs}: the checkpoint {given.resume} was written with {kept.epochs}, over which the"
+            " learning rate follows a cosine; leave it out, or begin a new run"
+        )
+    changed = {key: getattr(given, key) for key in given.model_fields_set}
+    others = "cluster" in changed and changed["cluster"] != kept.cluster
+    cluster = load_cluster(given.cluster if others else described["cluster"])
+    config = settings_config({**kept.model_dump(), **changed})
+    return Resumed(config, load_network(described["network"]), cluster, reader)
+
+
+def checkpoints_of(
+    plan: Plan,
+    data: Dataset,
+    ranks: Ranks,
+    start: Resumed | None,
+    on_begin: OnBegin = lambda *_: None,
+) -> RunCheckpoints:
+    """Return the checkpoints of a run; their file is from now on this process' alone, where it is rank 0.
+
+    Raises:
+        InputError: plan or data are not those of the checkpoint that it resumes from, or its file cannot be written;
+            weights that it should begin with are not those of the network.
+    """
+    config = plan.config
+    same = start is None or start.check(plan, data)
+    differ = bool(plan.faults.flips)
+    init = config.init if start is None else None
+    keeping = Keeping(start is not None, config.checkpoint is not None, same, differ, init is not None, config.epochs)
+    if ranks.rank > 0:
+        return RunCheckpoints(plan.network, ranks, keeping)
+    weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}")
+    target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
+    reader = None if start is None else start.reader
+    kinds = ("value", *STATES[config.optimizer])
+    leader = Leader(reader, target, _settings(plan, data), kinds, on_begin, weights)
+    return RunCheckpoints(plan.network, ranks, keeping, leader)
+
+
+def _settings(plan: Plan, data: Dataset) -> dict[str, Any]:
+    from ... import __version__
+
+    config = plan.config.model_dump(exclude={"resume", "progress"})
+    return {
+        "emuchain": __version__,
+        "config": {**config, "devices": plan.config.devices or plan.devices},
+        "network": plan.network.text,
+        "cluster": plan.cluster.text,
+        "mapping": plan.mapping_text,
+        "faults": plan.faults_text,
+        "data": _fingerprint(data),
+    }
+
+
+def _fingerprint(data: Dataset) -> str:
+    """Return a digest of all labels, and of some images, whatever folder they come from."""
+    found = hashlib.sha256(repr((data.n_train, data.shape, data.classes)).encode())
+    found.update(data.train_labels.tobytes())
+    places = np.linspace(0, data.n_train - 1, min(_IMAGES, data.n_train)).astype(np.int64)
+    found.update(data.train_images[places].tobytes())
+    return found.hexdigest()

@@ -1,0 +1,239 @@
+"""A run of training from its plan to its end, for the command line and for the Python face alike.
+
+A `Training` has the data, the files that are written, and where the run begins. Then all ranks train together: those of
+a launcher follow rank 0 (`lead`), those of a communicator have each a `Training` of their own (`prepared_on_all`,
+`ending_together`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ...comm import Observer, Served
+from ...launch import RankFailed, Ranks, Stopped
+from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile
+from ..data import Dataset
+from ..plan import ChainPlan, Plan, check_data, training_data
+from .checkpoints import Ended
+from .epochs import OnEpoch, OnStep, SharedData, Task, train
+from .placement import check_needs
+from .recorder import Recorder
+from .resume import Resumed, checkpoints_of
+from .segments import Position
+from .step_log import open_log
+from .steps import EpochResult, StepResult, Weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T = TypeVar("T")
+
+
+class Trace(Protocol):
+    """A file with the spans of what devices and links serve in a run on chains."""
+
+    def check_file(self) -> None:
+        """Check that the file can be written, and keep others from writing it."""
+
+    def close(self) -> None:
+        """Let others write the file."""
+
+    def recorder(self, plan: ChainPlan, samples: int) -> Any:
+        """Return the observer of a run with `samples` samples in an epoch, over all replicas."""
+
+    def write(self, plan: ChainPlan, samples: int, recorders: Sequence[Any]) -> None:
+        """Write the trace from the recorders of all ranks."""
+
+
+class Training:
+    """A run that is ready on this rank: plan, data, files, and where it begins. As a context manager it closes files.
+
+    Only rank 0 writes. `start` is the run that goes on, `data` a loaded data set in place of the configuration's.
+    `gathers` says whether weights of all layers come together on rank 0 even without a results file; `trace` is that of
+    a chain.
+
+    Raises:
+        InputError: data, a file or the checkpoint do not suit the plan, or memory does not suffice.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        ranks: Ranks,
+        start: Resumed | None = None,
+        *,
+        data: Dataset | None = None,
+        trace: Trace | None = None,
+        gathers: bool = False,
+    ) -> None:
+        self.plan, self._ranks, self._trace = plan, ranks, trace
+        config, self._gathers = plan.config, gathers or plan.config.out is not None
+        leads = ranks.rank == 0
+        with contextlib.ExitStack() as files:
+            out = files.enter_context(WholeFile(config.out)) if config.out is not None and leads else None
+            if trace is not None and leads:
+                trace.check_file()
+                files.callback(trace.close)
+            if data is not None:
+                check_data(plan, data)
+            self.data = training_data(plan) if data is None else data
+            self._check_device()
+            check_needs(plan, self.data, ranks, gathers=self._gathers)
+            log = files.enter_context(open_log(config.log if leads else None))
+            self._observer = None if trace is None else trace.recorder(self._chain("a trace"), self.data.n_train)
+            self.recorder = Recorder(plan, self.data, ranks.describe(), out, log)
+            self.checkpoints = checkpoints_of(plan, self.data, ranks, start, self._begin)
+            files.callback(self.checkpoints.close)
+            self._files = files.pop_all()
+        self._on_resume: Callable[[Position], None] = lambda _: None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.__exit__(kind, error, trace)
+
+    def _chain(self, what: str) -> ChainPlan:
+        if not isinstance(self.plan, ChainPlan):
+            raise InputError(f"`schedule` = {self.plan.config.schedule.name!r}: {what} is of a chain; leave it out")
+        return self.plan
+
+    def _check_device(self) -> None:
+        device = self.plan.config.rtl_device
+        if device is None:
+            return
+        if not isinstance(self.plan, ChainPlan):
+            raise InputError(f"`rtl_device` = {device}: a chain's device can be RTL; leave it out on a pair")
+        from ..rtl import check_device
+
+        check_device(self.plan)
+
+    def _begin(self, history: Sequence[EpochResult], steps: Sequence[StepResult], at: Position) -> None:
+        """Take what a run has done that goes on."""
+        self.recorder.begin(history, steps)
+        self._on_resume(at)
+
+    def lead(self) -> None:
+        """Make all ranks of a launcher follow, which wait for tasks; on rank 0."""
+        data = SharedData.of(self.data, self.plan.replicas)
+        self._ranks.start(Task(self.plan, data, self._gathers, self._observer, self.checkpoints.keeping))
+
+    def run(
+        self,
+        on_step: OnStep = lambda _: None,
+        on_epoch: OnEpoch = lambda *_: None,
+        on_resume: Callable[[Position], None] = lambda _: None,
+        observer: Observer | None = None,
+    ) -> Sequence[EpochResult]:
+        """Train with all ranks, record what is done, and write the trace; return the history, on rank 0.
+
+        Args:
+            on_step: called on rank 0 for each mini-batch, once it is logged.
+            on_epoch: called on rank 0 for each epoch with the gathered weights, once it is recorded.
+            on_resume: called on rank 0 with the position from which a run goes on.
+            observer: called with what devices of the first replica on this rank serve.
+
+        Raises:
+            InputError: the loss is no longer finite, or a file cannot be written.
+        """
+
+        def step(result: StepResult) -> None:
+            self.recorder.step(result)
+            on_step(result)
+
+        def epoch(result: EpochResult, weights: Weights) -> None:
+            self.recorder.record(result, weights)
+            on_epoch(result, weights)
+
+        self._on_resume = on_resume
+        with self.recorder:
+            history = train(
+                *(self.plan, self.data, self._ranks, step, epoch),
+                gather_weights=self._gathers,
+                observer=both(observer, self._observer),
+                checkpoints=self.checkpoints,
+            )
+        if self._observer is not None:
+            observers = self._ranks.gather(self._observer)
+            if self._trace is not None and self._ranks.rank == 0 and self.ended_at is None:
+                self._trace.write(self._chain("a trace"), self.data.n_train, observers)
+        return history
+
+    @property
+    def ended_at(self) -> Ended | None:
+        """Where a signal has ended the run; None where all is trained."""
+        return self.checkpoints.ended_at
+
+
+def both(first: Observer | None, second: Observer | None) -> Observer | None:
+    """Return an observer that calls those that there are; None where there are none."""
+    if first is None or second is None:
+        return first or second
+
+    def call(served: Served) -> None:
+        first(served)
+        second(served)
+
+    return call
+
+
+def prepared_on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:
+    """Call `prepare` on every rank and return its result; if it fails on any rank, raise on all."""
+    made: T
+    own: Exception | None = None
+    try:
+        made = prepare()
+    except Exception as error:
+        own = error
+    failures = [failure for failure in ranks.share(None if own is None else (str(own), _status_of(own))) if failure]
+    if not failures:
+        return made
+    ranks.free()
+    raise own or _failure(*failures[0])
+
+
+@contextlib.contextmanager
+def ending_together(ranks: Ranks) -> Iterator[None]:
+    """End the run on all ranks, which are inside, where it fails on one of them; raise on all of them.
+
+    Raises:
+        InputError: as another rank does.
+        RuntimeError: another rank has failed otherwise.
+    """
+    try:
+        yield
+    except Exception as error:
+        raised: Exception = error
+        if isinstance(error, RankFailed | Stopped):
+            line = str(error) if isinstance(error, RankFailed) else error.line
+            raised = _failure(line, error.status)
+        if not isinstance(error, Stopped):
+            _stop_others(ranks, error)
+        ranks.abandon()
+        if raised is error:
+            raise
+        raise raised from None
+
+
+def _stop_others(ranks: Ranks, error: Exception) -> None:
+    """Stop the other ranks, so that none waits for one that has failed: this one, or the one that the error is of."""
+    status = error.status if isinstance(error, RankFailed) else _status_of(error)
+    if ranks.rank == 0:
+        ranks.stop_others(status, str(error))
+        return
+    with contextlib.suppress(Stopped):
+        ranks.report_failure(str(error), status)
+
+
+def _status_of(error: Exception) -> int:
+    return INPUT_STATUS if isinstance(error, InputError) else BUG_STATUS
+
+
+def _failure(line: str, status: int) -> Exception:
+    """Return the exception for a failure of another rank."""
+    return InputError(line) if status == INPUT_STATUS else RuntimeError(f"another rank failed: {line}")

@@ -1,0 +1,286 @@
+"""Weights of files (results, checkpoints, safetensors, ONNX), checked against the network, and into files."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from ..common import (
+    BROKEN_ZIP,
+    CHECKPOINT,
+    HDF5_HEAD,
+    ONNX,
+    SAFETENSORS,
+    FileKind,
+    InputError,
+    WholeFile,
+    escaped,
+    kind_of,
+    open_file,
+    unlike,
+)
+from ..config import settings_config
+from ..device import array_shapes, named_weights
+from ..inputs import read_description
+from ..network import Layer, Network, load_network, onnx_image, onnx_weights
+from .checkpoint_file import CheckpointReader
+from .results import Results
+from .results_file import read_results
+from .steps import Weights
+
+
+def fitted(found: Weights, network: Network, blame: str) -> Weights:
+    """Return all arrays of a network, each as the network has it; `blame` begins messages.
+
+    A weight of fewer dimensions, such as the (outputs, inputs) of PyTorch's `Linear`, is one of the same order.
+
+    Raises:
+        InputError: an array is missing, has another shape or type, is not finite, or belongs to no layer.
+    """
+    if not any(found.values()):
+        raise InputError(f"{blame}: holds no weights; results files have those of the last epoch that was finished")
+    fits = {layer.name: _of_layer(found.get(layer.name, {}), layer, network, blame) for layer in network.layers}
+    for name in found:
+        if name not in fits and found[name]:
+            layers = ", ".join(fits)
+            raise InputError(
+                f"{blame}: has weights of layer {_named(name)}, which {network.name} does not have; its layers are"
+                f" {layers if len(layers) < 100 else layers[:100] + '…'}"
+            )
+    return fits
+
+
+def _of_layer(arrays: dict[str, np.ndarray], layer: Layer, network: Network, blame: str) -> dict[str, np.ndarray]:
+    shapes = array_shapes(layer)
+    where = f"layer {layer.name} of {network.name}"
+    fits = {}
+    for name, shape in shapes.items():
+        if name not in arrays:
+            has = f"only {', '.join(map(_named, arrays))}" if arrays else "none of its arrays"
+            raise InputError(f"{blame}: lacks `{name}` {_sizes(shape)} of {where}, and has {has}")
+        array = arrays[name]
+        flat = name == "weight" and array.shape == (shape[0], math.prod(shape[1:]))
+        if array.shape != shape and not flat:
+            raise InputError(f"{blame}: `{name}` of {where} is {_sizes(array.shape)}; it should be {_sizes(shape)}")
+        if array.dtype != np.float32:
+            raise InputError(f"{blame}: `{name}` of {where} is {array.dtype}; it should be float32")
+        if not np.isfinite(array).all():
+            raise InputError(f"{blame}: `{name}` of {where} has values that are not finite numbers")
+        fits[name] = np.ascontiguousarray(array.reshape(shape))
+    for name in arrays:
+        if name not in shapes:
+            raise InputError(f"{blame}: has `{_named(name)}` of {where}, which has only {', '.join(shapes)}")
+    return fits
+
+
+def _named(name: str) -> str:
+    return " ".join(escaped(name[:80]).split())
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "a number"
+
+
+def read_safetensors(path: str | os.PathLike[str], blame: str) -> Weights:
+    """Return the arrays of a file by layer and name, which the last dot of each key parts; `blame` begins messages.
+
+    Raises:
+        InputError: the file cannot be read, or is not a safetensors file.
+    """
+    of_numpy, failure = _library(blame)
+    try:
+        open_file(path).close()  # a regular file
+        arrays = of_numpy.load_file(path)
+    except (OSError, ValueError, KeyError, TypeError, failure) as error:
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
+        raise InputError(f"{blame}: not a readable safetensors file: {reason[:200]}") from None
+    found: Weights = {}
+    for key, array in arrays.items():
+        layer, _, name = key.rpartition(".")
+        found.setdefault(layer, {})[name] = array
+    return found
+
+
+def safetensors_image(weights: Weights, network: Network, blame: str) -> bytes:
+    """Return the content of a file with a network's weights.
+
+    Raises:
+        InputError: the package safetensors is not installed.
+    """
+    of_numpy, _ = _library(blame)
+    arrays = {
+        f"{layer.name}.{name}": _as_torch(layer, name, array)
+        for layer in network.layers
+        for name, array in weights[layer.name].items()
+    }
+    image: bytes = of_numpy.save(arrays, {"network": network.name})
+    return image
+
+
+def _as_torch(layer: Layer, name: str, array: np.ndarray) -> np.ndarray:
+    """Return an array in PyTorch's layout: that of `Linear` is (outputs, inputs), channel after channel."""
+    flat = name == "weight" and layer.operation.type == "fc"
+    return np.ascontiguousarray(array.reshape(len(array), -1) if flat else array)
+
+
+def _library(blame: str) -> tuple[Any, type[Exception]]:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise InputError(
+            f"{blame}: safetensors files need the package safetensors: pip install 'emuchain[safetensors]'"
+        ) from None
+    return safetensors.numpy, safetensors.SafetensorError
+
+
+_RUNS = "a results file (.h5) or a checkpoint (.ckpt)"
+_NO_RUN = "neither a results file (.h5) nor a checkpoint (.ckpt)"
+_KINDS = "a results file (.h5), a checkpoint (.ckpt), .safetensors or .onnx"
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The weights of a run, with what it trained and how: the keys of its configuration, and its network.
+
+    It had trained `epochs`, and `steps` mini-batches of the next one.
+    """
+
+    weights: Weights
+    settings: dict[str, Any]
+    network: Network
+    epochs: int
+    steps: int = 0
+
+
+def read_weights(path: str, network: Network, blame: str) -> Weights:
+    """Return the weights of a file for a network; `blame` begins messages.
+
+    Raises:
+        InputError: the file cannot be read, or its arrays are not those of the network.
+    """
+    kind = _kind(path, blame, _KINDS)
+    if kind is None:
+        return fitted(read_results(pathlib.Path(path), blame, f"not {_KINDS}").weights, network, blame)
+    if kind in (CHECKPOINT, BROKEN_ZIP):
+        return fitted(_of_checkpoint(path, blame).weights, network, blame)
+    if kind == SAFETENSORS or path.lower().endswith(".safetensors"):
+        return fitted(read_safetensors(path, blame), network, blame)
+    if kind == ONNX or path.lower().endswith(".onnx"):
+        return fitted(_of_onnx(path, blame), network, blame)
+    raise unlike(kind, path, blame, f"not {_KINDS}")
+
+
+def read_found(path: str) -> Found:
+    """Return the weights of a results file or a checkpoint with the run that they are of.
+
+    Raises:
+        InputError: the file is neither, cannot be read, or holds no weights.
+    """
+    kind = _kind(path, path, _RUNS)
+    if kind is None:
+        return found_of(read_results(pathlib.Path(path), denial=_NO_RUN), path)
+    if kind not in (CHECKPOINT, BROKEN_ZIP):
+        raise unlike(kind, path, path, _NO_RUN)
+    found = _of_checkpoint(path, path)
+    return dataclasses.replace(found, weights=fitted(found.weights, found.network, path))
+
+
+def _kind(path: str, blame: str, wanted: str) -> FileKind | None:
+    """Return what a file is; None of HDF5, which `read_results` tells apart."""
+    try:
+        with open_file(path) as file:
+            is_hdf5 = file.read(len(HDF5_HEAD)) == HDF5_HEAD
+        return None if is_hdf5 else kind_of(path)
+    except FileNotFoundError:
+        raise InputError(f"{blame}: no such file; it should be {wanted}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{blame}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _of_onnx(path: str, blame: str) -> Weights:
+    try:
+        return onnx_weights(path)
+    except InputError as error:
+        raise InputError(f"{blame}: {str(error).removeprefix(f'{path}: ')}") from None
+
+
+def found_of(results: Results, blame: str = "results") -> Found:
+    """Return the weights of results with the run that they are of; `blame` begins messages.
+
+    Raises:
+        InputError: they are damaged, or hold no weights.
+    """
+    try:
+        text = results.descriptions["network.toml"]
+        keys = {name: _plain(value) for name, value in results.config.items()}
+        network = load_network(read_description(text))
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{blame}: a results file that is damaged: {' '.join(str(error).split())[:200]}") from None
+    return Found(fitted(results.weights, network, blame), keys, network, results.epochs)
+
+
+def _plain(value: Any) -> Any:
+    """Return a key's value as a configuration takes it; results have lists as arrays, and none as an empty text."""
+    return tuple(value.tolist()) if hasattr(value, "tolist") else None if value == "" else value
+
+
+def _of_checkpoint(path: str, blame: str) -> Found:
+    with CheckpointReader(path, blame) as reader:
+        with reader.reading():
+            network = load_network(read_description(reader.text["network"]))
+            settings = settings_config(dict(reader.text["config"])).model_dump()
+            epochs, steps = map(int, reader.text["position"])
+        weights: Weights = {}
+        for layer in network.layers:
+            own = weights[layer.name] = {}
+            shapes = array_shapes(layer)
+            others = {name: shape for name, shape in shapes.items() if not _is_cut(name)}
+            whole = reader.of_layer(layer, 0, "weight", "value", layer.weight_shape)
+            own |= named_weights(layer, whole) if layer.operation.recurs else {"weight": whole}
+            own |= {name: reader.of_layer(layer, 0, name, "value", shape) for name, shape in others.items()}
+        return Found(weights, settings, network, epochs, steps)
+
+
+def _is_cut(name: str) -> bool:
+    """Return whether an array is a part of what checkpoints have as `weight`."""
+    return name == "weight" or name.endswith(("_l0", "_l0_reverse"))
+
+
+_IMAGES = {".safetensors": safetensors_image, ".onnx": onnx_image}
+
+
+class WeightsFile:
+    """A file for weights, which this process alone writes from now on.
+
+    Raises:
+        InputError: its name has another ending, or it cannot be written.
+    """
+
+    def __init__(self, out: str | os.PathLike[str]) -> None:
+        self._blame = f"`out` = {os.fspath(out)!r}"
+        image = next((make for ending, make in _IMAGES.items() if os.fspath(out).lower().endswith(ending)), None)
+        if image is None:
+            raise InputError(f"{self._blame}: its name should end in {' or '.join(_IMAGES)}")
+        self._image = image
+        self._file = WholeFile(out, example="weights.safetensors")
+
+    def __enter__(self) -> WeightsFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, found: Found) -> int:
+        """Write the weights of a run; return the bytes that they take.
+
+        Raises:
+            InputError: the file cannot be written, a package is missing, or the form has no words for the network.
+        """
+        content = self._image(found.weights, found.network, self._blame)
+        self._file.write(content)
+        return len(content)
