@@ -18,8 +18,7 @@ from .output import phases
 if TYPE_CHECKING:
     from ..cluster import Cluster
     from ..network import Network
-    from ..studies import Topology
-    from ..studies.parallelism import Comparison, Outcome
+    from ..studies import Comparison, Outcome, Topology
 
 
 _CLUSTER = "vc709"
@@ -62,8 +61,8 @@ def compare(
     """
     with starting():
         from ..plan import check_batch
-        from ..studies.parallelism import Workload, draw_comparison
-        from ..studies.parallelism import compare as run
+        from ..studies import Workload, draw_comparison
+        from ..studies import compare_methods as run
         from ..view import picture_file
 
     found, boards = _load(network, cluster, layers)
@@ -105,8 +104,7 @@ def topology(
     """
     with starting():
         from ..mapping import partition
-        from ..studies import Ports, chain_topology, direct_topology
-        from ..studies.parallelism import draw_topologies
+        from ..studies import Ports, chain_topology, direct_topology, draw_topologies
         from ..view import picture_file
 
     found, boards = _load(network, cluster, layers)
@@ -148,7 +146,7 @@ def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Clus
 
 def _print_comparison(comparison: Comparison, to_try: str) -> None:
     from ..common import number
-    from ..studies.parallelism import METRICS, Method, Metric
+    from ..studies import METRICS, Method, Metric
     from ..view import next_line, print_answer, table
 
     outcomes = comparison.outcomes
@@ -183,7 +181,7 @@ def _print_comparison(comparison: Comparison, to_try: str) -> None:
 def _best_first(comparison: Comparison) -> list[str]:
     """Return for each metric the methods on the most devices that all of them can use, the best first."""
     from ..common import number
-    from ..studies.parallelism import METRICS, Method
+    from ..studies import METRICS, Method
 
     workload, outcomes = comparison.workload, comparison.outcomes
     most = comparison.most_devices
@@ -205,7 +203,7 @@ def _best_first(comparison: Comparison) -> list[str]:
 
 
 def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
-    from ..studies.parallelism import Method
+    from ..studies import Method
 
     workload, common = comparison.workload, comparison.common_devices
 

@@ -1,23 +1,32 @@
-from .exchange import ExchangeTimes, exchange_times, groups_of
-from .exchange_picture import draw_exchanges
-from .retime import retime
-from .retiming import Retiming, label_of
+from .comparison import METRICS, Comparison, Metric, compare_methods, draw_comparison
+from .exchange import ExchangeTimes, draw_exchanges, exchange_times, groups_of
+from .methods import Method, whole_layers
+from .retime import Retiming, label_of, retime
 from .rtl import trained_mini_batch
-from .section import section
-from .topology import Ports, Topology, chain_topology, direct_topology
+from .topology import Ports, Topology, chain_topology, direct_topology, draw_topologies, section
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
+from .workload import Outcome, Workload
 
 __all__ = [
+    "METRICS",
     "Compared",
+    "Comparison",
     "ExchangeTimes",
+    "Method",
+    "Metric",
+    "Outcome",
     "Ports",
     "Retiming",
     "Topology",
     "WhatIf",
+    "Workload",
     "chain_topology",
+    "compare_methods",
     "compare_runs",
     "direct_topology",
+    "draw_comparison",
     "draw_exchanges",
+    "draw_topologies",
     "exchange_times",
     "groups_of",
     "label_of",
@@ -25,4 +34,5 @@ __all__ = [
     "retime",
     "section",
     "trained_mini_batch",
+    "whole_layers",
 ]

@@ -14,12 +14,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping as Map
+from collections.abc import Sequence
 
 from ..cluster import Cluster
+from ..common import InputError
 from ..mapping import VALUE_BYTES, Mapping, streams
+from ..network import Layer, Network, Tensor
 from ..timing import Timing, find_bottleneck
+from ..view import log_ticks, nested_widths, new_figure, save_figure, whole_ticks
 
 Traffic = Map[tuple[int, int], int]
 """Bytes of one sample, by sender and receiver."""
@@ -118,3 +123,70 @@ def direct_topology(mapping: Mapping, cluster: Cluster, ports: Ports) -> Topolog
 def _compute_images_per_s(mapping: Mapping, cluster: Cluster) -> float:
     """Return the rate of the slowest engine in images a second."""
     return 1e12 / find_bottleneck(Timing.of(mapping, cluster)).engines_ps
+
+
+def draw_topologies(
+    title: str,
+    pairs: Sequence[tuple[Topology, Topology]],
+    path: str | os.PathLike[str],
+    noun: str = "image",
+    flag: str = "--plot",
+) -> None:
+    """Draw Fig. 10: the rates of the worst link in 1D and in 2D, and of the slowest engine, over the number of devices.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(6, 3.8, flag)
+    axes = figure.subplots()
+    devices = [one.devices for one, _ in pairs]
+    *widths, narrow = nested_widths(3)
+    for index, (name, style) in enumerate((("1D", "o-"), ("2D", "s--"))):
+        rates, width = [pair[index].worst_link_images_per_s for pair in pairs], widths[index]
+        axes.plot(devices, rates, style, label=f"worst link, {name}", linewidth=width, markersize=3 + width)
+    axes.plot(devices, [one.compute_images_per_s for one, _ in pairs], "k:", label="slowest engine", linewidth=narrow)
+    axes.set(xlabel="devices", ylabel=f"{noun}s/s", yscale="log")
+    whole_ticks(axes.xaxis)
+    log_ticks(axes.yaxis)
+    axes.legend()
+    figure.suptitle(title)
+    save_figure(figure, path, flag)
+
+
+def section(network: Network, first: str, last: str) -> Network:
+    """Return the layers from `first` to `last` as a network; the map that enters them replaces the images.
+
+    Raises:
+        InputError: the network has no such layers in this order, or a shortcut or branch crosses an end.
+    """
+    where = f"`layers` = '{first}:{last}'"
+    names = [layer.name for layer in network.layers]
+    for name in (first, last):
+        if name not in names:
+            raise InputError(f"{where}: {network.name} has no {name}; it has {', '.join(names)}")
+    begin, end = names.index(first), names.index(last)
+    if begin > end:
+        raise InputError(f"{where}: {first} comes after {last} in {network.name}")
+    inside = network.layers[begin : end + 1]
+    for name, crossing in ((first, inside[0].takes), (last, inside[-1].hands_on)):
+        if len(crossing) > 1:
+            raise InputError(f"{where}: more than one map passes at {name}; begin and end where no branch is open")
+    entry = inside[0].reads
+    layers = tuple(_moved(layer, index, entry) for index, layer in enumerate(inside))
+    return dataclasses.replace(network, name=f"{network.name} {first}:{last}", input=entry.shape, layers=layers)
+
+
+def _moved(layer: Layer, index: int, entry: Tensor) -> Layer:
+    """Return the layer at `index` of the section, whose entry becomes tensor 0."""
+
+    def renamed(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(Tensor(0, tensor.shape) if tensor == entry else tensor for tensor in tensors)
+
+    return dataclasses.replace(
+        layer,
+        index=index,
+        reads=renamed((layer.reads,))[0],
+        bypass=renamed(layer.bypass),
+        hands_on=renamed(layer.hands_on),
+        sfu=tuple(dataclasses.replace(step, reads=renamed(step.reads)) for step in layer.sfu),
+    )

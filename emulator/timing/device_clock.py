@@ -22,7 +22,38 @@ Arrivals = Mapping[StreamKey, Times]
 """Arrival times of rows in ps, (samples, rows), by stream."""
 
 
-class DeviceClock:
+class Versions:
+    """When each version of a device's weights is ready, in ps; in each epoch the newest one is 0."""
+
+    def __init__(self) -> None:
+        self._updated_ps = {0: 0}  # by version
+        self._newest = 0
+
+    @property
+    def updated_ps(self) -> int:
+        """Time in ps at which the newest weights are ready."""
+        return self._updated_ps[self._newest]
+
+    def ready_ps(self, version: int) -> int:
+        """Return the time in ps at which a version of the weights is ready."""
+        return self._updated_ps[version]
+
+    def free(self, versions: Sequence[int]) -> None:
+        """Forget versions of the weights."""
+        for version in versions:
+            del self._updated_ps[version]
+
+    def _make_version(self, ready_ps: int, *, keeps: bool) -> None:
+        if not keeps:
+            self.free([self._newest])
+        self._newest += 1
+        self._updated_ps[self._newest] = ready_ps
+
+    def _number_anew(self, updated_ps: int) -> None:
+        self._updated_ps, self._newest = {0: updated_ps}, 0
+
+
+class DeviceClock(Versions):
     """The clocks of a device: its slices' engines, the streams on which it sends, and its versions of the weights.
 
     Args:
@@ -41,30 +72,20 @@ class DeviceClock:
         interval_ps: int,
         stored_update_ps: Sequence[int],
     ) -> None:
+        super().__init__()
         self.streams, self.slices, self.links = streams, slices, dict(links)
         self._interval_ps, self._stored_update_ps = interval_ps, stored_update_ps
         self._next_entry_ps = 0
-        self._updated_ps = {0: 0}  # by version
-        self._newest = 0
         self._outputs, self._output_errors = SpanStore(), SpanStore()
-
-    @property
-    def updated_ps(self) -> int:
-        """Time in ps at which the newest weights are ready."""
-        return self._updated_ps[self._newest]
 
     @property
     def updates_ps(self) -> list[int]:
         """Times in ps that updates take once gradients are there: of each slice, then of each stored block."""
         return [*(part.update_ps for part in self.slices), *self._stored_update_ps]
 
-    def ready_ps(self, version: int) -> int:
-        """Return the time in ps at which a version of the weights is ready."""
-        return self._updated_ps[version]
-
     def begin_epoch(self) -> None:
         """Number versions anew: the newest one is 0."""
-        self._updated_ps, self._newest = {0: self.updated_ps}, 0
+        self._number_anew(self.updated_ps)
 
     def resources(self) -> Iterator[FifoResource]:
         """Yield all engines, shares of the memory port, and links of the device."""
@@ -177,15 +198,8 @@ class DeviceClock:
         """
         blocks = zip(stored_ps, self._stored_update_ps, strict=True)
         blocks_ps = (max(came_ps, exchanged_ps) + takes_ps for came_ps, takes_ps in blocks)
-        if not keeps:
-            self.free([self._newest])
-        self._newest += 1
-        self._updated_ps[self._newest] = max(*(part.updated_ps(exchanged_ps) for part in self.slices), *blocks_ps, 0)
-
-    def free(self, versions: Sequence[int]) -> None:
-        """Forget versions of the weights."""
-        for version in versions:
-            del self._updated_ps[version]
+        ready_ps = max(*(part.updated_ps(exchanged_ps) for part in self.slices), *blocks_ps, 0)
+        self._make_version(ready_ps, keeps=keeps)
 
     def relay(self, key: StreamKey, times: Times) -> Times:
         """Pass on a stream between other devices; return its arrival times at the next one."""
@@ -221,4 +235,4 @@ class DeviceClock:
         for resource in self.resources():
             resource.restore(state["resources"][resource.name])
         self._next_entry_ps = state["next_entry_ps"]
-        self._updated_ps, self._newest = {0: state["updated_ps"]}, 0
+        self._number_anew(state["updated_ps"])

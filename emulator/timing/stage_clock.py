@@ -24,6 +24,7 @@ from ..network import Phase
 from ..schedule import PASSES, Backward, Engines, Kind, Machine, SampleSpan, StageCosts
 from .board import ActionBoard, Ran, StageLoads
 from .course import Course
+from .device_clock import Versions
 from .program import Step, work_ps
 
 
@@ -51,7 +52,7 @@ class StageTimes(Protocol):
         """Return the bytes that such a micro-batch moves over the memory port."""
 
 
-class StageClock:
+class StageClock(Versions):
     """The clock of one stage.
 
     Args:
@@ -74,11 +75,10 @@ class StageClock:
         left: Sequence[Stream],
         neighbours: tuple[int, int],
     ) -> None:
+        super().__init__()
         self.streams, self.board = streams, board
         self._times, self._loads, self._machine = times, loads, loads.machine
         self._sent, self._neighbours = {Kind.FORWARD: right, Kind.BACKWARD: left}, neighbours
-        self._updated_ps = {0: 0}  # by version
-        self._newest = 0
         self._ended_ps: dict[tuple[Kind, int], int] = {}  # by action and micro-batch
         self._course: Course | None = None
         self._passed = self._begun = 0  # samples of earlier epochs, and those with a F in this one
@@ -88,22 +88,13 @@ class StageClock:
         self.sent_rows: dict[StreamKey, float] = {stream.key: 0.0 for stream in (*right, *left)}
 
     @property
-    def updated_ps(self) -> int:
-        """Time in ps at which the newest weights are ready."""
-        return self._updated_ps[self._newest]
-
-    def ready_ps(self, version: int) -> int:
-        """Return the time in ps at which a version of the weights is ready."""
-        return self._updated_ps[version]
-
-    @property
     def samples(self) -> int:
         """Samples that have begun here since the clock did."""
         return self._passed + self._begun
 
     def begin_epoch(self, course: Course | None = None) -> None:
         """Number versions anew: the newest one is 0. `course` says when actions run, where that is known beforehand."""
-        self._updated_ps, self._newest = {0: self.updated_ps}, 0
+        self._number_anew(self.updated_ps)
         self._passed, self._begun, self._course = self.samples, 0, course
 
     def observe(self, observer: Observer) -> None:
@@ -189,15 +180,7 @@ class StageClock:
 
     def update(self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0, *, keeps: bool = False) -> None:
         """Make the next version of the weights; `keeps` says whether the version before will be used again."""
-        if not keeps:
-            self.free([self._newest])
-        self._newest += 1
-        self._updated_ps[self._newest] = max(self._done_ps, exchanged_ps, *stored_ps)
-
-    def free(self, versions: Sequence[int]) -> None:
-        """Forget versions of the weights."""
-        for version in versions:
-            del self._updated_ps[version]
+        self._make_version(max(self._done_ps, exchanged_ps, *stored_ps), keeps=keeps)
 
     def state(self) -> dict[str, Any]:
         """Return the state that training changes; to be called between epochs, when no sample is in flight."""
@@ -213,4 +196,4 @@ class StageClock:
         self.port_bytes = state["port_bytes"]
         self._done_ps = state["done_ps"]
         self._passed, self._begun = state["samples"], 0
-        self._updated_ps, self._newest = {0: state["updated_ps"]}, 0
+        self._number_anew(state["updated_ps"])

@@ -13,7 +13,7 @@ from ...emulator.mapping import Mapping, Slice, channel_works, idle_share, parti
 from ...emulator.network import Network, load_network
 from ...emulator.plan import ChainPlan, Layout, lay_out_on_chip, make_plan
 from ...emulator.run import SteadyState, Throughput, steady_state
-from ...emulator.studies.parallelism import Comparison, Workload, compare
+from ...emulator.studies import Comparison, Workload, compare_methods
 from ...emulator.timing import Bottleneck, Timing, find_bottleneck
 from ..constants import changed, cluster_of, kept
 
@@ -139,4 +139,4 @@ def layout(name: str, devices: int = DEVICES) -> Layout:
 @kept
 def comparison() -> Comparison:
     """Return the comparison of the four methods, as `emuchain compare vgg16` makes it."""
-    return compare(Workload(network("vgg16"), cluster(), COMPARED_BATCH), COMPARED_DEVICES)
+    return compare_methods(Workload(network("vgg16"), cluster(), COMPARED_BATCH), COMPARED_DEVICES)

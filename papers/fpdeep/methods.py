@@ -11,8 +11,7 @@ import math
 from functools import partial
 
 from ...emulator.mapping import VALUE_BYTES, partition, streams
-from ...emulator.studies import Ports, Topology, chain_topology, direct_topology, section
-from ...emulator.studies.parallelism import Method, whole_layers
+from ...emulator.studies import Method, Ports, Topology, chain_topology, direct_topology, section, whole_layers
 from ..claim import Measure, Measured
 from ..constants import kept
 from .evidence import DEVICES, NETWORKS, cluster, comparison, layout, mapping, network

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...emulator.common import InputError
 from ...emulator.run import Results, read_results
-from ...emulator.studies.parallelism import draw_comparison, draw_topologies
+from ...emulator.studies import draw_comparison, draw_topologies
 from ...emulator.view import draw_layout, new_figure, save_figure, whole_ticks
 from ..training_runs import Mean
 from . import methods, scaling

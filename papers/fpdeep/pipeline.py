@@ -6,7 +6,7 @@ from ...emulator.mapping import VALUE_BYTES
 from ...emulator.plan import ChainPlan, find_steady
 from ...emulator.run import simulate, steady_period_ps
 from ...emulator.schedule import Kind
-from ...emulator.studies.parallelism import Method
+from ...emulator.studies import Method
 from ...emulator.timing import engine_loads
 from ..claim import Measure, Measured
 from .evidence import BALANCED, DEVICES, NETWORKS, cluster, comparison, layout, network, plan, report, timing

@@ -1,4 +1,4 @@
-"""Links of README.md and docs/ lead to files that there are, and to headings."""
+"""Links of README.md, docs/ and benchmarks/README.md lead to files that there are, and to headings."""
 
 import re
 
@@ -16,7 +16,7 @@ def anchors_of(page: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, "benchmarks/README.md"])
 def test_links_lead_somewhere(page: str) -> None:
     targets = re.findall(r"\]\(([^)\s]+)\)", text_of(page))
     for target in targets:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.cluster import load_cluster
-from emuchain.emulator.studies.parallelism import model_parallel, workload
+from emuchain.emulator.studies import methods as parallelism
+from emuchain.emulator.studies import workload
 from emuchain.papers import Class, Result, constants, load_claims, validate
 from emuchain.papers.fpdeep import evidence, methods, runs, scaling
 from emuchain.papers.fpdeep.runs import FILE, read_runs
@@ -44,8 +45,8 @@ def no_activations(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_maps_between_models(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(model_parallel, "input_bytes", lambda layer: 1)
-    patch.setattr(model_parallel, "output_bytes", lambda layer: 1)
+    patch.setattr(parallelism, "input_bytes", lambda layer: 1)
+    patch.setattr(parallelism, "output_bytes", lambda layer: 1)
 
 
 def other_layers(patch: pytest.MonkeyPatch) -> None:

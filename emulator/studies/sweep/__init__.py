@@ -1,18 +1,15 @@
 """Sweeps: the rate of a network over ranges of any keys, most of all over the number of boards; best point and knee.
 
-`space.py` makes the points, `measure.py` the figures of one, `run.py` all of them, in parallel; `journal.py` keeps what
-is finished in a CSV file. `series.py` and `findings.py` say what comes out, `picture.py` draws it.
+`space.py` makes the points, `measure.py` the figures of one, `run.py` all of them, in parallel, and a CSV file of those
+that are finished. `result.py` and `findings.py` say what comes out, `picture.py` draws it.
 """
 
-from .findings import findings
-from .journal import Journal
+from .findings import chosen_rows, findings, table_of
 from .measure import FIGURES, Measured, measure
 from .picture import draw_sweep
-from .result import SweepResult
-from .run import Interrupted, run_space
-from .series import Series, knee
+from .result import Series, SweepResult, knee
+from .run import Interrupted, Journal, run_space
 from .space import Point, Space, points_of, sweepable_keys
-from .table import chosen_rows, table_of
 
 __all__ = [
     "FIGURES",

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ...common import one_line
 from ...view import coinciding, log_ticks, nested_widths, new_figure, save_figure, whole_ticks
 from .findings import limiting_kind
-from .result import SweepResult
-from .series import Series
+from .result import Series, SweepResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,14 +1,19 @@
-"""The outcome of a sweep: rows, in the order of the points, and what they say."""
+"""The outcome of a sweep: rows, in the order of the points; along one key, the knee, and where the rate falls."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from ...common import plural
-from .series import Series, series_of
 from .space import Space
+
+FEWEST = 3
+_LITTLE = 0.5
+_FALL = 1e-3
+"""Share of a rate by which it falls at the least: placements are found to a thousandth."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,3 +50,87 @@ class SweepResult:
         else:
             told = f"best {best['images_per_s']:.1f} {self.noun}s/s on {plural(best['boards'], 'board')}"
         return f"<Sweep of {plural(len(self.rows), 'point')}, {told}>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """Rows along a key, in ascending order, without those that fail; `others` are the other keys that vary."""
+
+    along: str
+    others: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+    @property
+    def knee(self) -> dict[str, Any] | None:
+        """The row after which more of the key brings little; None if there is no such row before the last.
+
+        Where the least of the key is the best already, as with latencies, there is none either, but for boards.
+        """
+        place = self._knee
+        return None if place is None or self.is_best_at_first else self.rows[place]
+
+    @property
+    def is_best_at_first(self) -> bool:
+        """Whether more of a key other than the number of boards brings little from its least value on."""
+        return self.along != "devices" and self._knee == 0
+
+    @property
+    def _knee(self) -> int | None:
+        return knee([row[self.along] for row in self.rows], [row["images_per_s"] for row in self.rows])
+
+    @property
+    def on_chip_from(self) -> Any | None:
+        """The value of the key from which on all points have all their data on chip; None if the last has not."""
+        found = None
+        for row in reversed(self.rows):
+            if not is_on_chip(row):
+                break
+            found = row[self.along]
+        return found
+
+    def falls(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return the rows that are slower than a row with less of the key, each with the fastest such row.
+
+        Falls of less than a thousandth do not count.
+        """
+        found, best = [], None
+        for row in self.rows:
+            if best is not None and row["images_per_s"] < (1 - _FALL) * best["images_per_s"]:
+                found.append((row, best))
+            elif best is None or row["images_per_s"] > best["images_per_s"]:
+                best = row
+        return found
+
+
+def is_on_chip(row: dict[str, Any]) -> bool:
+    """Return whether all data of a point that does not fail are on chip."""
+    return bool(row["fits"]) and not row["off_chip_mib"]
+
+
+def series_of(rows: Sequence[dict[str, Any]], space: Space) -> list[Series]:
+    """Return rows by series, in their order; none if no numeric key varies."""
+    along = space.along
+    if along is None:
+        return []
+    found: dict[tuple[Any, ...], Series] = {}
+    for row in rows:
+        others = {key: row[key] for key in space.varied if key != along}
+        series = found.setdefault((*others.values(),), Series(along, others, []))
+        if row["error"] is None:
+            series.rows.append(row)
+    return [series for series in found.values() if series.rows]
+
+
+def knee(amounts: Sequence[float], rates: Sequence[float]) -> int | None:
+    """Return the place of the knee: the smallest amount after which more brings little.
+
+    Little means: to none of the larger amounts does the rate rise, for each unit added, by half of what each unit up to
+    the knee brings on average. None if that is so only at the end, or if there are fewer than three amounts.
+    """
+    if len(amounts) < FEWEST:
+        return None
+    for place, (amount, rate) in enumerate(zip(amounts[:-1], rates[:-1], strict=True)):
+        later = zip(amounts[place + 1 :], rates[place + 1 :], strict=True)
+        if all((more_rate - rate) * amount < _LITTLE * rate * (more - amount) for more, more_rate in later):
+            return place
+    return None

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from .described import VALUE_BYTES, Slice, Table, numbered, read_maps, up
 from .events import Clock, Mark, Marks, Process
@@ -323,15 +323,35 @@ def connect(chains: list[Chain], wires: Wires, kind: str) -> None:
             chain.exchanges[device] = partial(exchange.is_ready, replica)
 
 
+class Run(NamedTuple):
+    """A run at its end: the chains of its replicas, and by how many updates weights were late where it is `fpdeep`."""
+
+    chains: list[Chain]
+    staleness: Staleness
+    time_ps: int
+
+
 def run(simulated: Table, network: Table, cluster: Table) -> int:
     """Return the virtual time of a run in ps; `simulated` is what `emuchain simulate --json` prints."""
+    return run_of(simulated, network, cluster).time_ps
+
+
+def staleness_of(simulated: Table, network: Table, cluster: Table) -> Staleness:
+    """Return by how many updates weights are late in the steady pipeline, whatever the schedule."""
+    config, replicas = simulated["config"], simulated["replicas"]
+    schedule, described = config["schedule"], (network, cluster, simulated["mapping"])
+    kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
+    mini_batches = [config["batch"] // replicas] * MOST_MINI_BATCHES
+    free = Chain(Clock(), described, mini_batches, lambda at, device, sample: 0)
+    return find_staleness(free, Wires(cluster, replicas), kind)
+
+
+def run_of(simulated: Table, network: Table, cluster: Table) -> Run:
+    """Return a run at its end."""
     config, replicas, described = simulated["config"], simulated["replicas"], (network, cluster, simulated["mapping"])
     batch, samples, schedule, wires = config["batch"], config["samples"], config["schedule"], Wires(cluster, replicas)
     kind = schedule.removeprefix("data-parallel-") if "data-parallel" in schedule else config["exchange"]
-    staleness: Staleness = []
-    if schedule == "fpdeep":
-        free = Chain(Clock(), described, [batch // replicas] * MOST_MINI_BATCHES, lambda at, device, sample: 0)
-        staleness = find_staleness(free, wires, kind)
+    staleness = staleness_of(simulated, network, cluster) if schedule == "fpdeep" else []
     epoch = [min(batch, samples - begin) for begin in range(0, samples, batch)]
     clock, chains = Clock(), list[Chain]()
     for replica in range(replicas):
@@ -350,4 +370,5 @@ def run(simulated: Table, network: Table, cluster: Table) -> int:
         chain.launch()
     clock.run()
     last = len(epoch) * config["epochs"]
-    return max(chain.at_ps["weights", device, last] for chain in chains for device in range(len(chain.devices)))
+    time_ps = max(chain.at_ps["weights", device, last] for chain in chains for device in range(len(chain.devices)))
+    return Run(chains, staleness, time_ps)

@@ -1,4 +1,4 @@
-"""The emulator against a discrete-event simulation that shares no code with it: the same picoseconds.
+"""The emulator against a discrete-event simulation that shares no code with it: the same picoseconds of every row.
 
 The simulation (event_simulation.py) is given what `emuchain simulate --json` prints, and the descriptions of network
 and cluster; of the JSON it uses no times.
@@ -21,14 +21,16 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import BalancedParameters, DataPath, Stream
 from emuchain.emulator.network.operations.pool import MaxPool
 from emuchain.emulator.plan import ChainPlan, find_steady
-from emuchain.emulator.run import steady_state
+from emuchain.emulator.run import Simulation, steady_state
 from emuchain.emulator.schedule import dry_run
 from emuchain.emulator.timing import Timing
 from emuchain.emulator.view import simulation_as_json
 
 from .chains import scattered
+from .described import read_maps
 from .drawn import Case, Table, chains, replicas
-from .event_simulation import run
+from .event_simulation import run, run_of, staleness_of
+from .served import served_by_emulator, served_by_events, without_gathered
 
 LEAST_OF_A_KIND = 20
 
@@ -42,9 +44,25 @@ class Drawn(NamedTuple):
 
 def printed(plan: ChainPlan) -> Table:
     """Return what `emuchain simulate --json` prints of a plan's run."""
-    simulation = emuchain.simulate(plan)
-    found: Table = json.loads(json.dumps(simulation_as_json(simulation, steady_state(plan), epoch_images=1000)))
-    return found
+    return as_printed(emuchain.simulate(plan))
+
+
+def as_printed(simulation: Simulation) -> Table:
+    """Return what `emuchain simulate --json` prints of a run."""
+    text = json.dumps(simulation_as_json(simulation, steady_state(simulation.plan), epoch_images=1000))
+    shown: Table = json.loads(text)
+    return shown
+
+
+def check_rows(drawn: Drawn) -> None:
+    """Check that every row leaves every engine, link and memory port of the first replica at the same time."""
+    case, plan = drawn
+    simulation, served = served_by_emulator(plan, list(read_maps(case.network)))
+    events = run_of(as_printed(simulation), case.network, case.cluster)
+    assert without_gathered(served) == without_gathered(served_by_events(events.chains[0]))
+    assert simulation.virtual_time_ps == events.time_ps
+    if plan.data_parallel.replicas == 1:
+        assert plan.timing.interval_ps == events.chains[0].interval_ps
 
 
 @st.composite
@@ -64,8 +82,16 @@ def planned(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Drawn:
 @hypothesis.given(planned(st.one_of(*[chains()] * 4, replicas())))
 @hypothesis.settings(max_examples=120)
 def test_same_picoseconds(drawn: Drawn) -> None:
-    found = printed(drawn.plan)
-    assert run(found, drawn.case.network, drawn.case.cluster) == found["virtual_time_ps"]
+    check_rows(drawn)
+
+
+@hypothesis.given(planned(st.one_of(chains(), chains(), replicas())))
+@hypothesis.settings(max_examples=80)
+def test_same_staleness(drawn: Drawn) -> None:
+    """As many updates are missing, in FP and in EB of each sample of a mini-batch on each device."""
+    case, plan = drawn
+    late = staleness_of(as_printed(emuchain.simulate(plan)), case.network, case.cluster)
+    assert late == [{"fp": [*shown.forward], "eb": [*shown.backward]} for shown in plan.steady.staleness]
 
 
 @pytest.mark.exhaustive

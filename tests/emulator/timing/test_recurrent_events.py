@@ -25,7 +25,7 @@ from emuchain.emulator.timing import Timing
 
 from .drawn import Case, Table, sequences
 from .event_simulation import run
-from .test_event_simulation import Drawn, printed
+from .test_event_simulation import Drawn, check_rows, printed
 
 LEAST_OF_A_KIND = 15
 
@@ -67,8 +67,7 @@ def timed(plan: ChainPlan, timing: Timing) -> ChainPlan:
 @hypothesis.given(planned())
 @hypothesis.settings(max_examples=120)
 def test_same_picoseconds(drawn: Drawn) -> None:
-    found = printed(drawn.plan)
-    assert run(found, drawn.case.network, drawn.case.cluster) == found["virtual_time_ps"]
+    check_rows(drawn)
 
 
 @pytest.mark.exhaustive

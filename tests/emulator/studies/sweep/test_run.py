@@ -19,7 +19,7 @@ from emuchain.emulator.schedule import ScheduleKind, schedules
 from emuchain.emulator.studies.sweep import Interrupted, Measured, Point, Space, SweepResult, run_space
 
 RUN = sys.modules[run_space.__module__]
-IDENTITY = sys.modules[f"{RUN.__package__}.identity"]
+IDENTITY = sys.modules[f"{RUN.__package__}.measure"]
 TINY = 'name = "tiny"\ninput = [3, 8, 8]\nlayers = [{type = "conv", channels = 8, kernel = 8}, {type = "softmax"}]\n'
 
 

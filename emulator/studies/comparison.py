@@ -1,15 +1,18 @@
-"""The four methods side by side (FPDeep, Fig. 5), and their ranks (Table 5)."""
+"""The four methods side by side, in figures and as a picture (FPDeep, Fig. 5), and their ranks (Table 5)."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from ...common import InputError
+from ..common import InputError
+from ..view import log_ticks, nested_widths, new_figure, save_figure
 from .methods import Method
-from .outcome import Outcome
-from .workload import Workload
+from .workload import Outcome, Workload
+
+_STYLES = ("o-", "s--", "^:", "D-")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +81,7 @@ def rank(values: Mapping[Method, float], more_is_better: bool) -> dict[Method, i
     return {method: 1 + sum(sign * other < sign * mine for other in values.values()) for method, mine in values.items()}
 
 
-def compare(workload: Workload, devices: Sequence[int]) -> Comparison:
+def compare_methods(workload: Workload, devices: Sequence[int]) -> Comparison:
     """Run each method on every number of devices that it can use.
 
     Raises:
@@ -95,3 +98,28 @@ def compare(workload: Workload, devices: Sequence[int]) -> Comparison:
         for method in Method
     }
     return Comparison(workload, outcomes)
+
+
+def draw_comparison(comparison: Comparison, path: str | os.PathLike[str], flag: str = "--plot") -> None:
+    """Draw Fig. 5: a panel for each metric, over the number of devices.
+
+    Raises:
+        InputError: matplotlib is not installed, or the file cannot be written.
+    """
+    figure = new_figure(9, 6.4, flag)
+    devices = {count for outcomes in comparison.outcomes.values() for count in outcomes}
+    for axes, metric in zip(figure.subplots(2, 2).flat, METRICS, strict=True):
+        styles = zip(_STYLES, nested_widths(len(_STYLES)), strict=True)
+        for (method, outcomes), (style, width) in zip(comparison.outcomes.items(), styles, strict=True):
+            values = [metric.shown(outcome) for outcome in outcomes.values()]
+            axes.plot(list(outcomes), values, style, label=method.value, linewidth=width, markersize=3 + width)
+        axes.set(xlabel="devices", ylabel=f"{metric.name} / {metric.unit}", xscale="log", yscale=metric.scale)
+        axes.set_xticks([1 << power for power in range(max(devices).bit_length())])
+        axes.xaxis.set_major_formatter("{x:.0f}")
+        axes.minorticks_off()
+        if metric.scale == "log":
+            log_ticks(axes.yaxis)
+    figure.axes[0].legend()
+    workload = comparison.workload
+    figure.suptitle(f"{workload.network.name} on {workload.cluster.name}, batch {workload.batch}")
+    save_figure(figure, path, flag)

@@ -16,9 +16,8 @@ from emuchain.emulator.mapping import Mapping, Slice, allocate, cut_channels
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import simulate
-from emuchain.emulator.studies import section
-from emuchain.emulator.studies.parallelism import Method, Outcome, Workload, compare, whole_layers
-from emuchain.emulator.studies.parallelism.comparison import rank
+from emuchain.emulator.studies import Method, Outcome, Workload, compare_methods, section, whole_layers
+from emuchain.emulator.studies.comparison import rank
 
 FEW = settings(max_examples=25)
 
@@ -166,7 +165,9 @@ def test_how_many_devices_a_method_can_use() -> None:
 
 
 def test_a_method_is_left_out_beyond_its_most_devices() -> None:
-    comparison = compare(ROOMY, [1, 2, 3, 4])  # four samples, two layers, two output channels of each, 2 + 2 to cut
+    comparison = compare_methods(
+        ROOMY, [1, 2, 3, 4]
+    )  # four samples, two layers, two output channels of each, 2 + 2 to cut
     assert {method.name: list(found) for method, found in comparison.outcomes.items()} == {
         "DP": [1, 2, 3, 4],
         "LP": [1, 2],
@@ -178,7 +179,7 @@ def test_a_method_is_left_out_beyond_its_most_devices() -> None:
 
 def test_too_many_devices_for_every_method() -> None:
     with pytest.raises(InputError, match=r"`devices` = 5: must be 1 to 4"):
-        compare(FOUR, [5])
+        compare_methods(FOUR, [5])
 
 
 def test_ranks() -> None:
@@ -189,7 +190,7 @@ def test_ranks() -> None:
 
 def test_ranks_of_an_iteration_by_hand() -> None:
     # From the outcomes above. Storage: 608, 376, 736, 376; footprint: 192, 256, 512, 256; time: 1080, 640, 1720, 640.
-    found = {key: list(by.values()) for key, by in compare(FOUR, [2]).ranks([2]).items()}
+    found = {key: list(by.values()) for key, by in compare_methods(FOUR, [2]).ranks([2]).items()}
     assert found["flop_utilisation"] == [2, 3, 1, 3]
     assert found["total_storage_bytes"] == [2, 3, 1, 3]
     assert found["footprint_bytes"] == [4, 2, 1, 2]
