@@ -30,7 +30,6 @@ from .run import (
     Training,
     Weights,
     WeightsFile,
-    both,
     ending_together,
     found_of,
     prepared_on_all,
@@ -200,16 +199,8 @@ def simulate(
         return _simulated_pair(planned, observer, pair_trace(trace, trace_level, trace_samples))
     assert isinstance(planned, ChainPlan)
     traced = TraceRequest.of(trace, trace_level, trace_samples)
-    samples = epoch_samples(planned)
-    recorder = None if traced is None else traced.recorder(planned, samples)
-    with contextlib.ExitStack() as files:
-        if traced is not None:
-            traced.check_file()
-            files.callback(traced.close)
-        simulation = run_simulation(planned, samples, both(observer, recorder))
-        if traced is not None and recorder is not None:
-            traced.write(planned, samples, [recorder])
-    return simulation
+    with traced or contextlib.nullcontext():
+        return run_simulation(planned, epoch_samples(planned), observer, trace=traced)
 
 
 def train(

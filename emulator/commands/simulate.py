@@ -88,9 +88,7 @@ def run_simulation(
             return
     asked, traced = parse_what_if(what_if), TraceRequest.of(**trace)
     with contextlib.ExitStack() as files:
-        if traced is not None:
-            traced.check_file()
-            files.callback(traced.close)
+        files.enter_context(traced or contextlib.nullcontext())
         picture = files.enter_context(picture_file(plot, "--plot"))
         run = _run(config_file, flags, {}, traced)
         tell_notes(idle_settings(run.simulation.plan))
@@ -139,10 +137,7 @@ def _run(
             if warning is not None:
                 tell(f"emuchain: warning: {warning}")
             show(f"simulating {plural(samples, plan.network.sample_noun)} on {plural(plan.nodes, 'device')}")
-            recorder = None if trace is None else trace.recorder(plan, samples)
-            simulation = simulate(plan, samples, recorder)
-            if trace is not None and recorder is not None:
-                trace.write(plan, samples, [recorder])
+            simulation = simulate(plan, samples, trace=trace)
             costs = None
             if plan.faults.in_time:
                 show("simulating without faults, and with each one separately")

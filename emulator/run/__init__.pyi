@@ -24,7 +24,7 @@ from .steady_state import (
 from .step_log import StepLog, open_log
 from .steps import EpochResult, Exchanged, StepResult, StepTable, Weights
 from .tables import exchange_table, history_table, resource_table
-from .training import Training, both, ending_together, prepared_on_all
+from .training import Training, ending_together, prepared_on_all
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 from .weights_files import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
 
@@ -72,7 +72,6 @@ __all__ = [
     "Weights",
     "WeightsFile",
     "WiderLinks",
-    "both",
     "cause_of",
     "check_needs",
     "checkpoints_of",
