@@ -23,19 +23,19 @@ from .plan import ChainPlan, PairPlan, Plan, epoch_samples, plan_run
 from .run import (
     EpochResult,
     Evaluation,
-    Found,
     PairSimulation,
     Results,
+    RunWeights,
     Simulation,
     Training,
     Weights,
     WeightsFile,
     ending_together,
-    found_of,
     prepared_on_all,
-    read_found,
     read_results,
+    read_run_weights,
     resumed,
+    run_weights_of,
 )
 from .run import evaluate as evaluate_weights
 from .run import simulate as run_simulation
@@ -335,12 +335,12 @@ def retime(
     return retime_results(finished, cluster, changes, source=source)
 
 
-def _weights_of(run: Run) -> Found:
+def _weights_of(run: Run) -> RunWeights:
     if isinstance(run, Results):
-        return found_of(run)
+        return run_weights_of(run)
     if not isinstance(run, str | os.PathLike):
         raise InputError(f"`run`: is {type(run).__name__}; it should be results, or the path of a file")
-    return read_found(os.fspath(run))
+    return read_run_weights(os.fspath(run))
 
 
 def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile | None) -> PairSimulation:

@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from ..common import format_bytes, plural
-from ..run import Evaluation, Found, WeightsFile, evaluate, read_found
+from ..run import Evaluation, RunWeights, WeightsFile, evaluate, read_run_weights
 from ..view import Line, bits_line, next_line, print_answer
 from .kernels import load as load_kernels
 from .output import tell
@@ -19,7 +19,7 @@ def evaluate_file(file: str, data: str | None, test_samples: int | None, as_json
     Raises:
         InputError: the file or the data cannot be read, or do not fit each other.
     """
-    found = read_found(file)
+    found = read_run_weights(file)
     load_kernels(tell)
     made = evaluate(found, data, test_samples)
     if as_json:
@@ -28,7 +28,7 @@ def evaluate_file(file: str, data: str | None, test_samples: int | None, as_json
         print_answer(_answer(file, found, made))
 
 
-def _answer(file: str, found: Found, made: Evaluation) -> list[Line]:
+def _answer(file: str, found: RunWeights, made: Evaluation) -> list[Line]:
     tested = made.tested
     samples = plural(tested.samples, f"test {made.network.sample_noun}")
     steps = f" and {plural(found.steps, 'mini-batch')}" if found.steps else ""
@@ -41,7 +41,7 @@ def _answer(file: str, found: Found, made: Evaluation) -> list[Line]:
     ]
 
 
-def _as_json(file: str, found: Found, made: Evaluation) -> dict[str, Any]:
+def _as_json(file: str, found: RunWeights, made: Evaluation) -> dict[str, Any]:
     tested = made.tested
     bits = {} if made.ngrams is None else {"test_bits": tested.bits_per_step}
     return {
@@ -64,12 +64,12 @@ def export_weights(file: str, out: str) -> None:
         InputError: the file cannot be read, or `out` cannot be written, or has another ending.
     """
     with WeightsFile(out) as whole:
-        found = read_found(file)
+        found = read_run_weights(file)
         size = whole.write(found)
     print_answer(_exported(found, out, size))
 
 
-def _exported(found: Found, out: str, size: int) -> list[Line]:
+def _exported(found: RunWeights, out: str, size: int) -> list[Line]:
     arrays = [array for layer in found.weights.values() for array in layer.values()]
     values = sum(array.size for array in arrays)
     return [
