@@ -76,12 +76,12 @@ class ConfiguredCommand(FileCommand):
 
     @functools.cached_property
     def _flags(self) -> dict[str, click.Option]:
-        found = {key: _flag(key) for key in self.config_keys()}
-        found["devices"].type = CountOrRange()
+        options = {key: _flag(key) for key in self.config_keys()}
+        options["devices"].type = CountOrRange()
         if self.sweeps:
-            found["devices"].metavar = RANGE_METAVAR
-            found["devices"].help = f"{found['devices'].help}; {RANGE_HELP}"
-        return found
+            options["devices"].metavar = RANGE_METAVAR
+            options["devices"].help = f"{options['devices'].help}; {RANGE_HELP}"
+        return options
 
     def config_keys(self) -> list[str]:
         """Return the keys that have a flag."""

@@ -103,12 +103,12 @@ def run_simulation(
             assert run.steady is not None
             draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", picture)
     if as_json:
-        found = _as_json(run, counted)
+        values = _as_json(run, counted)
         if other is not None:
             changes = {**asked.cluster, **asked.config}
             figures = {row.figure: {"before": row.before, "after": row.after, "ratio": row.ratio} for row in rows}
-            found["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, counted)}
-        print(json.dumps(found, indent=2))
+            values["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, counted)}
+        print(json.dumps(values, indent=2))
         return
     print_answer(_answer(run, other, str(asked), known, _to_try(run, config_file, flags)))
     if traced is not None:
