@@ -265,10 +265,10 @@ def schedule(
         return
     steps = steps or (1 if as_csv else 2)
     if micro_batches is None:
-        found = run_schedule(config_file, flags, steps)
+        actions = run_schedule(config_file, flags, steps)
     else:
-        found = order_of(config_file, flags, micro_batches, steps)
-    print_schedule(found, as_csv)
+        actions = order_of(config_file, flags, micro_batches, steps)
+    print_schedule(actions, as_csv)
 
 
 @commands.command()

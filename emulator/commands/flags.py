@@ -108,12 +108,12 @@ class ConfiguredCommand(FileCommand):
 
     @functools.cached_property
     def _flags(self) -> dict[str, click.Option]:
-        found = {key: _flag(key) for key in self.config_keys()}
-        found["devices"].type = CountOrRange()
+        options = {key: _flag(key) for key in self.config_keys()}
+        options["devices"].type = CountOrRange()
         if self.sweeps:
-            found["devices"].metavar = RANGE_METAVAR
-            found["devices"].help = f"{found['devices'].help}; {RANGE_HELP}"
-        return found
+            options["devices"].metavar = RANGE_METAVAR
+            options["devices"].help = f"{options['devices'].help}; {RANGE_HELP}"
+        return options
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags of keys group by group, the usual ones or all, then the command's own."""

@@ -74,9 +74,9 @@ def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int,
         )
     forwards = warm_ups_of(config, devices, micro_batches)
     epoch = EpochShape(devices, steps * micro_batches, micro_batches, 1, chunks=chunks, warm_ups=forwards)
-    found = kind.schedule_of(epoch)
-    dry_run(found, aligned=True)
-    return found
+    actions = kind.schedule_of(epoch)
+    dry_run(actions, aligned=True)
+    return actions
 
 
 def print_schedule(schedule: Schedule, as_csv: bool) -> None:
