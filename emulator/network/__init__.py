@@ -1,10 +1,10 @@
 """Networks: layers and tensors, their description as TOML or ONNX, and the zoo."""
 
-from .graph import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC, OperatorGraph, Phase, operator_graph
 from .layer import Layer, Network, SfuStep
 from .load import load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
 from .operation import EngineView, LayerOperation, Operation, RowMap, SfuOperation, operation_types
 from .operations.recurrent import Recurrent
+from .operator_graph import OPERATIONS_PER_MAC, TRAINING_OPERATIONS_PER_MAC, OperatorGraph, Phase, operator_graph
 from .shape import Shape, Tensor
 
 __all__ = [

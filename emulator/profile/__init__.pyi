@@ -1,15 +1,6 @@
 from .on_chip import Data, DataBytes, PartNeeds, Phases, boundary_bytes, cut_bytes, streams_bytes
-from .pipedream import load_graph
-from .profile import (
-    DeviceTable,
-    LayerProfile,
-    LayerTable,
-    LayerTimes,
-    Profile,
-    ProfileDescription,
-    TimesTable,
-    load_profile,
-)
+from .profile import LayerProfile, LayerTimes, Profile
+from .profile_files import DeviceTable, LayerTable, ProfileDescription, TimesTable, load_graph, load_profile
 from .roofline import BoardStage, DoesNotFit, LayerCosts, board_stage, stage_of_needs
 from .stages import BoardStages, ProfileStages, Stages
 
