@@ -237,7 +237,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mapping[str, s
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("root, and no setpriv to give up its power over files")
     package, home, temporary = tmp_path / "place" / "emuchain", tmp_path / "home", tmp_path / "tmp"
-    for part in ("comm", "emulator", "kernels"):
+    for part in ("comm", "emulator", "kernels", "launch", "papers"):
         shutil.copytree(ROOT / part, package / part, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ROOT.glob("__*__.py*"):
         shutil.copy(file, package)
@@ -293,7 +293,7 @@ def test_where_temporary_files_are_not_safe(
 def leave_out_few(folder: Path) -> None:
     """Put all compiled code but that of a few kernels into a folder, so that ranks have little to compile."""
     warm.compile_all()
-    shutil.copytree(store.where(), folder, ignore=shutil.ignore_patterns("layers.relu.*", "fifo.*"))
+    shutil.copytree(store.where(), folder, ignore=shutil.ignore_patterns("layers.activations.*", "fifo.*"))
     folder.chmod(0o700)
 
 
@@ -312,5 +312,5 @@ def test_ranks_share_temporary_files(  # type: ignore[no-untyped-def]  # a fixtu
     assert finished.stdout.count(COMPILING) == 1
     assert [place] == [*(tmp_path / "tmp").glob("emuchain-*")]
     assert str(place) in one_line(finished.stderr)
-    assert any(place.rglob("*relu*"))
+    assert any(place.rglob("*layers.activations*"))
     assert any(place.rglob("*contract*"))

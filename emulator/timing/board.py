@@ -78,8 +78,11 @@ class Wire:
         if self.pace is not None:
             takes_ps, late_ps = self.pace(begin_ps, sample, message)
         self.free_ps = begin_ps + takes_ps
-        _tell(self.observer, self.name, begin_ps, self.free_ps)
         return Carried(begin_ps, self.free_ps, max(ran.end_ps, self.free_ps + self.latency_ps + late_ps))
+
+    def has_carried(self, carried: Carried) -> None:
+        """Tell the observer of a message that has been carried."""
+        _tell(self.observer, self.name, carried.start_ps, carried.end_ps)
 
 
 class ActionBoard:

@@ -67,9 +67,9 @@ class Course:
         return {timed.step: Ran(timed.start_ps, timed.end_ps) for timed in self.timed}
 
     @functools.cached_property
-    def arrivals_ps(self) -> Mapping[Step, int]:
-        """When each step's message has come, in ps, where it leaves the board."""
-        return {sent.step: sent.arrival_ps for sent in self.sent}
+    def carried(self) -> Mapping[Step, Carried]:
+        """When each step's message was on a link and has come, where it leaves the board."""
+        return {sent.step: Carried(sent.start_ps, sent.end_ps, sent.arrival_ps) for sent in self.sent}
 
 
 def course_of(schedule: Schedule, loads: StageLoads, boards: Sequence[ActionBoard], passed: int = 0) -> Course:

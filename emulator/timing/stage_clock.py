@@ -164,12 +164,14 @@ class StageClock(Versions):
             return {}
         arrives_ps, receiver, stage = ran.end_ps, self._neighbours[kind is Kind.BACKWARD], self.streams.device
         if receiver != self.board.number:
+            wire = self.board.wires[receiver]
             if self._course is not None:
-                arrives_ps = self._course.arrivals_ps[Step(kind, span.of.index, stage)]
+                carried = self._course.carried[Step(kind, span.of.index, stage)]
             else:
                 message, sample = self._loads.message(kind, stage, span.samples), self._passed + span.first
-                wire = self.board.wires[receiver]
-                arrives_ps = wire.carry(ran, message, self._machine.transport, sample).arrival_ps
+                carried = wire.carry(ran, message, self._machine.transport, sample)
+            wire.has_carried(carried)
+            arrives_ps = carried.arrival_ps
         for stream in streams:
             self.sent_rows[stream.key] += span.samples * stream.rows
         return {stream.key: np.full((span.samples, stream.rows), arrives_ps, np.int64) for stream in streams}

@@ -1,4 +1,5 @@
-from .actions import LEGEND, ActionRun, PipelineDrawing
+from .action_run import ActionRun
+from .actions import LEGEND, PipelineDrawing
 from .answer import (
     Line,
     bits_line,

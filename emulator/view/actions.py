@@ -1,20 +1,18 @@
-"""Whole actions as spans: those of `emuchain pipeline`, and of runs whose boards take actions as a whole."""
+"""Whole actions as spans: their lanes and looks, and the drawing of a pipeline in time."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import functools
-import itertools
 import math
 import string
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..schedule import PASSES, Action, Backward, Engines, Kind, Shape
-from ..timing import PipelineResult, Step, exchange_name
-from .samples import Kept, RunSamples, SpanRecorder, Window, kept_by
+from ..schedule import PASSES, Engines, Kind, Shape
+from ..timing import PipelineResult, Step
 from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Style, Timeline, lines_by_device
 
 _MARKS = {Kind.FORWARD: string.digits, Kind.BACKWARD: string.ascii_lowercase, Kind.GRADIENT: string.ascii_uppercase}
@@ -23,12 +21,12 @@ _IDLE = "#eeeeee"
 _PALEST = 0.4
 """Share of the colour in that of the last of several chunks; the rest is white."""
 
-_STYLE = Style(7.2, 0.26, 1.0, bar=0.84, points=6, digit_inches=0.06, edge=0.6, idle=_IDLE)
-_RANGES = {Kind.FORWARD: "F 0-9", Kind.BACKWARD: "B a-z", Kind.GRADIENT: "W A-Z"}
+ACTION_STYLE = Style(7.2, 0.26, 1.0, bar=0.84, points=6, digit_inches=0.06, edge=0.6, idle=_IDLE)
+RANGES = {Kind.FORWARD: "F 0-9", Kind.BACKWARD: "B a-z", Kind.GRADIENT: "W A-Z"}
 LEGEND = "F: digits 0-9, B: letters a-z, W: A-Z, each by micro-batch in turn; dot: idle"
 
 
-class _Lanes:
+class ActionLanes:
     """The lanes of devices: a queue for all actions, or one for each kind, and links below the device that sends."""
 
     def __init__(self, devices: int, kinds: Collection[Kind], engines: Engines, links: Collection[tuple[int, int]]):
@@ -51,20 +49,22 @@ class _Lanes:
 
     def lines(self, spans: Sequence[Span]) -> Iterator[ChartLine]:
         """Yield a line for each queue of each device."""
-        by_lane = _by_lane(spans)
+        spans_of = by_lane(spans)
         lanes = [lane for lane in self.all if lane not in self.links.values()]
-        lines = ((lane.device, "" if self.turns else lane.title, by_lane.get(lane, ())) for lane in lanes)
+        lines = ((lane.device, "" if self.turns else lane.title, spans_of.get(lane, ())) for lane in lanes)
         return lines_by_device(lines, "device {device} {what}")
 
 
-def _by_lane(spans: Iterable[Span]) -> Mapping[Lane, list[Span]]:
-    by_lane = collections.defaultdict[Lane, list[Span]](list)
+def by_lane(spans: Iterable[Span]) -> Mapping[Lane, list[Span]]:
+    """Return the spans of each lane that has any."""
+    found = collections.defaultdict[Lane, list[Span]](list)
     for span in spans:
-        by_lane[span.lane].append(span)
-    return by_lane
+        found[span.lane].append(span)
+    return found
 
 
-def _look(kind: Kind, micro_batch: int, chunk: int, chunks: int) -> Look:
+def action_look(kind: Kind, micro_batch: int, chunk: int, chunks: int) -> Look:
+    """Return how an action is drawn: in the colour of its kind, with the number of its micro-batch."""
     marks = _MARKS[kind]
     return Look(marks[micro_batch % len(marks)], _shade(kind, chunk, chunks), str(micro_batch))
 
@@ -76,7 +76,7 @@ def _shade(kind: Kind, chunk: int, chunks: int) -> str:
     return "#" + "".join(f"{round(255 * (1 - share * (1 - part))):02x}" for part in parts)
 
 
-def _keys(kinds: Collection[Kind], chunks: int) -> dict[str, str]:
+def action_keys(kinds: Collection[Kind], chunks: int) -> dict[str, str]:
     """Return what colours mean: kinds of actions by chunk, and idle."""
     shades = {
         kind.value + (f", chunk {chunk}" if chunks > 1 else ""): _shade(kind, chunk, chunks)
@@ -87,7 +87,8 @@ def _keys(kinds: Collection[Kind], chunks: int) -> dict[str, str]:
     return {**shades, "idle": _IDLE}
 
 
-def _name(step: Step) -> str:
+def step_name(step: Step) -> str:
+    """Return a step as a slice names it, such as F3 of stage 1."""
     return f"{step.kind.value}{step.micro_batch} of stage {step.stage}"
 
 
@@ -129,204 +130,31 @@ class PipelineDrawing:
             idle=".",
             grid_ps=math.gcd(end_ps, *times_ps),
             title=title,
-            keys=_keys(self._lanes.kinds, self.shape.chunks),
-            style=_STYLE,
+            keys=action_keys(self._lanes.kinds, self.shape.chunks),
+            style=ACTION_STYLE,
         )
 
     @functools.cached_property
-    def _lanes(self) -> _Lanes:
+    def _lanes(self) -> ActionLanes:
         kinds = {timed.step.kind for timed in self.result.timed}
         links = {(sent.sender, sent.receiver) for sent in self.result.sent}
-        return _Lanes(self.shape.devices, kinds, self.shape.machine.engines, links)
+        return ActionLanes(self.shape.devices, kinds, self.shape.machine.engines, links)
 
     @functools.cached_property
     def _actions(self) -> list[Span]:
         spans = []
         for timed in self.result.timed:
             lane = self._lanes.queues[timed.device, timed.step.kind]
-            args = {"released_by": None if timed.released_by is None else _name(timed.released_by)}
+            args = {"released_by": None if timed.released_by is None else step_name(timed.released_by)}
             spans.append(self._span(lane, timed.step, timed.start_ps, timed.end_ps, args))
         return spans
 
     def _span(self, lane: Lane, step: Step, start_ps: int, end_ps: int, args: Mapping[str, Any]) -> Span:
         where = {"micro_batch": step.micro_batch, "stage": step.stage}
         times = {"start": self._plain(start_ps), "end": self._plain(end_ps)}
-        look = _look(step.kind, step.micro_batch, step.stage // self.shape.devices, self.shape.chunks)
-        return Span(lane, start_ps, end_ps, _name(step), step.kind.value, {**where, **times, **args}, look)
+        look = action_look(step.kind, step.micro_batch, step.stage // self.shape.devices, self.shape.chunks)
+        return Span(lane, start_ps, end_ps, step_name(step), step.kind.value, {**where, **times, **args}, look)
 
     def _plain(self, time_ps: int) -> int | float:
         value = Fraction(time_ps, self.unit_ps)
         return int(value) if value.denominator == 1 else float(value)
-
-
-class _Work(NamedTuple):
-    """An action of a run on some samples, counted since the start of the run."""
-
-    action: Action
-    stage: int
-    epoch: int
-    samples: range
-
-
-@dataclasses.dataclass(frozen=True)
-class ActionRun:
-    """A run of whole actions, of which those on a window of samples are shown."""
-
-    samples: RunSamples
-    window: Window
-
-    def recorder(self) -> SpanRecorder:
-        """Return the observer of the run: queues serve actions, and links their messages, in the order of programs."""
-        steps = dict.fromkeys(self._exchanges, self.samples.steps(self.window))
-        return SpanRecorder({**self._works, **steps})
-
-    @functools.cached_property
-    def _works(self) -> Mapping[str, Mapping[int, _Work]]:
-        """For each queue and link, the work of the window by its number among all that the resource serves."""
-        plan, schedule, length = self.samples.plan, self.samples.schedule, self.samples.samples
-        epochs = range(self.window.first // length, self.window.last // length + 1)
-        works: dict[str, dict[int, _Work]] = {}
-        for device, program in schedule.programs(range(plan.devices)).items():
-            served, shown = collections.Counter[str](), list[tuple[str, int, int, _Work]]()
-            for action in program:
-                if action.kind is Kind.UPDATE:
-                    continue
-                stage, span = action.chunk * plan.devices + device, schedule.micro_batches[action.index].span_of(action)
-                resources = [resource for resource, _ in self._resources(action.kind, stage)]
-                for epoch in epochs:
-                    samples = range(epoch * length + span.first, epoch * length + span.slice.stop)
-                    if samples.start <= self.window.last and samples.stop > self.window.first:
-                        work = _Work(action, stage, epoch + 1, samples)
-                        shown += [(resource, epoch, served[resource], work) for resource in resources]
-                served.update(resources)
-            for resource, epoch, number, work in shown:
-                works.setdefault(resource, {})[epoch * served[resource] + number] = work
-        return works
-
-    def _resources(self, kind: Kind, stage: int) -> Iterator[tuple[str, Lane]]:
-        """Yield what serves an action of a stage: a queue of its device, and the link that its message takes."""
-        plan, device = self.samples.plan, stage % self.samples.plan.devices
-        if kind in self._lanes.kinds:
-            yield f"{kind.value} of device {device}", self._lanes.queues[device, kind]
-        receiver = self._receiver(kind, stage)
-        if receiver is not None and receiver % plan.devices != device:
-            to = receiver % plan.devices
-            yield f"link {device} -> {to}", self._lanes.links[device, to]
-
-    def _receiver(self, kind: Kind, stage: int) -> int | None:
-        """Return the stage that takes an action's message."""
-        receiver = stage + {Kind.FORWARD: 1, Kind.BACKWARD: -1}.get(kind, 0)
-        return receiver if receiver != stage and 0 <= receiver < self.samples.plan.stage_count else None
-
-    @functools.cached_property
-    def _lanes(self) -> _Lanes:
-        plan = self.samples.plan
-        assert plan.stages is not None
-        machine, devices = plan.stages.machine, plan.devices
-        kinds = [kind for kind in PASSES if kind is not Kind.GRADIENT or machine.backward is Backward.SPLIT]
-        pairs = ((stage % devices, (stage + 1) % devices) for stage in range(plan.stage_count - 1))
-        links = {link for one, other in pairs if one != other for link in ((one, other), (other, one))}
-        return _Lanes(devices, kinds, machine.engines, links)
-
-    @functools.cached_property
-    def _exchanges(self) -> Mapping[str, Lane]:
-        """The lanes of exchanges with other replicas, by resource; each stage has one."""
-        plan = self.samples.plan
-        stages = range(plan.stage_count if plan.data_parallel.replicas > 1 else 0)
-        ahead = {stage: f"stage {stage}: " if plan.chunks > 1 else "" for stage in stages}
-        return {exchange_name(n): Lane(n % plan.devices, f"{ahead[n]}exchange of gradients") for n in stages}
-
-    @property
-    def lanes(self) -> list[Lane]:
-        """All lanes, device by device."""
-        return sorted([*self._lanes.all, *self._exchanges.values()], key=lambda lane: lane.device)
-
-    def timeline(self, recorders: Collection[SpanRecorder], level: object = None) -> Timeline:
-        """Return actions, messages and exchanges, and arrows from a message to the action that takes it."""
-        works = [(span, work) for span, work in self._recorded(recorders) if work is not None]
-        spans = sorted((span for span, _ in self._recorded(recorders)), key=lambda span: span.start_ps)
-        return Timeline(self.samples.devices, self.lanes, spans, self._flows(works))
-
-    def chart(self, recorders: Collection[SpanRecorder], shown: Window, *, all_lanes: bool) -> Chart:
-        """Return the chart of the time in which the shown samples are worked on, with all that runs then.
-
-        `all_lanes` gives each lane a line of its own, links and exchanges too.
-        """
-        recorded = self._recorded(recorders)
-        spans, numbers = [span for span, _ in recorded], shown.numbers
-        worked = [s for s, w in recorded if w and w.samples.start < numbers.stop and w.samples.stop > numbers.start]
-        kinds, chunks = self._lanes.kinds, self.samples.plan.chunks
-        return Chart(
-            tuple(self._lane_lines(spans) if all_lanes else self._lanes.lines(spans)),
-            begin_ps=min(span.start_ps for span in worked),
-            end_ps=max(span.end_ps for span in worked),
-            axis="virtual time, µs; numbers are micro-batches",
-            marks=f"marks: {', '.join(_RANGES[kind] for kind in kinds)} by micro-batch in turn; ",
-            keys=_keys(kinds, chunks),
-            style=_STYLE,
-        )
-
-    def _lane_lines(self, spans: Sequence[Span]) -> Iterator[ChartLine]:
-        by_lane = _by_lane(spans)
-        for device, lanes in itertools.groupby(self.lanes, key=lambda lane: lane.device):
-            yield ChartLine(self.samples.devices[device], "", None)
-            for lane in lanes:
-                yield ChartLine(f"  {lane.title}", f"{lane.title}, device {device}", by_lane.get(lane, ()))
-
-    def _recorded(self, recorders: Collection[SpanRecorder]) -> list[tuple[Span, _Work | None]]:
-        """Return the spans that the recorders of all ranks have kept, with the work that they are."""
-        kept, recorded = kept_by(recorders), list[tuple[Span, _Work | None]]()
-        for resource, works in self._works.items():
-            for number, work in works.items():
-                if number in kept.get(resource, {}):
-                    recorded.append((self._span(resource, work, kept[resource][number]), work))
-        for resource, lane in self._exchanges.items():
-            for step, times in kept.get(resource, {}).items():
-                args = {**self.samples.step_args(step), **_times(times)}
-                look = Look("=", "grey")
-                recorded.append(
-                    (Span(lane, times.start_ps, times.end_ps, f"mini-batch {step}", "exchange", args, look), None)
-                )
-        return recorded
-
-    def _span(self, resource: str, work: _Work, times: Kept) -> Span:
-        action, plan = work.action, self.samples.plan
-        lane = dict(self._resources(action.kind, work.stage))[resource]
-        micro_batch = self.samples.schedule.micro_batches[action.index]
-        args = {
-            **{"epoch": work.epoch, "mini_batch": micro_batch.step, "micro_batch": action.index, "stage": work.stage},
-            **{"first_sample": work.samples.start, "last_sample": work.samples.stop - 1},
-            **({} if action.version is None else {"version": action.version}),
-            **_times(times),
-        }
-        if resource.startswith("link"):
-            assert plan.stages is not None
-            sent = plan.timing.sent(work.stage - (action.kind is Kind.BACKWARD), forward=action.kind is Kind.FORWARD)
-            args["bytes"] = plan.stages.message_bytes(sent, len(work.samples))
-        look = _look(action.kind, action.index, action.chunk, plan.chunks)
-        label = _name(Step(action.kind, action.index, work.stage))
-        return Span(lane, times.start_ps, times.end_ps, label, action.kind.value, args, look)
-
-    def _flows(self, works: Sequence[tuple[Span, _Work]]) -> Iterator[Flow]:
-        """Yield the arrows from messages, or from actions where links are not observed, to what takes them."""
-        queues = set(self._lanes.queues.values())
-        sent, takers = (
-            dict[_Work, Span](),
-            collections.defaultdict[tuple[Kind, int, int], list[tuple[Span, _Work]]](list),
-        )
-        for span, work in works:
-            if span.lane in queues:
-                takers[work.action.kind, work.action.index, work.stage].append((span, work))
-            if span.lane not in queues or work not in sent:
-                sent[work] = span
-        for work, span in sent.items():
-            receiver = self._receiver(work.action.kind, work.stage)
-            if receiver is None or receiver % self.samples.plan.devices == work.stage % self.samples.plan.devices:
-                continue
-            for target, taken in takers[work.action.kind, work.action.index, receiver]:
-                if taken.samples.start < work.samples.stop and work.samples.start < taken.samples.stop:
-                    yield Flow(span.lane, span.start_ps, target.lane, target.start_ps)
-
-
-def _times(kept: Kept) -> dict[str, int]:
-    return {"start_ps": kept.start_ps, "end_ps": kept.end_ps}

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from ..common import InputError, WholeFile
 from ..plan import ChainPlan
-from .actions import ActionRun
+from .action_run import ActionRun
 from .row_run import RowRun
 from .rows import Level
 from .samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window

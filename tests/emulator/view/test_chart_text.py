@@ -1,4 +1,4 @@
-"""Charts as text: marks by hand, widths, and what a chart of a run shows."""
+"""Charts as text: marks by hand, widths, what a chart of a run shows, and pipelines of whole actions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.emulator.view import Chart, LaneKind, Window, gantt
+from emuchain.emulator.schedule import StageCosts
+from emuchain.emulator.view import Chart, LaneKind, PipelineDrawing, Window, gantt, gantt_lines
 from emuchain.emulator.view.row_run import RecordedRows
 from emuchain.emulator.view.rows import RowLane, Rows
 from emuchain.emulator.view.samples import Place, Versions
 
+from ..timing.shapes import SPLIT, shape_of, timed
 from .conftest import TracedPlan
 from .runs import RUNS, simulated
 
@@ -113,3 +115,32 @@ def test_exchanges_have_a_mark_of_their_own(traced_plan: TracedPlan) -> None:
     assert any("=" in line for line in exchanges)
     for line in exchanges:
         assert set(line.removeprefix("  exchange of gradients")) <= set(" .=")
+
+
+def test_by_turns() -> None:
+    shape = shape_of("1f1b-sno", 2, 3, StageCosts(1, 2, transfer_ps=1))
+    result, _ = timed("1f1b-sno", shape)
+    assert gantt_lines(PipelineDrawing(shape, result, 1).chart(), 30) == [
+        "device 0 01....aa2bb...cc",
+        "device 1 ..0aa1bb..2cc...",
+    ]
+
+
+def test_side_by_side() -> None:
+    shape = shape_of("fbp-as", 2, 3, StageCosts(1, 1), SPLIT)
+    result, _ = timed("fbp-as", shape)
+    assert gantt_lines(PipelineDrawing(shape, result, 1).chart(), 18) == [
+        "device 0 F 012...",
+        "         B ...abc",
+        "device 1 F .012..",
+        "         B ..abc.",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 133])
+def test_width(width: int) -> None:
+    shape = shape_of("zero-bubble", 11, 30, StageCosts(7, 12, 5, 1))
+    result, _ = timed("zero-bubble", shape)
+    rows = gantt_lines(PipelineDrawing(shape, result, 1).chart(), width)
+    assert len(rows) == 11 and {len(row) for row in rows} == {width}
+    assert rows[10].startswith("device 10 .")
