@@ -9,7 +9,6 @@ from typing import Any
 
 from ..cluster import load_cluster
 from ..common import InputError, format_time_ps
-from ..plan import describe_devices
 from ..run import cause_of, read_results
 from ..studies import Retiming, label_of, parse_what_if, retime
 from ..view import limit_lines, say, steady_state_as_json, table
@@ -56,7 +55,7 @@ def _print(retiming: Retiming, own: str) -> None:
         print(f"note: {note}")
     config = plan.config
     print(
-        f"the run: {plan.network.name} on {describe_devices(retiming.own)} ({own}), {config.schedule.name}, batch"
+        f"the run: {retiming.own.title} ({own}), {config.schedule.name}, batch"
         f" {config.batch}, {retiming.simulation.samples} {noun}s an epoch"
     )
     epochs = zip(_durations_ps(retiming.own_ends_ps), _durations_ps(retiming.epoch_ends_ps), strict=True)

@@ -87,9 +87,7 @@ def run_simulation(
             simulate_pair(config, flags, what_if, as_json, trace, plot)
             return
     asked, traced = parse_what_if(what_if), TraceRequest.of(**trace)
-    with contextlib.ExitStack() as files:
-        files.enter_context(traced or contextlib.nullcontext())
-        picture = files.enter_context(picture_file(plot, "--plot"))
+    with traced or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
         run = _run(config_file, flags, {}, traced)
         tell_notes(idle_settings(run.simulation.plan))
         other = _run(config_file, {**flags, **asked.config}, asked.cluster) if what_if else None
@@ -101,7 +99,7 @@ def run_simulation(
             if run.steady is None:
                 plan.needs_rows("`--plot`")
             assert run.steady is not None
-            draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", picture)
+            draw_steady_state(run.steady, plan.title, picture)
     if as_json:
         values = _as_json(run, counted)
         if other is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..common import InputError, WholeFile, format_time_ps
 from ..config import Config, blaming, load_config
-from ..plan import ChainPlan, describe_devices, long_work, make_pair_plan, make_plan
+from ..plan import ChainPlan, long_work, make_pair_plan, make_plan
 from ..run import simulate, steady_state
 from ..view import (
     Chart,
@@ -53,7 +53,7 @@ def show_timeline(
             plan = make_plan(config, 1)
             plan.needs_all_alive("a timeline")
         chart, shown_window = _chart(plan, window, all_lanes)
-        title = f"{plan.network.name} on {describe_devices(plan)}, {config.schedule.name}: samples {shown_window}"
+        title = f"{plan.title}, {config.schedule.name}: samples {shown_window}"
         _print(chart, columns, picture, [*_answer(plan), title])
 
 

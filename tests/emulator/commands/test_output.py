@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.commands.output import phases
 
 LONG = "a" * 5000
 Shell = Callable[..., subprocess.CompletedProcess[str]]
@@ -163,3 +164,20 @@ def test_files_are_written_before_a_word_is_printed(
         main(shlex.split(command))
     assert ended.value.code == 0
     assert there and all(there)
+
+
+def test_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    with phases("mapping") as show:
+        show("simulating")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with phases("mapping 1,024 devices") as show:
+        show("simulating 100 images")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "simulating 100 images" in said.err

@@ -1,5 +1,7 @@
 """`emuchain train`: bad input, runs that die, interrupts, results on disk. Errors are one line; no rank hangs."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
@@ -14,6 +16,7 @@ import psutil
 import pytest
 
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.commands.train import hosts
 from emuchain.emulator.network import load_network
 from emuchain.emulator.run import read_results
 
@@ -206,3 +209,18 @@ def test_interrupt(one_line: OneLine, small_cifar: Path) -> None:
     _, err = process.communicate(timeout=30)
     assert one_line(err) == "emuchain: interrupted"
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("ranks", "needed", "said"),
+    [
+        (1, 1, "one process"),
+        (1, 4, "one process"),
+        (2, 4, "2 ranks"),
+        (4, 4, "4 ranks"),
+        (3, 2, "3 ranks (1 rank idle)"),
+        (4, 2, "4 ranks (2 ranks idle)"),
+    ],
+)
+def test_hosts_name_idle_ranks(ranks: int, needed: int, said: str) -> None:
+    assert hosts(ranks, needed) == said
