@@ -23,20 +23,19 @@ from .plan import ChainPlan, PairPlan, Plan, epoch_samples, plan_run
 from .run import (
     EpochResult,
     Evaluation,
-    Found,
     PairSimulation,
     Results,
+    RunWeights,
     Simulation,
     Training,
     Weights,
     WeightsFile,
-    both,
     ending_together,
-    found_of,
     prepared_on_all,
-    read_found,
     read_results,
+    read_run_weights,
     resumed,
+    run_weights_of,
 )
 from .run import evaluate as evaluate_weights
 from .run import simulate as run_simulation
@@ -200,16 +199,8 @@ def simulate(
         return _simulated_pair(planned, observer, pair_trace(trace, trace_level, trace_samples))
     assert isinstance(planned, ChainPlan)
     traced = TraceRequest.of(trace, trace_level, trace_samples)
-    samples = epoch_samples(planned)
-    recorder = None if traced is None else traced.recorder(planned, samples)
-    with contextlib.ExitStack() as files:
-        if traced is not None:
-            traced.check_file()
-            files.callback(traced.close)
-        simulation = run_simulation(planned, samples, both(observer, recorder))
-        if traced is not None and recorder is not None:
-            traced.write(planned, samples, [recorder])
-    return simulation
+    with traced or contextlib.nullcontext():
+        return run_simulation(planned, epoch_samples(planned), observer, trace=traced)
 
 
 def train(
@@ -344,12 +335,12 @@ def retime(
     return retime_results(finished, cluster, changes, source=source)
 
 
-def _weights_of(run: Run) -> Found:
+def _weights_of(run: Run) -> RunWeights:
     if isinstance(run, Results):
-        return found_of(run)
+        return run_weights_of(run)
     if not isinstance(run, str | os.PathLike):
         raise InputError(f"`run`: is {type(run).__name__}; it should be results, or the path of a file")
-    return read_found(os.fspath(run))
+    return read_run_weights(os.fspath(run))
 
 
 def _simulated_pair(plan: PairPlan, observer: Observer | None, trace: WholeFile | None) -> PairSimulation:

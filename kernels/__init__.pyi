@@ -1,9 +1,8 @@
-from .arena import Arena
-from .buffers import CodecError
 from .current_folder import away_from, clean_environment, find_program, python_command, safe_environment, user_cache
 from .extensions import instances, modules, subclasses
 from .fifo import serve
-from .pages import ALIGNMENT, aligned, in_huge_pages
+from .inceptionn.format import CodecError
+from .memory import ALIGNMENT, Arena, aligned, in_huge_pages
 from .window import MOST_PLACES
 
 __all__ = [

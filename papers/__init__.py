@@ -1,26 +1,8 @@
-"""Validation against papers: each claim is measured with the emulator's own functions, and judged."""
+"""Validation against papers: each claim is measured with the emulator's own functions, and judged.
 
-from . import sensitivity_tables, tables
-from .claim import Claim, Class, load_claims, papers
-from .fpdeep.blind import Blind, blind_predictions
-from .run import Result, Verdict, draw_pictures, judge, select, validate
-from .sensitivity import Sensitivity, sensitivities
+Exports are listed in `__init__.pyi`; each name is imported at its first use.
+"""
 
-__all__ = [
-    "Blind",
-    "Claim",
-    "Class",
-    "Result",
-    "Sensitivity",
-    "Verdict",
-    "blind_predictions",
-    "draw_pictures",
-    "judge",
-    "load_claims",
-    "papers",
-    "select",
-    "sensitivities",
-    "sensitivity_tables",
-    "tables",
-    "validate",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -216,16 +216,16 @@ def _measure_curve(as_json: bool, as_markdown: bool) -> None:
 
     host = describe_host(None)
     _tell("measuring whole commands …")
-    found = list(measure_commands())
+    measured = list(measure_commands())
     if as_json:
         print(
             json.dumps(
-                {"host": host, "curve": [{**dataclasses.asdict(row), "board_ms": row.board_ms} for row in found]}
+                {"host": host, "curve": [{**dataclasses.asdict(row), "board_ms": row.board_ms} for row in measured]}
             )
         )
         return
-    _answer([f"{len(found)} commands were measured", host_line(host)])
-    _show(curve_sheet(found), as_markdown)
+    _answer([f"{len(measured)} commands were measured", host_line(host)])
+    _show(curve_sheet(measured), as_markdown)
     _note(CURVE_NOTES)
 
 
@@ -251,9 +251,9 @@ def gradient_codec(mebibytes: int, bound: int, runs: int, as_json: bool, as_mark
     _tell("measuring codecs …")
     rows = measure(mebibytes << 18, bound, Pace(runs))
     if as_json:
-        found = [{**dataclasses.asdict(row), "meets_bar": row.meets_bar} for row in rows]
+        sheets = [{**dataclasses.asdict(row), "meets_bar": row.meets_bar} for row in rows]
         setting = {"mebibytes": mebibytes, "bound": bound, "runs": runs}
-        print(json.dumps({"host": host, "peers": peers, **setting, "rows": found}))
+        print(json.dumps({"host": host, "peers": peers, **setting, "rows": sheets}))
         return
     _answer([*codec_answer(rows), host_line(host)])
     _show(codec_sheet(rows, mebibytes, bound), as_markdown)
@@ -300,8 +300,8 @@ def run_kernels(lists: tuple[str, ...], pace: Pace, with_torch: bool, as_json: b
         return
     _answer([*kernel_answer(rows), host_line(host)])
     _show(summary_sheet(summary), as_markdown)
-    for name, found in itertools.groupby(rows, key=lambda row: row.list):
-        _show(kernel_sheet(name, list(found)), as_markdown)
+    for name, group in itertools.groupby(rows, key=lambda row: row.list):
+        _show(kernel_sheet(name, list(group)), as_markdown)
     _note(KERNEL_NOTES + ("" if torch else f" {NO_TORCH}"))
 
 
@@ -324,8 +324,8 @@ def run_recurrent(
         _print_rows(host, pace, rows, summary)
         return
     _answer([*recurrent_answer(summary, rows), host_line(host)])
-    for kind, found in itertools.groupby(rows, key=lambda row: row.kind):
-        _show(recurrent_sheet(kind, list(found)), as_markdown)
+    for kind, group in itertools.groupby(rows, key=lambda row: row.kind):
+        _show(recurrent_sheet(kind, list(group)), as_markdown)
     _note(RECURRENT_NOTES + ("" if torch else f" {NO_TORCH}"))
 
 

@@ -225,6 +225,7 @@ def timeline(
     metavar="M",
     help="Print only the order of M micro-batches a mini-batch on --devices, without a network.",
 )
+@click.option("--list", "lists", is_flag=True, help="List all schedules, a line for each.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print a mini-batch as CSV, as PyTorch's schedules read it.")
 @click.option("--text", "as_text", is_flag=True, help="With --check, print the file's schedule as text.")
 @click.option(
@@ -238,6 +239,7 @@ def schedule(
     flags: dict[str, Any],
     steps: int | None,
     micro_batches: int | None,
+    lists: bool,
     as_csv: bool,
     as_text: bool,
     check: str | None,
@@ -247,8 +249,13 @@ def schedule(
     NETWORK comes with emuchain, or is a TOML or ONNX file.
     """
     with starting():
-        from .schedule import check_schedule, order_of, print_schedule, run_schedule
+        from .schedule import check_schedule, list_schedules, order_of, print_schedule, run_schedule
 
+    if lists:
+        if config_file is not None or flags or steps or micro_batches or as_csv or as_text or check is not None:
+            raise click.UsageError("--list takes nothing else")
+        list_schedules()
+        return
     if as_csv and as_text:
         raise click.UsageError("--csv and --text: give one of them")
     if check is not None:
@@ -258,10 +265,10 @@ def schedule(
         return
     steps = steps or (1 if as_csv else 2)
     if micro_batches is None:
-        found = run_schedule(config_file, flags, steps)
+        actions = run_schedule(config_file, flags, steps)
     else:
-        found = order_of(config_file, flags, micro_batches, steps)
-    print_schedule(found, as_csv)
+        actions = order_of(config_file, flags, micro_batches, steps)
+    print_schedule(actions, as_csv)
 
 
 @commands.command()

@@ -65,11 +65,11 @@ def compare(
         from ..studies import compare_methods as run
         from ..view import picture_file
 
-    found, boards = _load(network, cluster, layers)
-    check_batch(batch, found)
+    loaded, boards = _load(network, cluster, layers)
+    check_batch(batch, loaded)
     with picture_file(plot, "--plot") as picture:
-        with phases(f"mapping {found.name} in four ways on up to {plural(devices[-1], 'device')}"):
-            comparison = run(Workload(found, boards, batch), devices)
+        with phases(f"mapping {loaded.name} in four ways on up to {plural(devices[-1], 'device')}"):
+            comparison = run(Workload(loaded, boards, batch), devices)
         if picture is not None:
             draw_comparison(comparison, picture)
     if as_json:
@@ -107,21 +107,21 @@ def topology(
         from ..studies import Ports, chain_topology, direct_topology, draw_topologies
         from ..view import picture_file
 
-    found, boards = _load(network, cluster, layers)
+    loaded, boards = _load(network, cluster, layers)
     having = Ports(ports, port_gbps)
-    title = f"{found.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
+    title = f"{loaded.name} on {boards.name}, {ports} ports of {port_gbps:g} Gb/s"
     with picture_file(plot, "--plot") as picture:
-        with phases(f"mapping {found.name} on up to {plural(devices[-1], 'device')}"):
-            mappings = [partition(found, boards, count) for count in devices]
+        with phases(f"mapping {loaded.name} on up to {plural(devices[-1], 'device')}"):
+            mappings = [partition(loaded, boards, count) for count in devices]
             pairs = [(chain_topology(m, boards, having), direct_topology(m, boards, having)) for m in mappings]
         if picture is not None:
-            draw_topologies(title, pairs, picture, found.sample_noun)
+            draw_topologies(title, pairs, picture, loaded.sample_noun)
     if as_json:
         as_dicts = [{"1d": _topology_as_json(one), "2d": _topology_as_json(two)} for one, two in pairs]
-        said = {"network": found.name, "cluster": boards.name, "ports": ports, "port_gbps": port_gbps}
+        said = {"network": loaded.name, "cluster": boards.name, "ports": ports, "port_gbps": port_gbps}
         print(json.dumps({**said, "topologies": as_dicts}, indent=2))
     else:
-        _print_topologies(title, pairs, found.sample_noun, _to_try(network, cluster, devices))
+        _print_topologies(title, pairs, loaded.sample_noun, _to_try(network, cluster, devices))
 
 
 def _to_try(network: str, cluster: str, devices: tuple[int, ...]) -> str:
@@ -135,13 +135,13 @@ def _load(network: str, cluster: str, layers: str | None) -> tuple[Network, Clus
     from ..plan import network_of
     from ..studies import section
 
-    found = network_of(network)
+    loaded = network_of(network)
     if layers is not None:
         first, colon, last = layers.partition(":")
         if not colon:
-            raise InputError(f"`layers` = {layers!r}: must be FIRST:LAST, two names of layers of {found.name}")
-        found = section(found, first, last)
-    return found, load_cluster(cluster)
+            raise InputError(f"`layers` = {layers!r}: must be FIRST:LAST, two names of layers of {loaded.name}")
+        loaded = section(loaded, first, last)
+    return loaded, load_cluster(cluster)
 
 
 def _print_comparison(comparison: Comparison, to_try: str) -> None:
@@ -151,7 +151,7 @@ def _print_comparison(comparison: Comparison, to_try: str) -> None:
 
     outcomes = comparison.outcomes
     print_answer([*_best_first(comparison), next_line(to_try)])
-    devices = sorted({count for found in outcomes.values() for count in found})
+    devices = sorted({count for by_count in outcomes.values() for count in by_count})
     for metric in METRICS:
 
         def shown(method: Method, count: int, metric: Metric = metric) -> str:
@@ -191,7 +191,7 @@ def _best_first(comparison: Comparison) -> list[str]:
         f"most devices: {', '.join(f'{method.value} {most[method]:,}' for method in ordered)}",
     ]
     counts = comparison.common_devices or (min(map(min, filter(None, outcomes.values()))),)
-    having = {method: found[counts[-1]] for method, found in outcomes.items() if counts[-1] in found}
+    having = {method: by_count[counts[-1]] for method, by_count in outcomes.items() if counts[-1] in by_count}
     for metric in METRICS:
         sign = -1 if metric.more_is_better else 1
         values = {method: metric.shown(outcome) for method, outcome in having.items()}
@@ -242,16 +242,16 @@ def _outcome_as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _reach(kind: str, found: Topology, noun: str) -> str:
+def _reach(kind: str, links: Topology, noun: str) -> str:
     """Return the rate that a topology allows, and what limits it."""
     from ..common import number
 
-    worst = found.bottleneck
+    worst = links.bottleneck
     if worst is None:
-        return f"{kind}: {number(found.images_per_s)} {noun}s/s, no links"
-    link = f"worst link {worst[0]} -> {worst[1]}, {number(found.worst_link_images_per_s)}"
-    limit = "engines" if found.compute_images_per_s <= found.worst_link_images_per_s else "links"
-    return f"{kind}: {number(found.images_per_s)} {noun}s/s, limited by {limit}; {link}"
+        return f"{kind}: {number(links.images_per_s)} {noun}s/s, no links"
+    link = f"worst link {worst[0]} -> {worst[1]}, {number(links.worst_link_images_per_s)}"
+    limit = "engines" if links.compute_images_per_s <= links.worst_link_images_per_s else "links"
+    return f"{kind}: {number(links.images_per_s)} {noun}s/s, limited by {limit}; {link}"
 
 
 def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], noun: str, to_try: str) -> None:
@@ -272,35 +272,35 @@ def _print_topologies(title: str, pairs: Sequence[tuple[Topology, Topology]], no
         table(f"{title}: {noun}s/s of the slowest engine and of the worst link", columns, list(map(_row, topologies)))
 
 
-def _row(found: Topology) -> list[str]:
+def _row(links: Topology) -> list[str]:
     from ..common import number
 
-    worst = found.bottleneck
-    first = [f"{found.devices:,}", number(found.compute_images_per_s)]
+    worst = links.bottleneck
+    first = [f"{links.devices:,}", number(links.compute_images_per_s)]
     if worst is None:
         return [*first, *["-"] * 4]
-    degree, ports = max(map(found.degree, worst)), found.link_ports(*worst)
-    return [*first, f"{worst[0]} -> {worst[1]}", str(degree), str(ports), number(found.worst_link_images_per_s)]
+    degree, ports = max(map(links.degree, worst)), links.link_ports(*worst)
+    return [*first, f"{worst[0]} -> {worst[1]}", str(degree), str(ports), number(links.worst_link_images_per_s)]
 
 
-def _topology_as_json(found: Topology) -> dict[str, Any]:
-    worst = found.bottleneck
+def _topology_as_json(links: Topology) -> dict[str, Any]:
+    worst = links.bottleneck
     return {
-        "devices": found.devices,
-        "degrees": [found.degree(device) for device in range(found.devices)],
-        "compute_images_per_s": found.compute_images_per_s,
-        "worst_link_images_per_s": found.worst_link_images_per_s if worst else None,
-        "images_per_s": found.images_per_s,
+        "devices": links.devices,
+        "degrees": [links.degree(device) for device in range(links.devices)],
+        "compute_images_per_s": links.compute_images_per_s,
+        "worst_link_images_per_s": links.worst_link_images_per_s if worst else None,
+        "images_per_s": links.images_per_s,
         "bottleneck": list(worst) if worst else None,
-        "bottleneck_degree": max(map(found.degree, worst)) if worst else None,
+        "bottleneck_degree": max(map(links.degree, worst)) if worst else None,
         "links": [
             {
                 "sender": sender,
                 "receiver": receiver,
                 "sample_bytes": count,
-                "ports": found.link_ports(sender, receiver),
-                "images_per_s": found.link_images_per_s(sender, receiver),
+                "ports": links.link_ports(sender, receiver),
+                "images_per_s": links.link_images_per_s(sender, receiver),
             }
-            for (sender, receiver), count in sorted(found.traffic.items())
+            for (sender, receiver), count in sorted(links.traffic.items())
         ],
     }

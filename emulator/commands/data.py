@@ -78,33 +78,33 @@ def fetch(name: str, to: Path, mirror: str | None) -> None:
 @_of_images
 def info(where: str, **flags: Any) -> None:
     """Print sizes, classes and normalisation of a data set."""
-    found = _loaded(where, flags)
-    if found.symbols:
-        _show_text(found)
+    dataset = _loaded(where, flags)
+    if dataset.symbols:
+        _show_text(dataset)
         return
-    normalisation = found.normalisation()
+    normalisation = dataset.normalisation()
     lines = {
-        "name": found.name,
-        "training images": f"{found.n_train:,}",
-        "test images": f"{found.n_test:,}",
-        "shape (c, h, w)": " x ".join(map(str, found.shape)),
-        "classes": f"{found.n_classes}: {', '.join(found.classes)}",
+        "name": dataset.name,
+        "training images": f"{dataset.n_train:,}",
+        "test images": f"{dataset.n_test:,}",
+        "shape (c, h, w)": " x ".join(map(str, dataset.shape)),
+        "classes": f"{dataset.n_classes}: {', '.join(dataset.classes)}",
         "mean (of 255)": ", ".join(f"{mean:.3f}" for mean in normalisation.mean),
         "std (of 255)": ", ".join(f"{std:.3f}" for std in normalisation.std),
-        "note": found.note,
+        "note": dataset.note,
     }
     _show(lines)
 
 
-def _show_text(found: Dataset) -> None:
+def _show_text(dataset: Dataset) -> None:
     from ..data import ngram_bits
 
-    ngrams, steps = ngram_bits(found), found.shape[1]
+    ngrams, steps = ngram_bits(dataset), dataset.shape[1]
     lines = {
-        "name": found.name,
-        "training samples": f"{plural(found.n_train, 'window')} of {plural(steps, 'character')}",
-        "test samples": f"{found.n_test:,}, the last tenth of the text",
-        "symbols": f"{found.symbols}: {' '.join(map(repr, found.classes))}",
+        "name": dataset.name,
+        "training samples": f"{plural(dataset.n_train, 'window')} of {plural(steps, 'character')}",
+        "test samples": f"{dataset.n_test:,}, the last tenth of the text",
+        "symbols": f"{dataset.symbols}: {' '.join(map(repr, dataset.classes))}",
         "unigram model": f"{ngrams.unigram:.3f} bits per character of the test (add-one smoothing)",
         "bigram model": f"{ngrams.bigram:.3f} bits per character",
     }

@@ -11,41 +11,45 @@ from ..schedule import Engines, Transport
 from ..view import Line, command_line, next_line, print_answer, say, table
 
 
-def print_exploration(devices: str, question: Question, found: Exploration, run: dict[str, object] | None) -> None:
+def print_exploration(
+    devices: str, question: Question, exploration: Exploration, run: dict[str, object] | None
+) -> None:
     """Print the answer, each step with its reason, the stages of the winner, and the candidates.
 
     `run` are the flags of a simulation of these boards, None where there are only profiles.
     """
-    print_answer([*_answer(devices, question, found), *_next(question, found, run)])
-    cut = found.best_cut
+    print_answer([*_answer(devices, question, exploration), *_next(question, exploration, run)])
+    cut = exploration.best_cut
     print(f"\nSteps to the cut of {cut.name}:" if cut is not None else "")
     steps = cut.partition.steps if cut is not None and cut.partition is not None else ()
     for place, step in enumerate(steps, 1):
         say(f"{place}. {step.name}: {step.reason}")
-    say(f"{len(steps) + 1}. schedule: {_choice(found)}")
-    _print_stages(question, found.winner)
-    _print_candidates(found)
+    say(f"{len(steps) + 1}. schedule: {_choice(exploration)}")
+    _print_stages(question, exploration.winner)
+    _print_candidates(exploration)
 
 
-def _answer(devices: str, question: Question, found: Exploration) -> list[Line]:
-    winner, stages = found.winner, question.stages_of(found.winner.samples)
+def _answer(devices: str, question: Question, exploration: Exploration) -> list[Line]:
+    winner, stages = exploration.winner, question.stages_of(exploration.winner.samples)
     lines = [
         Line(
             f"{winner.name}, {_sizes(winner)}: {stages.name} on {devices}: {_time(winner)} for a mini-batch of"
             f" {question.batch:,}, {_rate(question, winner)}"
         ),
         Line(f"limit: {winner.limit}, {_limit_ps(winner)}"),
-        Line(f"runner-up: {_runner_up(found)}"),
-        Line(f"changes: {_turn(question, found)}"),
+        Line(f"runner-up: {_runner_up(exploration)}"),
+        Line(f"changes: {_turn(question, exploration)}"),
     ]
     every = "all work spread over all devices" if winner.partition is None else _every_cut(question, winner)
-    lines.append(Line(f"gap: {percent(found.gap)} above {format_time_ps(found.bound_ps)}, a bound for {every}"))
+    lines.append(
+        Line(f"gap: {percent(exploration.gap)} above {format_time_ps(exploration.bound_ps)}, a bound for {every}")
+    )
     return lines
 
 
-def _next(question: Question, found: Exploration, run: dict[str, object] | None) -> list[Line]:
+def _next(question: Question, exploration: Exploration, run: dict[str, object] | None) -> list[Line]:
     """Return the command that simulates the winner, which takes the same time there, if there is one."""
-    winner = found.winner
+    winner = exploration.winner
     if run is None:
         return []
     flags = {**run, "batch": question.batch, "samples": question.batch, "micro_batch": winner.samples}
@@ -88,19 +92,19 @@ def _limit_ps(winner: Candidate) -> str:
     return f"{format_time_ps(slowest)} a micro-batch"
 
 
-def _runner_up(found: Exploration) -> str:
-    other = found.runner_up
-    if other is None or found.margin is None:
+def _runner_up(exploration: Exploration) -> str:
+    other = exploration.runner_up
+    if other is None or exploration.margin is None:
         return "none that fits"
     said = f"{other.name}, {_sizes(other)}: {_time(other)}"
-    if other.time_ps != found.winner.time_ps:
-        return f"{said}, {100 * found.margin:.2f} % longer"
-    return f"{said}, equally long; {found.winner.name} sends less at a time, or stores less"
+    if other.time_ps != exploration.winner.time_ps:
+        return f"{said}, {100 * exploration.margin:.2f} % longer"
+    return f"{said}, equally long; {exploration.winner.name} sends less at a time, or stores less"
 
 
-def _turn(question: Question, found: Exploration) -> str:
-    if found.turn is not None:
-        turn = found.turn
+def _turn(question: Question, exploration: Exploration) -> str:
+    if exploration.turn is not None:
+        turn = exploration.turn
         return f"at {turn.parameter} = {turn.value:g} {turn.winner} wins"
     if not question.wires.links:
         return "one device has no links"
@@ -108,15 +112,15 @@ def _turn(question: Question, found: Exploration) -> str:
     return f"the winner is the same for link.bandwidth_gbps from {gbps / FURTHEST:.3g} to {gbps * FURTHEST:.3g}"
 
 
-def _choice(found: Exploration) -> str:
-    tried = [f"{best.name} {_time(best)}" for best in _best_of_names(found)]
-    return f"{found.winner.name} is the fastest of {', '.join(tried)}"
+def _choice(exploration: Exploration) -> str:
+    tried = [f"{best.name} {_time(best)}" for best in _best_of_names(exploration)]
+    return f"{exploration.winner.name} is the fastest of {', '.join(tried)}"
 
 
-def _best_of_names(found: Exploration) -> list[Candidate]:
+def _best_of_names(exploration: Exploration) -> list[Candidate]:
     """Return the best candidate of each name."""
     best: dict[str, Candidate] = {}
-    for candidate in found.candidates:
+    for candidate in exploration.candidates:
         best.setdefault(candidate.name, candidate)
     return list(best.values())
 
@@ -148,11 +152,11 @@ def _print_stages(question: Question, winner: Candidate) -> None:
     table(f"Stages of {winner.name}, times of a micro-batch", columns, rows, left=("layers",), names=("on",))
 
 
-def _print_candidates(found: Exploration) -> None:
+def _print_candidates(exploration: Exploration) -> None:
     rows = []
-    for best in _best_of_names(found):
+    for best in _best_of_names(exploration):
         bubble = "" if best.timeline is None else percent(float(best.timeline.bubble))
-        excess = "" if best.time_ps is None else f"{100 * (best.time_ps / (found.winner.time_ps or 1) - 1):.2f} %"
+        excess = "" if best.time_ps is None else f"{100 * (best.time_ps / (exploration.winner.time_ps or 1) - 1):.2f} %"
         rows.append([best.name, str(best.samples), _time(best), excess, bubble, best.limit])
     columns = ["schedule", "micro-batch", "mini-batch", "more", "bubble", "limit"]
     table(
@@ -160,26 +164,30 @@ def _print_candidates(found: Exploration) -> None:
     )
 
 
-def exploration_as_json(devices: str, question: Question, found: Exploration) -> dict[str, Any]:
+def exploration_as_json(devices: str, question: Question, exploration: Exploration) -> dict[str, Any]:
     """Return an exploration as one JSON object; times in ps."""
-    winner, cut = found.winner, found.best_cut
+    winner, cut = exploration.winner, exploration.best_cut
     return {
         "network": question.stages_of(winner.samples).name,
         "devices": devices,
         "batch": question.batch,
         "winner": _candidate(question, winner),
-        "runner_up": None if found.runner_up is None else _candidate(question, found.runner_up),
-        "margin": found.margin,
-        "bound_ps": found.bound_ps,
-        "gap": found.gap,
+        "runner_up": None if exploration.runner_up is None else _candidate(question, exploration.runner_up),
+        "margin": exploration.margin,
+        "bound_ps": exploration.bound_ps,
+        "gap": exploration.gap,
         "turn": None
-        if found.turn is None
-        else {"parameter": found.turn.parameter, "value": found.turn.value, "winner": found.turn.winner},
+        if exploration.turn is None
+        else {
+            "parameter": exploration.turn.parameter,
+            "value": exploration.turn.value,
+            "winner": exploration.turn.winner,
+        },
         "steps": [
             {"step": step.name, "reason": step.reason}
             for step in (cut.partition.steps if cut and cut.partition else ())
         ],
-        "candidates": [_candidate(question, candidate) for candidate in found.candidates],
+        "candidates": [_candidate(question, candidate) for candidate in exploration.candidates],
     }
 
 

@@ -91,14 +91,14 @@ def explore(network: str | None, as_json: bool, **flags: Any) -> None:
 
     devices, question = _question(network, flags)
     _heed_work(question)
-    found = best_of(question)
+    exploration = best_of(question)
     if as_json:
-        print(json.dumps(exploration_as_json(devices, question, found), indent=2))
+        print(json.dumps(exploration_as_json(devices, question, exploration), indent=2))
     else:
-        named = {"cluster": flags["cluster"], "devices": question.stages_of(found.winner.samples).devices}
+        named = {"cluster": flags["cluster"], "devices": question.stages_of(exploration.winner.samples).devices}
         others = {key: flags[key] for key, usual in _USUAL.items() if flags[key] != usual}
         run = {"network": network, **named, **others} if flags["profile"] is None else None
-        print_exploration(devices, question, found, run)
+        print_exploration(devices, question, exploration, run)
 
 
 def _heed_work(question: Question) -> None:
@@ -178,8 +178,8 @@ def _schedules(transport: Transport, engines: str | None) -> tuple[tuple[Pipelin
 
     names = _SCHEDULES[transport.value]
     kinds = [pipeline_kind(name) for name in names]
-    found = [(kind, dataclasses.replace(kind.machine, transport=transport)) for kind in kinds]
-    return tuple((kind, machine) for kind, machine in found if engines in (None, machine.engines.value)) or _none(
+    pairs = [(kind, dataclasses.replace(kind.machine, transport=transport)) for kind in kinds]
+    return tuple((kind, machine) for kind, machine in pairs if engines in (None, machine.engines.value)) or _none(
         transport, Engines(engines)
     )
 
@@ -203,7 +203,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
 
     if network is None:
         raise InputError("NETWORK is missing; it can be left out only with `--profile`")
-    found, cluster = network_of(network), load_cluster(flags["cluster"])
+    loaded, cluster = network_of(network), load_cluster(flags["cluster"])
     devices = _devices(flags["devices"], len(cluster.boards))
     boards = [cluster.board(device) for device in range(devices)]
     wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
@@ -211,13 +211,13 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     copies = COPIES + states_beside_lgb(flags["optimizer"])
 
     def stages_of(samples: int) -> Stages:
-        return BoardStages(found, boards, samples, PRECISIONS[flags["precision"]], copies)
+        return BoardStages(loaded, boards, samples, PRECISIONS[flags["precision"]], copies)
 
     sizes = micro_batches_of(flags["batch"])
     said = cluster.transport in _SCHEDULES
     transport = Transport(cluster.transport) if said else Transport.HIDDEN
     engines = None if cluster.engines == "split" else cluster.engines
-    return _Chain(tuple(board.name for board in boards), wires, stages_of, sizes, transport, found.name, engines)
+    return _Chain(tuple(board.name for board in boards), wires, stages_of, sizes, transport, loaded.name, engines)
 
 
 def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:

@@ -19,6 +19,10 @@ _OF_NETWORKS = {"layers", "input"}
 """Keys that a network's description has, and that no configuration has."""
 
 
+_SHOWS_ALL = "emuchain.help-all"
+"""Where a command's context says that its help has every flag."""
+
+
 class Subject(NamedTuple):
     """A network, or the file of a configuration; the other one is None, and so are both without a word."""
 
@@ -51,6 +55,34 @@ def subject_of(word: str | None) -> Subject:
     return Subject(config_file=word)
 
 
+GROUPS = {
+    "Network and data": (
+        *("network", "time_steps", "data", "samples", "test_samples", "resize", "crop", "mean", "std", "augment"),
+        *("skip_broken", "test_share", "split_seed", "text_samples"),
+    ),
+    "Training": (
+        *("epochs", "batch", "micro_batch", "optimizer", "learning_rate", "momentum", "beta1", "beta2", "epsilon"),
+        *("weight_decay", "lr_schedule", "lr_step", "lr_decay", "lr_warm_up", "learning_rate_steps"),
+        *("learning_rate_factor", "label_smoothing", "seed", "init"),
+    ),
+    "Chain and schedule": (
+        *("devices", "schedule", "warm_up", "chunks", "stages", "balancing", "replicas", "exchange", "groups"),
+        *("compress", "compress_weights", "compress_ratio"),
+    ),
+    "Cluster and time": (
+        *("cluster", "faults", "engines", "transport", "precision", "memory", "padding", "rtl_device", "throttle"),
+    ),
+    "Run and results": (
+        *("out", "checkpoint", "checkpoint_every", "resume", "log", "progress", "stall_timeout"),
+    ),
+}
+"""The keys of a configuration by what they are about, as `--help` shows their flags."""
+USUAL = {
+    *("network", "data", "samples", "epochs", "batch", "optimizer", "learning_rate", "devices", "schedule", "replicas"),
+    *("compress", "cluster", "out", "checkpoint", "resume"),
+}
+"""The keys whose flags `--help` shows; `--help-all` shows all."""
+
 RANGE_METAVAR = "N|RANGE"
 RANGE_HELP = "a range such as 1-64 or 1,2,4,8 is swept"
 
@@ -68,7 +100,7 @@ class ConfiguredCommand(FileCommand):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return all arguments and flags, those of the keys first."""
-        return [self._subject, *self._flags.values(), *super().get_params(ctx)]
+        return [self._subject, *self._flags.values(), self._help_all, *super().get_params(ctx)]
 
     @functools.cached_property
     def _subject(self) -> click.Argument:
@@ -76,12 +108,39 @@ class ConfiguredCommand(FileCommand):
 
     @functools.cached_property
     def _flags(self) -> dict[str, click.Option]:
-        found = {key: _flag(key) for key in self.config_keys()}
-        found["devices"].type = CountOrRange()
+        options = {key: _flag(key) for key in self.config_keys()}
+        options["devices"].type = CountOrRange()
         if self.sweeps:
-            found["devices"].metavar = RANGE_METAVAR
-            found["devices"].help = f"{found['devices'].help}; {RANGE_HELP}"
-        return found
+            options["devices"].metavar = RANGE_METAVAR
+            options["devices"].help = f"{options['devices'].help}; {RANGE_HELP}"
+        return options
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags of keys group by group, the usual ones or all, then the command's own."""
+        shows_all = bool(ctx.meta.get(_SHOWS_ALL))
+        records = {key: record for key, flag in self._flags.items() if (record := flag.get_help_record(ctx))}
+        for title, keys in GROUPS.items():
+            shown = [records[key] for key in keys if key in records and (shows_all or key in USUAL)]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+        others = [param for param in self.get_params(ctx) if param not in self._flags.values()]
+        with formatter.section("This command" if records else "Options"):
+            formatter.write_dl([record for param in others if (record := param.get_help_record(ctx))])
+
+    @functools.cached_property
+    def _help_all(self) -> click.Option:
+        """The flag that shows all flags and exits, as `--help` shows the usual ones."""
+
+        def show(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+            if value and not ctx.resilient_parsing:
+                ctx.meta[_SHOWS_ALL] = True
+                click.echo(ctx.get_help(), color=ctx.color)
+                ctx.exit()
+
+        return click.Option(
+            ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help="Show every option."
+        )
 
     def config_keys(self) -> list[str]:
         """Return the keys that have a flag."""

@@ -21,10 +21,10 @@ def list_networks() -> None:
         ]
     )
     for known in zoo():
-        found = load_network(known)
-        size = "x".join(map(str, found.input))
+        loaded = load_network(known)
+        size = "x".join(map(str, loaded.input))
         rows.append(
-            [known, size, str(len(found.layers)), f"{found.macs / 1e6:,.1f}", f"{found.parameters / 1e6:.2f} M"]
+            [known, size, str(len(loaded.layers)), f"{loaded.macs / 1e6:,.1f}", f"{loaded.parameters / 1e6:.2f} M"]
         )
     table("Networks", ["name", "input", "layers", "MMAC", "parameters"], rows, names=("name",))
 
@@ -35,22 +35,22 @@ def show_network(name: str) -> None:
     Raises:
         InputError: there is no such network.
     """
-    found = load_network(name)
-    most_work = max(found.layers, key=lambda layer: layer.macs)
-    most_weights = max(found.layers, key=lambda layer: math.prod(layer.weight_shape))
+    loaded = load_network(name)
+    most_work = max(loaded.layers, key=lambda layer: layer.macs)
+    most_weights = max(loaded.layers, key=lambda layer: math.prod(layer.weight_shape))
     weights = math.prod(most_weights.weight_shape)
     print_answer(
         [
-            f"{found.name}: {plural(found.parameters, 'parameter')} in {plural(len(found.layers), 'layer')}",
-            f"work: {found.macs / 1e6:,.2f} million multiply-accumulates (MMAC) a forward pass",
-            _inputs(found),
-            *([f"note: {found.note}"] if found.note else []),
-            f"most work: {most_work.name}, {percent(most_work.macs / found.macs)}",
-            f"most weights: {most_weights.name}, {percent(weights / found.parameters)}",
+            f"{loaded.name}: {plural(loaded.parameters, 'parameter')} in {plural(len(loaded.layers), 'layer')}",
+            f"work: {loaded.macs / 1e6:,.2f} million multiply-accumulates (MMAC) a forward pass",
+            _inputs(loaded),
+            *([f"note: {loaded.note}"] if loaded.note else []),
+            f"most work: {most_work.name}, {percent(most_work.macs / loaded.macs)}",
+            f"most weights: {most_weights.name}, {percent(weights / loaded.parameters)}",
             next_line(shlex.join(["emuchain", "plan", name, "--devices", "8"])),
         ]
     )
-    layer_rows(found)
+    layer_rows(loaded)
 
 
 def _inputs(network: Network) -> str:
@@ -75,14 +75,14 @@ def graph_as_json(name: str) -> None:
         for operator in graph.operators
     ]
     edges = [{"from": str(edge.source), "to": str(edge.target), "shape": edge.shape} for edge in graph.edges]
-    found = {
+    graph_json = {
         "network": network.name,
         "parameters": network.parameters,
         "operations": graph.operations,
         "operators": operators,
         "edges": edges,
     }
-    print(json.dumps(found, indent=2))
+    print(json.dumps(graph_json, indent=2))
 
 
 def describe_network(name: str, out: str | None) -> None:

@@ -57,10 +57,10 @@ def simulate_pair(
         if traced is not None:
             write_trace(traced, pair_timeline(plan))
     if as_json:
-        found = plan.to_dict()
+        values = plan.to_dict()
         if other is not None:
-            found["what_if"] = {"changes": {**asked.cluster, **asked.config}, "run": other.to_dict()}
-        print(json.dumps(found, indent=2))
+            values["what_if"] = {"changes": {**asked.cluster, **asked.config}, "run": other.to_dict()}
+        print(json.dumps(values, indent=2))
         return
     print_answer(_answer(plan, other, str(asked), flags))
     if traced is not None:

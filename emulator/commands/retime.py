@@ -34,36 +34,38 @@ def retime_run(file: str, cluster: str | None, what_if: Sequence[str], as_json: 
     other = None if cluster is None else load_cluster(cluster, asked.cluster, blame="--what-if")
     changes = asked.cluster if cluster is None else None
     label = label_of(cluster or own, asked.cluster)
-    found = retime(results, other, changes, label=label, source=file, blame="--what-if")
+    retiming = retime(results, other, changes, label=label, source=file, blame="--what-if")
     if as_json:
-        print(json.dumps({"file": file, "own_cluster": own, **_as_json(found)}, indent=2))
+        print(json.dumps({"file": file, "own_cluster": own, **_as_json(retiming)}, indent=2))
     else:
-        _print(found, own)
+        _print(retiming, own)
 
 
-def _print(found: Retiming, own: str) -> None:
-    before_ps, after_ps, plan = found.own_virtual_time_ps, found.virtual_time_ps, found.plan
-    print(f"under {found.label}: virtual time {format_time_ps(before_ps)} -> {format_time_ps(after_ps)}", end="")
+def _print(retiming: Retiming, own: str) -> None:
+    before_ps, after_ps, plan = retiming.own_virtual_time_ps, retiming.virtual_time_ps, retiming.plan
+    print(f"under {retiming.label}: virtual time {format_time_ps(before_ps)} -> {format_time_ps(after_ps)}", end="")
     print(f" ({before_ps} -> {after_ps} ps)")
     noun = plan.network.sample_noun
-    print(f"{noun}s/s: {found.own_images_per_s:.1f} -> {found.images_per_s:.1f}; speed-up {found.speed_up:.3g}")
-    for line in limit_lines(plan, found.steady, cause_of(plan, found.steady)):
+    print(
+        f"{noun}s/s: {retiming.own_images_per_s:.1f} -> {retiming.images_per_s:.1f}; speed-up {retiming.speed_up:.3g}"
+    )
+    for line in limit_lines(plan, retiming.steady, cause_of(plan, retiming.steady)):
         say(line.text)
-    print(found.about_numbers)
-    for note in found.notes:
+    print(retiming.about_numbers)
+    for note in retiming.notes:
         print(f"note: {note}")
     config = plan.config
     print(
-        f"the run: {plan.network.name} on {describe_devices(found.own)} ({own}), {config.schedule.name}, batch"
-        f" {config.batch}, {found.simulation.samples} {noun}s an epoch"
+        f"the run: {plan.network.name} on {describe_devices(retiming.own)} ({own}), {config.schedule.name}, batch"
+        f" {config.batch}, {retiming.simulation.samples} {noun}s an epoch"
     )
-    epochs = zip(_durations_ps(found.own_ends_ps), _durations_ps(found.epoch_ends_ps), strict=True)
+    epochs = zip(_durations_ps(retiming.own_ends_ps), _durations_ps(retiming.epoch_ends_ps), strict=True)
     rows = [
         [
             str(epoch),
             format_time_ps(was_ps),
             format_time_ps(is_ps),
-            f"{_rate(found, is_ps):.1f}",
+            f"{_rate(retiming, is_ps):.1f}",
             f"{was_ps / is_ps:.3g}",
         ]
         for epoch, (was_ps, is_ps) in enumerate(epochs, 1)
@@ -76,25 +78,27 @@ def _durations_ps(ends_ps: Sequence[int]) -> list[int]:
     return [end - begin for begin, end in zip((0, *ends_ps), ends_ps, strict=False)]
 
 
-def _rate(found: Retiming, epoch_ps: int) -> float:
-    return found.simulation.samples / (epoch_ps * 1e-12)
+def _rate(retiming: Retiming, epoch_ps: int) -> float:
+    return retiming.simulation.samples / (epoch_ps * 1e-12)
 
 
-def _as_json(found: Retiming) -> dict[str, Any]:
+def _as_json(retiming: Retiming) -> dict[str, Any]:
     return {
-        "cluster": found.label,
-        "virtual_time_ps": found.virtual_time_ps,
-        "own_virtual_time_ps": found.own_virtual_time_ps,
-        "speed_up": found.speed_up,
-        "images_per_s": found.images_per_s,
-        "own_images_per_s": found.own_images_per_s,
-        "epoch_ends_ps": list(found.epoch_ends_ps),
-        "own_epoch_ends_ps": list(found.own_ends_ps),
-        "exchange_ps": found.simulation.exchange_ps,
-        "same_staleness": found.same_staleness,
-        "stale_samples": list(found.stale_samples),
-        "own_stale_samples": list(found.own_stale_samples),
-        "about_numbers": found.about_numbers,
-        "notes": list(found.notes),
-        "steady": steady_state_as_json(found.steady, found.simulation.samples, cause_of(found.plan, found.steady)),
+        "cluster": retiming.label,
+        "virtual_time_ps": retiming.virtual_time_ps,
+        "own_virtual_time_ps": retiming.own_virtual_time_ps,
+        "speed_up": retiming.speed_up,
+        "images_per_s": retiming.images_per_s,
+        "own_images_per_s": retiming.own_images_per_s,
+        "epoch_ends_ps": list(retiming.epoch_ends_ps),
+        "own_epoch_ends_ps": list(retiming.own_ends_ps),
+        "exchange_ps": retiming.simulation.exchange_ps,
+        "same_staleness": retiming.same_staleness,
+        "stale_samples": list(retiming.stale_samples),
+        "own_stale_samples": list(retiming.own_stale_samples),
+        "about_numbers": retiming.about_numbers,
+        "notes": list(retiming.notes),
+        "steady": steady_state_as_json(
+            retiming.steady, retiming.simulation.samples, cause_of(retiming.plan, retiming.steady)
+        ),
     }

@@ -10,11 +10,25 @@ from ..common import InputError, plural, read_text
 from ..config import blaming, load_config
 from ..plan import asked_chunks, make_plan, warm_ups_of
 from ..schedule import EpochShape, Schedule, check_complete, dry_run, parse, parse_csv, schedules, to_csv, to_text
+from ..view import next_line, print_answer, table
 
 _OF_ORDERS = ("schedule", "devices", "chunks", "warm_up")
 _MOST_ACTIONS = 1_000_000
 _CSV = re.compile(r"\s*([\d\",]|$)")
 """How CSV begins, and a schedule as text does not."""
+
+
+def list_schedules() -> None:
+    """Print a line for each schedule: its name, and what it does."""
+    kinds = schedules()
+    print_answer(
+        [
+            f"{plural(len(kinds), 'schedule')}; your own is a file or a Python function: docs/schedules.md",
+            next_line("emuchain schedule --schedule gpipe --devices 3 --batch 4 --micro-batch 2"),
+        ]
+    )
+    rows = [[kind.name, kind.summary] for kind in kinds.values()]
+    table("Schedules", ["schedule", "what it does"], rows, left=("what it does",), names=("schedule",))
 
 
 def run_schedule(config_file: str | None, flags: dict[str, Any], steps: int) -> Schedule:
@@ -60,9 +74,9 @@ def order_of(config_file: str | None, flags: dict[str, Any], micro_batches: int,
         )
     forwards = warm_ups_of(config, devices, micro_batches)
     epoch = EpochShape(devices, steps * micro_batches, micro_batches, 1, chunks=chunks, warm_ups=forwards)
-    found = kind.schedule_of(epoch)
-    dry_run(found, aligned=True)
-    return found
+    actions = kind.schedule_of(epoch)
+    dry_run(actions, aligned=True)
+    return actions
 
 
 def print_schedule(schedule: Schedule, as_csv: bool) -> None:

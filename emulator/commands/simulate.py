@@ -88,9 +88,7 @@ def run_simulation(
             return
     asked, traced = parse_what_if(what_if), TraceRequest.of(**trace)
     with contextlib.ExitStack() as files:
-        if traced is not None:
-            traced.check_file()
-            files.callback(traced.close)
+        files.enter_context(traced or contextlib.nullcontext())
         picture = files.enter_context(picture_file(plot, "--plot"))
         run = _run(config_file, flags, {}, traced)
         tell_notes(idle_settings(run.simulation.plan))
@@ -105,12 +103,12 @@ def run_simulation(
             assert run.steady is not None
             draw_steady_state(run.steady, f"{plan.network.name} on {describe_devices(plan)}", picture)
     if as_json:
-        found = _as_json(run, counted)
+        values = _as_json(run, counted)
         if other is not None:
             changes = {**asked.cluster, **asked.config}
             figures = {row.figure: {"before": row.before, "after": row.after, "ratio": row.ratio} for row in rows}
-            found["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, counted)}
-        print(json.dumps(found, indent=2))
+            values["what_if"] = {"changes": changes, "figures": figures, "run": _as_json(other, counted)}
+        print(json.dumps(values, indent=2))
         return
     print_answer(_answer(run, other, str(asked), known, _to_try(run, config_file, flags)))
     if traced is not None:
@@ -139,10 +137,7 @@ def _run(
             if warning is not None:
                 tell(f"emuchain: warning: {warning}")
             show(f"simulating {plural(samples, plan.network.sample_noun)} on {plural(plan.nodes, 'device')}")
-            recorder = None if trace is None else trace.recorder(plan, samples)
-            simulation = simulate(plan, samples, recorder)
-            if trace is not None and recorder is not None:
-                trace.write(plan, samples, [recorder])
+            simulation = simulate(plan, samples, trace=trace)
             costs = None
             if plan.faults.in_time:
                 show("simulating without faults, and with each one separately")

@@ -42,19 +42,19 @@ class SweepCommand(FileCommand):
         from ..config import Config, role_of
         from ..studies.sweep import sweepable_keys
 
-        found = {}
+        keys = {}
         for key in sweepable_keys():
             field = Config.model_fields.get(key)
             if key == "network":
                 continue
-            found[key] = click.Option(
+            keys[key] = click.Option(
                 [f"--{key.replace('_', '-') if field else key}", _parameter(key)],
                 type=Values(role_of(key)),
                 metavar="VALUES",
                 help=_HELP.get(key, (field.description or "").replace("`", "")) if field else None,
                 hidden=field is None,
             )
-        return found
+        return keys
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the function with the keys that are given."""

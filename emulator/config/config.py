@@ -164,7 +164,8 @@ class Config(Model):
     schedule: ScheduleKey = pydantic.Field(
         "fpdeep",
         validate_default=True,
-        description="; ".join(f"{kind.name}: {kind.summary}" for kind in schedules().values()),
+        description="the order of the devices' actions, such as sync, gpipe or 1f1b-as; `emuchain schedule --list`"
+        " has a line for each",
         json_schema_extra={"choices": [*schedules()]},
     )
     warm_up: Annotated[str | None, NO_FILE] = pydantic.Field(

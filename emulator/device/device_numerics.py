@@ -200,8 +200,8 @@ class DeviceNumerics:
 
         Parameters that other devices store for its slices are in those devices' rows.
         """
-        found = [part for of, kept in zip(self.slices, self._kept, strict=True) for part in of.gradients(kept)]
-        row = np.concatenate([*found, *(gradient.ravel() for gradient in stored)])
+        gradients = [part for of, kept in zip(self.slices, self._kept, strict=True) for part in of.gradients(kept)]
+        row = np.concatenate([*gradients, *(gradient.ravel() for gradient in stored)])
         row *= np.float32(scale)
         return row
 

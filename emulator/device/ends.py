@@ -120,16 +120,16 @@ class SoftmaxHead:
         maps = np.zeros(logits.shape, np.float32)
         maps[counts] = errors
         sums = np.bincount(np.repeat(np.arange(len(labels)), steps), losses, len(labels))  # one step after another
-        found = Tally(len(labels), correct=int(correct.sum()), steps=int(steps.sum()))
-        self._count(span, found, (sums / steps).tolist(), sums.tolist())
+        tally = Tally(len(labels), correct=int(correct.sum()), steps=int(steps.sum()))
+        self._count(span, tally, (sums / steps).tolist(), sums.tolist())
         return maps.reshape(outputs.shape)
 
-    def _count(self, span: SampleSpan, found: Tally, losses: list[float], step_losses: Sequence[float] = ()) -> None:
+    def _count(self, span: SampleSpan, tally: Tally, losses: list[float], step_losses: Sequence[float] = ()) -> None:
         """Add to the tally; losses one by one, so that their sums do not depend on the micro-batches."""
         before = self._tallies[span.of.step]
         total = functools.reduce(operator.add, losses, before.loss)
         steps = functools.reduce(operator.add, step_losses, before.step_loss)
-        self._tallies[span.of.step] = dataclasses.replace(before + found, loss=total, step_loss=steps)
+        self._tallies[span.of.step] = dataclasses.replace(before + tally, loss=total, step_loss=steps)
 
     def backward(self, span: SampleSpan) -> Data:
         """Return softmax minus one-hot, for each sample; of its steps, over their number."""

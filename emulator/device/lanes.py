@@ -156,15 +156,15 @@ class Gather:
     async def states(self, span: SampleSpan, own: Data) -> Data:
         """Return the states (samples, hidden) of all units after a step, from those of the own ones."""
         part = self._part
-        found = [own]
+        parts = [own]
         if not part.is_first:
-            found.insert(0, await self._receive(DataPath.PARTIAL_ACTIVATIONS, span))
+            parts.insert(0, await self._receive(DataPath.PARTIAL_ACTIVATIONS, span))
         if not part.is_last:
-            self._send(DataPath.PARTIAL_ACTIVATIONS, span, np.concatenate(found, axis=1))
-            found.append(await self._receive(DataPath.STATES, span))
+            self._send(DataPath.PARTIAL_ACTIVATIONS, span, np.concatenate(parts, axis=1))
+            parts.append(await self._receive(DataPath.STATES, span))
         if not part.is_first:
-            self._send(DataPath.STATES, span, np.concatenate(found[1:], axis=1))
-        return np.concatenate(found, axis=1)
+            self._send(DataPath.STATES, span, np.concatenate(parts[1:], axis=1))
+        return np.concatenate(parts, axis=1)
 
     async def error_sums(self, span: SampleSpan) -> Data | None:
         """Return the errors of all states (samples, hidden) that slices of later units have summed; None if none."""

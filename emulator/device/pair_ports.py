@@ -72,9 +72,9 @@ def split_weights(content: Content, kernel: Kernel, message: Data) -> dict[str, 
 
 def _shapes(kernel: Kernel) -> dict[str, tuple[int, ...]]:
     rows = kernel.channels
-    found: dict[str, tuple[int, ...]] = {"w": (rows, kernel.inputs), "r": (rows, kernel.width)}
-    found |= {"b_w": (rows,), "b_r": (rows,)}
-    return {**found, "p": (kernel.width, kernel.units)} if _projects(kernel) else found
+    shapes: dict[str, tuple[int, ...]] = {"w": (rows, kernel.inputs), "r": (rows, kernel.width)}
+    shapes |= {"b_w": (rows,), "b_r": (rows,)}
+    return {**shapes, "p": (kernel.width, kernel.units)} if _projects(kernel) else shapes
 
 
 def _projects(kernel: Kernel) -> bool:
@@ -99,15 +99,15 @@ def of_tape(content: Content, kernel: Kernel, tape: Tape) -> Data:
 def tape_arrays(kernel: Kernel, got: Mapping[Content, Data], before: Data) -> dict[str, Data]:
     """Return the arrays of a tape that gradients need, by name, from messages and the states before each step."""
     nothing, delta = before[:, :, :0], got[Content.DELTAS]
-    found = {"inner": nothing, "h_before": before, "cells": nothing, "delta": delta}
+    arrays = {"inner": nothing, "h_before": before, "cells": nothing, "delta": delta}
     if _projects(kernel):
-        found |= {"cells": got[Content.CELLS], "of_outputs": got[Content.PROJECTED_ERRORS]}
+        arrays |= {"cells": got[Content.CELLS], "of_outputs": got[Content.PROJECTED_ERRORS]}
     if _is_linear(kernel):
-        found["delta_r"] = delta.copy()
-        _last_gate(kernel, found["delta_r"])[...] = got[Content.RESET]
+        arrays["delta_r"] = delta.copy()
+        _last_gate(kernel, arrays["delta_r"])[...] = got[Content.RESET]
     elif isinstance(kernel, GruSlice):
-        found["inner"] = got[Content.RESET]
-    return found
+        arrays["inner"] = got[Content.RESET]
+    return arrays
 
 
 def _is_linear(kernel: Kernel) -> bool:

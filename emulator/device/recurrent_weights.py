@@ -80,24 +80,24 @@ def split(part: Slice, weights: Data) -> list[Arrays]:
     of, values = _operation(part.layer), weights.reshape(-1)
     count = len(_units(part))
     rows = count * of.gates * of.weight_columns(part.layer.input[0])
-    found = []
+    parts = []
     for own in np.split(values, of.directions):
         projection = own[rows:].reshape(-1, of.units)
-        found.append(_split(of, own[:rows].reshape(count, -1), projection))
-    return found
+        parts.append(_split(of, own[:rows].reshape(count, -1), projection))
+    return parts
 
 
 def named_weights(layer: Layer, weights: Data) -> dict[str, Data]:
     """Return a whole layer's weights by PyTorch's names, in its layout: gate after gate, and in each all units."""
-    of, found = _operation(layer), {}
+    of, named = _operation(layer), {}
     for end, arrays in zip(_ENDS, split(_whole(layer), weights), strict=False):
         for key, name in _NAMES.items():
             by_unit = arrays[key].reshape(of.units, of.gates, -1)
             turned = np.ascontiguousarray(by_unit.swapaxes(0, 1)).reshape(arrays[key].shape)
-            found[name + end] = turned
+            named[name + end] = turned
         if "p" in arrays:
-            found[_PROJECTED + end] = arrays["p"]
-    return found
+            named[_PROJECTED + end] = arrays["p"]
+    return named
 
 
 def joined_weights(layer: Layer, named: Arrays) -> Data:
@@ -149,9 +149,9 @@ class DirectionWeights:
     @classmethod
     def of(cls, kernel: LstmSlice | GruSlice, arrays: Arrays, arena: Arena) -> DirectionWeights:
         """Return the weights with these first values, in memory from an arena."""
-        found = cls(kernel, {name: Parameter(value, arena) for name, value in arrays.items()})
-        found.pack()
-        return found
+        weights = cls(kernel, {name: Parameter(value, arena) for name, value in arrays.items()})
+        weights.pack()
+        return weights
 
     def __iter__(self) -> Iterator[Parameter]:
         return iter(self.parameters.values())

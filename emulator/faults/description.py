@@ -66,10 +66,12 @@ def described_faults(text: str, source: str) -> Faults:
         InputError: it describes none.
     """
     try:
-        found = json.loads(text)
+        described = json.loads(text)
     except ValueError as error:
         raise InputError(f"{source}: does not describe its faults: {error}") from None
-    return validate(FaultsDescription, found if isinstance(found, dict) else {"faults": found}, source).faults
+    return validate(
+        FaultsDescription, described if isinstance(described, dict) else {"faults": described}, source
+    ).faults
 
 
 def load_faults(file: str) -> Faults:

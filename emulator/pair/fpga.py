@@ -147,8 +147,8 @@ def layer_needs(work: RecurrentWork, array: PeArray, batch: int, *, inputs_too: 
     ]
 
     def travelled(phase: Phase, *, to_fpga: bool) -> int:
-        found = [stream for stream in streams if stream.phase is phase and stream.to_fpga is to_fpga]
-        return VALUE_BYTES * batch * work.steps * sum(each.values for each in found if not each.holds_weights)
+        travelling = [stream for stream in streams if stream.phase is phase and stream.to_fpga is to_fpga]
+        return VALUE_BYTES * batch * work.steps * sum(each.values for each in travelling if not each.holds_weights)
 
     return LayerNeeds(
         work,
@@ -216,5 +216,5 @@ def needs_as_json(needs: Sequence[LayerNeeds], pair: Pair) -> dict[str, Any]:
 
 def _cycles_as_json(cycles: StepCycles) -> dict[str, int]:
     names = {"recurrent": "cycles", "unsplit": "unsplit_cycles"}
-    found = {names.get(key, f"{key}_cycles"): value for key, value in dataclasses.asdict(cycles).items()}
-    return {**found, "step_cycles": cycles.total}
+    values = {names.get(key, f"{key}_cycles"): value for key, value in dataclasses.asdict(cycles).items()}
+    return {**values, "step_cycles": cycles.total}

@@ -98,7 +98,7 @@ def _forward(work: RecurrentWork, inputs_too: bool) -> list[PairStream]:
 
 
 def _backward(work: RecurrentWork, direction: int, inputs_too: bool) -> list[PairStream]:
-    found = [
+    streams = [
         PairStream(Content.TURNED_WEIGHTS, Phase.BACKWARD, Part.WEIGHTS, work.recurrent_weights),
         PairStream(Content.OUTPUT_ERRORS, Phase.BACKWARD, Part.STEPS, work.state),
         *(
@@ -107,18 +107,18 @@ def _backward(work: RecurrentWork, direction: int, inputs_too: bool) -> list[Pai
         ),
     ]
     if inputs_too:
-        found.append(PairStream(Content.TURNED_INPUT_WEIGHTS, Phase.BACKWARD, Part.WEIGHTS, work.input_weights))
+        streams.append(PairStream(Content.TURNED_INPUT_WEIGHTS, Phase.BACKWARD, Part.WEIGHTS, work.input_weights))
         if work.reads_again and direction == work.directions - 1:  # the first whose errors of inputs are summed
-            found.append(PairStream(Content.OTHER_INPUT_ERRORS, Phase.BACKWARD, Part.INPUTS, work.inputs))
-        found.append(PairStream(Content.INPUT_ERRORS, Phase.BACKWARD, Part.INPUTS, work.inputs, to_fpga=False))
-    return found
+            streams.append(PairStream(Content.OTHER_INPUT_ERRORS, Phase.BACKWARD, Part.INPUTS, work.inputs))
+        streams.append(PairStream(Content.INPUT_ERRORS, Phase.BACKWARD, Part.INPUTS, work.inputs, to_fpga=False))
+    return streams
 
 
 def _for_gradients(work: RecurrentWork) -> dict[Content, int]:
     """Return what GC needs of each time step, beside inputs and outputs, which the GPU has."""
-    found = {Content.DELTAS: work.gates * work.cells}
+    values = {Content.DELTAS: work.gates * work.cells}
     if work.cell is Cell.GRU:
-        found[Content.RESET] = work.cells
+        values[Content.RESET] = work.cells
     if work.projection is not None:
-        found |= {Content.CELLS: work.cells, Content.PROJECTED_ERRORS: work.projection}
-    return found
+        values |= {Content.CELLS: work.cells, Content.PROJECTED_ERRORS: work.projection}
+    return values

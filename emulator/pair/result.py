@@ -60,15 +60,15 @@ class PairTimes:
     @functools.cached_property
     def busy(self) -> Mapping[Resource, Busy]:
         """All resources that have tasks, with the time that they are busy."""
-        found: dict[Resource, list[tuple[int, Task]]] = {}
+        tasks: dict[Resource, list[tuple[int, Task]]] = {}
         for task in (each.task for each in self.timed):
-            found.setdefault(task.resource, []).append((task.duration_ps, task))
+            tasks.setdefault(task.resource, []).append((task.duration_ps, task))
             for link, busy_ps in task.streams:
-                found.setdefault(link, []).append((busy_ps, task))
+                tasks.setdefault(link, []).append((busy_ps, task))
         return {
-            each: Busy(each, sum(time for time, _ in found[each]), max(found[each], key=lambda of: of[0])[1])
+            each: Busy(each, sum(time for time, _ in tasks[each]), max(tasks[each], key=lambda of: of[0])[1])
             for each in Resource
-            if each in found
+            if each in tasks
         }
 
     @property
@@ -125,25 +125,25 @@ def peak_ps(workload: Workload, pair: Pair) -> int:
     return math.ceil(_PASSES * workload.batch * (on_gpu + on_fpga))
 
 
-def times_as_json(found: PairTimes) -> dict[str, Any]:
+def times_as_json(times: PairTimes) -> dict[str, Any]:
     """Return times, utilisation, what limits, and the timeline."""
     return {
-        "mini_batch_ps": found.mini_batch_ps,
-        "forward_ps": found.forward_ps,
-        "backward_ps": found.backward_ps,
-        "peak_ps": found.peak_ps,
-        "utilisation": found.utilisation,
-        "samples_per_s": 1e12 * found.workload.batch / found.mini_batch_ps,
-        "limit": found.limit.resource.value,
+        "mini_batch_ps": times.mini_batch_ps,
+        "forward_ps": times.forward_ps,
+        "backward_ps": times.backward_ps,
+        "peak_ps": times.peak_ps,
+        "utilisation": times.utilisation,
+        "samples_per_s": 1e12 * times.workload.batch / times.mini_batch_ps,
+        "limit": times.limit.resource.value,
         "resources": {
             resource.value: {
                 "busy_ps": busy.busy_ps,
-                "utilisation": busy.busy_ps / found.mini_batch_ps,
+                "utilisation": busy.busy_ps / times.mini_batch_ps,
                 "longest": busy.longest.name,
             }
-            for resource, busy in found.busy.items()
+            for resource, busy in times.busy.items()
         },
-        "tasks": [_task_as_json(each) for each in found.timed],
+        "tasks": [_task_as_json(each) for each in times.timed],
     }
 
 

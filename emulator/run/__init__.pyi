@@ -24,9 +24,9 @@ from .steady_state import (
 from .step_log import StepLog, open_log
 from .steps import EpochResult, Exchanged, StepResult, StepTable, Weights
 from .tables import exchange_table, history_table, resource_table
-from .training import Training, both, ending_together, prepared_on_all
+from .training import Training, ending_together, prepared_on_all
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
-from .weights_files import Found, WeightsFile, found_of, read_found, read_weights, safetensors_image
+from .weights_files import RunWeights, WeightsFile, read_run_weights, read_weights, run_weights_of, safetensors_image
 
 __all__ = [
     "PHASES",
@@ -41,7 +41,6 @@ __all__ = [
     "Evaluation",
     "Exchanged",
     "FaultCosts",
-    "Found",
     "GivenSizes",
     "Keeping",
     "Leader",
@@ -60,6 +59,7 @@ __all__ = [
     "Results",
     "Resumed",
     "RunCheckpoints",
+    "RunWeights",
     "Segment",
     "Simulation",
     "SteadyState",
@@ -72,7 +72,6 @@ __all__ = [
     "Weights",
     "WeightsFile",
     "WiderLinks",
-    "both",
     "cause_of",
     "check_needs",
     "checkpoints_of",
@@ -82,20 +81,20 @@ __all__ = [
     "evaluate",
     "exchange_table",
     "fault_costs",
-    "found_of",
     "history_table",
     "is_waiting",
     "limiting_kind",
     "needed_bytes",
     "open_log",
     "prepared_on_all",
-    "read_found",
     "read_results",
+    "read_run_weights",
     "read_weights",
     "recorded_sizes",
     "resource_table",
     "results_of",
     "resumed",
+    "run_weights_of",
     "safetensors_image",
     "segments_of",
     "simulate",

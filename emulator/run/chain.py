@@ -121,19 +121,19 @@ class Chain:
 
         The chain's last device reports its steps to `on_step`.
         """
-        found: Programs = []
+        programs_here: Programs = []
         for number, stages in self.by_device.items():
             reports = on_step if stages[-1].clock.streams.is_chain_end else None
-            found += train_programs(stages, programs[number], epoch, reports, ahead=ahead)
-        return found + [relay for device in self.devices for relay in device.relays(epoch)]
+            programs_here += train_programs(stages, programs[number], epoch, reports, ahead=ahead)
+        return programs_here + [relay for device in self.devices for relay in device.relays(epoch)]
 
     @property
     def by_device(self) -> dict[int, list[Device]]:
         """The stages of each device on this rank, in the order of their chunks."""
-        found: dict[int, list[Device]] = {}
+        stages: dict[int, list[Device]] = {}
         for stage in self.devices:
-            found.setdefault(stage.number % self.boards, []).append(stage)
-        return found
+            stages.setdefault(stage.number % self.boards, []).append(stage)
+        return stages
 
     def course(self, schedule: Schedule) -> Course | None:
         """Return when the actions of an epoch run, where F and B share a pool; None where devices find that out."""

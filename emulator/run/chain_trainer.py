@@ -56,10 +56,6 @@ class ChainTrainer(Trainer):
     def __init__(self, segments: Sequence[Segment], data: Dataset, ranks: Ranks) -> None:
         segment, *self._later = segments
         plan = segment.plan
-        if plan.config.rtl_device is not None:
-            from ..rtl import check_device
-
-            check_device(plan)
         check_samples(plan.config, plan.replicas, data.n_train)
         comms, make = (ranks.comm, ranks.exchange_comm), functools.partial(_MakeNumerics, segment)
         self.replicas = build_replicas(segment, ranks.rank, ranks.size, comms, self.most_samples(plan), make)

@@ -116,7 +116,7 @@ def checked_results(groups: Mapping[str, Arrays], weights: Mapping[str, Arrays])
         KeyError, ValueError: something is missing, or has another form.
     """
     devices = _table("devices", groups, _DEVICES, _LATER_OF_DEVICES)
-    found = Results(
+    results = Results(
         _config(groups["config"], len(devices["device"]) if devices else 1),
         _descriptions(groups["descriptions"]),
         {name: str(value) for name, value in _attributes(groups["versions"]).items()},
@@ -129,9 +129,9 @@ def checked_results(groups: Mapping[str, Arrays], weights: Mapping[str, Arrays])
         _table("resources", groups, _RESOURCES),
         _table("steps", groups, _STEPS),
     )
-    _check_times(found)
-    _check_places(found)
-    return found
+    _check_times(results)
+    _check_places(results)
+    return results
 
 
 def _table(group: str, groups: Mapping[str, Arrays], forms: _Forms, later: _Forms = _NONE) -> Table:
@@ -173,15 +173,15 @@ def _weights(weights: Mapping[str, Arrays]) -> Weights:
 
 def _attributes(group: Arrays) -> dict[str, Any]:
     """Return attributes as numbers, truths, text, and lists of numbers."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in group.items():
         name = key.removeprefix("@")
         if name == key or value.ndim > 1 or value.dtype.kind not in ("biufU" if not value.ndim else "if"):
             raise ValueError(f"{name} is {value.dtype} {value.shape}")
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             raise ValueError(f"{name} is {value}")
-        found[name] = value if value.ndim else _text(value.item()) if value.dtype.kind == "U" else value.item()
-    return found
+        values[name] = value if value.ndim else _text(value.item()) if value.dtype.kind == "U" else value.item()
+    return values
 
 
 def _text(value: str) -> str:
@@ -206,10 +206,10 @@ def _descriptions(group: Arrays) -> dict[str, str]:
     for name, text in group.items():
         if text.ndim or text.dtype.kind != "S":
             raise ValueError(f"descriptions/{name} is {text.dtype} {text.shape}")
-    found = {name: escaped(text.item().decode()) for name, text in group.items()}
-    if not 0 <= int(found.get("missing_bytes", 0)) <= _MOST:
-        raise ValueError(f"missing_bytes is {found['missing_bytes']}")
-    return found
+    texts = {name: escaped(text.item().decode()) for name, text in group.items()}
+    if not 0 <= int(texts.get("missing_bytes", 0)) <= _MOST:
+        raise ValueError(f"missing_bytes is {texts['missing_bytes']}")
+    return texts
 
 
 def _check_times(results: Results) -> None:

@@ -188,13 +188,13 @@ class CheckpointReader:
                 version = np.lib.format.read_magic(member)
                 header = io.BytesIO(member.read(1 << 10))
                 read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                found, by_columns, kind = read(header)
-                fits = len(found) == len(shape) and all(w in (None, have) for have, w in zip(found, shape, strict=True))
+                has, by_columns, kind = read(header)
+                fits = len(has) == len(shape) and all(w in (None, have) for have, w in zip(has, shape, strict=True))
                 if not fits or kind != dtype or by_columns:
-                    raise ValueError(f"{name} is {kind} {found}, and {np.dtype(dtype)} {tuple(shape)} is needed")
+                    raise ValueError(f"{name} is {kind} {has}, and {np.dtype(dtype)} {tuple(shape)} is needed")
             values = self._archive.read(info)  # its end is its checksum's, too
-            count = int(np.prod(found))
-            return np.frombuffer(values, kind, count, len(values) - count * kind.itemsize).reshape(found)
+            count = int(np.prod(has))
+            return np.frombuffer(values, kind, count, len(values) - count * kind.itemsize).reshape(has)
 
     def of_layer(self, layer: Layer, replica: int, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return one of a layer's arrays."""

@@ -191,8 +191,8 @@ def _shared_segments(plan: ChainPlan, samples: int, ranks: Ranks) -> Sequence[Se
     """Return the segments of a run on all ranks; rank 0 alone simulates where boards die."""
     if not plan.faults.deaths:
         return segments_of(plan, samples)
-    found: Sequence[Segment] = ranks.share(segments_of(plan, samples) if ranks.rank == 0 else None)[0]
-    return found
+    segments: Sequence[Segment] = ranks.share(segments_of(plan, samples) if ranks.rank == 0 else None)[0]
+    return segments
 
 
 def _noting(on_step: OnStep, ranks: Ranks, steps: int) -> OnStep:

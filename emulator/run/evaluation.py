@@ -14,7 +14,7 @@ from ..plan import check_data, make_plan, training_data
 from .chain_trainer import ChainTrainer
 from .layer_states import deal_weights
 from .placement import check_needs
-from .weights_files import Found
+from .weights_files import RunWeights
 
 _OF_DATA = (
     *("data", "resize", "crop", "mean", "std", "augment", "skip_broken", "test_share", "split_seed", "text_samples"),
@@ -63,7 +63,7 @@ class Evaluation:
         return f"<Evaluation of {self.network.name} on {samples} of {self.data}: {accuracy}>"
 
 
-def evaluate(found: Found, data: Dataset | str | None = None, test_samples: int | None = None) -> Evaluation:
+def evaluate(run: RunWeights, data: Dataset | str | None = None, test_samples: int | None = None) -> Evaluation:
     """Return the test of a run's weights, in this process; by default on the run's data, and as many test samples.
 
     Images are normalised as in the run; where that has no `mean` and `std`, by the training images of the data.
@@ -72,12 +72,12 @@ def evaluate(found: Found, data: Dataset | str | None = None, test_samples: int 
         InputError: the data are missing, do not fit the network, or have no test.
     """
     own = data if isinstance(data, Dataset) else None
-    kept = {key: found.settings[key] for key in _OF_DATA if found.settings.get(key) not in (None, ())}
+    kept = {key: run.settings[key] for key in _OF_DATA if run.settings.get(key) not in (None, ())}
     asked = {"data": None if own is not None else data, "test_samples": test_samples}
     given = {key: value for key, value in asked.items() if value is not None}
-    how = {"schedule": "sync", "devices": 1, "memory": "ignored", "network": found.network.name}
+    how = {"schedule": "sync", "devices": 1, "memory": "ignored", "network": run.network.name}
     config = settings_config({**kept, **given, **how})
-    plan = make_plan(config.model_copy(update={"samples": None, "test_samples": None}), 1, network=found.network)
+    plan = make_plan(config.model_copy(update={"samples": None, "test_samples": None}), 1, network=run.network)
     if own is not None:
         check_data(plan, own)
     tests = training_data(plan) if own is None else own
@@ -90,8 +90,8 @@ def evaluate(found: Found, data: Dataset | str | None = None, test_samples: int 
     ranks = SingleProcess()
     check_needs(plan, tests, ranks, gathers=False, trains=False)
     trainer = ChainTrainer.of(plan, tests, ranks)
-    deal_weights(ranks, found.network, trainer.learnt(), found.weights)
+    deal_weights(ranks, run.network, trainer.learnt(), run.weights)
     tested = trainer.evaluate()
     trainer.close()
-    predicts_each = tests.symbols and found.network.result_steps > 1
-    return Evaluation(found.network, tests.name, tested, ngram_bits(tests) if predicts_each else None, tests.note)
+    predicts_each = tests.symbols and run.network.result_steps > 1
+    return Evaluation(run.network, tests.name, tested, ngram_bits(tests) if predicts_each else None, tests.note)

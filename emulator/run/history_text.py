@@ -139,8 +139,8 @@ def so_far_from(reader: CheckpointReader) -> SoFar:
     Raises:
         InputError: it is damaged.
     """
-    found = [checked(_SHARE, share, "shares") for share in checked([], reader.text["shares"], "shares")]
-    shares = [StepResult(epoch, step, Tally(*of), *rest) for epoch, step, of, *rest in found]
+    rows = [checked(_SHARE, share, "shares") for share in checked([], reader.text["shares"], "shares")]
+    shares = [StepResult(epoch, step, Tally(*of), *rest) for epoch, step, of, *rest in rows]
     sources = _sources(reader.text["sources"])
     sizes = {of: reader.array(f"sizes/{number}", np.int64, (None, 2)) for number, of in enumerate(sources)}
     return SoFar(shares, sizes)

@@ -50,17 +50,17 @@ def gathered_state(ranks: Ranks, layer: Layer, learnt: Sequence[Learnt], *, whol
     """
     own = [of for of in learnt if of.part.layer.index == layer.index]
     parts = [(isinstance(of, Bpram), of.part, of.state() if whole else _averages(of)) for of in own]
-    found: LayerState = {}
+    whole_layer: LayerState = {}
     every = [rank_part for rank_parts in ranks.gather(parts) for rank_part in rank_parts]
     for _, part, state in sorted(every, key=lambda each: each[0]):  # stored blocks have what counts, so come last
         for name, kinds in state.items():
-            arrays = found.setdefault(name, {})
+            arrays = whole_layer.setdefault(name, {})
             for kind, array in kinds.items():
                 if name == _WEIGHT:
                     arrays.setdefault(kind, np.empty(layer.weight_shape, np.float32))[_place(part)] = array
                 else:
                     arrays[kind] = array
-    return found
+    return whole_layer
 
 
 def deal_state(
@@ -83,14 +83,14 @@ def deal_state(
     once = functools.cache(read)
 
     def answer(part: Slice, shapes: Mapping[str, tuple[int, ...]], averages: set[str]) -> State:
-        found: LayerState = {}
+        state: LayerState = {}
         for name, shape in shapes.items():
             of = replica if whole or name in averages else 0
             for kind in (_VALUE,) if name in averages else kinds:
                 array = once(layer, of, name, kind, layer.weight_shape if name == _WEIGHT else shape)
                 own = array[_place(part)] if name == _WEIGHT else array
-                found.setdefault(name, {})[kind] = np.ascontiguousarray(own)
-        return found
+                state.setdefault(name, {})[kind] = np.ascontiguousarray(own)
+        return state
 
     for of, held in zip(own, ranks.deal([[answer(*each) for each in parts] for parts in wanted]), strict=True):
         of.restore(held)

@@ -48,11 +48,11 @@ class Placement:
         count = len(work)
         ranks = min(ranks, count)
         even = cls(tuple(device * ranks // count for device in range(count)))
-        found = even
+        best = even
         if 1 < ranks < count:
             tried = [_around(work, ranks, turn) for turn in range(min(_TURNS, count))]
-            found = min(tried, key=lambda at: at.most(work))
-        return even if even.most(work) <= _NEAR * found.most(work) else found
+            best = min(tried, key=lambda at: at.most(work))
+        return even if even.most(work) <= _NEAR * best.most(work) else best
 
     @property
     def devices(self) -> int:

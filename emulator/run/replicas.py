@@ -48,15 +48,15 @@ class Replicas:
 
     def exchanged(self) -> Exchanged:
         """Return what devices here have exchanged with other replicas so far, and the distribution of gradients."""
-        found = Exchanged()
+        total = Exchanged()
         for replica, chain in enumerate(self.chains):
             for device in chain.devices:
                 exchange = device.exchange
                 if isinstance(exchange, GradientExchange):
-                    found += Exchanged(exchange.nic.traffic, exchange.spent_ps)
+                    total += Exchanged(exchange.nic.traffic, exchange.spent_ps)
                     if replica == 0 and exchange.last is not None:
-                        found += Exchanged(histogram=histogram(exchange.last))
-        return found
+                        total += Exchanged(histogram=histogram(exchange.last))
+        return total
 
     def take_sizes(self) -> EpochSizes:
         """Return the sizes of what devices here have sent through a codec since the last call."""
@@ -86,10 +86,10 @@ class Replicas:
 
     def clocks(self) -> dict[str, Any]:
         """Return the clocks and counters of what is here, by name; call only when no sample is in flight."""
-        found: dict[str, Any] = {f"aggregator {device}": node.state() for device, node in self.aggregators.items()}
+        clocks: dict[str, Any] = {f"aggregator {device}": node.state() for device, node in self.aggregators.items()}
         for replica, chain in enumerate(self.chains):
-            found |= {f"replica {replica} device {each.number}": each.clocks() for each in chain.devices}
-        return found
+            clocks |= {f"replica {replica} device {each.number}": each.clocks() for each in chain.devices}
+        return clocks
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """Restore what all ranks' `clocks` returned."""

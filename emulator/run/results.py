@@ -147,9 +147,9 @@ def results_of(
     `ngrams` are the bits per character of the simplest models, to compare with those of a text's network.
     """
     growing = growing_of(plan, samples, history := History.of(history), ngrams).joined()
-    found = fixed_results(plan, samples, history, weights, versions, ngrams)
-    tables = {group: getattr(found, group) | growing.get(group, {}) for group in GROWING}
-    return dataclasses.replace(found, **tables)
+    results = fixed_results(plan, samples, history, weights, versions, ngrams)
+    tables = {group: getattr(results, group) | growing.get(group, {}) for group in GROWING}
+    return dataclasses.replace(results, **tables)
 
 
 def fixed_results(

@@ -94,10 +94,10 @@ def read_arrays(path: pathlib.Path, blame: str, denial: str, most_bytes: int) ->
                         " it with that version, or train again"
                     )
                 raise unlike(kind, path, blame, denial)
-            found = reader.read(file)
-            if form == FORMAT and reader.attribute(file, "digest").tobytes() != _digest(found).encode():
+            arrays = reader.read(file)
+            if form == FORMAT and reader.attribute(file, "digest").tobytes() != _digest(arrays).encode():
                 raise ValueError("its content is not what was written, by its digest")
-            return found | {"@format": form}
+            return arrays | {"@format": form}
     except (OSError, KeyError, ValueError, RuntimeError, AttributeError, TypeError, MemoryError) as error:
         reason = " ".join(str(error).split())
         if "unable to lock file" in reason or "already open for write" in reason:
@@ -113,9 +113,9 @@ def damaged(reason: str, blame: str) -> InputError:
     )
 
 
-def _digest(found: Arrays) -> str:
+def _digest(arrays: Arrays) -> str:
     seal = Seal()
-    for path, array in found.items():
+    for path, array in arrays.items():
         if not path.endswith("/"):
             seal.add(path, array)
     return seal.digest()
@@ -129,29 +129,29 @@ class _Reader:
 
     def read(self, file: Any) -> dict[str, NDArray[Any]]:
         """Return arrays by path; those of attributes have `@` before the name. A group is there as an empty array."""
-        found: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for group in _GROUPS:
             if group in _LATER_TABLES and group not in file:
                 continue
-            self._group(_member(file, group), group, found)
-        return found
+            self._group(_member(file, group), group, arrays)
+        return arrays
 
-    def _group(self, group: Any, path: str, found: dict[str, NDArray[Any]]) -> None:
+    def _group(self, group: Any, path: str, arrays: dict[str, NDArray[Any]]) -> None:
         if not hasattr(group, "items"):
             raise ValueError(f"{path} is not a group")
-        found[f"{path}/"] = np.zeros(0)
+        arrays[f"{path}/"] = np.zeros(0)
         for name in group:
             self._count()
             member = _member(group, name)
             if hasattr(member, "items"):
                 if path != "weights":
                     raise ValueError(f"{path}/{name} is a group")
-                self._group(member, f"{path}/{name}", found)
+                self._group(member, f"{path}/{name}", arrays)
             else:
-                found[f"{path}/{name}"] = self._data(member, f"{path}/{name}")
+                arrays[f"{path}/{name}"] = self._data(member, f"{path}/{name}")
         for name in group.attrs if path in _WITH_ATTRIBUTES else ():
             self._count()
-            found[f"{path}/@{name}"] = self.attribute(group, name)
+            arrays[f"{path}/@{name}"] = self.attribute(group, name)
 
     def _count(self) -> None:
         self._members -= 1
@@ -195,7 +195,7 @@ def _member(group: Any, name: str) -> Any:
     return group[name]
 
 
-def results_from(found: dict[str, NDArray[Any]]) -> Results:
+def results_from(arrays_by_path: dict[str, NDArray[Any]]) -> Results:
     """Return the results that the arrays of `read_arrays` are.
 
     Raises:
@@ -203,7 +203,7 @@ def results_from(found: dict[str, NDArray[Any]]) -> Results:
     """
     groups: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in _GROUPS}
     weights: dict[str, dict[str, NDArray[Any]]] = {}
-    for path, array in found.items():
+    for path, array in arrays_by_path.items():
         group, _, name = path.partition("/")
         if group == "weights":
             layer, _, of = name.rpartition("/")

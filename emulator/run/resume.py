@@ -167,8 +167,8 @@ def _settings(plan: Plan, data: Dataset) -> dict[str, Any]:
 
 def _fingerprint(data: Dataset) -> str:
     """Return a digest of all labels, and of some images, whatever folder they come from."""
-    found = hashlib.sha256(repr((data.n_train, data.shape, data.classes)).encode())
-    found.update(data.train_labels.tobytes())
+    digest = hashlib.sha256(repr((data.n_train, data.shape, data.classes)).encode())
+    digest.update(data.train_labels.tobytes())
     places = np.linspace(0, data.n_train - 1, min(_IMAGES, data.n_train)).astype(np.int64)
-    found.update(data.train_images[places].tobytes())
-    return found.hexdigest()
+    digest.update(data.train_images[places].tobytes())
+    return digest.hexdigest()

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from ...comm import Observer, run
+from ...comm import Observer, Served, run
 from ...comm.exchange import GradientExchange, TimedMember, step_sizes
 from ..common import format_time_ps, html_table, number, percent
 from ..device import Epoch
@@ -220,23 +220,61 @@ class PairSimulation:
         return f"{number(self.images_per_s)} {self.plan.network.sample_noun}s/s"
 
 
+class Trace(Protocol):
+    """A file with the spans of what devices and links serve in a run on chains; as a context manager it locks it."""
+
+    def __enter__(self) -> Any:
+        """Check that the file can be written, and keep others from writing it."""
+
+    def __exit__(self, *_: object) -> None:
+        """Let others write the file."""
+
+    def recorder(self, plan: ChainPlan, samples: int) -> Any:
+        """Return the observer of a run with `samples` samples in an epoch, over all replicas."""
+
+    def write(self, plan: ChainPlan, samples: int, recorders: Sequence[Any]) -> None:
+        """Write the trace from the recorders of all ranks."""
+
+
+def both(first: Observer | None, second: Observer | None) -> Observer | None:
+    """Return an observer that calls those that there are; None where there are none."""
+    if first is None or second is None:
+        return first or second
+
+    def call(served: Served) -> None:
+        first(served)
+        second(served)
+
+    return call
+
+
 def simulate(
-    plan: ChainPlan, samples: int, observer: Observer | None = None, sizes: Sequence[GivenSizes] = ()
+    plan: ChainPlan,
+    samples: int,
+    observer: Observer | None = None,
+    sizes: Sequence[GivenSizes] = (),
+    trace: Trace | None = None,
 ) -> Simulation:
-    """Run `plan.config.epochs` epochs of `samples` samples for timing only.
+    """Run `plan.config.epochs` epochs of `samples` samples for timing only; write `trace`.
 
     `observer` is called with what engines, links and exchanges of the first replica serve. `sizes` are those of
     compressed messages, for each epoch; without them, messages have the size that the codec expects.
+
+    Raises:
+        InputError: the trace has no sample of the run, or cannot be written.
     """
+    recorder = None if trace is None else trace.recorder(plan, samples)
     segments, ends = segments_of(plan, samples), list[int]()
     for segment in segments:
-        timed = TimedRun(segment, observer, by_message=bool(sizes))
+        timed = TimedRun(segment, both(observer, recorder), by_message=bool(sizes))
         for epoch, leg in segment.legs():
             if sizes and leg.first == 0:
                 timed.give_sizes(sizes[epoch])
             end_ps = timed.leg(leg)
             if leg == segment.all_legs[-1]:
                 ends.append(end_ps)
+    if trace is not None:
+        trace.write(plan, samples, [recorder])
     return Simulation(plan, samples, tuple(ends), timed.usage(), timed.exchange_ps, segments)
 
 

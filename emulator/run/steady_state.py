@@ -141,11 +141,11 @@ class SteadyState:
         return f"<SteadyState: {self.images_per_s:.1f} {self.noun}s/s, limited by {self.bottleneck.slowest.name}>"
 
     def _repr_html_(self) -> str:
-        found = self.bottleneck
+        bottleneck = self.bottleneck
         rows = [
             ["rate", f"{self.images_per_s:.1f} {self.noun}s/s"],
-            ["limited by", f"{found.slowest.name}, {format_time_ps(found.slowest.sample_ps)}/sample"],
-            ["next", f"{found.behind.name}, {format_time_ps(found.behind.sample_ps)}"],
+            ["limited by", f"{bottleneck.slowest.name}, {format_time_ps(bottleneck.slowest.sample_ps)}/sample"],
+            ["next", f"{bottleneck.behind.name}, {format_time_ps(bottleneck.behind.sample_ps)}"],
             ["engines idle", f"{100 * self.mean_idle_share:.1f} %, the mean over devices"],
             ["GOPS for each FPGA", f"{self.all_layers.gops_per_fpga:.1f}"],
             ["highest demand on a link", f"{self.highest_demand_gbps:.2f} Gb/s"],

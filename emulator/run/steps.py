@@ -37,10 +37,10 @@ class StepResult:
 
 def mini_batches(shares: Iterable[StepResult]) -> list[StepResult]:
     """Return whole mini-batches, in order: shares of replicas added up in their order, at the time of the last."""
-    found: dict[tuple[int, int], list[StepResult]] = collections.defaultdict(list)
+    shares_of_steps: dict[tuple[int, int], list[StepResult]] = collections.defaultdict(list)
     for share in shares:
-        found[share.epoch, share.step].append(share)
-    return [_whole(sorted(found[key], key=lambda share: share.replica)) for key in sorted(found)]
+        shares_of_steps[share.epoch, share.step].append(share)
+    return [_whole(sorted(shares_of_steps[key], key=lambda share: share.replica)) for key in sorted(shares_of_steps)]
 
 
 def _whole(shares: Sequence[StepResult]) -> StepResult:

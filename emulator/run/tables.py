@@ -37,12 +37,14 @@ class Growing:
 
     def joined(self) -> dict[str, Table]:
         """Return all of them as tables."""
-        found: dict[str, dict[str, list[np.ndarray]]] = {}
+        columns: dict[str, dict[str, list[np.ndarray]]] = {}
         for piece in self.pieces:
             for group, table in piece.items():
                 for name, column in table.items():
-                    found.setdefault(group, {}).setdefault(name, []).append(column)
-        return {group: {name: np.concatenate(parts) for name, parts in table.items()} for group, table in found.items()}
+                    columns.setdefault(group, {}).setdefault(name, []).append(column)
+        return {
+            group: {name: np.concatenate(parts) for name, parts in table.items()} for group, table in columns.items()
+        }
 
 
 def growing_of(plan: Plan, samples: int, history: History, ngrams: NgramBits | None = None) -> Growing:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ...comm import Observer, Served
+from ...comm import Observer
 from ...launch import RankFailed, Ranks, Stopped
 from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile
 from ..data import Dataset
@@ -23,6 +23,7 @@ from .placement import check_needs
 from .recorder import Recorder
 from .resume import Resumed, checkpoints_of
 from .segments import Position
+from .simulate import Trace, both
 from .step_log import open_log
 from .steps import EpochResult, StepResult, Weights
 
@@ -30,22 +31,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
-
-
-class Trace(Protocol):
-    """A file with the spans of what devices and links serve in a run on chains."""
-
-    def check_file(self) -> None:
-        """Check that the file can be written, and keep others from writing it."""
-
-    def close(self) -> None:
-        """Let others write the file."""
-
-    def recorder(self, plan: ChainPlan, samples: int) -> Any:
-        """Return the observer of a run with `samples` samples in an epoch, over all replicas."""
-
-    def write(self, plan: ChainPlan, samples: int, recorders: Sequence[Any]) -> None:
-        """Write the trace from the recorders of all ranks."""
 
 
 class Training:
@@ -75,8 +60,7 @@ class Training:
         with contextlib.ExitStack() as files:
             out = files.enter_context(WholeFile(config.out)) if config.out is not None and leads else None
             if trace is not None and leads:
-                trace.check_file()
-                files.callback(trace.close)
+                files.enter_context(trace)
             if data is not None:
                 check_data(plan, data)
             self.data = training_data(plan) if data is None else data
@@ -168,18 +152,6 @@ class Training:
     def ended_at(self) -> Ended | None:
         """Where a signal has ended the run; None where all is trained."""
         return self.checkpoints.ended_at
-
-
-def both(first: Observer | None, second: Observer | None) -> Observer | None:
-    """Return an observer that calls those that there are; None where there are none."""
-    if first is None or second is None:
-        return first or second
-
-    def call(served: Served) -> None:
-        first(served)
-        second(served)
-
-    return call
 
 
 def prepared_on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:

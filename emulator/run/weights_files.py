@@ -34,7 +34,7 @@ from .results_file import read_results
 from .steps import Weights
 
 
-def fitted(found: Weights, network: Network, blame: str) -> Weights:
+def fitted(given: Weights, network: Network, blame: str) -> Weights:
     """Return all arrays of a network, each as the network has it; `blame` begins messages.
 
     A weight of fewer dimensions, such as the (outputs, inputs) of PyTorch's `Linear`, is one of the same order.
@@ -42,11 +42,11 @@ def fitted(found: Weights, network: Network, blame: str) -> Weights:
     Raises:
         InputError: an array is missing, has another shape or type, is not finite, or belongs to no layer.
     """
-    if not any(found.values()):
+    if not any(given.values()):
         raise InputError(f"{blame}: holds no weights; results files have those of the last epoch that was finished")
-    fits = {layer.name: _of_layer(found.get(layer.name, {}), layer, network, blame) for layer in network.layers}
-    for name in found:
-        if name not in fits and found[name]:
+    fits = {layer.name: _of_layer(given.get(layer.name, {}), layer, network, blame) for layer in network.layers}
+    for name in given:
+        if name not in fits and given[name]:
             layers = ", ".join(fits)
             raise InputError(
                 f"{blame}: has weights of layer {_named(name)}, which {network.name} does not have; its layers are"
@@ -99,11 +99,11 @@ def read_safetensors(path: str | os.PathLike[str], blame: str) -> Weights:
     except (OSError, ValueError, KeyError, TypeError, failure) as error:
         reason = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise InputError(f"{blame}: not a readable safetensors file: {reason[:200]}") from None
-    found: Weights = {}
+    weights: Weights = {}
     for key, array in arrays.items():
         layer, _, name = key.rpartition(".")
-        found.setdefault(layer, {})[name] = array
-    return found
+        weights.setdefault(layer, {})[name] = array
+    return weights
 
 
 def safetensors_image(weights: Weights, network: Network, blame: str) -> bytes:
@@ -144,7 +144,7 @@ _KINDS = "a results file (.h5), a checkpoint (.ckpt), .safetensors or .onnx"
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class RunWeights:
     """The weights of a run, with what it trained and how: the keys of its configuration, and its network.
 
     It had trained `epochs`, and `steps` mini-batches of the next one.
@@ -175,7 +175,7 @@ def read_weights(path: str, network: Network, blame: str) -> Weights:
     raise unlike(kind, path, blame, f"not {_KINDS}")
 
 
-def read_found(path: str) -> Found:
+def read_run_weights(path: str) -> RunWeights:
     """Return the weights of a results file or a checkpoint with the run that they are of.
 
     Raises:
@@ -183,11 +183,11 @@ def read_found(path: str) -> Found:
     """
     kind = _kind(path, path, _RUNS)
     if kind is None:
-        return found_of(read_results(pathlib.Path(path), denial=_NO_RUN), path)
+        return run_weights_of(read_results(pathlib.Path(path), denial=_NO_RUN), path)
     if kind not in (CHECKPOINT, BROKEN_ZIP):
         raise unlike(kind, path, path, _NO_RUN)
-    found = _of_checkpoint(path, path)
-    return dataclasses.replace(found, weights=fitted(found.weights, found.network, path))
+    run = _of_checkpoint(path, path)
+    return dataclasses.replace(run, weights=fitted(run.weights, run.network, path))
 
 
 def _kind(path: str, blame: str, wanted: str) -> FileKind | None:
@@ -209,7 +209,7 @@ def _of_onnx(path: str, blame: str) -> Weights:
         raise InputError(f"{blame}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
-def found_of(results: Results, blame: str = "results") -> Found:
+def run_weights_of(results: Results, blame: str = "results") -> RunWeights:
     """Return the weights of results with the run that they are of; `blame` begins messages.
 
     Raises:
@@ -221,7 +221,7 @@ def found_of(results: Results, blame: str = "results") -> Found:
         network = load_network(read_description(text))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{blame}: a results file that is damaged: {' '.join(str(error).split())[:200]}") from None
-    return Found(fitted(results.weights, network, blame), keys, network, results.epochs)
+    return RunWeights(fitted(results.weights, network, blame), keys, network, results.epochs)
 
 
 def _plain(value: Any) -> Any:
@@ -229,7 +229,7 @@ def _plain(value: Any) -> Any:
     return tuple(value.tolist()) if hasattr(value, "tolist") else None if value == "" else value
 
 
-def _of_checkpoint(path: str, blame: str) -> Found:
+def _of_checkpoint(path: str, blame: str) -> RunWeights:
     with CheckpointReader(path, blame) as reader:
         with reader.reading():
             network = load_network(read_description(reader.text["network"]))
@@ -243,7 +243,7 @@ def _of_checkpoint(path: str, blame: str) -> Found:
             whole = reader.of_layer(layer, 0, "weight", "value", layer.weight_shape)
             own |= named_weights(layer, whole) if layer.operation.recurs else {"weight": whole}
             own |= {name: reader.of_layer(layer, 0, name, "value", shape) for name, shape in others.items()}
-        return Found(weights, settings, network, epochs, steps)
+        return RunWeights(weights, settings, network, epochs, steps)
 
 
 def _is_cut(name: str) -> bool:
@@ -275,12 +275,12 @@ class WeightsFile:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def write(self, found: Found) -> int:
+    def write(self, run: RunWeights) -> int:
         """Write the weights of a run; return the bytes that they take.
 
         Raises:
             InputError: the file cannot be written, a package is missing, or the form has no words for the network.
         """
-        content = self._image(found.weights, found.network, self._blame)
+        content = self._image(run.weights, run.network, self._blame)
         self._file.write(content)
         return len(content)

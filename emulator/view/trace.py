@@ -155,19 +155,20 @@ class TraceRequest:
         """A line about the trace once it is written."""
         return f"trace in {self.path}; open it with https://ui.perfetto.dev"
 
-    def check_file(self) -> None:
+    def __enter__(self) -> TraceRequest:
         """Check that the file can be written, and keep others from writing it.
 
         Raises:
             InputError: it cannot.
         """
         self._file  # noqa: B018 - made and locked now, for `write`
+        return self
 
     @functools.cached_property
     def _file(self) -> WholeFile:
         return trace_file(self.path)
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let others write the file."""
         self._file.close()
 

@@ -15,8 +15,8 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..buffers import Buffer, CodecError, opened, values_of
 from ..extensions import subclasses
+from ..inceptionn.format import Buffer, CodecError, opened, values_of
 
 FLOAT_BYTES = 4
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import inceptionn
-from ..buffers import Buffer
+from ..inceptionn.format import Buffer
 from .codec import FLOAT_BYTES, Codec, Count, parsed_number
 
 _BY_RANGE = "inceptionn-range"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ..buffers import Buffer, CodecError, opened, values_of
+from ..inceptionn.format import Buffer, CodecError, opened, values_of
 from .codec import FLOAT_BYTES, Codec, Count
 
 _ENTRY_BYTES = 2 * FLOAT_BYTES

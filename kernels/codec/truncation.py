@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from ..buffers import Buffer, CodecError, is_integer, opened, values_of
+from ..inceptionn.format import Buffer, CodecError, is_integer, opened, values_of
 from .codec import Codec, Count, parsed_number
 
 DROPPED = (16, 22, 24)

@@ -1,9 +1,7 @@
 """Convolution: FP, EB and PG of FPDeep (sections 5.3 to 5.5), on one register-tiled micro-kernel; and in groups."""
 
 from .convolution import Convolution
-from .convolving import Convolving
-from .depthwise import Depthwise
-from .grouped import Grouped, convolution
+from .grouped import Convolving, Depthwise, Grouped, convolution
 from .plain import error, forward, gradient, output_shape
 
 __all__ = [

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
-from ..pages import aligned
+from ..memory import aligned
 from ..window import output_size
 from .geometry import Contraction, Geometry, Phase, padded_lanes, phases_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..jit import FLOAT_BYTES, Floats, of_float32
-from ..pages import aligned
+from ..memory import aligned
 from ..window import Pair, output_size, pair
 from .convolution import Convolution
 

@@ -24,11 +24,9 @@ from numba.extending import intrinsic
 
 from ..jit import compiled
 from ..llvm import INDEX, INT, broadcast, index, shuffle, vector
-from . import shuffles
+from . import stages
 from .format import BURST, LANE_BYTES, LENGTHS, LONGEST, ONE, PACKED, SPREAD, STEP, TAG_BYTES, UNPACKED
-from .pairs import IN_PAIRS, pack_pairs
-from .shuffles import BYTE, BYTES, entry, load, row, shuffled, store
-from .stages import IN_STAGES, emit_stages
+from .stages import BYTE, BYTES, IN_PAIRS, IN_STAGES, emit_stages, entry, load, pack_pairs, row, shuffled, store
 
 _HALF, _LANES = BURST // 2, ir.VectorType(INT, BURST)
 _SIGN, _FRACTION = 0x8000, 0x7FFF
@@ -185,7 +183,7 @@ def emit_stores(builder: ir.IRBuilder, out: ir.Value, lanes: ir.Value, tags: ir.
     """Emit code that stores a burst at `out`; return where it ends."""
     store(builder, builder.trunc(tags, ir.IntType(16)), out)
     payload = builder.add(out, index(TAG_BYTES))
-    return (_store_each if shuffles.SHUFFLE is None else _store_halves)(builder, lanes, tags, payload)
+    return (_store_each if stages.SHUFFLE is None else _store_halves)(builder, lanes, tags, payload)
 
 
 def _spread_out(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
@@ -237,7 +235,7 @@ def unpack(context: Any, source: Any, out: Any) -> Any:
 
 def emit_unpack(builder: ir.IRBuilder, source: ir.Value, out: ir.Value) -> ir.Value:
     """Emit code that decompresses the burst at `source` to eight floats at `out`; return where the burst ends."""
-    lanes, kept, end = (_load_each if shuffles.SHUFFLE is None else _load_halves)(builder, source)
+    lanes, kept, end = (_load_each if stages.SHUFFLE is None else _load_halves)(builder, source)
     fraction = builder.sitofp(builder.and_(lanes, _all(_FRACTION)), vector(BURST))
     size = builder.bitcast(builder.fmul(fraction, _floats(STEP)), _LANES)
     sign = builder.shl(builder.and_(lanes, _all(_SIGN)), _all(16))

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..buffers import CodecError
+from .format import CodecError
 from .inceptionn import Rule
 
 BUS_BITS, VALUES, TAG_BITS = 256, 8, 16

@@ -20,9 +20,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..buffers import Buffer, CodecError, is_integer, opened, values_of
 from ..jit import Kernel, Kernels, address_of
-from .format import BURST, LONGEST, ONE, STEP, TAG_BYTES, TALLIES
+from .format import BURST, LONGEST, ONE, STEP, TAG_BYTES, TALLIES, Buffer, CodecError, is_integer, opened, values_of
 
 Rule = Literal["bound", "range"]
 WIDTHS = (0, 8, 16, 32)

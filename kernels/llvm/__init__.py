@@ -12,9 +12,11 @@ with away_from(".numba_config.yaml"):  # all of these import Numba
         address,
         bits_to_mask,
         broadcast,
+        emit_fma,
         entry_of,
         fence,
         first_lanes,
+        fma,
         index,
         lane_bits,
         masked_load,
@@ -25,11 +27,9 @@ with away_from(".numba_config.yaml"):  # all of these import Numba
         shuffle,
         vector,
     )
-    from .fma import emit_fma, fma
     from .lanes import WIDTH, Lanes, Units, for_units, fused, integers
     from .memory import clear, copy, copy_rows, prefetch_line, read_index
-    from .peak import FLOP_OF_ROUND, multiply_add
-    from .reading import read
+    from .rates import FLOP_OF_ROUND, multiply_add, read
     from .tile import add_products, call_by_size, emit_sums, tile_function
 
 __all__ = [

@@ -14,8 +14,7 @@ from llvmlite import ir
 
 from ..form import FORM
 from ..jit import FLOAT_BYTES
-from .emit import INT, address, first_lanes, index, masked_load, masked_store, shuffle, vector
-from .fma import emit_fma
+from .emit import INT, address, emit_fma, first_lanes, index, masked_load, masked_store, shuffle, vector
 
 WIDTH = FORM.width
 

@@ -18,8 +18,7 @@ from llvmlite import ir
 
 from ..form import FORM
 from ..jit import FLOAT_BYTES
-from .emit import INDEX, broadcast, first_lanes, index, masked_load, masked_store, vector
-from .fma import emit_fma
+from .emit import INDEX, broadcast, emit_fma, first_lanes, index, masked_load, masked_store, vector
 
 Values = list[ir.Value]
 Step = Callable[[Values, Values], tuple[Values, Values, ir.Value]]

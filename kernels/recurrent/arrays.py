@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
-from ..pages import ALIGNMENT
+from ..memory import ALIGNMENT
 
 Lengths = NDArray[np.integer[Any]]
 Rows = NDArray[np.int64]

@@ -12,8 +12,7 @@ import numpy as np
 
 from ..jit import Floats
 from .arrays import Lengths, checked, new, rows_of, sigmoid, state
-from .gru import GruSlice
-from .lstm import LstmSlice
+from .cells import GruSlice, LstmSlice
 from .slices import Packed, Slice, Tape
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ..conv.layout import HALF, SIDE, transpose_block, transpose_half, transpose_rows
 from ..conv.microkernel import even_share
-from ..conv.transpose import HALF, SIDE, transpose_block, transpose_half, transpose_rows
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import INDEX_BYTES, LINE_BYTES, clear, copy, prefetch_line
 from .product import MOST_SAMPLES, ROW, Tile, run_tiles

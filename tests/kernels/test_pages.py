@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.kernels import ALIGNMENT
-from emuchain.kernels.pages import PAGE, Slabs, in_huge_pages
+from emuchain.kernels.memory import PAGE, Slabs, in_huge_pages
 
 SIZES = st.integers(0, 300) | st.integers(0, 3 * PAGE)
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.layers import dropout, lrn
 from ....kernels.layers.element_wise import add_bias_gradient
+from ....kernels.layers.normalisation import dropout_mask, lrn_error, lrn_forward
 from ...network import SfuStep
 from ...network.operations.normalisation import BatchNorm, Dropout, Lrn
 from ...schedule import SampleSpan
@@ -131,13 +131,13 @@ class LrnUnit(Unit):
         """See `Unit`."""
         [x] = xs
         y, scale = self.arena.take(x.shape), self.arena.take(x.shape)
-        lrn.forward(x, y, scale, **self._rule)
+        lrn_forward(x, y, scale, **self._rule)
         return y, (x, y, scale)
 
     def backward(self, state: State, dz: Data, version: int) -> Sequence[Data]:
         """See `Unit`."""
         x, y, scale = state
-        lrn.error(x, y, scale, dz, dz, **self._rule)
+        lrn_error(x, y, scale, dz, dz, **self._rule)
         return (dz,)
 
 
@@ -158,7 +158,7 @@ class DropoutUnit(Unit):
         if training is None:
             return x, ()
         mask, y = self.arena.take(x.shape), self.arena.take(x.shape)
-        dropout.mask(mask, rate=self._rate, seed=self._seed, layer=self._layer, samples=training.samples)
+        dropout_mask(mask, rate=self._rate, seed=self._seed, layer=self._layer, samples=training.samples)
         np.multiply(x, mask, out=y)
         return y, (mask,)
 

@@ -9,6 +9,7 @@ import pytest
 
 from emuchain.emulator.bench import figures, kernels, shapes, sides
 from emuchain.emulator.bench.figures import Pace
+from emuchain.kernels.llvm import rates
 
 from .helpers import NEEDS_TORCH, keys_of, run_main
 
@@ -40,12 +41,10 @@ def test_a_row_and_the_summary_of_rows() -> None:
 
 
 def test_the_peak_does_all_its_multiply_adds() -> None:
-    from emuchain.kernels.llvm import peak
-
     # x -> (x + 1) / 2 in each chain: the distance of the chains' sum from CHAINS halves with each step.
-    distances = [peak.CHAINS - peak.multiply_add(rounds) for rounds in (1, 2)]
+    distances = [rates.CHAINS - rates.multiply_add(rounds) for rounds in (1, 2)]
     assert distances[0] > 0
-    assert distances[1] / distances[0] == pytest.approx(2.0**-peak.UNROLLED, rel=0.1)
+    assert distances[1] / distances[0] == pytest.approx(2.0**-rates.UNROLLED, rel=0.1)
 
 
 TINY = shapes.Shape("tiny", 2, 5, 7, (6, 5), (3, 3), (2, 2), (1, 1), is_first=False)

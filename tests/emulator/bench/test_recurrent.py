@@ -11,7 +11,7 @@ import pytest
 from emuchain.emulator.bench import figures, recurrent, sides
 from emuchain.emulator.bench.figures import Pace
 from emuchain.emulator.bench.shapes import Layer, layers
-from emuchain.kernels.llvm import reading
+from emuchain.kernels.llvm import rates
 
 from .helpers import NEEDS_TORCH, keys_of, run_main
 
@@ -54,17 +54,17 @@ def test_the_bound_by_hand() -> None:
     assert layer.bound_s(1.0, 2.0) == 5 * (2 * 3200 + 4 * product)
 
 
-@pytest.mark.parametrize("floats", [reading.ROW, 3 * reading.ROW, 3 * reading.ROW + 5])
+@pytest.mark.parametrize("floats", [rates.ROW, 3 * rates.ROW, 3 * rates.ROW + 5])
 def test_the_reading_loop_reads_all_whole_rows(floats: int) -> None:
     numbers = np.arange(floats, dtype=np.float32)
-    whole = numbers[: floats // reading.ROW * reading.ROW]
-    expected = float(whole.reshape(-1, reading.ROW // reading.CHAINS)[:, 0].sum())
-    assert [reading.read(numbers, rounds) for rounds in (1, 2, 3)] == [expected] * 3
+    whole = numbers[: floats // rates.ROW * rates.ROW]
+    expected = float(whole.reshape(-1, rates.ROW // rates.READERS)[:, 0].sum())
+    assert [rates.read(numbers, rounds) for rounds in (1, 2, 3)] == [expected] * 3
 
 
 def test_too_little_to_read() -> None:
-    with pytest.raises(ValueError, match=f"at least {reading.ROW}"):
-        reading.read(np.ones(reading.ROW - 1, np.float32), 1)
+    with pytest.raises(ValueError, match=f"at least {rates.ROW}"):
+        rates.read(np.ones(rates.ROW - 1, np.float32), 1)
 
 
 def test_layers_of_all_kinds_batches_and_sizes() -> None:

@@ -15,7 +15,7 @@ from emuchain.emulator.device.conv_slice import ConvSlice
 from emuchain.emulator.plan import ChainPlan, training_data
 from emuchain.emulator.run import train
 from emuchain.emulator.schedule import SampleSpan
-from emuchain.kernels.pages import Slabs
+from emuchain.kernels.memory import Slabs
 from emuchain.launch import SingleProcess
 
 DEVICES = 4

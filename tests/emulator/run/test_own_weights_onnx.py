@@ -14,7 +14,7 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import load_data
 from emuchain.emulator.network import load_network
-from emuchain.emulator.run import Found, evaluate, read_weights
+from emuchain.emulator.run import RunWeights, evaluate, read_weights
 
 torch = pytest.importorskip("torch", reason="PyTorch, which exports the models, is not installed")
 pytest.importorskip("onnx")
@@ -128,7 +128,7 @@ def test_a_model_computes_what_it_did(tmp_path: Path, name: str) -> None:
     export(model, file)
     network = load_network(str(file))
     weights = read_weights(str(file), network, "here")
-    tested = evaluate(Found(weights, {**SETTINGS, "data": "shapes"}, network, 0)).tested
+    tested = evaluate(RunWeights(weights, {**SETTINGS, "data": "shapes"}, network, 0)).tested
     data = load_data("shapes").first(SETTINGS["samples"]).test_first(SETTINGS["test_samples"])
     x = data.normalisation().apply(np.asarray(data.test_images))
     with torch.no_grad():

@@ -16,7 +16,7 @@ from emuchain.emulator.common import InputError, Room
 from emuchain.emulator.config import load_config
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import ChainPlan, make_plan, training_data
-from emuchain.emulator.run import check_needs, evaluate, needed_bytes, read_found
+from emuchain.emulator.run import check_needs, evaluate, needed_bytes, read_run_weights
 from emuchain.emulator.run.placement import Placement
 from emuchain.launch import SingleProcess
 
@@ -177,4 +177,4 @@ def test_training_and_evaluating_are_refused_before_they_begin(
         emuchain.train("quick-cifar", samples=16, test_samples=4, batch=16, out=str(tmp_path / "other.h5"))
     assert not (tmp_path / "other.h5").exists()
     with pytest.raises(InputError, match=r"evaluating takes at least .*, but this machine has 1000 B"):
-        evaluate(read_found(str(tmp_path / "run.h5")))
+        evaluate(read_run_weights(str(tmp_path / "run.h5")))

@@ -17,7 +17,7 @@ import pytest
 from emuchain.emulator.common import InputError
 from emuchain.emulator.data import Dataset, Normalisation
 from emuchain.emulator.network import load_network
-from emuchain.emulator.run import Found, evaluate, read_weights
+from emuchain.emulator.run import RunWeights, evaluate, read_weights
 
 torch = pytest.importorskip("torch", reason="PyTorch, which exports the models, is not installed")
 pytest.importorskip("onnx")
@@ -204,7 +204,7 @@ def test_the_first_loss_is_that_of_pytorch(tmp_path: Path, name: str) -> None:
     data = Dataset("own", images, labels, images, labels, tuple(map(str, range(CLASSES))), given=scaled)
     settings = {"samples": SAMPLES, "test_samples": SAMPLES, "batch": SAMPLES}
     weights = read_weights(str(file), network, "here")
-    assert evaluate(Found(weights, settings, network, 0), data).test_loss == pytest.approx(expected, rel=1e-5)
+    assert evaluate(RunWeights(weights, settings, network, 0), data).test_loss == pytest.approx(expected, rel=1e-5)
 
 
 def tied() -> Any:

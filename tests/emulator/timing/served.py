@@ -8,7 +8,7 @@ import numpy as np
 
 from emuchain.comm import Served
 from emuchain.emulator.network import Phase
-from emuchain.emulator.plan import Plan
+from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Simulation, simulate
 
 from .event_simulation import Chain, Mark
@@ -19,7 +19,7 @@ GATHERED = 7
 """States that go left: the time of a step has their hops in it, so nothing waits for them."""
 
 
-def served_by_emulator(plan: Plan, maps: list[str]) -> tuple[Simulation, dict[Mark, Rows]]:
+def served_by_emulator(plan: ChainPlan, maps: list[str]) -> tuple[Simulation, dict[Mark, Rows]]:
     """Run a plan; return what the first replica's resources serve."""
     names, served = names_of(plan, maps), dict[Mark, Rows]()
 
@@ -50,7 +50,7 @@ def without_gathered(served: dict[Mark, Rows]) -> dict[Mark, tuple[int, int | li
     }
 
 
-def names_of(plan: Plan, maps: list[str]) -> dict[str, Mark]:
+def names_of(plan: ChainPlan, maps: list[str]) -> dict[str, Mark]:
     """Return the event simulation's names by those of observers; `maps` are the names of maps by their numbers."""
     names: dict[str, Mark] = {}
     for device, slices in enumerate(plan.mapping.devices):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from emuchain.kernels import CodecError
 from emuchain.kernels.form import FORMS, SETTING
-from emuchain.kernels.inceptionn import LONGEST, Limits, Rule, burst, compress, decompress, hardware, shuffles
+from emuchain.kernels.inceptionn import LONGEST, Limits, Rule, burst, compress, decompress, hardware, stages
 from emuchain.kernels.inceptionn.inceptionn import RUN
 from emuchain.kernels.inceptionn.inceptionn import burst as kernels
 
@@ -193,15 +193,15 @@ def test_every_form_gives_the_same_bytes(form: str, processor: dict[str, str], t
     ],
 )
 def test_the_instruction_that_shuffles(form: str, triple: str, features: str, expected: str | None) -> None:
-    assert shuffles.shuffle_of(form, triple, features) == expected
+    assert stages.shuffle_of(form, triple, features) == expected
 
 
 def test_arm_has_one_instruction_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code that is emitted for aarch64 compiles: four shuffles, two each way."""
+    """The code that is emitted for aarch64 compiles: four stages, two each way."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     triple = "aarch64-unknown-linux-gnu"
-    monkeypatch.setattr(shuffles, "SHUFFLE", shuffles.shuffle_of("neon", triple, "+neon"))
+    monkeypatch.setattr(stages, "SHUFFLE", stages.shuffle_of("neon", triple, "+neon"))
     module = ir.Module()
     module.triple = triple
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emuchain.kernels.jit import arrays
-from emuchain.kernels.layers import activations, dropout, element_wise, lrn
+from emuchain.kernels.layers import activations, element_wise, normalisation
 
 relaxed = settings(deadline=None, max_examples=40)
 ROUNDING = 2.0**-24
@@ -176,13 +176,13 @@ def test_rectifier_refuses_errors_of_another_shape() -> None:
 
 def normalise(x: np.ndarray, **keys: Any) -> tuple[np.ndarray, np.ndarray]:
     y, scale = np.full(x.shape, np.nan, np.float32), np.full(x.shape, np.nan, np.float32)
-    lrn.forward(x, y, scale, **keys)
+    normalisation.lrn_forward(x, y, scale, **keys)
     return y, scale
 
 
 def normalise_back(x: np.ndarray, y: np.ndarray, scale: np.ndarray, dy: np.ndarray, **keys: Any) -> np.ndarray:
     dx = np.full(x.shape, np.nan, np.float32)
-    lrn.error(x, y, scale, dy, dx, **keys)
+    normalisation.lrn_error(x, y, scale, dy, dx, **keys)
     return dx
 
 
@@ -230,12 +230,12 @@ def test_normalisation_of_a_pixel_depends_on_no_other_and_takes_slices(
         assert np.array_equal(scale_one, scale[one])
         assert np.array_equal(normalise_back(x[one], y[one], scale[one], dy[one], **keys), dx[one])
     results = [Wider(np.zeros(shape, np.float32), margins) for _ in range(3)]
-    lrn.forward(x, results[0].maps, results[1].maps, **keys)
-    lrn.error(Wider(x, margins).maps, results[0].maps, results[1].maps, dy, results[2].maps, **keys)
+    normalisation.lrn_forward(x, results[0].maps, results[1].maps, **keys)
+    normalisation.lrn_error(Wider(x, margins).maps, results[0].maps, results[1].maps, dy, results[2].maps, **keys)
     for result, expected in zip(results, (y, scale, dx), strict=True):
         assert np.array_equal(result.maps, expected)
         assert result.beside_is_unchanged()
-    lrn.error(x, y, scale, dy, dy, **keys)
+    normalisation.lrn_error(x, y, scale, dy, dy, **keys)
     assert np.array_equal(dy, dx)
 
 
@@ -244,14 +244,14 @@ def test_normalisation_refuses_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="at least one channel"):
         normalise(x, size=0, alpha=1, beta=1, k=1)
     with pytest.raises(ValueError, match="one shape"):
-        lrn.forward(x, x.copy(), x[:, :1].copy(), size=3, alpha=1, beta=1, k=1)
+        normalisation.lrn_forward(x, x.copy(), x[:, :1].copy(), size=3, alpha=1, beta=1, k=1)
     with pytest.raises(ValueError, match="one shape"):
-        lrn.error(x, x, x, x[:, :1], x.copy(), size=3, alpha=1, beta=1, k=1)
+        normalisation.lrn_error(x, x, x, x[:, :1], x.copy(), size=3, alpha=1, beta=1, k=1)
 
 
 def drop(shape: Shape, **keys: Any) -> np.ndarray:
     mask = np.full(shape, np.nan, np.float32)
-    dropout.mask(mask, **keys)
+    normalisation.dropout_mask(mask, **keys)
     return mask
 
 
@@ -267,7 +267,7 @@ def test_dropout_depends_on_the_sample_and_not_on_its_batch(
         assert np.array_equal(one[0], whole[n])
     assert set(np.unique(whole)) <= {np.float32(0), np.float32(1 / (1 - rate))}
     wider = Wider(np.zeros(shape, np.float32), margins)
-    dropout.mask(wider.maps, rate=rate, seed=seed, layer=layer, samples=samples)
+    normalisation.dropout_mask(wider.maps, rate=rate, seed=seed, layer=layer, samples=samples)
     assert np.array_equal(wider.maps, whole)
     assert wider.beside_is_unchanged()
 

@@ -161,7 +161,7 @@ print(len(recorder.buffer))
 OTHER_CALLS = """
     import numpy as np
     from emuchain.kernels import conv
-    from emuchain.kernels.layers import activations, dropout, element_wise, lrn, pool, sgd
+    from emuchain.kernels.layers import activations, element_wise, normalisation, pool, sgd
     x, w = np.zeros((4, 6, 7, 9), np.float32)[::2, 1::2], np.zeros((5, 3, 2, 1), np.float32)
     w.flags.writeable = False
     window = dict(stride=(2, np.int64(1)), pad=[1, 0])
@@ -178,8 +178,8 @@ OTHER_CALLS = """
     pool.max_forward(other, top, place, kernel=[2, 3], stride=1, pad=np.int32(0))
     pool.max_error(top, place, maps, kernel=(2, 3), stride=(1, 1), pad=0)
     pool.average_error(np.broadcast_to(top[:1], top.shape), maps, kernel=(2, np.int64(3)), stride=[1, 1], pad=0)
-    dropout.mask(maps, rate=0, seed=3, layer=np.int64(4), samples=np.arange(4, dtype=np.int32)[::2])
-    lrn.forward(maps, other.copy(), scale, size=np.int32(3), alpha=1, beta=1, k=1)
+    normalisation.dropout_mask(maps, rate=0, seed=3, layer=np.int64(4), samples=np.arange(4, dtype=np.int32)[::2])
+    normalisation.lrn_forward(maps, other.copy(), scale, size=np.int32(3), alpha=1, beta=1, k=1)
     wide.flags.writeable = False
     of = conv.Convolution(12, 4, (6, 7), (3, 3), (1, 1), (1, 1))
     of.frame(wide, np.empty(of.frame_shape(2), np.float32))
