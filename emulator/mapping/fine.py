@@ -1,7 +1,7 @@
 """The fine phase: the row of all channels, cut so that the slowest server of the chain is as fast as possible.
 
 FPDeep, sections 3.2 and 3.4. Servers are the devices' engines, their memory ports, and the links. How long a board
-takes for a piece of the row is known exactly (row.py), and so is how long a link takes at a boundary (boundaries.py).
+takes for a piece of the row is known exactly, and so is how long a link takes at a boundary (row.py).
 So for a given time and a device's first channel the furthest last one follows, and the boundaries at which a device can
 end follow from those of the device before it and from what its link can carry; the time is enough if the last device
 can end at the row's end. The smallest time that is enough is found by bisection (parametric search), and no cut at

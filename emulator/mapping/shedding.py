@@ -4,7 +4,7 @@ On-chip memory is counted in banks. Buffers that feed engines (line buffers, err
 Act-RAM, as a whole, and weights with their gradients, channel by channel, may go to the board's off-chip memory. What
 frees the most banks for a byte on the memory port goes first: Act-RAM holds all samples in flight, and moves two maps a
 sample. A slice that has shed its Act-RAM keeps its weights as long as it can, since they would be read for each row
-(off_chip.py); and one that has shed its weights keeps its Act-RAM.
+(memory.py); and one that has shed its weights keeps its Act-RAM.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ def test_under_sync_other_devices_go_on(planned: MakePlan, bits: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("faults", [Faults(), SLOW], ids=["unhurt", "slow"])
-@pytest.mark.parametrize("engines", ["split", "turns"])
+@pytest.mark.parametrize("engines", ["split", "turns", "shared"])
 def test_what_other_devices_have_begun_goes_on_once_more(
     planned: MakePlan, bits: Any, tmp_path: Path, engines: str, faults: Faults
 ) -> None:

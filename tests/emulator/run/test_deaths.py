@@ -96,6 +96,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "sync": {"schedule": "sync"},
     "fpdeep": {"schedule": "fpdeep"},
     "turns": {"schedule": "1f1b-so", "engines": "turns"},
+    "shared": {"schedule": "zero-bubble", "engines": "shared"},
     "interleaved": {"schedule": "interleaved", "engines": "turns"},
     "2bw": {"schedule": "2bw", "engines": "split", "transport": "stored"},
     "adam": {"schedule": "fpdeep", "optimizer": "adam"},
@@ -146,7 +147,7 @@ def test_it_ends_with_the_weights_of_a_run_that_is_started_again(
     assert [step.virtual_time_ps for step in hurt.steps] == ends_ps[:8] + later_ps
 
 
-@pytest.mark.parametrize("name", ["sync", "fpdeep", "turns"])
+@pytest.mark.parametrize("name", ["sync", "fpdeep", "turns", "shared"])
 def test_a_stopped_run_goes_on_bit_for_bit(plan_with: PlanWith, bits: Any, tmp_path: Path, name: str) -> None:
     """Whether it stopped before, at or after a death; two boards die."""
     keys, file = SCHEDULES[name], tmp_path / "run.ckpt"

@@ -15,7 +15,7 @@ from emuchain.emulator.config import load_config
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.plan.steady import free_run
 
-from .chains import Run, runs
+from ..timing.chains import Run, runs
 
 STEPS = 5
 
