@@ -91,7 +91,7 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
     from . import sensitivity_tables as tables
 
     found = sensitivities(paper, claims, functools.partial(point_progress, "measuring"))
-    blind = list(blind_predictions()) if paper == "fpdeep" else []
+    blind = blind_predictions(paper)
     by_id = {claim.id: claim for claim in claims}
     if as_json:
         print(json.dumps(tables.sensitivity_as_json(found, blind), indent=2))

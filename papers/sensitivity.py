@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 
 from ..emulator.common import InputError
+from ..kernels import modules
 from ..launch import SingleProcess, WorkerLost, in_parallel, usable_cores
 from .claim import Claim, Class, Value, load_claims
 from .constants import Constant, in_force
@@ -39,6 +40,35 @@ class Sensitivity:
     def turning(self) -> dict[str, tuple[Verdict, ...]]:
         """The rows whose verdict is not the same at all values."""
         return {name: found for name, found in self.verdicts.items() if len(set(found)) > 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Blind:
+    """A figure that was predicted from another network's row, and the guess without the emulator."""
+
+    fitted_to: str
+    dsp_share: float
+    network: str
+    figure: str
+    published: float
+    predicted: float
+    guess: float
+
+    @property
+    def deviation(self) -> float:
+        """The prediction's, as a share."""
+        return self.predicted / self.published - 1
+
+    @property
+    def guess_deviation(self) -> float:
+        """The guess's, as a share."""
+        return self.guess / self.published - 1
+
+
+def blind_predictions(paper: str) -> list[Blind]:
+    """Return a paper's blind predictions, if it has any: those of its file blind.py."""
+    topics = [topic for topic in modules(f"{__package__}.{paper}") if hasattr(topic, "blind_predictions")]
+    return [blind for topic in topics for blind in topic.blind_predictions()]
 
 
 def constants_of(paper: str) -> Sequence[Constant]:

@@ -9,9 +9,8 @@ from typing import Any
 from ..emulator.common import plural
 from .claim import Claim
 from .constants import Constant
-from .fpdeep.blind import Blind
 from .run import Verdict
-from .sensitivity import Sensitivity
+from .sensitivity import Blind, Sensitivity
 from .tables import markdown
 
 CONSTANT_COLUMNS = ("constant", "default", "range", "fitted to", "claims that depend on it", "verdicts that change")

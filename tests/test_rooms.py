@@ -84,6 +84,11 @@ def room_of(name: str) -> str:
     return max((room for room in ORDER if f"{name}.".startswith(f"{room}.")), key=len)
 
 
+def folder_of(name: str) -> str:
+    """Return the package that a module is in, or is."""
+    return name if name in PACKAGES else name.rpartition(".")[0]
+
+
 IMPORTS = {name: imports_of(name, path) for name, path in MODULES.items()}
 
 
@@ -108,12 +113,18 @@ def test_rooms_import_only_from_those_before_them(room: str) -> None:
 
 
 def test_no_circles() -> None:
-    """Between rooms, and between the modules of a room, whatever they import when."""
+    """Between rooms, folders, and the modules of a room, whatever they import when."""
     rooms: dict[str, set[str]] = defaultdict(set)
     for name, targets in IMPORTS.items():
         rooms[room_of(name)] |= {room_of(target) for target in targets} - {room_of(name)}
     assert set(graphlib.TopologicalSorter(rooms).static_order()) >= set(rooms)
     graphlib.TopologicalSorter({name: targets - {name} for name, targets in IMPORTS.items()}).prepare()
+    folders: dict[str, set[str]] = defaultdict(set)
+    for name, targets in IMPORTS.items():
+        own = folder_of(name)
+        others = {folder_of(target) for target in targets}
+        folders[own] |= {other for other in others if not f"{own}.".startswith(f"{other}.")}  # its parents are its frame
+    graphlib.TopologicalSorter(folders).prepare()
 
 
 def test_faces_alone_are_imported_from_outside() -> None:

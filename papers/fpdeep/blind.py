@@ -7,40 +7,17 @@ to the convolutions' operations.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 
 from ..claim import load_claims
 from ..constants import in_force
+from ..sensitivity import Blind
 from .constants import DSP_SHARE
 from .evidence import IMAGES, NETWORKS, convolutions, report
 from .evidence import network as load
 
 _STEPS = 12
 _FIGURES = ("gops", "gopsj", "hours")
-
-
-@dataclasses.dataclass(frozen=True)
-class Blind:
-    """A figure of Table 6 that was predicted from another network's row, and the guess without the emulator."""
-
-    fitted_to: str
-    dsp_share: float
-    network: str
-    figure: str
-    published: float
-    predicted: float
-    guess: float
-
-    @property
-    def deviation(self) -> float:
-        """The prediction's, as a share."""
-        return self.predicted / self.published - 1
-
-    @property
-    def guess_deviation(self) -> float:
-        """The guess's, as a share."""
-        return self.guess / self.published - 1
 
 
 def published(network: str, figure: str) -> float:
