@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import math
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
-from ..memory import ALIGNMENT
+from ..memory import ALIGNMENT, Arena
 
 Lengths = NDArray[np.integer[Any]]
 Rows = NDArray[np.int64]
 
 _FLOAT32 = np.dtype(np.float32)  # taken faster than the type
-_SPARE = ALIGNMENT // FLOAT_BYTES
-_in_buffer: Any = ctypes.c_char.from_buffer
 
 _kernels = Kernels("recurrent.activation")
 
@@ -40,14 +37,22 @@ class Product(NamedTuple):
     depth: int
 
 
+class _Memory(threading.local):
+    """An arena for each thread."""
+
+    def __init__(self) -> None:
+        self.arena = Arena()
+
+
+_memory = _Memory()
+
+
 def new(*shape: int, cleared: bool = False) -> Floats:
-    """Return an array that starts on a cache line, of zeros where `cleared`."""
-    memory = np.empty(math.prod(shape) + _SPARE, _FLOAT32)
-    place = ctypes.addressof(_in_buffer(memory))  # as address_of, but never of nothing
-    found: Floats = np.ndarray(shape, _FLOAT32, memory, -place % ALIGNMENT)
+    """Return an array that starts on a cache line, of zeros where `cleared`; its memory is used again."""
+    made: Floats = _memory.arena.take(shape)
     if cleared:
-        found.fill(0)
-    return found
+        made.fill(0)
+    return made
 
 
 def spare(*sizes: int) -> tuple[Floats, tuple[int, ...]]:
