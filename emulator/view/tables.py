@@ -11,6 +11,9 @@ from ..network import Network, Phase, operator_graph
 from ..run import PHASES, DeviceUsage, Usage
 from .table import most_loaded, table
 
+_WIDTHS = (0, 8, 16, 32)
+"""Bits of compressed values."""
+
 _MOST_NAMES = 4
 """Slices of a device that are named where the table is short."""
 
@@ -124,26 +127,29 @@ def epoch_rows(history: Mapping[str, Any]) -> list[list[str]]:
 
 def exchange_rows(exchange: Mapping[str, Any], virtual_time_ps: Any) -> None:
     """Print what replicas exchanged in each epoch; `virtual_time_ps` is the time from the start to each epoch's end."""
-    widths = [f"width_{bits}" for bits in (0, 8, 16, 32)]
-    values = sum(exchange[width] for width in widths)
+    has_widths = any(exchange[f"width_{bits}"].any() for bits in _WIDTHS)  # where the codec is INCEPTIONN's
+    table("Exchange between replicas", *exchange_table(exchange, virtual_time_ps, _WIDTHS if has_widths else ()))
+
+
+def exchange_table(
+    exchange: Mapping[str, Any], virtual_time_ps: Any, widths: Sequence[int]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the columns and rows of a table of exchanges, with the shares of values of some widths in bits."""
     rows = []
     for i, epoch in enumerate(exchange["epoch"]):
         took_ps = max(1, virtual_time_ps[i] - (virtual_time_ps[i - 1] if i else 0))
+        counts = [exchange[f"width_{bits}"][i] for bits in widths]
         rows.append(
             [
                 str(epoch),
                 format_bytes(int(exchange["value_bytes"][i])),
                 format_bytes(int(exchange["compressed_bytes"][i])),
                 f"{exchange['value_bytes'][i] / exchange['compressed_bytes'][i]:.2f}",
-                *(percent(exchange[width][i] / values[i]) if values[i] else "-" for width in widths),
+                *(percent(count / sum(counts)) if sum(counts) else "-" for count in counts),
                 percent(exchange["device_ps"][i] / took_ps),
             ]
         )
-    columns = ["epoch", "gradients", "sent", "ratio", "0 bits", "8 bits", "16 bits", "32 bits", "of the time"]
-    if not values.any():  # the codec is not INCEPTIONN's
-        rows = [[*row[:4], row[-1]] for row in rows]
-        columns = [*columns[:4], columns[-1]]
-    table("Exchange between replicas", columns, rows)
+    return ["epoch", "gradients", "sent", "ratio", *(f"{bits} bits" for bits in widths), "of the time"], rows
 
 
 def layer_rows(network: Network) -> None:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ....comm.exchange import LEAST_EXPONENT, histogram
 from ....kernels.codec import Inceptionn
 from ....kernels.inceptionn import WIDTHS
-from ...common import format_bytes, percent
-from ..tables import epoch_rows
+from ...common import percent
+from ..tables import epoch_rows, exchange_table
 from .parts import Chart, Key, Section, Table, finite, power_of_two, with_micro
 from .source import Run, codec_ratio
 
@@ -88,7 +88,10 @@ def gradients(run: Run) -> Section | None:
         said += _distribution_said(run)
     if any(exchange[f"width_{bits}"].any() for bits in WIDTHS):
         charts.append(_widths(run))
-    return Section("Gradients and codec", said, tuple(charts), (_exchange_table(run),))
+    shown = [bits for bits in WIDTHS if exchange[f"width_{bits}"].any()]
+    exchanged = exchange_table(exchange, run.results.history["virtual_time_ps"], shown)
+    table = Table("Exchange between replicas, every epoch", *exchanged)
+    return Section("Gradients and codec", said, tuple(charts), (table,))
 
 
 def _distribution(run: Run) -> Chart:
@@ -167,24 +170,3 @@ def _error_bound(run: Run) -> int | None:
     codec = run.plan.config.compress if run.plan else None
     bound = codec.error_bound_exponent if isinstance(codec, Inceptionn) else LEAST_EXPONENT
     return bound if bound > LEAST_EXPONENT else None
-
-
-def _exchange_table(run: Run) -> Table:
-    exchange, times = run.results.exchange, run.results.history["virtual_time_ps"]
-    statistics = [name for name in exchange if name.startswith("width_") and exchange[name].any()]
-    rows = []
-    for i, epoch in enumerate(exchange["epoch"]):
-        took_ps = max(1, times[i] - (times[i - 1] if i else 0))
-        values = max(1, sum(exchange[name][i] for name in statistics))
-        rows.append(
-            [
-                str(epoch),
-                format_bytes(int(exchange["value_bytes"][i])),
-                format_bytes(int(exchange["compressed_bytes"][i])),
-                f"{exchange['value_bytes'][i] / exchange['compressed_bytes'][i]:.2f}",
-                *(percent(exchange[name][i] / values) for name in statistics),
-                percent(exchange["device_ps"][i] / took_ps),
-            ]
-        )
-    columns = ["epoch", "gradients", "sent", "ratio", *(f"{name.removeprefix('width_')} bits" for name in statistics)]
-    return Table("Exchange between replicas, every epoch", [*columns, "of the time"], rows)
