@@ -1,8 +1,7 @@
 from . import sensitivity_tables, tables
 from .claim import Claim, Class, load_claims, papers
-from .fpdeep.blind import Blind, blind_predictions
 from .run import Result, Verdict, draw_pictures, judge, select, validate
-from .sensitivity import Sensitivity, sensitivities
+from .sensitivity import Blind, Sensitivity, blind_predictions, sensitivities
 
 __all__ = [
     "Blind",

@@ -123,7 +123,7 @@ def test_no_circles() -> None:
     for name, targets in IMPORTS.items():
         own = folder_of(name)
         others = {folder_of(target) for target in targets}
-        folders[own] |= {other for other in others if not f"{own}.".startswith(f"{other}.")}  # its parents are its frame
+        folders[own] |= {other for other in others if not f"{own}.".startswith(f"{other}.")}
     graphlib.TopologicalSorter(folders).prepare()
 
 
