@@ -6,6 +6,7 @@ import errno
 import importlib
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +16,6 @@ import click
 from ... import __version__
 from ..common import IMAGENET_IMAGES, InputError, NamedFiles, check_start
 from . import output
-from .bench import bench
-from .compare import compare, topology
-from .data import data
-from .exchange import exchange
-from .explore import explore
-from .finished import evaluate, export, report, retime, show
 from .flags import RANGE_HELP, RANGE_METAVAR, ConfiguredCommand, PlanningCommand, full_option, traced
 from .kernels import starting
 from .named import (
@@ -36,9 +31,10 @@ from .named import (
     FileGroup,
     cluster_option,
 )
-from .pipeline import pipeline
 from .session import Session
-from .sweep import is_range, sweep, sweep_devices
+from .sweep import is_range, sweep_devices
+
+_DEFINES = re.compile(r"^@click\.(command|group)\(", re.MULTILINE)
 
 
 def run(arguments: Sequence[str], session: Session) -> int:
@@ -68,14 +64,20 @@ def run(arguments: Sequence[str], session: Session) -> int:
     return status if isinstance(status, int) else 0
 
 
-def of_other_rooms() -> list[click.Command]:
-    """Return the commands of rooms beside `emulator/`: those in their file commands.py, if they have one."""
-    root = pathlib.Path(__file__).parents[2]
-    package = __package__.split(".")[0]
-    modules = [
-        importlib.import_module(f"{package}.{path.parent.name}.commands") for path in sorted(root.glob("*/commands.py"))
-    ]
-    return [value for module in modules for value in vars(module).values() if isinstance(value, click.Command)]
+def defined_commands() -> list[click.Command]:
+    """Return the commands that files define: each file of this folder, and the file commands.py of other rooms.
+
+    A file that defines commands has click's decorators, and is quick to import; others are not imported.
+    """
+    own, root = pathlib.Path(__file__), pathlib.Path(__file__).parents[2]
+    modules = []
+    for path in [*sorted(own.parent.glob("*.py")), *sorted(root.glob("*/commands.py"))]:
+        if path != own and _DEFINES.search(path.read_text(encoding="utf-8")):
+            names = path.relative_to(root).with_suffix("").parts
+            modules.append(importlib.import_module(".".join([__package__.split(".")[0], *names])))
+    values = [value for module in modules for value in vars(module).values() if isinstance(value, click.Command)]
+    below = [sub for value in values if isinstance(value, click.Group) for sub in value.commands.values()]
+    return [value for value in values if value not in below]
 
 
 @click.group(cls=FileGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -391,18 +393,5 @@ def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> 
         show_network(name)
 
 
-commands.add_command(bench)
-commands.add_command(compare)
-commands.add_command(data)
-commands.add_command(evaluate)
-commands.add_command(exchange)
-commands.add_command(explore)
-commands.add_command(export)
-commands.add_command(pipeline)
-commands.add_command(report)
-commands.add_command(retime)
-commands.add_command(show)
-commands.add_command(sweep)
-commands.add_command(topology)
-for command in of_other_rooms():
+for command in defined_commands():
     commands.add_command(command)
