@@ -97,7 +97,7 @@ def test_every_key_has_a_flag_with_a_line_of_help(command: str) -> None:
     flags = {flag for parameter in found.get_params(click.Context(found)) for flag in parameter.opts}
     keys = {key: field for key, field in Config.model_fields.items() if command == "train" or key not in RUN_ONLY_KEYS}
     assert {"--" + key.replace("_", "-") for key in keys} <= flags
-    shown = click.testing.CliRunner().invoke(commands, [command, "--help"], terminal_width=200)
+    shown = click.testing.CliRunner().invoke(commands, [command, "--help-all"], terminal_width=200)
     assert shown.exit_code == 0
     told = " ".join(shown.output.split()).replace("- ", "-")  # lines end at hyphens, too
     for key, field in keys.items():
