@@ -23,8 +23,8 @@ ORDER = [
 ]
 """Rooms, each of which imports only from those before it. `emulator` itself is the functions of `import emuchain`."""
 
-EXTENSION_FOLDERS = {"kernels.layers", "emulator.network.operations", "emulator.bench"}
-"""Each file is one layer, operation or benchmark, and is imported as such: there is no list to add it to."""
+EXTENSION_FOLDERS = {"kernels.layers", "kernels.optimizers", "emulator.network.operations", "emulator.bench"}
+"""Each file is one layer, optimiser, operation or benchmark, and is imported as such: there is no list to add it to."""
 
 ENTRANCES = {
     "kernels.form": "imports LLVM, which most runs do without",

@@ -21,6 +21,7 @@ from .kernels import starting
 from .named import (
     FILES,
     NETWORK,
+    OPTIMIZER,
     OUTPUT,
     RTL,
     SCHEDULE,
@@ -291,8 +292,9 @@ def schedule(
 )
 @click.option(
     "--optimizer",
-    type=click.Choice(["sgd", "nesterov", "adam", "adamw"]),
-    help="Optimizer; its state takes memory, too.  [default: sgd]",
+    type=OPTIMIZER,
+    metavar="NAME",
+    help="Optimizer, such as adam; its state takes memory, too.  [default: sgd]",
 )
 @click.option("--micro-batch", type=int, metavar="N", help="Samples computed in one block.  [default: 16]")
 @click.option(

@@ -15,7 +15,7 @@ import click
 
 from ..common import InputError, plural
 from .kernels import starting
-from .named import NETWORK, PROFILE, WORD, FileCommand, cluster_option
+from .named import NETWORK, OPTIMIZER, PROFILE, WORD, FileCommand, cluster_option
 from .output import tell
 
 if TYPE_CHECKING:
@@ -62,10 +62,11 @@ _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 @click.option("--precision", type=click.Choice(["fp32", "fp16"]), default="fp32", show_default=True)
 @click.option(
     "--optimizer",
-    type=click.Choice(["sgd", "nesterov", "adam", "adamw"]),
+    type=OPTIMIZER,
+    metavar="NAME",
     default="sgd",
     show_default=True,
-    help="Optimizer; its state takes memory, too.",
+    help="Optimizer, such as adam; its state takes memory, too.",
 )
 @click.option(
     "--engines",
@@ -193,8 +194,8 @@ def _devices(given: int | None, listed: int) -> int:
 
 
 def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
+    from ...kernels.optimizers import optimizers
     from ..cluster import load_cluster
-    from ..config import states_beside_lgb
     from ..explore import Wires, micro_batches_of
     from ..mapping import COPIES, PRECISIONS
     from ..plan import network_of
@@ -208,7 +209,7 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
     boards = [cluster.board(device) for device in range(devices)]
     wires = Wires(tuple(cluster.link_at(link) for link in range(devices - 1)), cluster.interconnect)
 
-    copies = COPIES + states_beside_lgb(flags["optimizer"])
+    copies = COPIES + optimizers()[flags["optimizer"]].states_beside_lgb
 
     def stages_of(samples: int) -> Stages:
         return BoardStages(loaded, boards, samples, PRECISIONS[flags["precision"]], copies)
@@ -221,8 +222,8 @@ def _of_boards(network: str | None, flags: dict[str, Any]) -> _Chain:
 
 
 def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
+    from ...kernels.optimizers import optimizers
     from ..cluster import load_named
-    from ..config import states_beside_lgb
     from ..explore import Wires
     from ..mapping import PRECISIONS
     from ..plan import network_of
@@ -245,7 +246,7 @@ def _of_profile(network: str | None, flags: dict[str, Any]) -> _Chain:
             )
         profile = load_graph(path, int(samples), tuple(dict.fromkeys(kinds)))
     wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), chain.interconnect)
-    states = states_beside_lgb(flags["optimizer"])
+    states = optimizers()[flags["optimizer"]].states_beside_lgb
     kept = dataclasses.replace(profile, parameter_copies=profile.parameter_copies + states)
 
     def stages_of(samples: int) -> Stages:

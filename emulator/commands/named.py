@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -25,6 +25,28 @@ class Named(click.ParamType):
         """Return the value as `kind` has it."""
         return self._kind.convert(value, param, ctx)
 
+
+class OneOf(click.ParamType):
+    """The type of an argument or flag that is one of the names that extensions have, imported once there is a value."""
+
+    def __init__(self, name: str, known: Callable[[], Iterable[str]]) -> None:
+        self.name, self._known = name, known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        known = list(self._known())
+        if value not in known:
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, known))}.", param, ctx)
+        return str(value)
+
+
+def _optimizers() -> Iterable[str]:
+    from ...kernels.optimizers import optimizers
+
+    return optimizers()
+
+
+OPTIMIZER = OneOf("optimizer", _optimizers)
 
 WORD = Named(NO_FILE)
 """The type of an argument or flag that is text, and names no file."""

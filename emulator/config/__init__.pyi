@@ -1,10 +1,9 @@
 from . import roles
 from .config import RUN_ONLY_KEYS, Config, blaming, listed, load_config, name_files, role_of, settings_config
-from .settings import STATES, Settings, check_updates, learning_rate, log_place, states_beside_lgb
+from .settings import Settings, check_updates, learning_rate, log_place, optimizer_of
 
 __all__ = [
     "RUN_ONLY_KEYS",
-    "STATES",
     "Config",
     "Settings",
     "blaming",
@@ -14,8 +13,8 @@ __all__ = [
     "load_config",
     "log_place",
     "name_files",
+    "optimizer_of",
     "role_of",
     "roles",
     "settings_config",
-    "states_beside_lgb",
 ]

@@ -12,6 +12,7 @@ import pydantic
 from pydantic_core import core_schema
 
 from ...kernels.codec import Codec, codecs, parse_codec
+from ...kernels.optimizers import optimizers
 from ..common import NO_FILE, InputError, NamedFiles, NotNegative, Positive, Reads, Role, Writes, did_you_mean
 from ..inputs import Model, read_toml, validate
 from ..schedule import ScheduleKind, schedules
@@ -91,6 +92,12 @@ def _schedule(name: str) -> ScheduleKind:
     if name not in schedules():
         raise ValueError(f"{did_you_mean(name, schedules())}known: {', '.join(schedules())}")
     return schedules()[name]
+
+
+def _optimizer(name: str) -> str:
+    if name not in optimizers():
+        raise ValueError(f"{did_you_mean(name, optimizers())}known: {', '.join(optimizers())}")
+    return name
 
 
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
@@ -231,8 +238,10 @@ class Config(Model):
         description="a file with the initial weights: a results file, a checkpoint, FILE.safetensors or FILE.onnx;"
         " default: drawn by the seed",
     )
-    optimizer: Literal["sgd", "nesterov", "adam", "adamw"] = pydantic.Field(
-        "sgd", description="update rule: sgd and nesterov with momentum, adam and adamw"
+    optimizer: Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE] = pydantic.Field(
+        "sgd",
+        description="update rule: sgd and nesterov with momentum, adam and adamw",
+        json_schema_extra={"choices": [*optimizers()]},
     )
     learning_rate: Factor = pydantic.Field(0.01, description="learning rate of the optimizer")
     momentum: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(

@@ -1,6 +1,6 @@
 """The values of a configuration, for ranks that do not read it themselves (`config.py` does), and their meaning.
 
-Optimisers have states for every parameter, from update to update. The learning rate of a mini-batch is a pure function
+The learning rate of a mini-batch is a pure function
 of its number, so that all ranks and replicas have the same.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Mapping
 from typing import Any
 
+from ...kernels.optimizers import Optimizer, optimizers
 from ..common import InputError
 
 Keys = Any
@@ -31,21 +31,11 @@ def log_place(said: str) -> tuple[str, str]:
     return kind, where or ("log.csv" if kind == "csv" else "runs")
 
 
-STATES: Mapping[str, tuple[str, ...]] = {
-    "sgd": ("velocity",),
-    "nesterov": ("velocity",),
-    "adam": ("first_moment", "second_moment"),
-    "adamw": ("first_moment", "second_moment"),
-}
-"""Names of the arrays, each of the parameter's size."""
-
-
-def states_beside_lgb(optimizer: str) -> int:
-    """Return how many of an optimiser's arrays LGB has to hold beside the sum of gradients.
-
-    For SGD's velocity none: the sum can go on from momentum times the last one. The others need both at the update.
-    """
-    return 0 if optimizer == "sgd" else len(STATES[optimizer])
+def optimizer_of(config: Keys, learning_rate: float) -> Optimizer:
+    """Return the optimiser of a configuration, with its keys and a learning rate."""
+    kind = optimizers()[config.optimizer]
+    keys = {key: getattr(config, key) for key in kind.settings()}
+    return kind(**{**keys, "learning_rate": learning_rate})
 
 
 def learning_rate(config: Keys, step: int, epoch_steps: int) -> float:
@@ -76,8 +66,9 @@ def check_updates(config: Keys) -> None:
     Raises:
         InputError: it does not.
     """
-    if config.optimizer == "nesterov" and not config.momentum:
-        raise InputError("`momentum` = 0: `optimizer` = 'nesterov' looks ahead by it; should be above 0, such as 0.9")
+    problem = optimizer_of(config, config.learning_rate).problem
+    if problem is not None:
+        raise InputError(problem)
     if config.lr_schedule == "step" and config.lr_step is None:
         raise InputError(
             "`lr_schedule` = 'step': needs `lr_step`, the mini-batches after which the learning rate is multiplied by"

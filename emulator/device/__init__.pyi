@@ -11,12 +11,11 @@ from .ports import Maps, Outlet, Ports
 from .program import train_programs
 from .recurrent_slice import all_backward, all_forward
 from .recurrent_weights import array_shapes, joined_weights, named_weights
-from .rules import Adam, Nesterov, Rule, Rules, Sgd
+from .rules import Rule, Rules
 from .slice_numerics import Learnt, SliceNumerics, State
 from .tally import Tally
 
 __all__ = [
-    "Adam",
     "Bpram",
     "Device",
     "DeviceNumerics",
@@ -26,7 +25,6 @@ __all__ = [
     "ImageSource",
     "Learnt",
     "Maps",
-    "Nesterov",
     "OffloadedSlice",
     "OnStep",
     "Outlet",
@@ -36,7 +34,6 @@ __all__ = [
     "Ports",
     "Rule",
     "Rules",
-    "Sgd",
     "SliceNumerics",
     "SoftErrors",
     "SoftmaxHead",

@@ -1,18 +1,17 @@
-"""Update rules: how a mini-batch's gradients change parameters; each keeps arrays of its own for every parameter."""
+"""Update rules: the optimiser of a mini-batch with its learning rate, and what is done to weights after it."""
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.codec import Codec
-from ...kernels.layers import adam, nesterov, sgd
-from ..config import STATES, learning_rate
+from ...kernels.optimizers import Optimizer
+from ..config import learning_rate, optimizer_of
 
 if TYPE_CHECKING:
     from ..config import Config, Settings
@@ -21,86 +20,25 @@ Data = NDArray[np.float32]
 
 
 @dataclasses.dataclass(frozen=True)
-class Rule(abc.ABC):
-    """The update of one mini-batch, the same for all parameters."""
+class Rule:
+    """The update of one mini-batch, the same for all parameters.
 
-    states: ClassVar[tuple[str, ...]]
-    """Names of the arrays that are kept from update to update, each of the parameter's size and zero at first."""
+    `number` is that of the update since the start of training, from 1. `rounding` is a codec applied to the weights
+    after each update, so that its errors accumulate (INCEPTIONN, Fig. 4).
+    """
+
+    optimizer: Optimizer
+    number: int = 1
+    rounding: Codec | None = None
 
     @property
-    @abc.abstractmethod
-    def rounding(self) -> Codec | None:
-        """A codec applied to the weights after each update, so that its errors accumulate (INCEPTIONN, Fig. 4)."""
+    def states(self) -> tuple[str, ...]:
+        """Names of the arrays that are kept from update to update, each of the parameter's size and zero at first."""
+        return self.optimizer.states
 
-    @abc.abstractmethod
     def update(self, value: Data, gradient: Data, states: Mapping[str, Data], samples: int) -> None:
         """Change a parameter and its `states` in place, from the sum of the gradients of `samples` samples."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Sgd(Rule):
-    """Stochastic gradient descent with momentum and weight decay."""
-
-    states = STATES["sgd"]
-    kernel: ClassVar[sgd.MomentumUpdate] = sgd.update
-
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    rounding: Codec | None = None
-
-    def update(self, value: Data, gradient: Data, states: Mapping[str, Data], samples: int) -> None:
-        """See `Rule`."""
-        self.kernel(
-            value,
-            gradient,
-            states["velocity"],
-            count=samples,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Nesterov(Sgd):
-    """The same with Nesterov's momentum."""
-
-    states = STATES["nesterov"]
-    kernel = nesterov.update
-
-
-@dataclasses.dataclass(frozen=True)
-class Adam(Rule):
-    """Adam; `number` is that of the update since the start of training, from 1. AdamW's decay is `decoupled`."""
-
-    states = STATES["adam"]
-
-    learning_rate: float
-    beta1: float
-    beta2: float
-    epsilon: float
-    weight_decay: float
-    number: int
-    decoupled: bool = False
-    rounding: Codec | None = None
-
-    def update(self, value: Data, gradient: Data, states: Mapping[str, Data], samples: int) -> None:
-        """See `Rule`."""
-        adam.update(
-            value,
-            gradient,
-            states["first_moment"],
-            states["second_moment"],
-            count=samples,
-            number=self.number,
-            learning_rate=self.learning_rate,
-            beta1=self.beta1,
-            beta2=self.beta2,
-            epsilon=self.epsilon,
-            weight_decay=self.weight_decay,
-            decoupled=self.decoupled,
-        )
+        self.optimizer.update(value, gradient, states, count=samples, number=self.number)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,14 +68,9 @@ class Rules:
 
     def __call__(self, step: int) -> Rule:
         """Return the rule of a mini-batch."""
-        config, rate = self.config, self.rate(step)
-        rounding = config.compress_weights if config.compress_weights.compresses else None
-        if config.optimizer in ("adam", "adamw"):
-            betas = config.beta1, config.beta2, config.epsilon
-            decoupled = config.optimizer == "adamw"
-            return Adam(rate, *betas, config.weight_decay, self._number(step) + 1, decoupled, rounding)
-        kind = Nesterov if config.optimizer == "nesterov" else Sgd
-        return kind(rate, config.momentum, config.weight_decay, rounding)
+        codec = self.config.compress_weights
+        optimizer = optimizer_of(self.config, self.rate(step))
+        return Rule(optimizer, self._number(step) + 1, codec if codec.compresses else None)
 
 
 RuleOf = Callable[[int], Rule]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
 from ...kernels.codec import NoCodec
+from ...kernels.optimizers import optimizers
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, plural
-from ..config import check_updates, states_beside_lgb
+from ..config import check_updates
 from ..data import Reading
 from ..faults import Faults, left_alive
 from ..mapping import COPIES, partition, partition_layers
@@ -81,7 +82,8 @@ def make_plan(
     if config.engines or config.transport:
         transport = config.transport or (None if config.engines else cluster.transport)
         cluster = dataclasses.replace(cluster, engines=config.engines or cluster.engines, transport=transport)
-    cluster = dataclasses.replace(cluster, parameter_copies=COPIES + states_beside_lgb(config.optimizer))
+    copies = COPIES + optimizers()[config.optimizer].states_beside_lgb
+    cluster = dataclasses.replace(cluster, parameter_copies=copies)
     check_updates(config)
     faults = faults_of(config, cluster)
     plan = _plan_of(config, ranks, network, cluster, faults, timing_only)

@@ -6,9 +6,10 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ...kernels.optimizers import optimizers
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, format_time_ps, html_table, number, percent, plural
-from ..config import STATES, check_updates
+from ..config import check_updates
 from ..data import Reading
 from ..mapping import Mapping, Slice, cut_channels
 from ..network import Network
@@ -65,7 +66,7 @@ def make_pair_plan(
     if faults_of(config, cluster):
         source = config.faults or config.cluster
         raise InputError(f"{source}: `faults` are of a chain's boards, and `schedule` = {kind.name!r} has no chain")
-    states = len(STATES[config.optimizer])
+    states = len(optimizers()[config.optimizer].states)
     pair = dataclasses.replace(pair_of(cluster, kind, config.devices), states=states)
     network = network_of(network or config.network, config.time_steps, config.data, Reading.of(config))
     workload = workload_of(network, config.batch).padded(config.padding)

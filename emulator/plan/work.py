@@ -6,9 +6,10 @@ replicas would do changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...kernels.optimizers import optimizers
 from ..common import InputError, format_bytes, free_room, plural
 from ..network import Network
 
@@ -72,11 +73,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:,.0f} minutes"
 
 
-_MOMENTUM, _ADAM = ("momentum",), ("beta1", "beta2", "epsilon")
-_NOT_OF: Mapping[str, tuple[str, ...]] = {"sgd": _ADAM, "nesterov": _ADAM, "adam": _MOMENTUM, "adamw": _MOMENTUM}
-"""By optimizer, the keys that only others read."""
-
-
 def idle_settings(plan: ChainPlan) -> tuple[str, ...]:
     """Return a line for each setting of a plan that was given and has no effect, with what would give it one."""
     return tuple(f"`{key}` = {said}: has no effect {why}" for key, said, why in _idle(plan))
@@ -94,7 +90,8 @@ def _idle(plan: ChainPlan) -> Iterator[tuple[str, object, str]]:
 
 
 def _of_rates(config: Config) -> Iterator[tuple[str, str]]:
-    for key in _NOT_OF[config.optimizer]:
+    own = optimizers()[config.optimizer].settings()
+    for key in dict.fromkeys(key for kind in optimizers().values() for key in kind.settings() if key not in own):
         yield key, f"with `optimizer` = {config.optimizer!r}"
     if config.lr_schedule != "step":
         yield "lr_decay", "without `lr_schedule` = 'step'"

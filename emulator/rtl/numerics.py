@@ -7,16 +7,14 @@ the weights are read from the model, for the test, which is emulated, and for th
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.codec import Codec
+from ...kernels.optimizers import Optimizer, Sgd
 from ..common import InputError, plural, scratch_folder
-from ..device import DeviceNumerics, Maps, Rule, Sgd, SliceNumerics
+from ..device import DeviceNumerics, Maps, Rule, SliceNumerics
 from ..mapping import DeviceStreams
 from ..plan import ChainPlan
 from ..schedule import SampleSpan
@@ -84,18 +82,14 @@ def rtl_numerics(plan: ChainPlan, streams: DeviceStreams, slices: Sequence[Slice
         return RtlNumerics(streams, slices, DeviceModel(library, design, numbers))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Done(Rule):
+class _Elsewhere(Optimizer):
     """An update that is done elsewhere."""
 
-    states: ClassVar[tuple[str, ...]] = ()
+    states = ()
 
-    @property
-    def rounding(self) -> Codec | None:
-        """None."""
-        return None
-
-    def update(self, value: Data, gradient: Data, states: Mapping[str, Data], samples: int) -> None:
+    def update(
+        self, value: Data, gradient: Data, states: Mapping[str, Data], *, count: int, number: int
+    ) -> None:
         """Leave all as it is."""
 
 
@@ -136,15 +130,15 @@ class RtlNumerics(DeviceNumerics):
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `DeviceNumerics`: wait for the model's update, and read its weights."""
-        assert isinstance(rule, Sgd)
-        model = self._model
-        model.settle(update_numbers(samples, rule.learning_rate, rule.momentum, rule.weight_decay))
+        sgd, model = rule.optimizer, self._model
+        assert isinstance(sgd, Sgd)
+        model.settle(update_numbers(samples, sgd.learning_rate, sgd.momentum, sgd.weight_decay))
         end = model.cycle + _PATIENCE
         while not model.done:
             if model.run(end) or model.cycle >= end:
                 raise RuntimeError(f"device {self._design.number}: its RTL does not update")
         for place, of in enumerate(self.slices):
-            of.update(samples, _Done(), keeps=keeps)
+            of.update(samples, Rule(_Elsewhere(0, 0)), keeps=keeps)
             of.put_weights(model.read(place, "weight", of.weights().shape))
             if of.sfu is not None and of.sfu.bias is not None:
                 bias = of.sfu.bias.newest

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ...kernels.optimizers import optimizers
 from ...launch import Ranks
 from ..common import InputError, Room, format_bytes, host_room, process_room
-from ..config import STATES
 from ..data import Dataset
 from ..mapping import VALUE_BYTES, parameter_memory
 from ..plan import ChainPlan, Plan
@@ -153,7 +153,7 @@ def check_needs(
 
 def needed_bytes(plan: Plan, data: Dataset, ranks: int, *, gathers: bool, trains: bool = True) -> list[int]:
     """Return the bytes that each rank takes for a run, beyond its data, which are in memory already."""
-    states = len(STATES[plan.config.optimizer]) if trains else 0
+    states = len(optimizers()[plan.config.optimizer].states) if trains else 0
     weights = [VALUE_BYTES * layer.parameters for layer in plan.network.layers]
     if isinstance(plan, ChainPlan):
         needs = _of_chains(plan, data, ranks, states, trains=trains)

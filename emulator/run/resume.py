@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.optimizers import optimizers
 from ...launch import Ranks
 from ..cluster import Cluster, load_cluster
 from ..common import InputError, WholeFile
-from ..config import STATES, Config, settings_config
+from ..config import Config, settings_config
 from ..data import Dataset
 from ..inputs import read_description
 from ..network import Network, load_network
@@ -145,7 +146,7 @@ def checkpoints_of(
     weights = None if init is None else read_weights(init, plan.network, f"`init` = {init!r}")
     target = None if config.checkpoint is None else WholeFile(config.checkpoint, "checkpoint", "run.ckpt")
     reader = None if start is None else start.reader
-    kinds = ("value", *STATES[config.optimizer])
+    kinds = ("value", *optimizers()[config.optimizer].states)
     leader = Leader(reader, target, _settings(plan, data), kinds, on_begin, weights)
     return RunCheckpoints(plan.network, ranks, keeping, leader)
 

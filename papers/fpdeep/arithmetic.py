@@ -132,7 +132,7 @@ def _split() -> Measured:
 
 def _equation_4() -> Measured:
     """Check Pa[b+1] = dP[b] + Pa[b]; dP includes minus the learning rate and the mean over the samples."""
-    from ...kernels.layers import sgd
+    from ...kernels.optimizers import sgd
 
     _, pa, _ = _arrays()
     gradient, rate = _kernel_gradient(), 0.125

@@ -32,7 +32,7 @@ def _hdc() -> Measured:
 
 def _update() -> Measured:
     """Compare the training kernel with w - eta g: the largest difference over the largest value."""
-    from ...kernels.layers import sgd
+    from ...kernels.optimizers import sgd
 
     random = np.random.default_rng(1)
     weights, gradient = random.standard_normal((2, 64, 32)).astype(np.float32)

@@ -19,7 +19,7 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import DataPath, Mapping, partition, streams
 from emuchain.emulator.network import load_network
 from emuchain.kernels import conv
-from emuchain.kernels.layers import sgd
+from emuchain.kernels.optimizers import sgd
 from emuchain.papers import Claim, Class, Result, Verdict, judge, load_claims, select, validate
 from emuchain.papers.claim import Expect
 from emuchain.papers.fpdeep import arithmetic, engines, evidence, memory, partitioning, pipeline, scaling

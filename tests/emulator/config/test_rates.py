@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.config import STATES, Config, check_updates, learning_rate, states_beside_lgb
+from emuchain.emulator.config import Config, check_updates, learning_rate
 from emuchain.emulator.device import Rules
+from emuchain.kernels.optimizers import optimizers
 
 
 def rates(epoch_steps: int, **keys: object) -> list[float]:
@@ -74,13 +75,14 @@ def test_other_ranks_have_the_same_rates() -> None:
         assert learning_rate(there, step, 5) == learning_rate(config, step, 5)
 
 
-@pytest.mark.parametrize("optimizer", STATES)
+@pytest.mark.parametrize("optimizer", optimizers())
 def test_rules_keep_what_is_counted(optimizer: str) -> None:
     rule = Rules(Config(optimizer=optimizer, lr_warm_up=10), 2, 3)(1)
-    assert rule.states == STATES[optimizer]
-    assert rule.learning_rate == pytest.approx(0.01 * 8 / 10)  # type: ignore[attr-defined]
-    assert getattr(rule, "number", 8) == 8
-    assert states_beside_lgb(optimizer) == {"sgd": 0, "nesterov": 1, "adam": 2, "adamw": 2}[optimizer]
+    moments = ("first_moment", "second_moment")
+    assert rule.states == {"adam": moments, "adamw": moments}.get(optimizer, ("velocity",))
+    assert rule.optimizer.learning_rate == pytest.approx(0.01 * 8 / 10)
+    assert rule.number == 8
+    assert optimizers()[optimizer].states_beside_lgb == {"sgd": 0, "nesterov": 1, "adam": 2, "adamw": 2}[optimizer]
 
 
 def test_what_goes_together() -> None:

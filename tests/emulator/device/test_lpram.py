@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emuchain.emulator.device import Adam, Nesterov, Parameter, Rule, Sgd
+from emuchain.emulator.device import Parameter, Rule
 from emuchain.kernels import Arena
+from emuchain.kernels.optimizers import Sgd
+from emuchain.kernels.optimizers.adam import Adam
+from emuchain.kernels.optimizers.nesterov import Nesterov
 
 
 def test_the_first_gradient_after_an_update_begins_a_new_sum() -> None:
-    rule = Sgd(learning_rate=1, momentum=0, weight_decay=0)
+    rule = Rule(Sgd(learning_rate=1, momentum=0, weight_decay=0))
     parameter = Parameter(np.zeros(3, np.float32), Arena())
     for gradient in (2, 8):
         assert parameter.begins_sum()
@@ -22,7 +25,7 @@ def test_the_first_gradient_after_an_update_begins_a_new_sum() -> None:
 
 
 def test_an_update_without_gradients_goes_by_momentum_and_decay_alone() -> None:
-    rule = Sgd(learning_rate=1, momentum=0.5, weight_decay=0)
+    rule = Rule(Sgd(learning_rate=1, momentum=0.5, weight_decay=0))
     parameter = Parameter(np.zeros(2, np.float32), Arena())
     parameter.update(1, rule, keeps=False)
     assert parameter.newest.tolist() == [0, 0]
@@ -35,10 +38,10 @@ def test_an_update_without_gradients_goes_by_momentum_and_decay_alone() -> None:
     assert parameter.begins_sum()
 
 
-RULES = [Sgd(0.1, 0.9, 0.0), Nesterov(0.1, 0.9, 0.0), Adam(0.1, 0.9, 0.999, 1e-8, 0.0, number=1)]
+RULES = [Rule(Sgd(0.1, 0.0, 0.9)), Rule(Nesterov(0.1, 0.0, 0.9)), Rule(Adam(0.1, 0.0, 0.9, 0.999, 1e-8))]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.optimizer.name)
 def test_the_state_is_a_list_of_named_arrays(rule: Rule) -> None:
     parameter = Parameter(np.arange(3, dtype=np.float32), Arena())
     assert [*parameter.state()] == ["value"]

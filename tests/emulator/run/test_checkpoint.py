@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from emuchain.emulator.common import InputError, WholeFile
-from emuchain.emulator.config import STATES, load_config
+from emuchain.emulator.config import load_config
 from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import ChainPlan, make_plan, training_data
@@ -29,6 +29,7 @@ from emuchain.emulator.run import (
     train,
 )
 from emuchain.emulator.run.checkpoint_file import CheckpointReader
+from emuchain.kernels.optimizers import optimizers
 from emuchain.launch import SingleProcess
 
 # All that a device keeps from one mini-batch to the next: weights, biases, scales and shifts with their velocities, and
@@ -195,7 +196,7 @@ def run(
         found.weights = weights
 
     reader = None if start is None else CheckpointReader(start)
-    kinds = ("value", *STATES[plan.config.optimizer])
+    kinds = ("value", *optimizers()[plan.config.optimizer].states)
     leader = Leader(reader, None if target is None else WholeFile(target), {}, kinds)
     keeping = Keeping(start is not None, target is not None, same, bool(plan.faults.flips))
     checkpoints = RunCheckpoints(plan.network, ranks, keeping, leader)

@@ -12,7 +12,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.common import InputError, WholeFile
-from emuchain.emulator.config import STATES, load_config
+from emuchain.emulator.config import load_config
 from emuchain.emulator.device import array_shapes, joined_weights, named_weights
 from emuchain.emulator.network import Network, load_network
 from emuchain.emulator.plan import make_plan, training_data
@@ -28,6 +28,7 @@ from emuchain.emulator.run import (
     safetensors_image,
     write_results,
 )
+from emuchain.kernels.optimizers import optimizers
 from emuchain.launch import SingleProcess
 
 from ..networks import CONV, GROUPED, GRU, LSTM, of_images, of_rows
@@ -68,7 +69,8 @@ def write(trainer: ChainTrainer, folder: Path) -> None:
     write_results(folder / "run.h5", results_of(plan, 36, [first], weights, {}))
     (folder / "run.safetensors").write_bytes(safetensors_image(weights, plan.network, "out"))
     with_settings = {"config": plan.config.model_dump(), "network": plan.network.text}
-    leader = Leader(None, WholeFile(folder / "run.ckpt"), with_settings, ("value", *STATES[plan.config.optimizer]))
+    kinds = ("value", *optimizers()[plan.config.optimizer].states)
+    leader = Leader(None, WholeFile(folder / "run.ckpt"), with_settings, kinds)
     checkpoints = RunCheckpoints(plan.network, ranks, Keeping(False, True), leader)
     checkpoints.reach(trainer, Position(0, 1))
     checkpoints.close()

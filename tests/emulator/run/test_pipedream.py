@@ -18,12 +18,13 @@ from emuchain.comm import run
 from emuchain.emulator.config import load_config
 from emuchain.emulator.device import State, epoch_order
 from emuchain.emulator.device.device_numerics import DeviceNumerics
-from emuchain.emulator.device.rules import Rule, Sgd
+from emuchain.emulator.device.rules import Rule
 from emuchain.emulator.mapping import Cut
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import ChainPlan, make_plan, training_data
 from emuchain.emulator.run.chain_trainer import ChainTrainer
 from emuchain.emulator.schedule import MicroBatch, SampleSpan
+from emuchain.kernels.optimizers import Sgd
 from emuchain.launch import SingleProcess
 
 from .sequences import by_units, most_parts
@@ -120,7 +121,7 @@ def delayed_sgd(plan: ChainPlan, delays: list[tuple[np.ndarray, int]]) -> dict[s
     [device] = chain.devices
     numerics = device.numerics
     assert numerics is not None
-    rule = Sgd(config.learning_rate, config.momentum, config.weight_decay)
+    rule = Rule(Sgd(config.learning_rate, config.weight_decay, config.momentum))
     for epoch in range(EPOCHS):
         trainer._ends[0].attach_training(chain, epoch_order(config.seed, epoch, SAMPLES))
         history = [states(numerics)]

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.kernels.layers import loss, nesterov, sgd
+from emuchain.kernels.layers import loss
+from emuchain.kernels.optimizers import nesterov, sgd
 
 relaxed = settings(deadline=None, max_examples=40)
 ROUNDING = 2.0**-24
@@ -161,7 +162,8 @@ print(len(recorder.buffer))
 OTHER_CALLS = """
     import numpy as np
     from emuchain.kernels import conv
-    from emuchain.kernels.layers import activations, element_wise, normalisation, pool, sgd
+    from emuchain.kernels.layers import activations, element_wise, normalisation, pool
+    from emuchain.kernels.optimizers import sgd
     x, w = np.zeros((4, 6, 7, 9), np.float32)[::2, 1::2], np.zeros((5, 3, 2, 1), np.float32)
     w.flags.writeable = False
     window = dict(stride=(2, np.int64(1)), pad=[1, 0])
@@ -205,7 +207,7 @@ rng = np.random.default_rng(0)
 x, w = rng.standard_normal((2, 9, 7, 8), np.float32), rng.standard_normal((70, 9, 3, 2), np.float32)
 y = conv.forward(x, w, stride=(1, 2), pad=1)
 dx, dw = conv.error(y, w, x.shape, stride=(1, 2), pad=1), conv.gradient(x, y, w.shape, stride=(1, 2), pad=1)
-from emuchain.kernels.layers import adam, nesterov, sgd
+from emuchain.kernels.optimizers import adam, nesterov, sgd
 w, g, v = (rng.standard_normal(37, np.float32) for _ in range(3))
 keys = dict(count=3, learning_rate=0.1, weight_decay=0.01)
 sgd.update(w, g, v, momentum=0.9, **keys)

@@ -1,11 +1,14 @@
 """Adam and AdamW, as in `torch.optim`: moving averages of gradients and of their squares."""
 
+import dataclasses
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..jit import Floats, compiled, in_place, same_shape
+from .optimizer import Optimizer
 
 
 def update(
@@ -85,3 +88,33 @@ def _update(
         first[i] += new1 * (mean - first[i])
         second[i] = old2 * second[i] + new2 * (mean * mean)
         value[i] = shrink * value[i] - size * (first[i] / (np.sqrt(second[i]) / root + epsilon))
+
+
+@dataclasses.dataclass(frozen=True)
+class Adam(Optimizer):
+    """Adam, whose weight decay is part of the gradient."""
+
+    name = "adam"
+    states = ("first_moment", "second_moment")
+    states_beside_lgb = 2
+    decoupled: ClassVar[bool] = False
+
+    beta1: float
+    beta2: float
+    epsilon: float
+
+    def update(
+        self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int
+    ) -> None:
+        """See `Optimizer`."""
+        keys = {key: getattr(self, key) for key in self.settings()}
+        moments = states["first_moment"], states["second_moment"]
+        update(value, gradient, *moments, count=count, number=number, decoupled=self.decoupled, **keys)
+
+
+@dataclasses.dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam, whose weight decay is decoupled from the gradient."""
+
+    name = "adamw"
+    decoupled = True

@@ -8,11 +8,13 @@ An update, from the sum of the gradients of `count` samples:
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..jit import Floats, Kernel, compiled, in_place, same_shape
+from .optimizer import Optimizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,3 +70,22 @@ def _update(
 
 update = MomentumUpdate(_update)
 warm = update.warm
+
+
+@dataclasses.dataclass(frozen=True)
+class Sgd(Optimizer):
+    """Stochastic gradient descent with momentum; `kernel` has the arithmetic of its form."""
+
+    name = "sgd"
+    states = ("velocity",)
+    states_beside_lgb = 0  # the sum of gradients goes on from momentum times the last velocity
+    kernel: ClassVar[MomentumUpdate] = update
+
+    momentum: float
+
+    def update(
+        self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int
+    ) -> None:
+        """See `Optimizer`."""
+        keys = {"learning_rate": self.learning_rate, "momentum": self.momentum, "weight_decay": self.weight_decay}
+        self.kernel(value, gradient, states["velocity"], count=count, **keys)

@@ -7,10 +7,11 @@ An update, from the sum of the gradients of `count` samples:
     value = value - learning_rate * (g + momentum * velocity)
 """
 
+import dataclasses
 from typing import Any
 
 from ..jit import compiled
-from .sgd import MomentumUpdate
+from .sgd import MomentumUpdate, Sgd
 
 
 @compiled
@@ -25,3 +26,19 @@ def _update(
 
 update = MomentumUpdate(_update)
 warm = update.warm
+
+
+@dataclasses.dataclass(frozen=True)
+class Nesterov(Sgd):
+    """The same with Nesterov's momentum: the value needs the velocity at the update."""
+
+    name = "nesterov"
+    states_beside_lgb = 1
+    kernel = update
+
+    @property
+    def problem(self) -> str | None:
+        """See `Optimizer`."""
+        if self.momentum:
+            return None
+        return "`momentum` = 0: `optimizer` = 'nesterov' looks ahead by it; should be above 0, such as 0.9"

@@ -1,0 +1,58 @@
+"""The interface of an optimiser. Each keeps arrays of its own for every parameter, from update to update."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import ClassVar
+
+from ..extensions import subclasses
+from ..jit import Floats
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer(abc.ABC):
+    """An optimiser, whose fields are the keys of a run's configuration that it reads.
+
+    `learning_rate` is that of the update and `number` counts updates from 1, since the start of training.
+    """
+
+    name: ClassVar[str]
+    states: ClassVar[tuple[str, ...]]
+    """Names of the arrays that it keeps, each of the parameter's size and zero at first."""
+    states_beside_lgb: ClassVar[int]
+    """How many of them LGB has to hold beside the sum of gradients."""
+
+    learning_rate: float
+    weight_decay: float
+
+    @abc.abstractmethod
+    def update(
+        self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int
+    ) -> None:
+        """Change a parameter and its `states` in place, from `gradient`, the sum of the gradients of `count` samples.
+
+        The arrays are C-contiguous and of one shape; `gradient` is not changed.
+
+        Raises:
+            ValueError: they are not, or `count` or `number` is below 1.
+        """
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with its keys together, and what would be right; None if nothing is."""
+        return None
+
+    @classmethod
+    def settings(cls) -> tuple[str, ...]:
+        """Return the keys of a run's configuration that it reads."""
+        return tuple(field.name for field in dataclasses.fields(cls))
+
+
+@functools.cache
+def optimizers() -> Mapping[str, type[Optimizer]]:
+    """Return all optimisers by their names."""
+    kinds = subclasses(__package__, Optimizer)  # type: ignore[type-abstract]
+    return {kind.name: kind for kind in kinds}
