@@ -1,6 +1,7 @@
 from . import roles
 from .config import RUN_ONLY_KEYS, Config, blaming, listed, load_config, name_files, role_of, settings_config
-from .settings import Settings, check_updates, learning_rate, log_place, optimizer_of
+from .roles import log_place
+from .settings import Settings, check_updates, learning_rate, optimizer_of
 
 __all__ = [
     "RUN_ONLY_KEYS",

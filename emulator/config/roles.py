@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..common import Paths, Reads, Writes, itself, touched
-from .settings import log_place
+
+
+def log_place(said: str) -> tuple[str, str]:
+    """Return what the key `log` says: `csv` with a file, or `tensorboard` with a folder."""
+    kind, _, where = said.partition(":")
+    return kind, where or ("log.csv" if kind == "csv" else "runs")
 
 
 def _network(value: str) -> Paths:

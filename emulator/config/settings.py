@@ -25,12 +25,6 @@ class Settings(types.SimpleNamespace):
         return self.learning_rate * self.learning_rate_factor ** sum(epoch >= step for step in self.learning_rate_steps)
 
 
-def log_place(said: str) -> tuple[str, str]:
-    """Return what the key `log` says: `csv` with a file, or `tensorboard` with a folder."""
-    kind, _, where = said.partition(":")
-    return kind, where or ("log.csv" if kind == "csv" else "runs")
-
-
 def optimizer_of(config: Keys, learning_rate: float) -> Optimizer:
     """Return the optimiser of a configuration, with its keys and a learning rate."""
     kind = optimizers()[config.optimizer]

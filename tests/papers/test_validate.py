@@ -42,7 +42,7 @@ def result_of(name: str) -> Result:
 def test_every_claim_has_a_measure_or_a_reason() -> None:
     assert {name for name, claim in CLAIMS.items() if claim.expect} == set(measures("fpdeep"))
     assert all((claim.expect is None) == bool(claim.not_run) for claim in CLAIMS.values())
-    text = (ROOT / "emulator" / "studies" / "validate" / "claims" / "fpdeep.toml").read_text(encoding="utf-8")
+    text = (ROOT / "papers" / "fpdeep" / "claims.toml").read_text(encoding="utf-8")
     assert re.findall(r'^id = "(.+)"$', text, re.MULTILINE) == list(CLAIMS)
     assert len(CLAIMS) == 221
 
