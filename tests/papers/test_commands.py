@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import results_of, write_results
@@ -96,18 +96,16 @@ def write_run(path: Path, plan: ChainPlan) -> None:
     write_results(path, dataclasses.replace(empty, history=history))
 
 
-def test_convergence_is_drawn_from_runs(
-    plan_of: Callable[..., ChainPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_convergence_is_drawn_from_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(InputError, match="has no results files"):
         pictures.draw_convergence(tmp_path, tmp_path / "fig16.png")
     for network in ("vgg16-cifar", "alexnet-cifar"):
         for schedule in ("sync", "fpdeep"):
             for seed in (1, 2):
-                planned = plan_of(network=network, devices=4, schedule=schedule, seed=seed, epochs=2)
+                planned = emuchain.plan(network, devices=4, schedule=schedule, seed=seed, epochs=2)
                 write_run(tmp_path / f"{network}-{schedule}-{seed}.h5", planned)
-    write_run(tmp_path / "unfinished.h5", plan_of(network="quick-cifar", devices=4, epochs=3))
+    write_run(tmp_path / "unfinished.h5", emuchain.plan("quick-cifar", devices=4, epochs=3))
     figures: list[Any] = []
     monkeypatch.setattr(pictures, "save_figure", lambda figure, *_: figures.append(figure))
     pictures.draw_convergence(tmp_path, tmp_path / "fig16.png")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import emuchain
-from emuchain.emulator.commands.command_line import retime
+from emuchain.emulator.commands.finished import retime
 from emuchain.emulator.common import InputError
 
 
