@@ -247,7 +247,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if other and _inside_ranks(config) else None
 
 
+def _drawn(name: str, of: int) -> int:
+    """Return a number below `of` that a name has on every machine."""
+    return zlib.crc32(name.encode()) % of
+
+
 def _is_drawn(item: pytest.Item) -> bool:
+    """Return whether a test runs of those of which one in N does: `sampled(N)`, drawn by its name."""
+    sampled = item.get_closest_marker("sampled")
+    return sampled is None or _drawn(f"{item.path.relative_to(ROOT)}::{item.name}", sampled.args[0]) == 0
+
+
+def _runs_under(item: pytest.Item) -> bool:
     """Return whether a test that starts ranks runs under this MPI: by its own choice, for its subject, or as drawn."""
     mpi = item.callspec.params["mpiexec"]  # type: ignore[attr-defined]  # of tests that are functions
     chosen = any("mpiexec" in str(mark.args[0]) for mark in item.iter_markers("parametrize"))
@@ -255,7 +266,7 @@ def _is_drawn(item: pytest.Item) -> bool:
     if chosen or subject or None in _found.values():
         return True
     name = f"{item.path.relative_to(ROOT)}::{item.originalname}"  # type: ignore[attr-defined]
-    return bool(mpi == list(FLAVOURS)[zlib.crc32(name.encode()) % len(FLAVOURS)])
+    return bool(mpi == list(FLAVOURS)[_drawn(name, len(FLAVOURS))])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -270,8 +281,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "mpiexec" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.launches)
-            if not _is_drawn(item):
+            if not _runs_under(item):
                 item.add_marker(pytest.mark.exhaustive)
+        if not _is_drawn(item):
+            item.add_marker(pytest.mark.exhaustive)
         if item.get_closest_marker("mpi") and item.path.name != INSIDE_RANKS:
             raise pytest.UsageError(f"{item.nodeid} is marked `mpi`: such tests are in files called {INSIDE_RANKS}")
         if item.get_closest_marker("slow"):

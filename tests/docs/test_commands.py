@@ -58,10 +58,15 @@ def check_python(block: Block, names: dict[str, Any], capsys: pytest.CaptureFixt
     return capsys.readouterr().out
 
 
+ALWAYS = ("README.md", "CONTRIBUTING.md")
+SAMPLED = pytest.mark.sampled(3)
+"""Of the other pages one in three is run; scripts/test --all runs every one."""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
-@pytest.mark.parametrize("page", WITH_CODE)
+@pytest.mark.parametrize("page", [page if page in ALWAYS else pytest.param(page, marks=SAMPLED) for page in WITH_CODE])
 def test_code_runs_as_shown(
     mpiexec: Any, tmp_path: Path, page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,7 @@ def shown(cell: Any, kind: str) -> str:
     return "".join(data)
 
 
+@pytest.mark.exhaustive  # docs/python.md shows the same calls
 @pytest.mark.slow
 def test_it_runs(tmp_path: Path) -> None:
     found = notebook()

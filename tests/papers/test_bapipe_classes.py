@@ -14,6 +14,8 @@ from emuchain.papers.constants import Constant, in_force
 
 from .rows import Rows
 
+pytestmark = pytest.mark.sampled(4)
+
 CLAIMS = load_claims("bapipe")
 FITTED = [constant for constant in CONSTANTS if constant.fitted_to]
 Fault = Callable[[pytest.MonkeyPatch], None]

@@ -16,6 +16,8 @@ from emuchain.papers.farnn.constants import CONSTANTS
 
 from .rows import Rows
 
+pytestmark = pytest.mark.sampled(4)
+
 CLAIMS = load_claims("farnn")
 FITTED = [constant for constant in CONSTANTS if constant.fitted_to]
 Fault = Callable[[pytest.MonkeyPatch], None]

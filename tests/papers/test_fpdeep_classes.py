@@ -14,6 +14,8 @@ from emuchain.papers import Class, Result, constants, load_claims, validate
 from emuchain.papers.fpdeep import evidence, methods, runs, scaling
 from emuchain.papers.fpdeep.runs import FILE, read_runs
 
+pytestmark = pytest.mark.sampled(4)
+
 CLAIMS = load_claims("fpdeep")
 Fault = Callable[[pytest.MonkeyPatch], None]
 

@@ -19,6 +19,8 @@ from emuchain.papers import Class, Result, judge, load_claims, validate
 from emuchain.papers.inceptionn import evidence, nic, runs, times
 from emuchain.papers.run import measures
 
+pytestmark = pytest.mark.sampled(4)
+
 CLAIMS = load_claims("inceptionn")
 PREDICTIONS = [claim for claim in CLAIMS.values() if claim.row_class is Class.PREDICTION and claim.expect]
 Fault = Callable[[pytest.MonkeyPatch], None]

@@ -36,6 +36,7 @@ READERS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("reader", READERS)
 def test_no_reader_ends_as_none_may(
     fuzz: types.ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path, reader: str

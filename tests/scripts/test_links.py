@@ -8,6 +8,7 @@ import pytest
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "link-models.md"
 
 
+@pytest.mark.exhaustive  # docs/link-models.md is made by it
 @pytest.mark.slow
 def test_the_document_has_its_tables(run_script: Any, tmp_path: Path) -> None:
     printed = run_script("links", cwd=tmp_path).stdout

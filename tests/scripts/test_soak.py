@@ -11,6 +11,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "attack" / "soak"
 
 
+@pytest.mark.exhaustive  # of a tool; what it looks for has tests of its own
 @pytest.mark.slow
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 def test_a_short_soak(mpiexec):

@@ -39,6 +39,7 @@ def test_a_run_with_the_codec_goes_on(load: Any) -> None:
     assert gradients.epochs_of(gradients.Variant("inceptionn:-8"), args) == 5
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 def test_gradients_and_evidence(run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
     words = ["--network", "quick-cifar", "--data", small_cifar, "--samples", 40, "--test-samples", 20, "--epochs", 3]
@@ -108,6 +109,7 @@ def test_the_documents_tables_are_of_the_runs_that_come_with_emuchain(
     assert [row for row in capsys.readouterr().out.splitlines() if row not in lines] == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 def test_convergence(mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path: Path) -> None:
@@ -133,6 +135,7 @@ def test_convergence(mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path:
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 def test_convergence_over_seeds(mpiexec: Any, run_script: Any, small_cifar: Path, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_the_curves_commands_are_of_emuchain() -> None:
         assert {word for word in rest if word.startswith("--")} <= known
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", ["--cluster farnn", "lstm-5x1024 --devices 16 ", "--stages 64 ", "--stages 1024 "])
 def test_the_curves_commands_succeed(part: str) -> None:
     """The smallest of each kind, and the largest pipeline; other tests simulate VGG-16."""

@@ -249,6 +249,7 @@ def test_a_signal_ends_a_run_at_a_checkpoint(
     assert same(read_results(out), whole(devices=3, epochs=done + 2), bits)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("mpiexec", "schedule", "replicas"),
     [("mpich", "fpdeep", 1), ("openmpi", "sync", 1), ("mpich", "1f1b-so", 1), ("openmpi", "fpdeep", 2)],

@@ -70,6 +70,7 @@ def test_it_writes_a_top_for_each_device(files: tuple[str, str, str], capsys: py
     assert (Path(out) / "tile.sv").exists()
 
 
+@pytest.mark.exhaustive  # test_simulate.py does, without the command
 @pytest.mark.slow
 @pytest.mark.usefixtures("verilator")
 def test_it_simulates(files: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

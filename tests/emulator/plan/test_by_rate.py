@@ -57,6 +57,7 @@ def check_series(network: str, cluster: str, gbps: float, series: list[int]) -> 
     assert all(after <= before for before, after in itertools.pairwise(intervals)), intervals
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("gbps", [10, 150])
 @pytest.mark.parametrize("cluster", ["vc709", "u280"])

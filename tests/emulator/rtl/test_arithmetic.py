@@ -46,6 +46,7 @@ def test_bits_are_the_hosts(arithmetic: Path, drawn: int) -> None:
     assert done.stdout.endswith(": 0 mismatches\n")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mutation", [*TRIED, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in MUTATIONS if name not in TRIED)]

@@ -37,6 +37,7 @@ def drawn_chain(seed: int) -> tuple[ChainPlan, int]:
     return plan(of, boards, one_of(1, 2, 2), batch=one_of(1, 2, 3), seed=seed), one_of(0, 0, 0, 2)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.usefixtures("verilator")
 @pytest.mark.parametrize("seed", range(DRAWN))

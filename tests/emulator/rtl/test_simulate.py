@@ -40,7 +40,10 @@ def test_two_layers_on_two_devices(two_layers: RtlResult) -> None:
 
 @pytest.mark.parametrize(
     ("name", "dsp", "devices", "cuts"),
-    [("lenet-mnist", 200, 3, {Cut.ICP, Cut.OCP}), ("quick-cifar", 90, 4, {Cut.ICP, Cut.OCP})],
+    [
+        pytest.param("lenet-mnist", 200, 3, {Cut.ICP, Cut.OCP}, marks=pytest.mark.exhaustive),
+        ("quick-cifar", 90, 4, {Cut.ICP, Cut.OCP}),
+    ],
 )
 def test_named_networks(tmp_path: Path, name: str, dsp: int, devices: int, cuts: set[Cut]) -> None:
     """With both cuts, pooling and fc; fast enough for the tests that run at each change."""

@@ -72,6 +72,7 @@ def test_micro_batches_of_16(train_keys: TrainKeys) -> None:
         assert_identical(train_keys(**batches_of_16, micro_batch=micro_batch), expected)
 
 
+@pytest.mark.sampled(2)
 # A device a rank; devices that share ranks unevenly; a rank without a device.
 @pytest.mark.parametrize(
     ("mpiexec", "ranks", "devices"),

@@ -254,6 +254,7 @@ for devices in (1, 3):
 """
 
 
+@pytest.mark.exhaustive  # test_slices.py has the forms of the kernels
 @pytest.mark.slow
 def test_every_form_of_the_kernels(tmp_path: Path) -> None:
     found = {}
