@@ -27,9 +27,8 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ..emulator.common import InputError
-from ..emulator.inputs import Model, read_toml
-from ..emulator.inputs import validate as checked
+from ..emulator.common import InputError, Model, read_toml
+from ..emulator.common import validate as checked
 
 _FOLDER = pathlib.Path(__file__).parent
 

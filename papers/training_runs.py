@@ -10,8 +10,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ..emulator.common import InputError, read_text
-from ..emulator.inputs import Model, validate
+from ..emulator.common import InputError, Model, read_text, validate
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ FLOORS = ["kernels", "comm", "launch", "emulator", "papers"]
 """From the lowest up."""
 
 ORDER = [
-    *("kernels", "comm", "launch", "emulator.common", "emulator.inputs"),
+    *("kernels", "comm", "launch", "emulator.common"),
     *("emulator.faults", "emulator.cluster", "emulator.network", "emulator.data"),
     *("emulator.mapping", "emulator.schedule", "emulator.timing", "emulator.pair"),
     *("emulator.profile", "emulator.explore"),

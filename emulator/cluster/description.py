@@ -40,9 +40,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from ...comm import Interconnect, NicEngines
-from ..common import Gbps, GbytesPerSecond, Megahertz, Microseconds, Name, Nanoseconds, Share
+from ..common import DESCRIBED, Gbps, GbytesPerSecond, Megahertz, Microseconds, Model, Name, Nanoseconds, Share
 from ..faults import FaultsDescription
-from ..inputs import DESCRIBED, Model
 from .board_description import FpgaDescription, GpuDescription
 from .cluster import Link, LinkShare
 

@@ -39,7 +39,7 @@ def board_keys(kind: str) -> dict[str, Any]:
     Raises:
         InputError: no such name or file.
     """
-    from ..inputs import read_toml
+    from ..common import read_toml
 
     return read_toml(find("type", kind, _BOARDS))
 
@@ -76,7 +76,7 @@ def load_cluster(
     Raises:
         InputError: no such name or file, or a wrong key in it or in `changes`.
     """
-    from ..inputs import read_toml
+    from ..common import read_toml
 
     if isinstance(cluster, str):
         path = find("cluster", cluster, CLUSTERS)
@@ -101,7 +101,7 @@ def cluster_files(cluster: str) -> Iterator[pathlib.Path]:
     Raises:
         InputError: no such name or file, or one that cannot be read.
     """
-    from ..inputs import read_toml
+    from ..common import read_toml
 
     path = find("cluster", cluster, CLUSTERS)
     yield path
@@ -142,7 +142,7 @@ def _board(said: BoardDescription, alpha: float, source: str, place: int) -> Boa
 
 
 def _validated(described: dict[str, Any], source: str) -> ClusterDescription:
-    from ..inputs import validate
+    from ..common import validate
     from .description import WithLinks, WithLinkTables
 
     model: type[ClusterDescription] = WithLinkTables if isinstance(described.get("links"), list) else WithLinks
@@ -220,7 +220,7 @@ def load_named(cluster: str) -> NamedChain:
     Raises:
         InputError: no such name or file, or a wrong key in it.
     """
-    from ..inputs import read_toml, validate
+    from ..common import read_toml, validate
     from .description import NamedCluster
 
     path = find("cluster", cluster, CLUSTERS)

@@ -36,7 +36,7 @@ def subject_of(word: str | None) -> Subject:
     Raises:
         InputError: it names none of these, or is a file that cannot be read.
     """
-    from ..inputs import read_toml
+    from ..common import read_toml
     from ..network import zoo
 
     if word is None:

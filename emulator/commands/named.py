@@ -143,7 +143,7 @@ class Counts(click.ParamType):
         """Return the numbers in ascending order, each once."""
         if isinstance(value, tuple):
             return value
-        from ..inputs import parse_counts
+        from ..common import parse_counts
 
         try:
             return parse_counts(value, self._of, self._most)
@@ -177,7 +177,7 @@ class Values(click.ParamType):
         """Return numbers in ascending order, words in the order given, each once."""
         if isinstance(value, tuple):
             return value
-        from ..inputs import parse_values
+        from ..common import parse_values
 
         try:
             return parse_values(value)

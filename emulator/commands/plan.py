@@ -6,9 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..common import WholeFile, format_bytes, format_time_ps, percent, plural
+from ..common import WholeFile, format_bytes, format_time_ps, percent, plural, validate
 from ..config import Config
-from ..inputs import validate
 from ..mapping import channel_bytes
 from ..plan import (
     ChainPlan,

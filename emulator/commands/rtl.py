@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..cluster import Resources
-from ..common import InputError, WholeFile, format_time_ps, own_folder, plural, scratch_folder
+from ..common import InputError, WholeFile, format_time_ps, own_folder, plural, scratch_folder, validate
 from ..config import Config
-from ..inputs import validate
 from ..plan import make_plan
 from ..rtl import (
     DeviceResources,

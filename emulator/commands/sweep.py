@@ -238,8 +238,8 @@ def sweep_devices(
         if value:
             raise InputError(f"`{option}`: cannot be combined with several numbers of `--devices`; give one number")
     with starting():
+        from ..common import read_toml
         from ..config import blaming, load_config
-        from ..inputs import read_toml
 
     devices, others = flags["devices"], {key: value for key, value in flags.items() if key != "devices"}
     with blaming(config_file, others):

@@ -19,6 +19,7 @@ from .lock import own_folder
 from .memory import Room, check_start, free_room, host_room, process_room
 from .named_files import NO_FILE, NamedFiles, Paths, Reads, Role, Writes, in_folder, itself
 from .processes import parse_status, system_name
+from .ranges import Value, parse_counts, parse_values
 from .reading import MOST_TOML_BYTES, decoded, open_file, place_in, read_file, read_text
 from .shipped import did_you_mean, find, names
 from .types import (
@@ -45,12 +46,14 @@ from .types import (
     name_of,
 )
 from .units import IMAGENET_IMAGES, an, format_bytes, format_time_ps, gbps, gops, number, percent, plural
+from .validation import DESCRIBED, Model, model_of, read_description, read_toml, shown, tomllib, validate
 from .whole_file import WholeFile, current_folder, touched, write_whole
 
 __all__ = [
     "BROKEN_ZIP",
     "BUG_STATUS",
     "CHECKPOINT",
+    "DESCRIBED",
     "FINITE",
     "HDF5_HEAD",
     "IMAGENET_IMAGES",
@@ -70,6 +73,7 @@ __all__ = [
     "LineFile",
     "Megahertz",
     "Microseconds",
+    "Model",
     "Name",
     "NamedFiles",
     "Names",
@@ -87,6 +91,7 @@ __all__ = [
     "Role",
     "Room",
     "Share",
+    "Value",
     "Watts",
     "WholeFile",
     "Writes",
@@ -112,6 +117,7 @@ __all__ = [
     "itself",
     "kind_of",
     "kind_of_hdf5",
+    "model_of",
     "name_of",
     "names",
     "number",
@@ -120,17 +126,24 @@ __all__ = [
     "open_file",
     "other_kind",
     "own_folder",
+    "parse_counts",
     "parse_status",
+    "parse_values",
     "percent",
     "place_in",
     "plural",
     "process_room",
+    "read_description",
     "read_file",
     "read_text",
+    "read_toml",
     "scratch_error",
     "scratch_folder",
+    "shown",
     "system_name",
+    "tomllib",
     "touched",
     "unlike",
+    "validate",
     "write_whole",
 ]

@@ -1,4 +1,4 @@
-"""Types of keys with their ranges, which validation enforces (`emulator/inputs`).
+"""Types of keys with their ranges, which validation enforces (`validation.py`).
 
 Classes that describe user input are plain dataclasses, so that ranks that read no files need no validation library.
 Ranges are annotations: those of `annotated_types`, and markers that give pydantic their schema.

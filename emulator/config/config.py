@@ -13,8 +13,20 @@ from pydantic_core import core_schema
 
 from ...kernels.codec import Codec, codecs, parse_codec
 from ...kernels.optimizers import optimizers
-from ..common import NO_FILE, InputError, NamedFiles, NotNegative, Positive, Reads, Role, Writes, did_you_mean
-from ..inputs import Model, read_toml, validate
+from ..common import (
+    NO_FILE,
+    InputError,
+    Model,
+    NamedFiles,
+    NotNegative,
+    Positive,
+    Reads,
+    Role,
+    Writes,
+    did_you_mean,
+    read_toml,
+    validate,
+)
 from ..schedule import ScheduleKind, schedules
 from . import roles
 from .settings import Settings

@@ -28,8 +28,7 @@ from typing import Annotated, Any
 
 import pydantic
 
-from ..common import InputError
-from ..inputs import DESCRIBED, Model, read_toml, validate
+from ..common import DESCRIBED, InputError, Model, read_toml, validate
 from .fault import NO_FAULTS, BoardDeath, BoardFault, Faults, FlipFault, LinkFault
 
 

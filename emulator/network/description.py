@@ -20,8 +20,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ..common import InputError, Name, Names, Positive
-from ..inputs import Model, model_of, validate
+from ..common import InputError, Model, Name, Names, Positive, model_of, validate
 from .operation import Operation, operation_types
 from .shape import Shape, shown
 

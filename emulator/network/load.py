@@ -42,7 +42,7 @@ def load_network(
     Raises:
         InputError: no such name or file, or an invalid description; `time_steps` for an input that is not a sequence.
     """
-    from ..inputs import read_toml, validate
+    from ..common import read_toml, validate
     from .description import Description, to_toml, with_images, with_steps, with_symbols
     from .graph import resolve
 

@@ -21,8 +21,19 @@ from typing import Annotated
 
 import pydantic
 
-from ..common import Finite, InputError, Name, NotNegative, Positive, PositiveNumber, name_of, read_text
-from ..inputs import Model, read_toml, validate
+from ..common import (
+    Finite,
+    InputError,
+    Model,
+    Name,
+    NotNegative,
+    Positive,
+    PositiveNumber,
+    name_of,
+    read_text,
+    read_toml,
+    validate,
+)
 from ..mapping import VALUE_BYTES, Slice, cut_channels
 from ..network import Layer, Network
 from .on_chip import PartNeeds, boundary_bytes

@@ -11,10 +11,9 @@ import numpy as np
 from ...kernels.optimizers import optimizers
 from ...launch import Ranks
 from ..cluster import Cluster, load_cluster
-from ..common import InputError, WholeFile
+from ..common import InputError, WholeFile, read_description
 from ..config import Config, settings_config
 from ..data import Dataset
-from ..inputs import read_description
 from ..network import Network, load_network
 from ..plan import Plan
 from .checkpoint_file import CheckpointReader, checked

@@ -22,11 +22,11 @@ from ..common import (
     escaped,
     kind_of,
     open_file,
+    read_description,
     unlike,
 )
 from ..config import settings_config
 from ..device import array_shapes, named_weights
-from ..inputs import read_description
 from ..network import Layer, Network, load_network, onnx_image, onnx_weights
 from .checkpoint_file import CheckpointReader
 from .results import Results

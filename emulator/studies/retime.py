@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..cluster import Cluster, load_cluster
-from ..common import InputError, format_bytes, format_time_ps, html_table, plural
+from ..common import InputError, format_bytes, format_time_ps, html_table, plural, read_description
 from ..config import settings_config
 from ..faults import described_faults
-from ..inputs import read_description
 from ..network import load_network
 from ..plan import ChainPlan, make_plan
 from ..run import (

@@ -10,8 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..cluster import changeable_keys
-from ..common import InputError, did_you_mean
-from ..inputs import tomllib
+from ..common import InputError, did_you_mean, tomllib
 from ..run import Simulation, SteadyState
 
 CONFIG_KEYS = (

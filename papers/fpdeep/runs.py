@@ -23,7 +23,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from ...emulator.inputs import Model
+from ...emulator.common import Model
 from ..claim import Measure, Measured, NoEvidence
 from ..training_runs import Mean, read_run_file
 

@@ -25,7 +25,7 @@ from typing import Annotated
 
 import pydantic
 
-from ...emulator.inputs import Model
+from ...emulator.common import Model
 from ..claim import NoEvidence
 from ..training_runs import Mean, read_run_file
 

@@ -14,9 +14,9 @@ from emuchain.emulator.cluster.description import (
     ResourcesDescription,
     WithLinks,
 )
+from emuchain.emulator.common import Model, model_of
 from emuchain.emulator.config import Config
 from emuchain.emulator.faults import BoardDeath, BoardFault, FaultsDescription, FlipFault, LinkFault
-from emuchain.emulator.inputs import Model, model_of
 from emuchain.emulator.network import operation_types
 from emuchain.emulator.network.description import Description, node_model
 from emuchain.emulator.profile import DeviceTable, LayerTable, ProfileDescription, TimesTable

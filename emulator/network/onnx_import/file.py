@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from ...common import InputError, read_file
-from ...inputs import shown
+from ...common import InputError, read_file, shown
 from ..onnx_graph import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 from .pytorch import from_pytorch
 

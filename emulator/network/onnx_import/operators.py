@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...inputs import validate
+from ...common import validate
 from ..description import Description, Node
 from ..description import node as node_of
 from ..graph import IMAGES, resolve

@@ -16,8 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ....launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
-from ...common import NAMES, InputError, LineFile, as_cell, encoded, of_cell, plural
-from ...inputs import shown
+from ...common import NAMES, InputError, LineFile, as_cell, encoded, of_cell, plural, shown
 from .measure import FIGURES, INTERNAL, Measured, identities, measure, row_of
 from .result import SweepResult
 from .space import Space, points_of

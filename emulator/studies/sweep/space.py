@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...cluster import Cluster, changeable_keys, load_cluster
-from ...common import InputError, did_you_mean, plural
+from ...common import InputError, did_you_mean, plural, validate
 from ...config import RUN_ONLY_KEYS, Config, settings_config
 from ...data import Reading
-from ...inputs import validate
 from ...network import Network
 from ...plan import network_of
 from ...schedule import ScheduleKind, schedules

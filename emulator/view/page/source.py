@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...cluster import Cluster, load_cluster
-from ...common import InputError
+from ...common import InputError, read_description
 from ...config import Config, settings_config
 from ...faults import described_faults
-from ...inputs import read_description
 from ...network import load_network
 from ...plan import ChainPlan, Layout, lay_out, make_plan
 from ...run import Cause, Results, SteadyState, Usage, cause_of, steady_state

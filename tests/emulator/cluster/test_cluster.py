@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from emuchain.comm import Interconnect, NicEngines
 from emuchain.emulator.cluster import Link, clusters, load_cluster
 from emuchain.emulator.cluster.description import ClusterDescription
-from emuchain.emulator.common import InputError
-from emuchain.emulator.inputs import validate
+from emuchain.emulator.common import InputError, validate
 from emuchain.emulator.studies import parse_what_if
 
 BOARD = {"name": '"b"', "clock_mhz": "200", "dsp": "3600", "on_chip_memory_kbit": "52920"}

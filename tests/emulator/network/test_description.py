@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.common import InputError
-from emuchain.emulator.inputs import read_toml, validate
+from emuchain.emulator.common import InputError, read_toml, validate
 from emuchain.emulator.network import load_network, zoo
 from emuchain.emulator.network.description import Description
 from emuchain.emulator.network.graph import resolve

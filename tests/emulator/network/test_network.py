@@ -7,7 +7,7 @@ from pathlib import Path
 import click.testing
 
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.inputs import tomllib, validate
+from emuchain.emulator.common import tomllib, validate
 from emuchain.emulator.network import Tensor, load_network
 from emuchain.emulator.network.description import Description
 from emuchain.emulator.network.graph import resolve

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from emuchain.emulator.inputs import tomllib, validate
+from emuchain.emulator.common import tomllib, validate
 from emuchain.emulator.network import Layer, Phase, Recurrent, load_network, operator_graph, zoo
 from emuchain.emulator.network.description import Description
 from emuchain.emulator.network.graph import resolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emuchain.emulator.inputs import parse_counts, parse_values
+from emuchain.emulator.common import parse_counts, parse_values
 
 
 @pytest.mark.parametrize(

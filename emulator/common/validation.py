@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 import pydantic
 
-from ..common import MOST_TOML_BYTES, InputError, did_you_mean, place_in, read_text
+from .errors import InputError
+from .reading import MOST_TOML_BYTES, place_in, read_text
+from .shipped import did_you_mean
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.common import find
-from emuchain.emulator.inputs import read_toml, tomllib, validate
+from emuchain.emulator.common import find, read_toml, tomllib, validate
 from emuchain.emulator.network import zoo
 from emuchain.emulator.network.description import Description, to_toml, with_symbols
 
