@@ -56,6 +56,13 @@ def changed(**more: object) -> dict[str, object]:
     return {**dict(_IN_FORCE.get()), **{key.replace("__", "."): value for key, value in more.items()}}
 
 
+def in_use(constant: Constant) -> float:
+    """Return a constant's value: its default, unless another one is in force."""
+    value = changed().get(constant.key, constant.default)
+    assert isinstance(value, (int, float))
+    return value
+
+
 def cluster_of(name: str, **more: object) -> Cluster:
     """Return a cluster that comes with emuchain, with the changes in force and `more`."""
     return load_cluster(name, changed(**more))

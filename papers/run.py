@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -13,6 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ..emulator.common import InputError, own_folder
 from ..kernels import modules
 from .claim import Claim, Expect, Measure, NoEvidence, Value, load_claims
+
+Draw = Callable[[pathlib.Path], None]
+"""Draws a figure into a file; raises NoEvidence where there is nothing to draw."""
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "at_least": lambda ours, bound: ours >= bound,
@@ -133,9 +137,24 @@ def draw_pictures(paper: str, folder: pathlib.Path, runs: pathlib.Path | None) -
     Raises:
         InputError: matplotlib is not installed, `runs` has no results, or a file cannot be written.
     """
+    drawn = []
     with own_folder(folder, "--pictures"):
-        paths: list[pathlib.Path] = importlib.import_module(f"{__package__}.{paper}.pictures").draw_all(folder, runs)
-        return paths
+        for name, draw in _figures(paper, runs).items():
+            path = folder / f"{name}.png"
+            with contextlib.suppress(NoEvidence):
+                draw(path)
+                drawn.append(path)
+    return drawn
+
+
+def _figures(paper: str, runs: pathlib.Path | None) -> Mapping[str, Draw]:
+    """Return what draws a paper's figures, by their names; those of training only where there are runs."""
+    pictures = importlib.import_module(f"{__package__}.{paper}.pictures")
+    figures: dict[str, Draw] = dict(pictures.FIGURES)
+    if runs is not None:
+        of_runs = getattr(pictures, "FIGURES_OF_RUNS", {})
+        figures |= {name: functools.partial(draw, runs) for name, draw in of_runs.items()}
+    return figures
 
 
 def validate(paper: str, claims: Iterable[Claim]) -> Iterator[Result]:

@@ -16,8 +16,8 @@ from ...emulator.network import load_network
 from ...emulator.profile import BoardStages
 from ...emulator.schedule import pipeline_kind
 from ..claim import Measure, Measured
-from ..constants import changed, in_force, kept
-from .constants import DSP_MHZ, in_use
+from ..constants import changed, in_force, in_use, kept
+from .constants import DSP_MHZ
 
 VALUE_BYTES, MICRO_BATCH, MINI_BATCH = 2, 1, 128
 """Section IV-C: fp16, micro-batch 1, mini-batch 128."""

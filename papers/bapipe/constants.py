@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..constants import Constant, changed
+from ..constants import Constant
 
 ALL_REDUCE_SAMPLES = Constant(
     "gpus.all_reduce_samples",
@@ -49,10 +49,3 @@ TOKENS = Constant(
 """Tokens of a sentence."""
 
 CONSTANTS = (ALL_REDUCE_SAMPLES, FEATURE_MBYTES, PARAMETER_BYTES, DSP_MHZ, TOKENS)
-
-
-def in_use(constant: Constant) -> float:
-    """Return a constant's value: its default, unless another one is in force."""
-    value = changed().get(constant.key, constant.default)
-    assert isinstance(value, (int, float))
-    return value

@@ -7,8 +7,8 @@ context, too; a vocabulary of 32,320 with embeddings of source and target and a 
 
 from __future__ import annotations
 
-from ..constants import kept
-from .constants import TOKENS, in_use
+from ..constants import in_use, kept
+from .constants import TOKENS
 from .layers import ChainLayer
 
 CELLS, VOCABULARY = 1024, 32320

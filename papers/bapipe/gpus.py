@@ -16,8 +16,8 @@ from ...emulator.explore import Candidate, Wires, data_parallel, pipelined
 from ...emulator.profile import LayerProfile, LayerTimes, Profile, ProfileStages
 from ...emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
 from ...emulator.timing import time_shape
-from ..constants import kept
-from .constants import ALL_REDUCE_SAMPLES, FEATURE_MBYTES, in_use
+from ..constants import in_use, kept
+from .constants import ALL_REDUCE_SAMPLES, FEATURE_MBYTES
 from .gnmt import gnmt
 from .layers import ChainLayer, Replicated, pipedream_stages, zoo_layers
 

@@ -14,8 +14,8 @@ from ...emulator.mapping import VALUE_BYTES
 from ...emulator.schedule import Machine, Shape, StageCosts, pipeline_kind
 from ...emulator.timing import time_shape
 from ..claim import Measure, Measured
-from ..constants import kept
-from .constants import FEATURE_MBYTES, PARAMETER_BYTES, in_use
+from ..constants import in_use, kept
+from .constants import FEATURE_MBYTES, PARAMETER_BYTES
 from .gnmt import gnmt, parameters
 from .gpus import MEMORY_BYTES, stage_work_ps
 from .layers import ChainLayer, straight_stages

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ...emulator.schedule import Kind, Machine, Transport
 from ...emulator.view import PipelineDrawing, draw_chart, new_figure, save_figure
 from ..claim import Measure, Value, load_claims
+from ..run import Draw
 from . import boards, largest, speedups
 from .schedules import Case, run, shape_of
 from .timelines import FIG_3, FIG_4
 
-Draw = Callable[[pathlib.Path], None]
 _WIDTH, _HEIGHT = 9, 4
 _FORWARD, _MESSAGE, _PUBLISHED, _OURS = "#9ec9e8", "#c9e3b4", "#bbbbbb", "#3b76af"
 _HALF = 0.4
 """Half the height of a box."""
 _UNIT_PS = 10
 FIG_2 = Case(2, 4, 20, 40, 8)
-
-
-def draw_all(folder: pathlib.Path, runs: pathlib.Path | None = None) -> list[pathlib.Path]:
-    """Draw all figures in a folder; return their paths.
-
-    Raises:
-        InputError: matplotlib is not installed, or a file cannot be written.
-    """
-    paths = {folder / f"{name}.png": draw for name, draw in _FIGURES.items()}
-    for path, draw in paths.items():
-        draw(path)
-    return list(paths)
 
 
 def draw_execution(path: pathlib.Path) -> None:
@@ -138,7 +126,7 @@ def draw_fpgas(path: pathlib.Path) -> None:
     _bars(path, {"ResNet-50: speed-up over DP": {name: found[name] for name in boards.CLUSTERS}})
 
 
-_FIGURES: dict[str, Draw] = {
+FIGURES: dict[str, Draw] = {
     "fig2": draw_execution,
     "fig3a": functools.partial(draw_schedule, "1f1b-as", FIG_3),
     "fig3b": functools.partial(draw_schedule, "fbp-as", FIG_3),

@@ -13,10 +13,10 @@ import itertools
 from ...emulator.cluster import Gpu, board_keys
 from ...emulator.pair import Cell, Workload
 from ..claim import Measure, Measured
-from ..constants import changed, in_force
+from ..constants import changed, in_force, in_use
 from . import runs
 from .chains import array
-from .constants import ENCODER_SHARE, PCIE_GBPS, RNNT_STEPS, in_use
+from .constants import ENCODER_SHARE, PCIE_GBPS, RNNT_STEPS
 from .runs import FARNN, cluster, deep_speech, encoder, persistent_ps, reduction, standard_ps, time_ps
 
 POWER = 1.27

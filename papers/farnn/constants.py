@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..constants import Constant, changed
+from ..constants import Constant
 
 PCIE_GBPS = Constant(
     "link.bandwidth_gbps",
@@ -65,10 +65,3 @@ ENCODER_SHARE = Constant(
 """Share of the encoder in RNN-T's time on a GPU alone."""
 
 CONSTANTS = (PCIE_GBPS, RECURRENT_US, PERSISTENT, PERSISTENT_GRU, GEMM_EFFICIENCY, RNNT_STEPS, ENCODER_SHARE)
-
-
-def in_use(constant: Constant) -> float:
-    """Return a constant's value: its default, unless another one is in force."""
-    value = changed().get(constant.key, constant.default)
-    assert isinstance(value, (int, float))
-    return value

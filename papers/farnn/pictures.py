@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...emulator.pair import Cell, PairTimes, Part
 from ...emulator.view import draw_chart, new_figure, pair_chart, save_figure
+from ..run import Draw
 from . import runs, synthetic
 from .applications import DS2_BATCHES, ENCODERS, POWER, RNNT_BATCHES, ds2_time_ratio, rnnt_time_ratio, versal_gains
 from .runs import FARNN
@@ -15,7 +16,6 @@ from .runs import FARNN
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Draw = Callable[[pathlib.Path], None]
 Bars = Mapping[str, Sequence[PairTimes]]
 """The runs of each bar, by its group's name."""
 
@@ -24,20 +24,8 @@ _SERIES = ("cuDNN-Std", "cuDNN-PD", "FARNN-9P", "FARNN-13P")
 _FORWARD, _BACKWARD = ("#bbbbbb", "#8fb3d9", "#7bc6a4", "#f2b56b"), ("#777777", "#3b76af", "#2d8f68", "#d5862a")
 
 
-def draw_all(folder: pathlib.Path, runs: pathlib.Path | None = None) -> list[pathlib.Path]:
-    """Draw all figures in a folder; return their paths.
-
-    Raises:
-        InputError: matplotlib is not installed, or a file cannot be written.
-    """
-    paths = {folder / f"{name}.png": draw for name, draw in _FIGURES.items()}
-    for path, draw in paths.items():
-        draw(path)
-    return list(paths)
-
-
 def _four(cell: Cell, **keys: int) -> list[PairTimes]:
-    """Return a synthetic benchmark on each of the four runs."""
+    """Return a synthetic benchmark on each of the four platforms."""
     workload = runs.synthetic(cell, **keys)
     alone = [runs.timed(workload, "p100", form) for form in (runs.STANDARD, runs.PERSISTENT_FORM)]
     return [*alone, *(runs.timed(workload, FARNN[build, cell]) for build in ("9P", "13P"))]
@@ -188,7 +176,7 @@ def draw_versal(path: pathlib.Path) -> None:
     save_figure(figure, path, "--pictures")
 
 
-_FIGURES: dict[str, Draw] = {
+FIGURES: dict[str, Draw] = {
     "fig2": draw_throughput,
     "fig6": draw_timeline,
     "fig7": draw_cells,

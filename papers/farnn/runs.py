@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...emulator.cluster import Cluster, board_keys, load_cluster
 from ...emulator.pair import Cell, PairTimes, RecurrentWork, Workload, pair_of, time_mini_batch
 from ...emulator.schedule import schedules
-from ..constants import changed, kept
-from .constants import PERSISTENT, PERSISTENT_GRU, RECURRENT_US, RNNT_STEPS, in_use
+from ..constants import changed, in_use, kept
+from .constants import PERSISTENT, PERSISTENT_GRU, RECURRENT_US, RNNT_STEPS
 
 LAYERS, STEPS = 5, 1600
 CELLS = {Cell.LSTM: 1024, Cell.GRU: 1280}

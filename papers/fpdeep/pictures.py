@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from ...emulator.common import InputError
 from ...emulator.run import Results, read_results
 from ...emulator.studies import draw_comparison, draw_topologies
 from ...emulator.view import draw_layout, new_figure, save_figure, whole_ticks
+from ..run import Draw
 from ..training_runs import Mean
 from . import methods, scaling
 from .evidence import IMAGES, LINK_GBPS, NETWORKS, bottleneck, comparison, idle_percent, layout
@@ -26,27 +28,22 @@ _SAME = ("schedule", "devices", "batch", "samples", "test_samples", "epochs", "l
 _FLAG = "--pictures"
 
 
-def draw_all(folder: pathlib.Path, runs: pathlib.Path | None) -> list[pathlib.Path]:
-    """Draw all figures in a folder; return their paths.
+def draw_methods(path: pathlib.Path) -> None:
+    """Draw Fig. 5: FPDeep beside data and model parallelism."""
+    draw_comparison(comparison(), path, _FLAG)
 
-    Raises:
-        InputError: matplotlib is not installed, `runs` has no results, or a file cannot be written.
-    """
-    drawn = [folder / "fig5.png", folder / "fig10.png"]
-    draw_comparison(comparison(), drawn[0], _FLAG)
+
+def draw_dimensions(path: pathlib.Path) -> None:
+    """Draw Fig. 10: boards in 1D and in 2D."""
     ports = methods.PORTS
     title = f"VGG-16, CONV-3 to CONV-5, {ports.count} ports of {ports.gbps:g} Gb/s"
     pairs = [methods.pair(devices) for devices in methods.SIZES_OF_FIG_10]
-    draw_topologies(title, pairs, drawn[1], flag=_FLAG)
-    for name in NETWORKS:
-        drawn.append(folder / f"fig14-{name}.png")
-        draw_layout(layout(name), str(drawn[-1]), _FLAG)
-    drawn.append(folder / "fig15.png")
-    draw_scaling(drawn[-1])
-    if runs is not None:
-        drawn.append(folder / "fig16.png")
-        draw_convergence(runs, drawn[-1])
-    return drawn
+    draw_topologies(title, pairs, path, flag=_FLAG)
+
+
+def draw_network(name: str, path: pathlib.Path) -> None:
+    """Draw Fig. 14: a network's layout."""
+    draw_layout(layout(name), str(path), _FLAG)
 
 
 def draw_scaling(path: pathlib.Path) -> None:
@@ -116,3 +113,13 @@ def _draw_runs(axes: Axes, name: str, records: Sequence[Results]) -> None:
     axes.set(xlabel="epoch", ylabel="test accuracy / %", title=name)
     whole_ticks(axes.xaxis)
     axes.legend()
+
+
+FIGURES: dict[str, Draw] = {
+    "fig5": draw_methods,
+    "fig10": draw_dimensions,
+    **{f"fig14-{name}": functools.partial(draw_network, name) for name in NETWORKS},
+    "fig15": draw_scaling,
+}
+FIGURES_OF_RUNS: dict[str, Callable[[pathlib.Path, pathlib.Path], None]] = {"fig16": draw_convergence}
+"""Those that show a folder of training runs."""

@@ -7,41 +7,24 @@ from __future__ import annotations
 
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ...comm.exchange import BINS, LEAST_EXPONENT
 from ...emulator.view import new_figure, save_figure, whole_ticks
 from ..claim import NoEvidence
+from ..run import Draw
 from ..training_runs import Mean
 from . import training
 from .evidence import EXCHANGES, NETWORKS, times
 from .runs import accuracy
 from .times import EXTRA_EPOCHS, SCALED, exchange_seconds, speedup
 
-Draw = Callable[[pathlib.Path], None]
 _WIDTH, _HEIGHT = 9, 4
 _CODECS = (
     "none",
     *(f"truncate:{bits}" for bits in training.TRUNCATED),
     *(f"inceptionn:{e}" for e in training.EXPONENTS),
 )
-
-
-def draw_all(folder: pathlib.Path, runs: pathlib.Path | None = None) -> list[pathlib.Path]:
-    """Draw the figures that have evidence in a folder; return the paths.
-
-    Raises:
-        InputError: matplotlib is not installed, or a file cannot be written.
-    """
-    drawn = []
-    for number, draw in _FIGURES.items():
-        path = folder / f"fig{number}.png"
-        try:
-            draw(path)
-        except NoEvidence:
-            continue
-        drawn.append(path)
-    return drawn
 
 
 def _bars(path: pathlib.Path, groups: Sequence[str], bars: dict[str, list[Mean]], label: str) -> None:
@@ -154,12 +137,12 @@ def draw_ratios(path: pathlib.Path) -> None:
     _bars(path, list(rows), {**cut, **found}, "compression ratio")
 
 
-_FIGURES: dict[str, Draw] = {
-    "4": draw_truncation,
-    "5": draw_gradients,
-    "12": draw_times,
-    "13": draw_speedups,
-    "14a": draw_ratios,
-    "14b": draw_codecs,
-    "15": draw_scaling,
+FIGURES: dict[str, Draw] = {
+    "fig4": draw_truncation,
+    "fig5": draw_gradients,
+    "fig12": draw_times,
+    "fig13": draw_speedups,
+    "fig14a": draw_ratios,
+    "fig14b": draw_codecs,
+    "fig15": draw_scaling,
 }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 
 from emuchain.papers import Claim, Class, Result, validate
-from emuchain.papers.constants import kept
+from emuchain.papers.constants import Constant, in_force, kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,3 +37,13 @@ class Rows:
         """Measure rows afresh."""
         self.forget()
         return {found.claim.id: found for found in validate(self.paper, [self.claims[name] for name in names])}
+
+    def moved_by(self, constants: Iterable[Constant], names: Sequence[str]) -> set[str]:
+        """Return which rows have another value where a constant is at an end of its range."""
+        before, moved = self.measured(names), set()
+        for constant in constants:
+            for value in (min(constant.values), max(constant.values)):
+                with in_force({constant.key: value}):
+                    after = self.measured(names)
+                moved |= {name for name in names if after[name].ours != before[name].ours}
+        return moved

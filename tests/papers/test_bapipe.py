@@ -15,9 +15,9 @@ from emuchain.emulator.mapping import cut_layers
 from emuchain.emulator.schedule import warm_ups
 from emuchain.papers import Class, Result, draw_pictures, load_claims, tables, validate
 from emuchain.papers.bapipe import boards, gnmt, gpus, largest, layers, schedules, speedups, timelines
-from emuchain.papers.bapipe.constants import CONSTANTS, FEATURE_MBYTES, PARAMETER_BYTES, in_use
+from emuchain.papers.bapipe.constants import CONSTANTS, FEATURE_MBYTES, PARAMETER_BYTES
 from emuchain.papers.commands import validate as command
-from emuchain.papers.constants import in_force
+from emuchain.papers.constants import in_force, in_use
 from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, markdown_tables
 

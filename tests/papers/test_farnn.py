@@ -14,9 +14,9 @@ from emuchain.emulator.cluster import Gpu, load_cluster
 from emuchain.emulator.pair import Cell
 from emuchain.papers import Class, Result, draw_pictures, load_claims, tables, validate
 from emuchain.papers.commands import validate as command
-from emuchain.papers.constants import in_force
+from emuchain.papers.constants import in_force, in_use
 from emuchain.papers.farnn import applications, equations, runs, synthetic
-from emuchain.papers.farnn.constants import CONSTANTS, PCIE_GBPS, RECURRENT_US, in_use
+from emuchain.papers.farnn.constants import CONSTANTS, PCIE_GBPS, RECURRENT_US
 from emuchain.papers.run import measures
 from emuchain.papers.tables import by_class, markdown_tables
 
