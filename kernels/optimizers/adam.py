@@ -107,9 +107,17 @@ class Adam(Optimizer):
         self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int
     ) -> None:
         """See `Optimizer`."""
-        keys = {key: getattr(self, key) for key in self.settings()}
-        moments = states["first_moment"], states["second_moment"]
-        update(value, gradient, *moments, count=count, number=number, decoupled=self.decoupled, **keys)
+        update(
+            *(value, gradient, states["first_moment"], states["second_moment"]),
+            count=count,
+            number=number,
+            learning_rate=self.learning_rate,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            epsilon=self.epsilon,
+            weight_decay=self.weight_decay,
+            decoupled=self.decoupled,
+        )
 
 
 @dataclasses.dataclass(frozen=True)

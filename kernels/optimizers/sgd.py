@@ -78,7 +78,7 @@ class Sgd(Optimizer):
 
     name = "sgd"
     states = ("velocity",)
-    states_beside_lgb = 0  # the sum of gradients goes on from momentum times the last velocity
+    states_beside_lgb = 0  # LGB starts each sum of gradients at momentum times the velocity, so it holds both
     kernel: ClassVar[MomentumUpdate] = update
 
     momentum: float
@@ -87,5 +87,10 @@ class Sgd(Optimizer):
         self, value: Floats, gradient: Floats, states: Mapping[str, Floats], *, count: int, number: int
     ) -> None:
         """See `Optimizer`."""
-        keys = {"learning_rate": self.learning_rate, "momentum": self.momentum, "weight_decay": self.weight_decay}
-        self.kernel(value, gradient, states["velocity"], count=count, **keys)
+        self.kernel(
+            *(value, gradient, states["velocity"]),
+            count=count,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+        )
