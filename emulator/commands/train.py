@@ -132,7 +132,7 @@ def _trace_of(config: Config, trace: Mapping[str, str | None]) -> TraceRequest |
 
 
 def hosts(ranks: int, needed: int) -> str:
-    """Return what trains, in words: the ranks, and how many of them are idle."""
+    """Return the number of ranks that train, in words, with the number of idle ones."""
     idle = f" ({plural(ranks - needed, 'rank')} idle)" if ranks > needed else ""
     return f"{ranks} ranks{idle}" if ranks > 1 else "one process"
 

@@ -87,8 +87,8 @@ def run(tasks: Sequence[Task]) -> list[Timed]:
 class Costs:
     """Tasks with their durations; `batch` samples make a mini-batch. With `inputs_too`, I-MVM is the FPGA's.
 
-    Values stream over the link while the FPGA does its steps: it is as slow as the slowest of these, and waits for the
-    first value to arrive, as the GPU does for the last one.
+    Values stream over both directions of the link while the FPGA computes. Such a task takes as long as the slowest of
+    the three, plus the link's latency for each direction that is used.
     """
 
     pair: Pair
