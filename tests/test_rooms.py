@@ -15,7 +15,7 @@ FLOORS = ["kernels", "comm", "launch", "emulator", "papers"]
 ORDER = [
     *("kernels", "comm", "launch", "emulator.common"),
     *("emulator.faults", "emulator.cluster", "emulator.network", "emulator.data"),
-    *("emulator.mapping", "emulator.schedule", "emulator.timing", "emulator.pair"),
+    *("emulator.mapping", "emulator.schedule", "emulator.timing"),
     *("emulator.profile", "emulator.explore"),
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.rtl", "emulator.run"),
     *("emulator.view", "emulator.studies", "emulator.bench"),

@@ -72,9 +72,7 @@ GROUPS = {
     "Cluster and time": (
         *("cluster", "faults", "engines", "transport", "precision", "memory", "padding", "rtl_device", "throttle"),
     ),
-    "Run and results": (
-        *("out", "checkpoint", "checkpoint_every", "resume", "log", "progress", "stall_timeout"),
-    ),
+    "Run and results": (*("out", "checkpoint", "checkpoint_every", "resume", "log", "progress", "stall_timeout"),),
 }
 """The keys of a configuration by what they are about, as `--help` shows their flags."""
 USUAL = {

@@ -9,10 +9,10 @@ from typing import Any
 
 from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..config import Config, settings_config
-from ..pair import PairTimes, gpu_bytes
 from ..plan import PairPlan, make_pair_plan
 from ..schedule import Offload
 from ..studies import parse_what_if
+from ..timing.pair import PairTimes, gpu_bytes
 from ..view import (
     Line,
     command_line,

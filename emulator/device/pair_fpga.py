@@ -14,8 +14,8 @@ from ...kernels import Arena
 from ...kernels.recurrent import Packed, Tape
 from ..mapping import Slice
 from ..network import Layer, Recurrent
-from ..pair import Content, PairKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan
+from ..timing.pair import Content, PairKey
 from .memories import ActRam
 from .pair_ports import Data, PairPorts, of_tape, sent_for_gradients, split_weights
 from .recurrent_slice import TAPE, all_backward, all_forward

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...kernels import Arena
 from ..mapping import Slice
-from ..pair import Content, PairKey
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
+from ..timing.pair import Content, PairKey
 from .device import Epoch
 from .device_numerics import DeviceNumerics
 from .memories import ActRam

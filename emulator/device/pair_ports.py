@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...comm import Mailbox, Message
 from ...kernels.recurrent import GruSlice, LstmSlice, Tape
 from ..network import Layer
-from ..pair import Content, PairKey, Part, Phase, streams_of, work_of
+from ..timing.pair import Content, PairKey, Part, Phase, streams_of, work_of
 from .ports import Outlet
 
 Data = NDArray[np.float32]

@@ -13,7 +13,8 @@ from ..config import check_updates
 from ..data import Reading
 from ..mapping import Mapping, Slice, cut_channels
 from ..network import Network
-from ..pair import (
+from ..schedule import EpochShape, Offload, Schedule
+from ..timing.pair import (
     LayerNeeds,
     Pair,
     PairTimes,
@@ -27,7 +28,6 @@ from ..pair import (
     times_as_json,
     workload_of,
 )
-from ..schedule import EpochShape, Offload, Schedule
 from .data import epoch_samples, network_of
 from .faults import faults_of
 from .plan import Plan

@@ -87,9 +87,7 @@ class _Elsewhere(Optimizer):
 
     states = ()
 
-    def update(
-        self, value: Data, gradient: Data, states: Mapping[str, Data], *, count: int, number: int
-    ) -> None:
+    def update(self, value: Data, gradient: Data, states: Mapping[str, Data], *, count: int, number: int) -> None:
         """Leave all as it is."""
 
 

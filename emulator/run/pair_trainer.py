@@ -31,9 +31,9 @@ from ..device import (
     train_on_gpu,
 )
 from ..mapping import DeviceStreams, Slice
-from ..pair import Content, PairKey, Resource, pair_streams
 from ..plan import PairPlan
 from ..schedule import MicroBatch
+from ..timing.pair import Content, PairKey, Resource, pair_streams
 from .hosted import Carriers
 from .placement import Placement
 from .segments import Leg, Position

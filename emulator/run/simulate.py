@@ -18,8 +18,8 @@ from ...comm.exchange import GradientExchange, TimedMember, step_sizes
 from ..common import format_time_ps, html_table, number, percent
 from ..device import Epoch
 from ..faults import BoardDeath, Faults
-from ..pair import PairTimes
 from ..plan import ChainPlan, PairPlan
+from ..timing.pair import PairTimes
 from .replicas import build_replicas
 from .segments import Death, Leg, Position, Segment, replica_leg
 from .sizes import GivenSizes

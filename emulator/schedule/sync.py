@@ -8,7 +8,7 @@ mini-batch, so the weights are those of mini-batch SGD, bit for bit. Its order i
 - a GPU and an FPGA that train recurrent layers together (FARNN): `farnn` overlaps what both do, `farnn-no-overlap` does
   one task after another, and under `farnn-all-fpga` the FPGA does the input products, too. `gpu-standard` and
   `gpu-persistent` are the two forms of a GPU alone, as cuDNN has them (section 6.1). What each device does, and when,
-  is in `emulator/pair`.
+  is in `emulator/timing/pair`.
 """
 
 from __future__ import annotations

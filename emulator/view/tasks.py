@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..common import format_time_ps
-from ..pair import PairTimes, Part, Phase, Resource, Timed
 from ..plan import PairPlan
+from ..timing.pair import PairTimes, Part, Phase, Resource, TimedTask
 from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Style, Timeline
 
 _DEVICES = {Resource.GPU: 0, Resource.TO_FPGA: 0, Resource.FPGA: 1, Resource.TO_GPU: 1}
@@ -73,7 +73,7 @@ def _spans(times: PairTimes) -> Iterator[Span]:
             yield _span(timed, link, busy_ps)
 
 
-def _span(timed: Timed, resource: Resource, busy_ps: int) -> Span:
+def _span(timed: TimedTask, resource: Resource, busy_ps: int) -> Span:
     task, (mark, colour) = timed.task, _DRAWN[timed.task.part]
     forward = task.phase is Phase.FORWARD
     look = Look(mark if forward else mark.upper(), colour, hatch=None if forward else "////")

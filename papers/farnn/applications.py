@@ -11,7 +11,7 @@ import functools
 import itertools
 
 from ...emulator.cluster import Gpu, board_keys
-from ...emulator.pair import Cell, Workload
+from ...emulator.timing.pair import Cell, Workload
 from ..claim import Measure, Measured
 from ..constants import changed, in_force, in_use
 from . import runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from ...emulator.cluster import Fpga, PeArray, board_keys
-from ...emulator.pair import Cell, RecurrentWork, mvm_cycles, step_cycles, unsplit_cycles
+from ...emulator.timing.pair import Cell, RecurrentWork, mvm_cycles, step_cycles, unsplit_cycles
 from ..claim import Measure, Measured
 from . import runs
 

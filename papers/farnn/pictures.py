@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...emulator.pair import Cell, PairTimes, Part
+from ...emulator.timing.pair import Cell, PairTimes, Part
 from ...emulator.view import draw_chart, new_figure, pair_chart, save_figure
 from ..run import Draw
 from . import runs, synthetic

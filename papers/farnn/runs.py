@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...emulator.cluster import Cluster, board_keys, load_cluster
-from ...emulator.pair import Cell, PairTimes, RecurrentWork, Workload, pair_of, time_mini_batch
 from ...emulator.schedule import schedules
+from ...emulator.timing.pair import Cell, PairTimes, RecurrentWork, Workload, pair_of, time_mini_batch
 from ..constants import changed, in_use, kept
 from .constants import PERSISTENT, PERSISTENT_GRU, RECURRENT_US, RNNT_STEPS
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 
-from ...emulator.pair import (
+from ...emulator.schedule import Offload, schedules
+from ...emulator.timing.pair import (
     Cell,
     LayerNeeds,
     OtherWork,
@@ -13,12 +14,11 @@ from ...emulator.pair import (
     Phase,
     Resource,
     Task,
-    Timed,
+    TimedTask,
     Workload,
     all_needs,
     pair_of,
 )
-from ...emulator.schedule import Offload, schedules
 from ..claim import Measure, Measured
 from . import runs
 from .runs import synthetic
@@ -26,7 +26,7 @@ from .runs import synthetic
 _GPU_PARTS = (Part.INPUTS, Part.GRADIENTS, Part.UPDATE)
 
 
-def timeline(schedule: str = "farnn") -> tuple[Timed, ...]:
+def timeline(schedule: str = "farnn") -> tuple[TimedTask, ...]:
     """Return the timeline of five layers of LSTM on FARNN-9P."""
     return runs.timed(synthetic(Cell.LSTM), "farnn-9p", schedule).timed
 

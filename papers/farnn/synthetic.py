@@ -6,7 +6,7 @@ import functools
 import itertools
 
 from ...emulator.cluster import Gpu, board_keys
-from ...emulator.pair import Cell, Part, Phase
+from ...emulator.timing.pair import Cell, Part, Phase
 from ..claim import Measure, Measured
 from . import runs
 from .runs import FARNN, persistent_ps, reduction, standard_ps, synthetic, time_ps

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from emuchain.emulator.cluster import Gpu, load_cluster
-from emuchain.emulator.pair import Cell
+from emuchain.emulator.timing.pair import Cell
 from emuchain.papers import Class, Result, draw_pictures, load_claims, tables, validate
 from emuchain.papers.commands import validate as command
 from emuchain.papers.constants import in_force, in_use

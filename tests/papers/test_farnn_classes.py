@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from emuchain.emulator.pair import devices, fpga, tasks
-from emuchain.emulator.pair.devices import Pair
+from emuchain.emulator.timing.pair import devices, fpga, tasks
+from emuchain.emulator.timing.pair.devices import Pair
 from emuchain.papers import Class, load_claims
 from emuchain.papers.constants import Constant, in_force
 from emuchain.papers.farnn import equations, runs
@@ -51,7 +51,7 @@ def one_size(patch: pytest.MonkeyPatch) -> None:
     """The persistent form reads as many weights whatever the number of cells."""
     read = devices.persistent_step_ps
     patch.setattr(
-        "emuchain.emulator.pair.order.persistent_step_ps",
+        "emuchain.emulator.timing.pair.order.persistent_step_ps",
         lambda board, work, batch: read(board, dataclasses.replace(work, cells=1024), batch),
     )
 
@@ -85,7 +85,7 @@ FAULTS: dict[Fault, str] = {
 def slow_phase(patch: pytest.MonkeyPatch) -> None:
     """A standard form whose steps are as short as the multiply-accumulates."""
     patch.setattr(
-        "emuchain.emulator.pair.order.standard_step_ps",
+        "emuchain.emulator.timing.pair.order.standard_step_ps",
         lambda board, work, batch: devices.product_ps(board, batch * work.gate_weights),
     )
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from ...common import InputError
 from ...config import settings_config
-from ...pair import Resource
 from ...plan import ChainPlan, PairPlan, make_pair_plan, make_plan
 from ...run import SteadyState, is_waiting, limiting_kind, simulate, steady_state
+from ...timing.pair import Resource
 from .space import Point
 
 _STEPS = 2, 6

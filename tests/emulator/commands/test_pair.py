@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.commands.cli import main
-from emuchain.emulator.pair import Resource
+from emuchain.emulator.timing.pair import Resource
 
 Run = Callable[..., str]
 FARNN = ("--schedule", "farnn", "--devices", "2", "--batch", "1")

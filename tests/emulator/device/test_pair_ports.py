@@ -9,7 +9,7 @@ import pytest
 
 from emuchain.comm import Mailbox, run
 from emuchain.emulator.device import PairPorts
-from emuchain.emulator.pair import Content, PairKey
+from emuchain.emulator.timing.pair import Content, PairKey
 
 KEY = PairKey(0, 0, Content.SUMS)
 

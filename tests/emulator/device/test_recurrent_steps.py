@@ -7,7 +7,7 @@ import pytest
 
 from emuchain.emulator.device.pair_ports import joined_weights, of_tape, split_weights, tape_arrays
 from emuchain.emulator.device.recurrent_slice import Kernel, all_backward, all_forward, states_before
-from emuchain.emulator.pair import Content
+from emuchain.emulator.timing.pair import Content
 from emuchain.kernels.recurrent import GruSlice, LstmSlice, Packed, Tape
 
 KERNELS: dict[str, Kernel] = {

@@ -16,11 +16,11 @@ import emuchain
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.config import settings_config
 from emuchain.emulator.network import load_network
-from emuchain.emulator.pair import Resource, pair_streams, workload_of
 from emuchain.emulator.plan import PairPlan, make_pair_plan
 from emuchain.emulator.run import Results, read_results
 from emuchain.emulator.run import train as train_plan
 from emuchain.emulator.run.pair_trainer import PairTrainer
+from emuchain.emulator.timing.pair import Resource, pair_streams, workload_of
 from emuchain.launch import SingleProcess
 
 from .pairs import LAYERS, STEPS, data_of, description

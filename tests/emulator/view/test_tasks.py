@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.emulator.pair import PairTimes, Part, Phase, Resource, Task, Timed, Workload
+from emuchain.emulator.timing.pair import PairTimes, Part, Phase, Resource, Task, TimedTask, Workload
 from emuchain.emulator.view import gantt, pair_chart, pair_timeline, write_trace
 
 Event = dict[str, Any]
@@ -83,7 +83,7 @@ def test_an_arrow_from_each_task_that_another_waits_for(plan: emuchain.PairPlan,
         assert start["ts"] <= ends[number]["ts"]
 
 
-def times_of(*timed: Timed) -> PairTimes:
+def times_of(*timed: TimedTask) -> PairTimes:
     return PairTimes(Workload("by-hand", ()), timed, None)
 
 
@@ -93,7 +93,7 @@ def test_a_chart_by_hand() -> None:
     streams = ((Resource.TO_FPGA, 150),)
     steps = Task(Part.STEPS, Phase.FORWARD, "a", Resource.FPGA, 1000, streams=streams)
     update = Task(Part.UPDATE, Phase.BACKWARD, "a", Resource.GPU, 500)
-    times = times_of(Timed(inputs, 0, 500), Timed(steps, 500, 1500), Timed(update, 1500, 2000))
+    times = times_of(TimedTask(inputs, 0, 500), TimedTask(steps, 500, 1500), TimedTask(update, 1500, 2000))
     axis, gpu, link, fpga, column, meant = gantt(pair_chart(times, "by hand"), 33)[:6]
     assert axis == "             0 ps         2.00 ns"
     assert gpu == "GPU          iiiii          UUUUU"

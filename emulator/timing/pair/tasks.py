@@ -61,7 +61,7 @@ class TaskList:
 
 
 @dataclasses.dataclass(frozen=True)
-class Timed:
+class TimedTask:
     """A task with its start and its end."""
 
     task: Task
@@ -69,16 +69,16 @@ class Timed:
     end_ps: int
 
 
-def run(tasks: Sequence[Task]) -> list[Timed]:
+def run_tasks(tasks: Sequence[Task]) -> list[TimedTask]:
     """Return all tasks with their times.
 
     A task starts when its resources have done all tasks that stand before it and those that it waits for are done.
     """
     free = dict.fromkeys(Resource, 0)
-    timed: list[Timed] = []
+    timed: list[TimedTask] = []
     for task in tasks:
         start = max([timed[other].end_ps for other in task.after] + [free[resource] for resource in task.resources])
-        timed.append(Timed(task, start, start + task.duration_ps))
+        timed.append(TimedTask(task, start, start + task.duration_ps))
         free.update(dict.fromkeys(task.resources, timed[-1].end_ps))
     return timed
 

@@ -14,7 +14,7 @@ from .fpga import (
 )
 from .messages import Content, PairKey, PairStream, pair_streams, streams_of
 from .result import Busy, PairTimes, time_mini_batch, times_as_json
-from .tasks import Resource, Task, Timed, run
+from .tasks import Resource, Task, TimedTask, run_tasks
 from .work import Cell, OtherWork, Part, Phase, RecurrentWork, Workload, work_of, workload_of
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
     "Resource",
     "StepCycles",
     "Task",
-    "Timed",
+    "TimedTask",
     "Workload",
     "all_needs",
     "check_gpu_memory",
@@ -43,7 +43,7 @@ __all__ = [
     "pair_of",
     "pair_streams",
     "pe_words",
-    "run",
+    "run_tasks",
     "step_cycles",
     "streams_of",
     "time_mini_batch",

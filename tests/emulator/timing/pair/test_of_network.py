@@ -9,7 +9,7 @@ import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
-from emuchain.emulator.pair import Cell, OtherWork, RecurrentWork, Workload, gpu_bytes, workload_of
+from emuchain.emulator.timing.pair import Cell, OtherWork, RecurrentWork, Workload, gpu_bytes, workload_of
 
 from .workloads import pair, synthetic
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 
 from emuchain.emulator.network import load_network
-from emuchain.emulator.pair import Cell, Content, Pair, PairKey, RecurrentWork, all_needs, pair_streams, streams_of
-from emuchain.emulator.pair import Workload as Work
 from emuchain.emulator.schedule import Offload
+from emuchain.emulator.timing.pair import (
+    Cell,
+    Content,
+    Pair,
+    PairKey,
+    RecurrentWork,
+    all_needs,
+    pair_streams,
+    streams_of,
+)
+from emuchain.emulator.timing.pair import Workload as Work
 
 from .workloads import pair
 

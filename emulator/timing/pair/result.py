@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..common import InputError
-from ..schedule import Offload
+from ...common import InputError
+from ...schedule import Offload
 from .devices import FLOPS_PER_MAC, Pair
 from .fpga import pe_words, unheld_bytes
 from .order import in_turn, overlapped, persistent, standard
-from .tasks import Costs, Resource, Task, Timed, run
+from .tasks import Costs, Resource, Task, TimedTask, run_tasks
 from .work import Phase, Workload
 
 _PASSES = 2
@@ -34,7 +34,7 @@ class PairTimes:
     """The timeline of a mini-batch; `peak_ps` is what it would take at the peak, None without an FPGA."""
 
     workload: Workload
-    timed: tuple[Timed, ...]
+    timed: tuple[TimedTask, ...]
     peak_ps: int | None
 
     @property
@@ -95,7 +95,7 @@ def time_mini_batch(workload: Workload, pair: Pair, offload: Offload) -> PairTim
     inputs_too = offload is Offload.ALL_STEPS
     if pair.fpga is not None:
         check_memory(workload, pair, inputs_too=inputs_too)
-    timed = run(_TASKS[offload](workload, Costs(pair, workload.batch, inputs_too)))
+    timed = run_tasks(_TASKS[offload](workload, Costs(pair, workload.batch, inputs_too)))
     return PairTimes(workload, tuple(timed), None if pair.fpga is None else peak_ps(workload, pair))
 
 
@@ -147,7 +147,7 @@ def times_as_json(times: PairTimes) -> dict[str, Any]:
     }
 
 
-def _task_as_json(timed: Timed) -> dict[str, Any]:
+def _task_as_json(timed: TimedTask) -> dict[str, Any]:
     task = timed.task
     return {
         "part": task.part.value,

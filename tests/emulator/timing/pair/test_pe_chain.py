@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import PeArray
 from emuchain.emulator.common import InputError
-from emuchain.emulator.pair import Cell, RecurrentWork, mvm_cycles, pe_words, step_cycles, unheld_bytes, unsplit_cycles
+from emuchain.emulator.timing.pair import (
+    Cell,
+    RecurrentWork,
+    mvm_cycles,
+    pe_words,
+    step_cycles,
+    unheld_bytes,
+    unsplit_cycles,
+)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
-from ..network import Network
+from ...network import Network
 from .work import Cell, Part, Phase, RecurrentWork, work_of
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from ..cluster import Gpu
-from ..common import InputError
+from ...cluster import Gpu
+from ...common import InputError
 from .devices import persistent_step_ps, standard_step_ps
 from .tasks import Costs, Resource, Task, TaskList
 from .work import OtherWork, Phase, RecurrentWork, Workload

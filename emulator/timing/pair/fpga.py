@@ -18,10 +18,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ..cluster import PeArray
-from ..common import InputError
-from ..mapping import VALUE_BYTES
-from ..schedule import Offload
+from ...cluster import PeArray
+from ...common import InputError
+from ...mapping import VALUE_BYTES
+from ...schedule import Offload
 from .devices import Pair
 from .messages import streams_of
 from .work import Phase, RecurrentWork, Workload

@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from ..cluster import Cluster, Fpga, Gpu, Link, PeArray
-from ..common import InputError
-from ..mapping import VALUE_BYTES
-from ..schedule import ScheduleKind
+from ...cluster import Cluster, Fpga, Gpu, Link, PeArray
+from ...common import InputError
+from ...mapping import VALUE_BYTES
+from ...schedule import ScheduleKind
 from .work import Cell, RecurrentWork, Workload
 
 STATES = 1

@@ -6,8 +6,8 @@ import dataclasses
 import enum
 import math
 
-from ..common import InputError
-from ..network import Layer, Network, Recurrent
+from ...common import InputError
+from ...network import Layer, Network, Recurrent
 
 
 class Cell(enum.Enum):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.cluster import Fpga, Gpu, Link, PeArray
 from emuchain.emulator.common import InputError
-from emuchain.emulator.pair import (
+from emuchain.emulator.schedule import Offload
+from emuchain.emulator.timing.pair import (
     Cell,
     OtherWork,
     Pair,
@@ -22,7 +23,6 @@ from emuchain.emulator.pair import (
     Workload,
     time_mini_batch,
 )
-from emuchain.emulator.schedule import Offload
 
 from .workloads import pair, synthetic, timed
 
