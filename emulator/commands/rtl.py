@@ -27,7 +27,7 @@ from ..rtl import (
     sources,
     waves_file,
 )
-from ..studies import trained_mini_batch
+from ..run import trained_mini_batch
 from ..view import Line, print_answer, table
 from .output import phases
 

@@ -1,5 +1,5 @@
 from .cause import Cause, WiderLinks, cause_of, draining_limits, draining_share, is_waiting, limiting_kind
-from .chain_trainer import ChainTrainer
+from .chain_trainer import ChainTrainer, trained_mini_batch
 from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
 from .epochs import train
 from .evaluation import Evaluation, evaluate
@@ -101,6 +101,7 @@ __all__ = [
     "steady_period_ps",
     "steady_state",
     "train",
+    "trained_mini_batch",
     "versions",
     "write_results",
 ]

@@ -5,26 +5,30 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm.exchange import Traffic
 from ...kernels import Arena
-from ...launch import Ranks
+from ...launch import Ranks, SingleProcess
 from ..data import Dataset
-from ..device import Bpram, DeviceNumerics, Epoch, HurtNumerics, Rules, numerics_of
+from ..device import Bpram, DeviceNumerics, Epoch, HurtNumerics, ImageSource, Rules, epoch_order, numerics_of
 from ..mapping import BalancedParameters, DeviceStreams
 from ..network import Layer
 from ..plan import ChainPlan, check_samples
+from ..schedule import MicroBatch
 from .layer_states import LayerState, deal_state, gathered_state
 from .replicas import build_replicas
 from .segments import Leg, Position, Segment, replica_leg, soft_errors
 from .sizes import EpochSizes
-from .steps import EpochResult, Exchanged, StepReports
+from .steps import EpochResult, Exchanged, StepReports, Weights
 from .trainer import Programs, Trainer
 from .usage import DeviceCounters, Usage, usage_of
+
+if TYPE_CHECKING:
+    from ..rtl import Reference
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,3 +167,27 @@ def _of_state(
     state: LayerState, layer: Layer, replica: int, name: str, kind: str, shape: tuple[int, ...]
 ) -> NDArray[np.float32]:
     return state[name][kind]
+
+
+def trained_mini_batch(plan: ChainPlan, data: Dataset) -> Reference:
+    """Train the first mini-batch of a plan, for RTL to be compared with, on a data set of as many samples.
+
+    Raises:
+        InputError: the loss is not finite, or the data do not suit the plan.
+    """
+    from ..rtl import MiniBatch, Reference  # which few runs need
+
+    trainer = ChainTrainer.of(plan, data, SingleProcess())
+    before = _copied(trainer.weights())
+    for leg in trainer.legs:
+        trainer.train(0, leg)
+    order = epoch_order(plan.config.seed, 0, data.n_train)
+    source = ImageSource(data.train_images, data.normalisation(), Arena(), plan.network.entry)
+    source.order, source.epoch = order, 0
+    images = source.images(MicroBatch(0, 0, 0, data.n_train).whole).copy()
+    batch = MiniBatch(images, data.train_labels[order], plan.config.label_smoothing)
+    return Reference(batch, before, _copied(trainer.weights()))
+
+
+def _copied(weights: Weights) -> Weights:
+    return {layer: {name: array.copy() for name, array in arrays.items()} for layer, arrays in weights.items()}

@@ -2,7 +2,6 @@ from .comparison import METRICS, Comparison, Metric, compare_methods, draw_compa
 from .exchange import ExchangeTimes, draw_exchanges, exchange_times, groups_of
 from .methods import Method, whole_layers
 from .retime import Retiming, label_of, retime
-from .rtl import trained_mini_batch
 from .topology import Ports, Topology, chain_topology, direct_topology, draw_topologies, section
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
 from .workload import Outcome, Workload
@@ -33,6 +32,5 @@ __all__ = [
     "parse_what_if",
     "retime",
     "section",
-    "trained_mini_batch",
     "whole_layers",
 ]

@@ -18,7 +18,7 @@ from emuchain.emulator.rtl import (
     simulate_rtl,
     sources,
 )
-from emuchain.emulator.studies import trained_mini_batch
+from emuchain.emulator.run import trained_mini_batch
 
 RELU, SOFTMAX = {"type": "relu"}, {"type": "softmax"}
 
