@@ -5,11 +5,13 @@ from .message import Format, Message, join_messages, split
 from .mpi import Receiver, Sender, drain
 from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_header, payload_of
 from .throttle import Gate
+from .topology import Chain, Switch, Topology, topologies
 
 __all__ = [
     "ALL_RANKS",
     "COMPRESSIBLE_TOS",
     "Awaited",
+    "Chain",
     "FifoResource",
     "Format",
     "Gate",
@@ -26,7 +28,9 @@ __all__ = [
     "Sender",
     "Served",
     "StalledError",
+    "Switch",
     "Times",
+    "Topology",
     "drain",
     "egress",
     "ingress",
@@ -36,4 +40,5 @@ __all__ = [
     "payload_of",
     "run",
     "split",
+    "topologies",
 ]

@@ -16,10 +16,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .topology import Switch, Topology
+
+SWITCH = Switch()
 
 COMPRESSIBLE_TOS = 0x28
 """Type of Service in the IP header that makes the NIC compress a packet (section VI-B)."""
@@ -49,7 +53,7 @@ class NicEngines:
 
 @dataclasses.dataclass(frozen=True)
 class Interconnect:
-    """Identical nodes on a switch or in a chain.
+    """Identical nodes, on the links of a `topology`.
 
     A node sends and receives at the same time, each at the full bandwidth, unless `blocking`: then one waits for the
     other, as with MPI_Send and MPI_Recv in Algorithm 1. `sum_ps_per_kbyte` is gamma, for 1,000 bytes.
@@ -63,7 +67,7 @@ class Interconnect:
     blocking: bool = False
     sum_ps_per_kbyte: int = 0
     engines: NicEngines = NicEngines()
-    topology: Literal["switch", "chain"] = "switch"
+    topology: Topology = SWITCH
 
     def transfer_ps(self, message_bytes: Count, compressed_bytes: Count | None = None) -> Count:
         """Return for how long a message occupies the links of its sender and its receiver, in ps, without latency.
@@ -83,12 +87,12 @@ class Interconnect:
         return -(-message_bytes * self.sum_ps_per_kbyte // 1000)
 
     def hops(self, first: Count, second: Count) -> Count:
-        """Return the number of latencies between two nodes: one through a switch; in a chain one per link between them.
+        """Return the number of latencies between two nodes; see `Topology`."""
+        return self.topology.hops(first, second)
 
-        A node of a chain forwards messages for others cut-through, so the bandwidth counts once.
-        """
-        distance = abs(first - second)
-        return distance if self.topology == "chain" else distance * 0 + 1
+    def among(self, nodes: int) -> Interconnect:
+        """Return the interconnect of this many nodes."""
+        return dataclasses.replace(self, topology=dataclasses.replace(self.topology, nodes=nodes))
 
 
 def later(first: Count, *others: Count) -> Count:

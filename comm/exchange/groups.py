@@ -21,7 +21,7 @@ from .aggregator import Aggregator, Broadcast, Child, GradientUpload, Parent
 from .gradient import Gradient
 from .nic import ORDINARY_TOS, Nic
 from .ring import Ring
-from .time import broadcast_rounds, ring_places
+from .time import broadcast_rounds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,13 +43,18 @@ class DataParallel:
         return self.replicas // self.groups
 
     @property
+    def nodes(self) -> int:
+        """Number of nodes on the interconnect: the replicas and, if there is one, the aggregator."""
+        return self.replicas + (self.exchange == "aggregator")
+
+    @property
     def top(self) -> list[int]:
         """Replicas that exchange between groups: the leaders, or all where there is one group."""
         return list(range(self.replicas)) if self.groups == 1 else list(range(0, self.replicas, self.members))
 
     @property
     def aggregator(self) -> int:
-        """Number of the aggregator's node; in a chain it comes after the last replica."""
+        """Number of the aggregator's node, after the last replica."""
         return self.replicas
 
     @property
@@ -123,9 +128,8 @@ def _top(of: DataParallel, replica: int, nic: Nic, channels: Channels) -> list[E
 
 
 def _ring(phase: ExchangePhase, members: Sequence[int], replica: int, nic: Nic, channels: Channels) -> Ring:
-    """Return a member's step in a ring; in a chain the ring is folded."""
-    order = ring_places(len(members)).tolist() if nic.interconnect.topology == "chain" else range(len(members))
-    ring = [members[place] for place in order]
+    """Return a member's step in a ring, in the order of the topology."""
+    ring = [members[place] for place in nic.interconnect.topology.ring_places(len(members)).tolist()]
     place = ring.index(replica)
     left, right = ring[place - 1], ring[(place + 1) % len(ring)]
     inlet, outlet = channels(phase, left, replica).mailbox, channels(phase, replica, right).outlet

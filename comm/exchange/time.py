@@ -18,13 +18,13 @@ section VIII-D, where alpha, beta n and gamma n are latency, transfer and sum of
 The paper has log p for L. But p workers and the aggregator are p + 1 nodes, and a message reaches at most twice as many
 nodes in each round: 4 workers take 3 rounds, not 2. Its own Table II has 7.4 to 7.6 n beta for 4 workers.
 
-In a chain the ring is folded, its workers at the places 0, 2, 4, ..., 5, 3, 1: neighbours are two links apart at most,
-and no two messages of a step share a direction of a link. The aggregator stands at the chain's end.
+The topology (`comm/topology`) orders the ring so that no two messages of a step share a direction of a link. The
+aggregator stands behind the last worker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -76,14 +76,12 @@ def ring_messages(values: int, workers: int) -> Sizes:
     return np.array(steps, np.int64).reshape(-1, workers)
 
 
-def ring_places(workers: int) -> Sizes:
-    """Return the places in a chain of the workers of a ring, in the ring's order: 0, 2, 4, ..., 5, 3, 1."""
-    places = np.arange(workers)
-    return np.concatenate([places[::2], places[1::2][::-1]])
-
-
 def ring_ps(
-    interconnect: Interconnect, ready_ps: Times, values: int, compressed_bytes: Sizes | None = None, spacing: int = 1
+    interconnect: Interconnect,
+    ready_ps: Times,
+    values: int,
+    compressed_bytes: Sizes | None = None,
+    nodes: Sizes | None = None,
 ) -> Times:
     """Return when each worker has the sum of all gradients, in ps.
 
@@ -92,11 +90,11 @@ def ring_ps(
         ready_ps: when each worker has its own gradient.
         values: number of values in a gradient.
         compressed_bytes: (step, worker), sizes of `ring_messages` after the codec.
-        spacing: in a chain, places between neighbouring workers.
+        nodes: of the workers, in the ring's order; by default the first ones.
     """
     workers = len(ready_ps)
-    places = spacing * ring_places(workers)
-    hops = interconnect.hops(np.roll(places, 1), places)
+    nodes = interconnect.topology.ring_places(workers) if nodes is None else nodes
+    hops = interconnect.hops(np.roll(nodes, 1), nodes)
     times = np.array(ready_ps, np.int64)
     for step, sent in zip(ring_steps(workers), ring_messages(values, workers), strict=True):
         own_ps = interconnect.transfer_ps(sent, None if compressed_bytes is None else compressed_bytes[step - 1])
@@ -107,25 +105,32 @@ def ring_ps(
 
 
 def ring_of_nodes_ps(
-    interconnect: Interconnect, ready_ps: Times, values: int, compressed_bytes: Sizes | None = None, spacing: int = 1
+    interconnect: Interconnect,
+    ready_ps: Times,
+    values: int,
+    compressed_bytes: Sizes | None = None,
+    nodes: range | None = None,
 ) -> Times:
-    """Return the times of `ring_ps`, for nodes in the order of their numbers; in a chain their ring is folded."""
+    """Return the times of `ring_ps`, for workers in the order of their nodes, by default the first ones.
+
+    The topology orders the ring: in a chain it is folded.
+    """
     workers = len(ready_ps)
-    order = ring_places(workers) if interconnect.topology == "chain" else np.arange(workers)
-    times = np.empty(workers, np.int64)
-    times[order] = ring_ps(interconnect, ready_ps[order], values, compressed_bytes, spacing)
+    order, times = interconnect.topology.ring_places(workers), np.empty(workers, np.int64)
+    own = np.array(range(workers) if nodes is None else nodes)
+    times[order] = ring_ps(interconnect, ready_ps[order], values, compressed_bytes, own[order])
     return times
 
 
 def aggregator_ps(
-    interconnect: Interconnect, ready_ps: Times, values: int, compressed_bytes: Sizes | None = None, spacing: int = 1
+    interconnect: Interconnect, ready_ps: Times, values: int, compressed_bytes: Sizes | None = None
 ) -> Times:
     """Return when each worker has received the new weights and passed them on, in ps.
 
     Gradients are received in the workers' order, whenever they are ready: the sum's order is fixed. `compressed_bytes`
     (worker) are their sizes after the codec; weights are never compressed.
     """
-    return aggregator_ends_ps(interconnect, ready_ps, values, compressed_bytes, spacing)[0]
+    return aggregator_ends_ps(interconnect, ready_ps, values, compressed_bytes)[0]
 
 
 def aggregator_ends_ps(
@@ -133,24 +138,27 @@ def aggregator_ends_ps(
     ready_ps: Times,
     values: int,
     compressed_bytes: Sizes | None = None,
-    spacing: int = 1,
+    nodes: range | None = None,
     free_ps: int = 0,
 ) -> tuple[Times, int]:
-    """Return the times of `aggregator_ps`, and when the aggregator, free from `free_ps` on, has finished."""
-    workers, message_bytes = len(ready_ps), VALUE_BYTES * values
-    time_ps = free_ps
+    """Return the times of `aggregator_ps`, and when the aggregator, free from `free_ps` on, has finished.
+
+    The workers are at `nodes`, by default the first ones; the aggregator is the node at which that range stops.
+    """
+    nodes = range(len(ready_ps)) if nodes is None else nodes
+    time_ps, message_bytes = free_ps, VALUE_BYTES * values
     for worker, worker_ready_ps in enumerate(ready_ps.tolist()):
-        latency_ps = interconnect.hops(spacing * worker, spacing * workers) * interconnect.latency_ps
+        latency_ps = interconnect.hops(nodes[worker], nodes.stop) * interconnect.latency_ps
         compressed = None if compressed_bytes is None else int(compressed_bytes[worker])
         time_ps = later(time_ps, worker_ready_ps + latency_ps) + interconnect.transfer_ps(message_bytes, compressed)
         time_ps += interconnect.sum_ps(message_bytes) if worker else 0
-    nodes = np.array([time_ps, *ready_ps[::-1]], np.int64)  # the aggregator, its neighbour, and so on
-    ends = broadcast_ps(interconnect, nodes, message_bytes, spacing=spacing)
+    tree = [nodes.stop, *reversed(nodes)]  # the aggregator, its neighbour, and so on
+    ends = broadcast_ps(interconnect, np.array([time_ps, *ready_ps[::-1]], np.int64), message_bytes, nodes=tree)
     return ends[:0:-1], int(ends[0])
 
 
 def broadcast_rounds(nodes: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield the (sender, receiver) pairs of each round of a binomial tree from node 0: ceil(log2(nodes)) rounds.
+    """Yield the (sender, receiver) pairs of each round of a binomial tree from the first node: ceil(log2(nodes)).
 
     A node that has the message is responsible for the nodes behind it; it sends the message to the one in their middle,
     which becomes responsible for the second half. So, in a chain, no two messages of a round share a link.
@@ -167,16 +175,18 @@ def broadcast_ps(
     ready_ps: Times,
     message_bytes: int,
     compressed_bytes: int | None = None,
-    spacing: int = 1,
+    nodes: Sequence[int] | None = None,
 ) -> Times:
-    """Return when each node has received node 0's message and passed it on, in ps; each round takes one transfer.
+    """Return when each node has received the first one's message and passed it on, in ps; a round takes one transfer.
 
-    A node sends without waiting for the receiver, which takes the message when it is ready itself.
+    `nodes` are their numbers, by default from 0 on. A node sends without waiting for the receiver, which takes the
+    message when it is ready itself.
     """
     times, transfer_ps = ready_ps.copy(), interconnect.transfer_ps(message_bytes, compressed_bytes)
+    numbers = np.array(range(len(ready_ps)) if nodes is None else nodes)
     for pairs in broadcast_rounds(len(ready_ps)):
         sources, targets = np.array(pairs).T
-        hops = interconnect.hops(spacing * sources, spacing * targets)
+        hops = interconnect.hops(numbers[sources], numbers[targets])
         done_ps = times[sources] + hops * interconnect.latency_ps + transfer_ps
         times[targets] = later(times[targets], done_ps)
         times[sources] = done_ps
@@ -209,17 +219,24 @@ def hierarchy_ends_ps(
 ) -> tuple[Times, int]:
     """Return the times of `hierarchy_ps`, and when the aggregator, free from `free_ps` on, has finished."""
     groups, members = ready_ps.shape
+    firsts = range(0, groups * members, members)
     block_bytes = None if compressed is None else compressed(ring_messages(values, members))
-    times = np.array([ring_of_nodes_ps(interconnect, group, values, block_bytes) for group in ready_ps])
+    times = np.empty_like(ready_ps)
+    for group, first in enumerate(firsts):
+        nodes = range(first, first + members)
+        times[group] = ring_of_nodes_ps(interconnect, ready_ps[group], values, block_bytes, nodes)
     leaders, gradient, total_bytes = times[:, 0], np.full(groups, VALUE_BYTES * values), None
     if top == "ring":
         block_bytes = None if compressed is None else compressed(ring_messages(values, groups))
         total_bytes = None if compressed is None else int(compressed(gradient)[0])
-        times[:, 0] = ring_of_nodes_ps(interconnect, leaders, values, block_bytes, spacing=members)
+        times[:, 0] = ring_of_nodes_ps(interconnect, leaders, values, block_bytes, firsts)
     else:
         gradient_bytes = None if compressed is None else compressed(gradient)
-        times[:, 0], free_ps = aggregator_ends_ps(interconnect, leaders, values, gradient_bytes, members, free_ps)
-    return np.array([broadcast_ps(interconnect, group, VALUE_BYTES * values, total_bytes) for group in times]), free_ps
+        times[:, 0], free_ps = aggregator_ends_ps(interconnect, leaders, values, gradient_bytes, firsts, free_ps)
+    for group, first in enumerate(firsts):
+        nodes = range(first, first + members)
+        times[group] = broadcast_ps(interconnect, times[group], VALUE_BYTES * values, total_bytes, nodes)
+    return times, free_ps
 
 
 def bytes_at_ratio(message_bytes: Sizes, ratio: float) -> Sizes:

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Interconnect, NicEngines
+from ...comm import Chain, Interconnect, NicEngines
 from ..common import check_names, format_time_ps, html_table
 from ..faults import Faults, joined_links
 from .board import Board
@@ -83,7 +83,7 @@ def chain_interconnect(boards: tuple[Board, ...], link: Link) -> Interconnect:
         link.header_bytes,
         sum_ps_per_kbyte=round(1000 * slowest_ps / _SUMMED_BYTES),
         engines=NicEngines(slowest_ps, engines * NicEngines().burst_bits),
-        topology="chain",
+        topology=Chain(),
     )
 
 
@@ -164,7 +164,7 @@ class Cluster:
 
     def _repr_html_(self) -> str:
         of = self.interconnect
-        replicas = f"{of.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(of.latency_ps)}, {of.topology}"
+        replicas = f"{of.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(of.latency_ps)}, {of.topology.name}"
         rows = [["boards", self._boards], ["links", self._links], ["between replicas", replicas]]
         return html_table(f"Cluster {self.name}", rows)
 

@@ -39,7 +39,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ...comm import Interconnect, NicEngines
+from ...comm import Interconnect, NicEngines, topologies
 from ..common import DESCRIBED, Gbps, GbytesPerSecond, Megahertz, Microseconds, Model, Name, Nanoseconds, Share
 from ..faults import FaultsDescription
 from .board_description import FpgaDescription, GpuDescription
@@ -83,10 +83,19 @@ class ResourcesDescription(Model):
     aim: Literal["throughput", "storage"] = "throughput"
 
 
+def _topology(name: str) -> str:
+    if name not in topologies():
+        raise ValueError(f"should be {' or '.join(map(repr, topologies()))}")
+    return name
+
+
+TopologyName = Annotated[str, pydantic.AfterValidator(_topology)]
+
+
 class NetworkDescription(Model):
     """The `[network]` table: where replicas exchange gradients. Values that are None are those of the links."""
 
-    topology: Literal["chain", "switch"] = "chain"
+    topology: TopologyName = "chain"
     bandwidth_gbps: Gbps | None = None
     latency_us: Microseconds | None = None
     packet_bytes: Annotated[int, pydantic.Field(ge=64, le=10**9)] = Interconnect.packet_bytes
@@ -113,7 +122,7 @@ class NetworkDescription(Model):
                 links.engines.clock_period_ps if clock is None else max(1, round(1e6 / clock)),
                 links.engines.burst_bits if bits is None else bits,
             ),
-            topology=self.topology,
+            topology=topologies()[self.topology],
         )
 
 

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...comm import Interconnect
+from ...comm import Chain, Interconnect
 from ..common import InputError, did_you_mean, find, names, read_text
 from .board import Board
 from .cluster import Cluster, Link, chain_interconnect
@@ -234,7 +234,7 @@ def load_named(cluster: str) -> NamedChain:
     links = tuple(table.link for table in said.links for _ in range(table.count))
     slowest = min(links, key=lambda link: (link.bandwidth_mbps, -link.latency_ps))
     over = Interconnect(
-        slowest.bandwidth_mbps, slowest.latency_ps, slowest.packet_bytes, slowest.header_bytes, topology="chain"
+        slowest.bandwidth_mbps, slowest.latency_ps, slowest.packet_bytes, slowest.header_bytes, topology=Chain()
     )
     kinds = tuple(board.name for board in said.boards for _ in range(board.count))
     return NamedChain(said.name, kinds, links, said.network.interconnect(over) if said.network else over)

@@ -181,7 +181,7 @@ def data_parallel(stages: Stages, wires: Wires, micro_batches: int, *, together:
     exchange = 0
     if stages.devices > 1:
         ready = np.zeros(stages.devices, np.int64)
-        exchange = int(ring_ps(wires.interconnect, ready, -(-parameters // VALUE_BYTES)).max())
+        exchange = int(ring_ps(wires.interconnect.among(stages.devices), ready, -(-parameters // VALUE_BYTES)).max())
     slowest = ends.index(max(ends))
     limit = f"device {slowest} ({stages.kinds[slowest]})" if max(ends) >= exchange else "exchange of gradients"
     return dataclasses.replace(

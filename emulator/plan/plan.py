@@ -6,6 +6,7 @@ import abc
 import dataclasses
 from typing import TYPE_CHECKING
 
+from ...comm import Interconnect
 from ...comm.exchange import DataParallel, exchange_ps
 from ..cluster import Cluster
 from ..common import InputError, format_bytes, format_time_ps, html_table, plural
@@ -121,6 +122,11 @@ class ChainPlan(Plan):
     def while_all_live(self) -> ChainPlan:
         """The same plan, on which no board dies."""
         return self.hurt_by(dataclasses.replace(self.faults, deaths=()))
+
+    @property
+    def interconnect(self) -> Interconnect:
+        """What the replicas exchange gradients over."""
+        return self.cluster.interconnect.among(self.data_parallel.nodes)
 
     @property
     def stages(self) -> PlannedStages | None:
@@ -303,7 +309,7 @@ def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     """Return the duration of each device's exchange with other replicas for a mini-batch, in ps; [] without others."""
     if data_parallel.replicas == 1:
         return []
-    interconnect = timing.cluster.interconnect
+    interconnect = timing.cluster.interconnect.among(data_parallel.nodes)
     counts = (timing.streams(stage).gradient_values for stage in range(len(timing.mapping.devices)))
     return [exchange_ps(data_parallel, interconnect, count) for count in counts]
 

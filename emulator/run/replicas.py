@@ -152,7 +152,7 @@ def _hurt(segment: Segment, replica: int) -> Hurt | None:
 def _time_exchange(replicas: Replicas, plan: ChainPlan, device: int) -> None:
     """Give the devices numbered `device` a timed exchange; all of them are on this rank."""
     count = plan.timing.streams(device).gradient_values
-    exchange = TimedExchange(plan.data_parallel, plan.cluster.interconnect, count)
+    exchange = TimedExchange(plan.data_parallel, plan.interconnect, count)
     for replica, chain in enumerate(replicas.chains):
         chain.devices[device].exchange = TimedMember(exchange, replica)
 
@@ -219,7 +219,7 @@ class _Channels:
         if not self._throttled:
             return outlet
         if sender not in self._gates:
-            interconnect = self._plan.cluster.interconnect
+            interconnect = self._plan.interconnect
             self._gates[sender] = Gate(interconnect.bandwidth_mbps, interconnect.latency_ps)
             self._replicas.carriers.pumps.append(self._gates[sender])
         return _GatedOutlet(self._gates[sender], outlet)
@@ -238,7 +238,7 @@ class _GatedOutlet:
 
 def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_data: bool) -> None:
     """Give the devices of one number their exchange, and add their aggregator if it is on this rank."""
-    parallel, interconnect = segment.plan.data_parallel, segment.plan.cluster.interconnect
+    parallel, interconnect = segment.plan.data_parallel, segment.plan.interconnect
     for replica, chain in enumerate(replicas.chains):
         for device in chain.devices:
             if device.number == channels.device:

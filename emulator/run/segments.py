@@ -181,7 +181,7 @@ def soft_errors(segment: Segment, replica: int, stage: int) -> SoftErrors | None
 def nic_of(segment: Segment, replica: int, stage: int) -> Nic:
     """Return the NIC of the device of a stage. Those of aggregators are not hurt."""
     plan = segment.plan
-    interconnect, codec = plan.cluster.interconnect, plan.data_parallel.codec
+    interconnect, codec = plan.interconnect, plan.data_parallel.codec
     if not plan.faults.flipping("gradients"):
         return Nic(interconnect, codec)
     board = replica * plan.devices + stage % plan.devices

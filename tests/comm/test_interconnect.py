@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import Interconnect, NicEngines
+from emuchain.comm import Chain, Interconnect, NicEngines, topologies
 from emuchain.comm.interconnect import later
 
 ETHERNET = Interconnect(
@@ -33,7 +33,7 @@ def interconnects(draw: st.DrawFn) -> Interconnect:
         packet_stack_ps=draw(st.integers(0, 10**7)),
         sum_ps_per_kbyte=draw(st.integers(0, 10**6)),
         engines=NicEngines(draw(st.integers(1, 10**5)), draw(st.sampled_from([64, 256, 512]))),
-        topology=draw(st.sampled_from(["switch", "chain"])),
+        topology=draw(st.sampled_from([*topologies().values()])),
     )
 
 
@@ -92,7 +92,7 @@ def test_arrays_are_messages_one_by_one(interconnect: Interconnect, messages: li
 
 
 def test_hops() -> None:
-    chain = dataclasses.replace(ETHERNET, topology="chain")
+    chain = dataclasses.replace(ETHERNET, topology=Chain())
     assert [chain.hops(2, other) for other in (0, 1, 3, 7)] == [2, 1, 1, 5]
     assert [ETHERNET.hops(2, other) for other in (0, 1, 3, 7)] == [1, 1, 1, 1]
     assert ETHERNET.hops(np.array([0, 5]), np.array([5, 1])).tolist() == [1, 1]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from hypothesis import strategies as st
 
-from emuchain.comm import Interconnect, Mailbox, run
+from emuchain.comm import Chain, Interconnect, Mailbox, run
 from emuchain.comm.exchange import (
     Aggregator,
     Channel,
@@ -25,7 +25,7 @@ from emuchain.comm.exchange import (
 
 Kind = Literal["ring", "aggregator"]
 SWITCH = Interconnect(10_000, 5_000_000, 1448, 90, 500_000, sum_ps_per_kbyte=120_000)
-CHAIN = dataclasses.replace(SWITCH, topology="chain")
+CHAIN = dataclasses.replace(SWITCH, topology=Chain())
 interconnects = st.sampled_from([SWITCH, CHAIN, dataclasses.replace(SWITCH, blocking=True)])
 
 

@@ -6,14 +6,13 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import Interconnect, NicEngines
+from emuchain.comm import Chain, Interconnect, NicEngines, Switch
 from emuchain.comm.exchange import (
     after_step,
     aggregator_ps,
@@ -23,7 +22,6 @@ from emuchain.comm.exchange import (
     bytes_at_ratio,
     hierarchy_ps,
     ring_messages,
-    ring_places,
     ring_ps,
     ring_steps,
     sent_block,
@@ -120,8 +118,8 @@ READY = st.lists(st.integers(0, 10**12), min_size=1, max_size=12)
 @given(READY, st.integers(0, 1000), st.booleans(), st.booleans())
 def test_arrays_are_steps_one_by_one(ready: list[int], values: int, blocking: bool, chain: bool) -> None:
     """The time of the ring is that of each worker's steps."""
-    interconnect = dataclasses.replace(PLAIN, blocking=blocking, topology="chain" if chain else "switch")
-    p, times, places = len(ready), ready, ring_places(len(ready)).tolist()
+    interconnect = dataclasses.replace(PLAIN, blocking=blocking, topology=Chain() if chain else Switch())
+    p, times, places = len(ready), ready, interconnect.topology.ring_places(len(ready)).tolist()
     for step in ring_steps(p):
         sent = [4 * int(block_sizes(values, p)[sent_block(worker, step, p)]) for worker in range(p)]
         done = []
@@ -184,29 +182,9 @@ def test_broadcast_reaches_all_once(nodes: int) -> None:
     assert len(rounds) == math.ceil(math.log2(nodes))
 
 
-def links_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The directions of a chain's links that messages take."""
-    return [
-        (place, place + 1) if source < target else (place + 1, place)
-        for source, target in pairs
-        for place in range(min(source, target), max(source, target))
-    ]
-
-
-@given(st.integers(2, 60))
-def test_in_a_chain_no_two_messages_share_a_link(nodes: int) -> None:
-    places = ring_places(nodes).tolist()
-    assert sorted(places) == list(range(nodes))
-    ring = list(zip(places, [*places[1:], places[0]], strict=True))
-    assert max(abs(source - target) for source, target in ring) <= 2
-    for pairs in [ring, *broadcast_rounds(nodes)]:
-        used = links_of(pairs)
-        assert len(set(used)) == len(used)
-
-
 def test_a_chain_costs_hops() -> None:
-    chain = dataclasses.replace(PLAIN, topology="chain")
-    assert ring_places(6).tolist() == [0, 2, 4, 5, 3, 1]
+    chain = dataclasses.replace(PLAIN, topology=Chain())
+    assert Chain().ring_places(6).tolist() == [0, 2, 4, 5, 3, 1]
     assert set(ring_ps(chain, at_once(2), 200)) == set(ring_ps(PLAIN, at_once(2), 200))
     # Nothing to send: 2 latencies a step along the ring's longest way.
     assert max(ring_ps(chain, at_once(6), 0)) <= 10 * 2 * ALPHA

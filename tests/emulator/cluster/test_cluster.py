@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import Interconnect, NicEngines
+from emuchain.comm import Chain, Interconnect, NicEngines, Switch
 from emuchain.emulator.cluster import Link, clusters, load_cluster
 from emuchain.emulator.cluster.description import ClusterDescription
 from emuchain.emulator.common import InputError, validate
@@ -192,7 +192,7 @@ def test_gradients_go_over_the_links_unless_there_is_a_network(tmp_path: Path) -
     links = load_cluster(str(path)).interconnect
     # 64 bytes are summed in 5 ns; an engine of 256 bits for each 10 Gb/s.
     engines = NicEngines(5000, 15 * 256)
-    assert links == Interconnect(150_000, 1_000_000, sum_ps_per_kbyte=78_125, engines=engines, topology="chain")
+    assert links == Interconnect(150_000, 1_000_000, sum_ps_per_kbyte=78_125, engines=engines, topology=Chain())
     asked = load_cluster(str(path), {"network.latency_us": 1})
     assert asked.own_interconnect == links, "what is not said is as the links have it"
     assert load_cluster(str(path), {"link.bandwidth_gbps": 10}).interconnect.bandwidth_mbps == 10_000
@@ -210,10 +210,10 @@ def test_a_network_of_its_own(tmp_path: Path) -> None:
         blocking=True,
         sum_ps_per_kbyte=100_000,
         engines=NicEngines(5000, 512),
-        topology="switch",
+        topology=Switch(),
     )
     changed = load_cluster(str(path), {"network.bandwidth_gbps": 1, "network.topology": "chain"}).interconnect
-    assert (changed.bandwidth_mbps, changed.topology, changed.latency_ps) == (1000, "chain", 2_500_000)
+    assert (changed.bandwidth_mbps, changed.topology, changed.latency_ps) == (1000, Chain(), 2_500_000)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_node_of_the_gpu_cluster() -> None:
 def test_what_if_the_network_were_another() -> None:
     asked = parse_what_if(["network.latency_us=5", "network.blocking=false"]).cluster
     ethernet = load_cluster("titan-xp-10gbe", asked).interconnect
-    assert (ethernet.latency_ps, ethernet.blocking, ethernet.topology) == (5_000_000, False, "switch")
+    assert (ethernet.latency_ps, ethernet.blocking, ethernet.topology) == (5_000_000, False, Switch())
     with pytest.raises(InputError, match="unknown key `network.latency_ns`"):
         parse_what_if(["network.latency_ns=5"])
     with pytest.raises(InputError, match="changes: `network.blocking` = 'maybe'"):

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
+from emuchain.comm import Chain, Switch
 from emuchain.emulator.cluster import Cluster
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import load_config
@@ -260,8 +261,8 @@ def test_devices_and_replicas_share_the_ranks() -> None:
 def test_a_cluster_without_a_network_exchanges_on_its_chain(replicas_plan: ReplicasPlan) -> None:
     cluster = replicas_plan().cluster
     assert isinstance(cluster, Cluster)
-    assert cluster.interconnect.topology == "chain"
-    assert replicas_plan(cluster="titan-xp-10gbe").cluster.interconnect.topology == "switch"
+    assert cluster.interconnect.topology == Chain()
+    assert replicas_plan(cluster="titan-xp-10gbe").cluster.interconnect.topology == Switch()
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.comm import Interconnect, Served
-from emuchain.comm.exchange import block_sizes, ring_places, ring_ps, ring_steps, sent_block
+from emuchain.comm import Interconnect, Served, topologies
+from emuchain.comm.exchange import block_sizes, ring_ps, ring_steps, sent_block
 
 pytest.importorskip("simgrid", exc_type=ImportError)
 
@@ -113,13 +113,14 @@ def test_rows_on_the_links_of_a_chain() -> None:
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 7, 8])
 @pytest.mark.parametrize("topology", ["switch", "chain"])
-def test_ring(workers: int, topology: Any) -> None:
+def test_ring(workers: int, topology: str) -> None:
     """All workers have the sum when they do here: each with a link of its own to a switch, or folded in a chain."""
     values, mbps, latency_us, sum_us_per_kbyte = 250_003, 10_000, 5, 0.05
-    network = Interconnect(mbps, 5 * 10**6, topology=topology, sum_ps_per_kbyte=int(sum_us_per_kbyte * US))
+    sum_ps_per_kbyte = int(sum_us_per_kbyte * US)
+    network = Interconnect(mbps, 5 * 10**6, sum_ps_per_kbyte=sum_ps_per_kbyte, topology=topologies()[topology])
     ready_us = [0.0] * workers
     ours_us = ring_ps(network, np.zeros(workers, np.int64), values) / US
-    places = ring_places(workers).tolist() if topology == "chain" else list(range(workers))
+    places = network.topology.ring_places(workers).tolist()
     scenario: Scenario = {"links": {}, "routes": [], "actors": {}}
     blocks = (4 * block_sizes(values, workers)).tolist()
     for worker in range(workers):
