@@ -1,16 +1,18 @@
 """The pages of the documentation, and the code that stands in them."""
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+ROOMS = ("kernels", "comm", "launch", "emulator", "papers")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
 
 _PIECE = re.compile(
     r"^<!-- not run by the tests: (?P<reason>.+?) -->$"
-    r"|^`(?P<file>[\w.-]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
+    r"|^`(?P<file>[\w./-]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
     r"|^```(?P<language>sh|python)\n(?P<code>.*?)^```$"
     r"|^```text\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -53,3 +55,27 @@ def blocks_of(page: str) -> list[Block]:
         else:
             blocks[-1].lines += match["text"].splitlines()
     return blocks
+
+
+def extensions_of(page: str) -> dict[str, str]:
+    """Return the contents of the page's files that belong into the package, by their paths."""
+    files = {name: content for block in blocks_of(page) for name, content in block.files.items()}
+    return {name: content for name, content in files.items() if name.partition("/")[0] in ROOMS and "/" in name}
+
+
+def extended_package(folder: Path, extensions: dict[str, str]) -> None:
+    """Make a copy of the package in a folder, of links to its files, and put files of a page into it."""
+    package = folder / "emuchain"
+    package.mkdir()
+    for path in ROOT.iterdir():
+        if path.suffix in (".py", ".pyi", ".typed"):
+            (package / path.name).symlink_to(path)
+    for room in ROOMS:
+        for inside, folders, names in os.walk(ROOT / room):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            copy = package / Path(inside).relative_to(ROOT)
+            copy.mkdir()
+            for name in names:
+                (copy / name).symlink_to(Path(inside, name))
+    for name, content in extensions.items():
+        (package / name).write_text(content)

@@ -10,15 +10,20 @@ from typing import Any
 import psutil
 import pytest
 
-from .pages import PAGES, Block, blocks_of
+from .pages import PAGES, Block, blocks_of, extended_package, extensions_of
 
 COMMAND_TIMEOUT_S = 240
 WITH_CODE = [page for page in PAGES if any(block.skipped is None for block in blocks_of(page))]
 
 
-def run_shell(commands: str, folder: Path, binaries: Path) -> subprocess.CompletedProcess[str]:
-    """Run commands as a person would, the environment's programs first; nothing of them outlives the call."""
+def run_shell(commands: str, folder: Path, binaries: Path, packages: Path) -> subprocess.CompletedProcess[str]:
+    """Run commands as a person would, the environment's programs first; nothing of them outlives the call.
+
+    `packages` may have a copy of emuchain with extensions.
+    """
     environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
+    if any(packages.iterdir()):
+        environment["PYTHONPATH"] = str(packages)
     environment |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     out, err = folder / ".stdout", folder / ".stderr"
     with out.open("w") as out_file, err.open("w") as err_file:
@@ -43,9 +48,9 @@ def run_shell(commands: str, folder: Path, binaries: Path) -> subprocess.Complet
     return subprocess.CompletedProcess(commands, status, out.read_text(), err.read_text())
 
 
-def check_shell(block: Block, folder: Path, binaries: Path) -> str:
+def check_shell(block: Block, folder: Path, binaries: Path, packages: Path) -> str:
     """Run a block of commands; return what it printed."""
-    finished = run_shell(block.code, folder, binaries)
+    finished = run_shell(block.code, folder, binaries, packages)
     told = f"{block.page}:{block.line}\n{block.code}--- printed\n{finished.stdout}--- and\n{finished.stderr}"
     assert finished.returncode == 0, f"status {finished.returncode}: {told}"
     assert "Traceback" not in finished.stdout + finished.stderr, told
@@ -68,20 +73,29 @@ SAMPLED = pytest.mark.sampled(3)
 @pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
 @pytest.mark.parametrize("page", [page if page in ALWAYS else pytest.param(page, marks=SAMPLED) for page in WITH_CODE])
 def test_code_runs_as_shown(
-    mpiexec: Any, tmp_path: Path, page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mpiexec: Any,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    page: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
+    packages = tmp_path_factory.mktemp("packages")
+    extensions = extensions_of(page)
+    if extensions:
+        extended_package(packages, extensions)
     names: dict[str, Any] = {}
     for block in blocks_of(page):
-        for name, content in block.files.items():
-            (tmp_path / name).write_text(content)
+        for name in block.files.keys() - extensions.keys():
+            (tmp_path / name).write_text(block.files[name])
         if block.skipped is not None:
             continue
         if block.language == "python":
             printed = check_python(block, names, capsys)
         else:
-            printed = check_shell(block, tmp_path, mpiexec.launcher.parent)
+            printed = check_shell(block, tmp_path, mpiexec.launcher.parent, packages)
         for line in block.lines:
             assert line in printed.splitlines(), f"{page}:{block.line}: {line!r} is not printed:\n{printed}"
 
