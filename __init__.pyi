@@ -1,4 +1,5 @@
 from .emulator.api import evaluate, export, plan, results, retime, simulate, sweep, train
+from .emulator.calibrate import BoardCalibration, LinkCalibration, calibrate_board, calibrate_link
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
@@ -10,11 +11,13 @@ from .emulator.studies import Retiming
 __version__: str
 
 __all__ = [
+    "BoardCalibration",
     "ChainPlan",
     "Cluster",
     "Dataset",
     "Evaluation",
     "InputError",
+    "LinkCalibration",
     "Network",
     "PairPlan",
     "PairSimulation",
@@ -24,6 +27,8 @@ __all__ = [
     "Simulation",
     "SteadyState",
     "__version__",
+    "calibrate_board",
+    "calibrate_link",
     "evaluate",
     "export",
     "load_cluster",

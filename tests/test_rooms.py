@@ -18,7 +18,7 @@ ORDER = [
     *("emulator.mapping", "emulator.schedule", "emulator.timing"),
     *("emulator.profile", "emulator.explore"),
     *("emulator.config", "emulator.plan", "emulator.device", "emulator.rtl", "emulator.run"),
-    *("emulator.view", "emulator.studies", "emulator.bench"),
+    *("emulator.view", "emulator.calibrate", "emulator.studies", "emulator.bench"),
     *("emulator", "emulator.commands", "papers"),
 ]
 """Rooms, each of which imports only from those before it. `emulator` itself is the functions of `import emuchain`."""

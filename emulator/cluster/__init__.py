@@ -6,6 +6,7 @@ from .fpga import Fpga, lut_multipliers
 from .gpu import Gpu
 from .load import (
     NamedChain,
+    board_files,
     board_keys,
     board_types,
     changeable_keys,
@@ -28,6 +29,7 @@ __all__ = [
     "PeArray",
     "Resources",
     "Work",
+    "board_files",
     "board_keys",
     "board_types",
     "changeable_keys",

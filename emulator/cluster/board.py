@@ -116,6 +116,11 @@ class Board(abc.ABC):
         return self.activation_cycles * self.period_ps
 
     @property
+    def clock_mhz(self) -> float:
+        """Frequency of the clock in MHz."""
+        return 1e6 / self.period_ps
+
+    @property
     @abc.abstractmethod
     def multipliers(self) -> int:
         """Number of multipliers that engines may take; each does one multiply-accumulate in a clock period."""

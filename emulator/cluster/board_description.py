@@ -24,6 +24,7 @@ class FpgaDescription:
     clock_mhz: Megahertz
     dsp: Positive
     dsp_share: Share = 1.0
+    efficiency: Share = 1.0
     on_chip_memory_kbit: Annotated[int, Ge(1), Le(10**9)]
     power_w: Watts | None = None
     lut: Positive | None = None
@@ -72,7 +73,8 @@ class FpgaDescription:
         kind = WholeEnginesFpga if self.convolution_engines == "whole" else Fpga
         board = kind(
             name=self.name,
-            period_ps=max(1, round(1e6 / self.clock_mhz)),
+            period_ps=max(1, round(1e6 / (self.clock_mhz * self.efficiency))),
+            efficiency=self.efficiency,
             dsp=self.dsp,
             on_chip_memory_bytes=self.on_chip_memory_kbit * 1000 // 8,
             power_w=self.power_w,

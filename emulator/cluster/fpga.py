@@ -39,8 +39,9 @@ LUT_SHARE = 0.8
 class Fpga(Board):
     """An FPGA board (FPDeep, Table 3).
 
-    Engines may take the share `dsp_share` of its DSPs; `lut_multipliers` are built of LUTs in addition. Block RAMs are
-    `bram` blocks of `bram_kbit` (36 at Xilinx, 20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power
+    Engines may take the share `dsp_share` of its DSPs; `lut_multipliers` are built of LUTs in addition. `period_ps` is
+    the time between two cycles in which they work; these are the share `efficiency` of the clock's cycles. Block RAMs
+    are `bram` blocks of `bram_kbit` (36 at Xilinx, 20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power
     under load; bits on the memory port take `off_chip_pj_per_bit` in addition. `lut_per_dsp` are an engine's LUTs for
     each DSP. A board of a pair with a GPU is built of chains of PEs in place of engines (`pe_array`).
     """
@@ -51,6 +52,7 @@ class Fpga(Board):
     on_chip_memory_bytes: int
     power_w: float | None = None
     dsp_share: float = 1.0
+    efficiency: float = 1.0
     lut_multipliers: int = 0
     lut: int | None = None
     lut_per_dsp: int = LUT_PER_DSP
@@ -65,6 +67,11 @@ class Fpga(Board):
     off_chip_pj_per_bit: float | None = None
     pe_array: PeArray | None = None
     activation_cycles: int = ACTIVATION_CYCLES
+
+    @property
+    def clock_mhz(self) -> float:
+        """See `Board`; the clock itself, whatever the share of its cycles in which engines work."""
+        return super().clock_mhz / self.efficiency
 
     @functools.cached_property
     def dsp_multipliers(self) -> int:

@@ -111,6 +111,15 @@ def cluster_files(cluster: str) -> Iterator[pathlib.Path]:
             yield find("type", board["type"], _BOARDS)
 
 
+def board_files(kind: str) -> Iterator[pathlib.Path]:
+    """Yield the file from which `board_keys` reads a board.
+
+    Raises:
+        InputError: no such name or file.
+    """
+    yield find("type", kind, _BOARDS)
+
+
 def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
     from .description import FpgaDescription, MachineDescription, ResourcesDescription
 

@@ -25,6 +25,12 @@ def _cluster(value: str) -> Paths:
     return cluster_files(value)
 
 
+def _board(value: str) -> Paths:
+    from ..cluster import board_files
+
+    return board_files(value)
+
+
 def _data(value: str) -> Paths:
     from ..data import data_files
 
@@ -56,6 +62,8 @@ def _listed_networks(value: str) -> Iterator[str]:
 NETWORK = Reads("a network's file", _network)
 NETWORKS = Reads("a network's file", _listed_networks)
 CLUSTER = Reads("a cluster's file", _cluster)
+BOARD = Reads("a board's file", _board)
+MEASUREMENTS = Reads("a file of measurements")
 DATA = Reads("a file of the data", _data)
 FAULTS = Reads("a file of faults", _faults)
 WEIGHTS = Reads("a file of weights", _weights)

@@ -143,7 +143,7 @@ def _more_devices(plan: ChainPlan) -> dict[str, object]:
     wider = plan.cluster.with_bandwidth(2 * max(link.bandwidth_mbps for link in links))
     if plan.devices > 1 and _may_be_faster(plan, plan.devices, wider):
         return {"what_if": f"link.bandwidth_gbps={wider.link.bandwidth_gbps:g}"}
-    return {"what_if": f"board.clock_mhz={round(2e6 / plan.cluster.boards[0].period_ps)}"}
+    return {"what_if": f"board.clock_mhz={round(2 * plan.cluster.boards[0].clock_mhz)}"}
 
 
 def _may_be_faster(plan: ChainPlan, devices: int, cluster: Cluster) -> bool:

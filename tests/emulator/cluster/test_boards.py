@@ -119,3 +119,19 @@ def test_a_gpu_takes_no_slices() -> None:
     board = load_cluster("p100").board(0)
     with pytest.raises(InputError, match="board P100: a GPU, on which no slices of layers can be placed"):
         board.build([], 0)
+
+
+def test_engines_work_in_a_share_of_the_cycles(tmp_path: Path) -> None:
+    boards = '[[boards]]\ntype = "vc709"\n[[boards]]\ntype = "vc709"\nefficiency = 0.8\n'
+    whole, measured = load_cluster(str(cluster_of(tmp_path, boards))).boards
+    assert isinstance(whole, Fpga) and isinstance(measured, Fpga)
+    assert (whole.period_ps, measured.period_ps) == (5000, 6250)
+    assert whole.clock_mhz == measured.clock_mhz == 200
+    assert measured.multipliers == whole.multipliers
+
+
+@pytest.mark.parametrize("share", ["0", "1.01", "-0.5", "nan"])
+def test_no_other_share_is_an_efficiency(tmp_path: Path, share: str) -> None:
+    boards = f'[[boards]]\ntype = "vc709"\nefficiency = {share}\n'
+    with pytest.raises(InputError, match=r"`boards\[0\].efficiency` = "):
+        load_cluster(str(cluster_of(tmp_path, boards)))

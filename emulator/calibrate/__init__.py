@@ -1,0 +1,8 @@
+"""Calibration: from measurements of boards and links to constants with ranges, in files that emuchain reads.
+
+Exports are listed in `__init__.pyi`; each name is imported at its first use.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,251 @@
+"""Constants of a board: the bandwidth of its off-chip memory from STREAM, and how well its engines work from GEMM.
+
+A phase of a layer takes max(MACs · samples / (multipliers · efficiency · clock), bytes / off_chip). A product of n x n
+matrices has n^3 MACs and few bytes, so it measures multipliers · efficiency · clock; `efficiency` is that over what the
+board's keys allow. Rates that are sums over several FPGAs are divided by their number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..cluster import Fpga, board_keys, load_cluster
+from ..common import InputError, plural
+from .constants import Constant, Evidence, Fitness, LeftOut
+from .intervals import Range, range_of
+from .reading import Kind, Row, Table
+
+MEMORY_FUNCTIONS = ("copy", "scale", "add", "triad")
+_OTHER_FUNCTIONS = ("pci-read", "pci-write")
+"""STREAM of HPCC FPGA also times transfers with the host, which are no matter of the board's memory."""
+
+_AGREE = 0.01
+_OUTLIER_SIGMAS, _LEAST_SIGMA, _FEWEST_FOR_OUTLIERS = 5, 2e-3, 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """A measured rate of one FPGA: of what, in GB/s or 10^9 MACs/s."""
+
+    row: Row
+    what: str
+    value: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """The rates of a thing: their mean over runs, the range by the scatter between runs, and the rates themselves."""
+
+    what: str
+    value: float
+    range: Range
+    rates: tuple[Rate, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class BoardFit:
+    """The constants of a board, the keys of its type, what was measured, and how well it is predicted."""
+
+    board: str
+    keys: Mapping[str, Any]
+    constants: tuple[Constant, ...]
+    measured: tuple[Measured, ...]
+    has_report: bool
+    fitness: Fitness | None
+    evidence: Evidence
+    warnings: tuple[str, ...]
+
+
+def fit_board(tables: Sequence[Table], kind: str) -> BoardFit:
+    """Return the constants of a board with the keys of its `kind`, a board that comes with emuchain or a TOML file.
+
+    Raises:
+        InputError: no such board, or no FPGA; files cannot be used.
+    """
+    keys = fpga_keys(kind)
+    for table in tables:
+        if table.kind in (Kind.LINK, Kind.LAYERS):
+            other = "`emuchain calibrate link` takes it" if table.kind is Kind.LINK else "give files of layers alone"
+            raise InputError(f"{table.name}: measures {table.kind.value}, not a board's memory or products; {other}")
+    constants, warnings, has_report = _reported(tables, keys)
+    by_key = {constant.key.removeprefix("board."): constant.value for constant in constants}
+    memory = _measured(_memory_rates(tables), warnings)
+    products = _measured(_product_rates(tables), warnings)
+    if memory:
+        constants.append(_memory(memory, keys, warnings))
+    if products:
+        constants.append(_efficiency(products[0], kind, by_key, warnings))
+    measured = (*memory, *products)
+    rates = [rate for thing in measured for rate in thing.rates]
+    runs = len({rate.row.run for rate in rates})
+    if runs == 1:
+        warnings.append("one run: nothing is known of the scatter between runs; ranges are those of the floor of 0.5 %")
+    rows = len(rates) + sum(len(table.rows) for table in tables if table.kind is Kind.BITSTREAM)
+    evidence = Evidence.of(tables, rows, max(1, runs))
+    rounded = tuple(constant.rounded() for constant in constants)
+    fitness = _fitness(measured)
+    return BoardFit(str(keys["name"]), keys, rounded, measured, has_report, fitness, evidence, tuple(warnings))
+
+
+def fpga_keys(kind: str) -> dict[str, Any]:
+    """Return the keys of a kind of board, which comes with emuchain or is a TOML file.
+
+    Raises:
+        InputError: no such board, a wrong key in its file, or no FPGA.
+    """
+    fpga(kind, {})
+    return dict(board_keys(kind))
+
+
+def fpga(kind: str, changes: Mapping[str, float]) -> Fpga:
+    """Return a board of a kind with changed keys.
+
+    Raises:
+        InputError: as `fpga_keys`.
+    """
+    links = {"bandwidth_gbps": 1, "latency_ns": 0}
+    board = load_cluster({"name": kind, "boards": [{"type": kind, **changes}], "links": links}).board(0)
+    if not isinstance(board, Fpga):
+        raise InputError(f"`type` = {kind!r}: is no FPGA, of which `emuchain calibrate` fits boards and links")
+    return board
+
+
+def _reported(tables: Sequence[Table], keys: Mapping[str, Any]) -> tuple[list[Constant], list[str], bool]:
+    """Return clock and share of the DSPs by a bitstream's report, if there is one."""
+    rows = [row for table in tables if table.kind is Kind.BITSTREAM for row in table.rows]
+    of_gemm = [row for row in rows if row.cells.get("benchmark", "").upper() == "GEMM"]
+    reports = {(row.number("clock_mhz"), row.count("dsp_used")): row for row in of_gemm or rows}
+    if not reports:
+        return [], [], False
+    if len(reports) > 1:
+        raise InputError(
+            f"{rows[0].file}: reports of {len(reports)} bitstreams: choose that of the products by `--only"
+            " COLUMN=VALUE`"
+        )
+    [((clock, used), row)] = reports.items()
+    if used > keys["dsp"]:
+        raise InputError(f"{row}: `dsp_used` = {used:,}: {keys['name']} has {keys['dsp']:,}; give the board's `--type`")
+    share = round(used / keys["dsp"], 6)
+    exact = [Constant("board.clock_mhz", clock, Range(clock, clock, 1), "MHz")]
+    exact.append(Constant("board.dsp_share", share, Range(share, share, 1), ""))
+    return exact, [], True
+
+
+def _memory_rates(tables: Sequence[Table]) -> Iterable[Rate]:
+    for table in tables:
+        if table.kind is Kind.MEMORY:
+            for row in table.rows:
+                function = row.cells["function"].lower().replace(" ", "-")
+                if function in MEMORY_FUNCTIONS:
+                    yield Rate(row, function, row.number("best_mbytes_per_s") / row.boards() / 1000)
+                elif function not in _OTHER_FUNCTIONS:
+                    known = ", ".join((*MEMORY_FUNCTIONS, *_OTHER_FUNCTIONS))
+                    raise InputError(f"{row}: `function` = {function!r}: known: {known}")
+
+
+def _product_rates(tables: Sequence[Table]) -> Iterable[Rate]:
+    for table in tables:
+        if table.kind is Kind.PRODUCTS:
+            for row in table.rows:
+                macs = row.count("matrix_size") ** 3 * row.boards()
+                rates = [macs / row.number("best_s") / 1e9] if row.has("best_s") else []
+                rates += [row.number("gflops") / 2] if row.has("gflops") else []
+                if max(rates) > (1 + _AGREE) * min(rates):
+                    ratio = rates[1] / rates[0]
+                    raise InputError(f"{row}: mixed units: `gflops` is {ratio:.3g} times 2 `matrix_size`^3 / `best_s`")
+                yield Rate(row, "products", rates[0] / row.boards())
+
+
+def _measured(rates: Iterable[Rate], warnings: list[str]) -> list[Measured]:
+    """Return what was measured, each with its mean over runs; outliers are named, and left out."""
+    by_what: dict[str, list[Rate]] = defaultdict(list)
+    for rate in rates:
+        by_what[rate.what].append(rate)
+    things = []
+    for what, all_of_it in by_what.items():
+        kept = _without_outliers(all_of_it, warnings)
+        by_run: dict[str, list[float]] = defaultdict(list)
+        for rate in kept:
+            by_run[rate.row.run].append(rate.value)
+        means = [_mean(values) for values in by_run.values()]
+        things.append(Measured(what, _mean(means), range_of(means), tuple(kept)))
+    return things
+
+
+def _without_outliers(rates: list[Rate], warnings: list[str]) -> list[Rate]:
+    if len(rates) < _FEWEST_FOR_OUTLIERS:
+        return rates
+    logs = [math.log(rate.value) for rate in rates]
+    middle = _median(logs)
+    sigma = max(1.4826 * _median([abs(log - middle) for log in logs]), _LEAST_SIGMA)
+    outliers = [place for place, log in enumerate(logs) if abs(log - middle) > _OUTLIER_SIGMAS * sigma]
+    if outliers:
+        named = ", ".join(f"{rates[place].row} ({math.exp(logs[place] - middle):.3g} times)" for place in outliers[:3])
+        warnings.append(f"{plural(len(outliers), 'outlier')} of {rates[0].what} left out: {named}")
+    return [rate for place, rate in enumerate(rates) if place not in outliers]
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def _memory(functions: Sequence[Measured], keys: Mapping[str, Any], warnings: list[str]) -> Constant:
+    """Return the bandwidth: the mean of all functions, with a range that holds each of them."""
+    value = _mean([function.value for function in functions])
+    low = min(function.range.low for function in functions)
+    high = max(function.range.high for function in functions)
+    listed = keys.get("off_chip_gbytes_per_s")
+    if listed is not None and value > 1.02 * listed:
+        warnings.append(
+            f"memory reaches {value / listed:.3g} times the {listed:,g} GB/s of {keys['name']}: is `--type` the board"
+            " that was measured?"
+        )
+    held = Range(low, high, max(function.range.runs for function in functions))
+    return Constant("board.off_chip_gbytes_per_s", value, held, "GB/s")
+
+
+def _efficiency(products: Measured, kind: str, reported: Mapping[str, float], warnings: list[str]) -> Constant:
+    """Return the efficiency: what products reach of what multipliers and clock allow, which is 1 at most."""
+    board = fpga(kind, {**reported, "efficiency": 1.0})
+    allowed = board.multipliers * board.clock_mhz / 1000
+    value, low, high = (rate / allowed for rate in (products.value, products.range.low, products.range.high))
+    if value > 1:
+        warnings.append(
+            f"products reach {value:.3g} times what {board.multipliers:,} multipliers at {board.clock_mhz:g} MHz allow:"
+            f" `dsp`, `dsp_share` or `clock_mhz` of {board.name} is too low; `efficiency` = 1 is written"
+        )
+    return Constant("board.efficiency", min(value, 1.0), Range(min(low, 1.0), min(high, 1.0), products.range.runs), "")
+
+
+def _fitness(measured: Sequence[Measured]) -> Fitness | None:
+    """Return how well each rate is that of its thing, and how well those of a run follow from the other runs."""
+    errors = [(rate.value / thing.value - 1, rate) for thing in measured for rate in thing.rates]
+    if not errors:
+        return None
+    worst, rate = max(errors, key=lambda error: abs(error[0]))
+    rms = math.sqrt(math.fsum(error**2 for error, _ in errors) / len(errors))
+    return Fitness(rms, f"{rate.row}, {rate.what}", worst, _left_out(measured))
+
+
+def _left_out(measured: Sequence[Measured]) -> LeftOut | None:
+    errors, held, widths = [], 0, []
+    for thing in measured:
+        for left in thing.rates:
+            others = [rate.value for rate in thing.rates if rate.row.run != left.row.run]
+            if others:
+                interval = range_of(others)
+                errors.append(abs(_mean(others) / left.value - 1))
+                held += int(interval.low <= left.value <= interval.high)
+                widths.append(interval.half_width)
+    if not errors:
+        return None
+    return LeftOut(math.fsum(errors) / len(errors), max(errors), held / len(errors), math.fsum(widths) / len(widths))

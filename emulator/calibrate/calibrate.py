@@ -1,0 +1,176 @@
+"""`emuchain.calibrate_link` and `calibrate_board`: files of measurements in, constants with their ranges out.
+
+Before anything is read, what is written is compared with all that is read: no measurement is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from ..common import InputError, NamedFiles, WholeFile, write_whole
+from ..config import roles
+from ..view import picture_file
+from .board import BoardFit, fit_board, fpga, fpga_keys
+from .constants import Constant, as_json
+from .identify import open_of_board, open_of_link
+from .layers import ProfileFit, fit_layers, is_of_layers
+from .link import LinkFit, check_line_rate, fit_link
+from .picture import draw_link
+from .reading import of_board, read_tables
+from .writing import board_toml, cluster_toml, profile_toml
+
+Path = str | os.PathLike[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkCalibration:
+    """A link's constants with their ranges, what the data leave open, and the cluster's file, as TOML."""
+
+    fit: LinkFit
+    constants: tuple[Constant, ...]
+    left_open: tuple[str, ...]
+    toml: str
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know of the data."""
+        return self.fit.warnings
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures, for JSON; `kernel_start_us` is fitted, and goes into no file."""
+        said = as_json(self.constants, self.fit.evidence, self.fit.fitness)
+        nuisance = {"kernel_start_us": self.fit.model.start_s * 1e6}
+        return {**said, **nuisance, "cannot_tell_apart": list(self.left_open), "warnings": list(self.warnings)}
+
+
+@dataclasses.dataclass(frozen=True)
+class BoardCalibration:
+    """A board's constants with their ranges, or a profile of layers; and the file that holds them, as TOML."""
+
+    fit: BoardFit | ProfileFit
+    constants: tuple[Constant, ...]
+    left_open: tuple[str, ...]
+    warnings: tuple[str, ...]
+    toml: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures, for JSON."""
+        fit = self.fit
+        said = as_json(self.constants, fit.evidence, None if isinstance(fit, ProfileFit) else fit.fitness)
+        if isinstance(fit, ProfileFit):
+            said |= {"network": fit.network, "device": fit.device, "rms": fit.rms}
+            said["layers"] = [dataclasses.asdict(time) for time in fit.times]
+        else:
+            said["measured"] = [
+                {"what": thing.what, "value": thing.value, "low": thing.range.low, "high": thing.range.high}
+                for thing in fit.measured
+            ]
+        return {**said, "cannot_tell_apart": list(self.left_open), "warnings": list(self.warnings)}
+
+
+def calibrate_link(
+    files: Path | Sequence[Path],
+    *,
+    out: Path | None = None,
+    type: str = "vc709",
+    from_bytes: int = 0,
+    line_gbps: float | None = None,
+    only: Mapping[str, str] | None = None,
+    plot: Path | None = None,
+) -> LinkCalibration:
+    """Return a link's latency and bandwidth with their ranges, from measured messages.
+
+    Args:
+        files: CSV files, or what HPCC FPGA's b_eff has printed (docs/calibration.md).
+        out: write a cluster's file there, with boards of this `type` and the links as measured.
+        type: a board that comes with emuchain, or a TOML file.
+        from_bytes: leave out smaller messages.
+        line_gbps: the rate of the line, a bound; by default that of all transceivers of the board.
+        only: of the rows, take those with these values in their columns, such as {"board": "520N"}.
+        plot: draw the fit into this file.
+
+    Raises:
+        InputError: a file cannot be read or used, or a line does not fit; an output is an input, or cannot be written.
+    """
+    names = [files] if isinstance(files, str | os.PathLike) else list(files)
+    _check_files(names, type, out=out, plot=plot)
+    if from_bytes < 0:
+        raise InputError(f"`from_bytes` = {from_bytes}: must not be negative")
+    board = fpga(type, {})
+    with _file(out, "cluster.toml") as file, picture_file(plot, "--plot") as picture:
+        tables = of_board(read_tables(names, only), board.name)
+        fit = fit_link(tables, from_bytes)
+        if line_gbps is not None:
+            check_line_rate(fit, line_gbps, "the line's rate")
+        elif board.transceivers and board.transceiver_gbps:
+            most = board.transceivers * board.transceiver_gbps
+            check_line_rate(fit, most, f"what all {board.transceivers} transceivers of {board.name} carry")
+        constants = tuple(
+            constant.rounded()
+            for constant in (
+                Constant("link.bandwidth_gbps", fit.model.bytes_per_s * 8e-9, fit.bytes_per_s.times(8e-9), "Gb/s"),
+                Constant("link.latency_ns", fit.model.latency_s * 1e9, fit.latency_s.times(1e9), "ns"),
+            )
+        )
+        toml = cluster_toml(pathlib.PurePath(out or "cluster.toml"), type, constants, fit.evidence)
+        if picture is not None:
+            draw_link(fit, picture)
+        if file is not None:
+            write_whole(file, toml)
+    return LinkCalibration(fit, constants, tuple(open_of_link(fit)), toml)
+
+
+def calibrate_board(
+    files: Path | Sequence[Path],
+    type: str,
+    *,
+    out: Path | None = None,
+    only: Mapping[str, str] | None = None,
+) -> BoardCalibration:
+    """Return a board's memory bandwidth and efficiency with their ranges, or the profile of measured layers.
+
+    Args:
+        files: CSV files, or what HPCC FPGA's STREAM and GEMM have printed; or files of layers alone.
+        type: the board that was measured: one that comes with emuchain, or a TOML file.
+        out: write the board's file there, or the profile.
+        only: of the rows, take those with these values in their columns, such as {"board": "520N"}.
+
+    Raises:
+        InputError: a file cannot be read or used; an output is an input, or cannot be written.
+    """
+    names = [files] if isinstance(files, str | os.PathLike) else list(files)
+    _check_files(names, type, out=out)
+    keys = fpga_keys(type)
+    with _file(out, "board.toml") as file:
+        tables = of_board(read_tables(names, only), str(keys["name"]))
+        if is_of_layers(tables):
+            profile = fit_layers(tables, type)
+            done = BoardCalibration(profile, (), (), _warnings_of(profile), profile_toml(profile))
+        else:
+            fit = fit_board(tables, type)
+            done = BoardCalibration(fit, fit.constants, tuple(open_of_board(fit)), fit.warnings, board_toml(fit))
+        if file is not None:
+            write_whole(file, done.toml)
+    return done
+
+
+def _warnings_of(profile: ProfileFit) -> tuple[str, ...]:
+    return ("one row for each time: nothing is known of its scatter",) if profile.rms is None else ()
+
+
+def _check_files(measurements: Sequence[Path], kind: str, **written: Path | None) -> None:
+    files = NamedFiles()
+    files.add("FILE", list(measurements), roles.MEASUREMENTS)
+    files.add("type", kind, roles.BOARD)
+    for argument, path in written.items():
+        files.add(argument, path, roles.OUTPUT)
+    files.check()
+
+
+def _file(path: Path | None, example: str) -> AbstractContextManager[WholeFile | None]:
+    return nullcontext() if path is None else WholeFile(path, "out", example)

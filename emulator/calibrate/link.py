@@ -1,0 +1,318 @@
+"""The fit of a link: t = L + ceil(m / u) u / B + T0 / loop for a message of m bytes, with units of u = 64 bytes.
+
+L is the latency and B the bandwidth of one direction. T0 is the start of a kernel, once for `loop` messages: it is
+fitted where rows differ in `loop_length`, and goes nowhere, as emuchain's links have no such thing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..common import InputError, format_bytes, plural
+from .constants import Evidence, Fitness, LeftOut
+from .intervals import Range, range_of
+from .reading import MESSAGE_TIMES, Kind, Row, Table
+from .robust import Fit, Flags, Floats, fit_times
+
+UNIT_BYTES = 64
+FEWEST_SIZES, LEAST_SPAN = 4, 64
+WORST_RMS = 0.15
+LEAST_RMS = 1e-6
+_AGREE = 0.01
+_OTHER_UNIT = 100.0
+_LEAST_LOOPS = 1.5
+"""Least ratio of the longest to the shortest loop at which the start of kernels can be told from the latency."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Messages:
+    """Rows of a link: the size in bytes, the loop's length (infinite where it is not known), and the time in s."""
+
+    rows: tuple[Row, ...]
+    sizes: Floats
+    loops: Floats
+    times: Floats
+
+    @property
+    def runs(self) -> list[str]:
+        """The runs in the order of their first rows."""
+        return list(dict.fromkeys(row.run for row in self.rows))
+
+    def where(self, chosen: Flags) -> Messages:
+        """Return some of the rows."""
+        rows = tuple(row for row, keeps in zip(self.rows, chosen, strict=True) if keeps)
+        return Messages(rows, self.sizes[chosen], self.loops[chosen], self.times[chosen])
+
+    def of_run(self, run: str) -> Flags:
+        """Return which rows are of a run."""
+        return np.array([row.run == run for row in self.rows], np.bool_)
+
+    @property
+    def starts(self) -> bool:
+        """Whether the start of kernels can be told from the latency: rows differ in the length of their loop."""
+        return bool(np.isfinite(self.loops).all() and self.loops.max() >= _LEAST_LOOPS * self.loops.min())
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkModel:
+    """Latency in s, bandwidth of a direction in bytes/s, and the start of kernels in s."""
+
+    latency_s: float
+    bytes_per_s: float
+    start_s: float
+    fit: Fit
+
+    def times(self, messages: Messages) -> Floats:
+        """Return the times in s that messages take by the model."""
+        return _terms(messages, True) @ np.array([self.latency_s, 1 / self.bytes_per_s, self.start_s])
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkFit:
+    """The model of all rows, ranges by the scatter between runs, and how well the model fits."""
+
+    messages: Messages
+    model: LinkModel
+    latency_s: Range
+    bytes_per_s: Range
+    fitness: Fitness
+    evidence: Evidence
+    warnings: tuple[str, ...]
+
+
+def messages_of(tables: Sequence[Table], from_bytes: int = 0) -> Messages:
+    """Return the rows of links with messages of `from_bytes` and more.
+
+    Raises:
+        InputError: a table measures something else, a row has no valid number, or none is left.
+    """
+    rows: list[Row] = []
+    values: list[tuple[float, float, float]] = []
+    for table in tables:
+        if table.kind is not Kind.LINK:
+            hint = "" if table.kind is Kind.LAYERS else "; `emuchain calibrate board` takes it"
+            raise InputError(f"{table.name}: measures {table.kind.value}, not {Kind.LINK.value}{hint}")
+        for row in table.rows:
+            size, loop, time = row.count("message_bytes"), *_loop_and_time(row)
+            if size >= from_bytes:
+                rows.append(row)
+                values.append((size, loop, time))
+    if not rows:
+        raise InputError(f"no messages of {from_bytes:,} bytes and more: `--from-bytes` leaves no row")
+    sizes, loops, times = (np.array(column, np.float64) for column in zip(*values, strict=True))
+    messages = Messages(tuple(rows), sizes, loops, times)
+    _check_sizes(messages)
+    _check_units(messages)
+    return messages
+
+
+def fit_link(tables: Sequence[Table], from_bytes: int = 0) -> LinkFit:
+    """Return the fit of a link's latency and bandwidth.
+
+    Raises:
+        InputError: files cannot be used; a line does not fit their rows, or does not tell latency and bandwidth apart.
+    """
+    messages = messages_of(tables, from_bytes)
+    model = link_model(messages)
+    _check_fit(messages, model, from_bytes)
+    by_run = {run: _model_of_run(messages, run) for run in messages.runs}
+    models = {run: alone for run, alone in by_run.items() if alone is not None}
+    alone = list(models.values()) or [model]
+    latency = range_of([of_run.latency_s for of_run in alone]).around(model.latency_s)
+    bandwidth = range_of([of_run.bytes_per_s for of_run in alone]).around(model.bytes_per_s)
+    residuals = model.fit.residuals
+    worst = int(np.argmax(np.abs(residuals)))
+    told = f"{messages.rows[worst]}, {messages.sizes[worst]:,.0f} bytes"
+    fitness = Fitness(model.fit.rms, told, math.expm1(residuals[worst]), _left_out(messages, models))
+    evidence = Evidence.of(tables, len(messages.rows), len(messages.runs))
+    warnings = tuple(_warnings(messages, model, len(models)))
+    return LinkFit(messages, model, latency, bandwidth, fitness, evidence, warnings)
+
+
+def link_model(messages: Messages) -> LinkModel:
+    """Return the model of messages.
+
+    Raises:
+        InputError: they do not tell latency and bandwidth apart.
+    """
+    starts = messages.starts
+    try:
+        fit = fit_times(_terms(messages, starts), messages.times)
+        if starts and fit.values[2] < 0:
+            fit = fit_times(_terms(messages, False), messages.times)
+    except ValueError:
+        raise InputError(
+            f"sizes from {messages.sizes.min():,.0f} to {messages.sizes.max():,.0f} bytes, in units of {UNIT_BYTES},"
+            " do not tell latency and bandwidth apart; measure larger messages, too"
+        ) from None
+    latency, per_byte, *others = (float(value) for value in fit.values)
+    if per_byte <= 0 or fit.deviations[1] > per_byte / 2:
+        raise InputError("the time does not grow with the size; measure larger messages, too")
+    if latency <= 0:
+        raise InputError(
+            f"the latency comes out at {latency * 1e9:,.4g} ns, which none can have; measure smaller messages, too"
+        )
+    return LinkModel(latency, 1 / per_byte, others[0] if others else 0.0, fit)
+
+
+def _terms(messages: Messages, starts: bool) -> Floats:
+    sizes = np.ceil(messages.sizes / UNIT_BYTES) * UNIT_BYTES
+    columns = [np.ones_like(sizes), sizes, *([1 / messages.loops] if starts else [])]
+    return np.stack(columns, axis=1)
+
+
+def _loop_and_time(row: Row) -> tuple[float, float]:
+    """Return the length of a row's loop, and the time of one message in s."""
+    units = [column for column in MESSAGE_TIMES if row.has(column)]
+    if len(units) > 1:
+        raise InputError(f"{row}: `{units[0]}` and `{units[1]}`: one unit to a file; leave one out")
+    loop = float(row.count("loop_length")) if row.has("loop_length") else math.inf
+    stated = row.number(units[0]) * MESSAGE_TIMES[units[0]] if units else None
+    if not row.has("transfer_s"):
+        assert stated is not None
+        return loop, stated
+    if math.isinf(loop):
+        raise InputError(f"{row}: `transfer_s` is the time of all messages of a loop; `loop_length` is missing")
+    time = row.number("transfer_s") / loop
+    if stated is not None and abs(stated / time - 1) > _AGREE:
+        raise InputError(f"{row}: mixed units: `{units[0]}` is {stated / time:.3g} times `transfer_s` / `loop_length`")
+    return loop, time
+
+
+def _check_sizes(messages: Messages) -> None:
+    sizes = sorted(set(messages.sizes))
+    if len(sizes) < FEWEST_SIZES:
+        raise InputError(f"{plural(len(sizes), 'message size')}: a fit needs {FEWEST_SIZES} at least")
+    if sizes[-1] < LEAST_SPAN * sizes[0]:
+        raise InputError(
+            f"message sizes from {sizes[0]:,.0f} to {sizes[-1]:,.0f} bytes: a fit needs the largest to be"
+            f" {LEAST_SPAN} times the smallest at least"
+        )
+
+
+def _check_units(messages: Messages) -> None:
+    """Refuse rows of one size that differ as units do."""
+    by_size: dict[float, list[int]] = defaultdict(list)
+    for place, size in enumerate(messages.sizes):
+        by_size[size].append(place)
+    for size, places in by_size.items():
+        first, last = (chosen(places, key=lambda place: messages.times[place]) for chosen in (min, max))
+        ratio = messages.times[last] / messages.times[first]
+        if ratio > _OTHER_UNIT:
+            raise InputError(
+                f"{messages.rows[last]}: mixed units: {size:,.0f} bytes take {ratio:,.0f} times as long as in"
+                f" {messages.rows[first]}"
+            )
+
+
+def _check_fit(messages: Messages, model: LinkModel, from_bytes: int) -> None:
+    worst = int(np.argmax(np.abs(model.fit.residuals)))
+    if model.fit.outliers[worst] and abs(model.fit.residuals[worst]) > math.log(_OTHER_UNIT):
+        raise InputError(
+            f"{messages.rows[worst]}: mixed units: takes {math.exp(model.fit.residuals[worst]):,.3g} times as long as"
+            " other rows say"
+        )
+    if model.fit.rms > WORST_RMS:
+        hint = (
+            "small messages may go another way: leave them out by `--from-bytes N`"
+            if from_bytes <= messages.sizes.min()
+            else "runs may be of different set-ups: choose some by `--only COLUMN=VALUE`"
+        )
+        rms = f"rms {100 * model.fit.rms:.0f} % (at most {100 * WORST_RMS:.0f} %)"
+        raise InputError(f"a line does not fit: {rms}; {hint}")
+
+
+def check_line_rate(fit: LinkFit, line_gbps: float, of_what: str) -> None:
+    """Check that nothing was measured above the rate of the line, by more than 2 %.
+
+    Raises:
+        InputError: the bandwidth is.
+    """
+    gbps = fit.model.bytes_per_s * 8e-9
+    if gbps > 1.02 * line_gbps:
+        raise InputError(
+            f"{gbps:,.4g} Gb/s is {gbps / line_gbps:.3g} times {of_what}, {line_gbps:,.4g} Gb/s: `message_bytes` should"
+            " be those of one direction, and times those of one message"
+        )
+
+
+def _model_of_run(messages: Messages, run: str) -> LinkModel | None:
+    """Return the model of a run alone, or None if it has too few sizes for one."""
+    try:
+        alone = messages.where(messages.of_run(run))
+        _check_sizes(alone)
+        return link_model(alone)
+    except InputError:
+        return None
+
+
+def _left_out(messages: Messages, models: dict[str, LinkModel]) -> LeftOut | None:
+    """Return how well each run is predicted by the others, and how many of its rows their range holds."""
+    if len(models) < 2:
+        return None
+    errors: list[float] = []
+    held = 0
+    widths: list[float] = []
+    for run in models:
+        rows = messages.of_run(run)
+        left, others = messages.where(rows), messages.where(~rows)
+        predicted = link_model(others).times(left)
+        errors += [abs(float(error)) for error in predicted / left.times - 1]
+        by_run = np.array([model.times(left) for other, model in models.items() if other != run])
+        for place, time in enumerate(left.times):
+            interval = range_of([float(other) for other in by_run[:, place]])
+            held += int(interval.low <= time <= interval.high)
+            widths.append(interval.half_width)
+    return LeftOut(float(np.mean(errors)), max(errors), held / len(errors), float(np.mean(widths)))
+
+
+_MOST_NAMED = 3
+_STEP_DOWN = 0.02
+
+
+def _warnings(messages: Messages, model: LinkModel, fitted_runs: int) -> list[str]:
+    fit, told = model.fit, []
+    named = [
+        f"{messages.rows[place]} ({messages.sizes[place]:,.0f} bytes, {math.exp(fit.residuals[place]):.3g} times)"
+        for place in np.flatnonzero(fit.outliers)
+    ]
+    if named:
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        told.append(f"{plural(len(named), 'outlier')} left out: {', '.join(named[:_MOST_NAMED])}{more}")
+    falling = _falling(messages)
+    if falling:
+        more = f", and at {len(falling) - 1} more sizes" if len(falling) > 1 else ""
+        told.append(f"not monotone: {falling[0]}{more}")
+    runs = len(messages.runs)
+    if runs == 1:
+        told.append("one run: nothing is known of the scatter between runs; ranges are those of the floor of 0.5 %")
+    elif fitted_runs < runs:
+        told.append(
+            f"ranges are those of {plural(fitted_runs, 'run')}: {runs - fitted_runs} more have fewer than"
+            f" {FEWEST_SIZES} sizes, or a span below {LEAST_SPAN}"
+        )
+    if fit.rms < LEAST_RMS:
+        told.append(f"residuals of {fit.rms:.1e}: computed, not measured")
+    lowest = float(np.min(model.times(messages)))
+    if model.latency_s < 0.1 * lowest:
+        told.append(f"the latency is at most {100 * model.latency_s / lowest:.0f} % of a row; measure smaller messages")
+    return told
+
+
+def _falling(messages: Messages) -> list[str]:
+    """Return where a larger message of a run takes less time than a smaller one."""
+    falls = []
+    for run in messages.runs:
+        alone = messages.where(messages.of_run(run))
+        order = np.lexsort((alone.times, alone.sizes))
+        for before, after in itertools.pairwise(order):
+            if alone.sizes[after] > alone.sizes[before] and alone.times[after] < (1 - _STEP_DOWN) * alone.times[before]:
+                larger, smaller = (format_bytes(int(alone.sizes[place])) for place in (after, before))
+                falls.append(f"{alone.rows[after]}: {larger} take less than {smaller}")
+    return falls

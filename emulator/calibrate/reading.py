@@ -1,0 +1,238 @@
+"""Files of measurements: CSV whose header names units, and what HPCC FPGA prints; the header says what a file holds.
+
+A row keeps its cells as text with the line that it stands on; numbers are read where they are used, by `Row.number`, so
+that every error names file, line, column and value. Nothing that a file holds is ever run.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import enum
+import hashlib
+import math
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from ..common import InputError, decoded, did_you_mean, plural, read_file, shown
+from .hpcc import hpcc_table
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+MESSAGE_TIMES = {f"message_{unit}": seconds for unit, seconds in _SECONDS.items()}
+"""The columns for the time of a message, with the seconds of their unit."""
+
+_MOST_ROWS = 1_000_000
+_DELIMITERS = ",;\t"
+
+
+class Kind(enum.Enum):
+    """What a file measures, as messages name it."""
+
+    LINK = "messages over a link"
+    MEMORY = "off-chip memory"
+    PRODUCTS = "matrix products"
+    LAYERS = "layers"
+    BITSTREAM = "a bitstream's report"
+
+
+_HEADERS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Kind.LINK: (("message_bytes",), (*MESSAGE_TIMES, "transfer_s")),
+    Kind.MEMORY: (("function", "best_mbytes_per_s"), ()),
+    Kind.PRODUCTS: (("matrix_size",), ("best_s", "gflops")),
+    Kind.LAYERS: (("network", "layer", "phase", "samples"), ("us", "cycles")),
+    Kind.BITSTREAM: (("clock_mhz", "dsp_used"), ()),
+}
+"""By kind, the columns that all files have, and those of which they have one at least."""
+
+_KNOWN = (
+    "message_bytes with message_ns, _us, _ms, _s or transfer_s and loop_length; matrix_size with best_s or gflops;"
+    " function with best_mbytes_per_s; network, layer, phase, samples with us or cycles; clock_mhz with dsp_used"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of a file: its cells by column, the line, and the run that it belongs to."""
+
+    file: str
+    line: int
+    cells: Mapping[str, str]
+    run: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def has(self, column: str) -> bool:
+        """Return whether the file has this column."""
+        return column in self.cells
+
+    def number(self, column: str) -> float:
+        """Return the number in a column.
+
+        Raises:
+            InputError: it is no number, not finite, zero or negative.
+        """
+        text = self.cells[column]
+        try:
+            value = float(text)
+        except ValueError:
+            raise InputError(f"{self}: `{column}` = {text!r}: should be a number, its unit in the header") from None
+        if not math.isfinite(value) or value <= 0:
+            raise InputError(f"{self}: `{column}` = {text!r}: should be a finite number above 0")
+        return value
+
+    def count(self, column: str) -> int:
+        """Return the whole number in a column.
+
+        Raises:
+            InputError: it is none above 0.
+        """
+        value = self.number(column)
+        if value != round(value):
+            raise InputError(f"{self}: `{column}` = {self.cells[column]!r}: should be a whole number")
+        return round(value)
+
+    def boards(self) -> int:
+        """Return over how many FPGAs a rate is summed: the column `fpgas`, 1 without it."""
+        return self.count("fpgas") if self.has("fpgas") else 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A file: what it measures, and its rows."""
+
+    name: str
+    kind: Kind
+    rows: tuple[Row, ...]
+    content: bytes = dataclasses.field(repr=False)
+
+
+def read_tables(files: Sequence[str | os.PathLike[str]], only: Mapping[str, str] | None = None) -> list[Table]:
+    """Return the tables of some files, with the rows whose columns have the values in `only`.
+
+    Raises:
+        InputError: there is no file; one cannot be read, holds something else, or is given twice; no row is left.
+    """
+    if not files:
+        raise InputError("no measurements: give a CSV file, or what HPCC FPGA has printed")
+    tables: dict[bytes, Table] = {}
+    for path in map(pathlib.Path, files):
+        table = _read(path)
+        twin = tables.setdefault(table.content, table)
+        if twin is not table:
+            raise InputError(f"{shown(path)}: holds the same as {twin.name}; give each run once")
+    return [_chosen(table, only or {}) for table in tables.values()]
+
+
+def digest(tables: Sequence[Table]) -> str:
+    """Return the first digits of the SHA-256 of all files one after the other, as `cat FILES | sha256sum` has it."""
+    return hashlib.sha256(b"".join(table.content for table in tables)).hexdigest()[:12]
+
+
+def _read(path: pathlib.Path) -> Table:
+    name = shown(path)
+    try:
+        content = read_file(path)
+        text = decoded(content)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InputError(f"{name}: cannot be read: {error}") from None
+    if not text.strip():
+        raise InputError(f"{name}: is empty; give a CSV file with a header, or what HPCC FPGA has printed")
+    printed = hpcc_table(text, name)
+    header, lines = printed if printed is not None else _csv(text, name)
+    kind = _kind(header, name)
+    if not lines:
+        raise InputError(f"{name}: has a header and no row")
+    rows = tuple(
+        Row(name, number, cells, _run_of(cells, name))
+        for number, cells in ((number, dict(zip(header, cells, strict=True))) for number, cells in lines)
+    )
+    return Table(name, kind, rows, content)
+
+
+def _csv(text: str, name: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the header, and the cells of each row with its line."""
+    if "\0" in text:
+        raise InputError(f"{name}: is no text; give a CSV file with a header, or what HPCC FPGA has printed")
+    lines = text.split("\n")
+    first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
+    delimiter = next((sign for sign in _DELIMITERS if sign in first), ",")
+    header: list[str] = []
+    rows: list[tuple[int, list[str]]] = []
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        for cells in reader:
+            cells = [cell.strip() for cell in cells]
+            if not any(cells) or cells[0].startswith("#"):
+                continue
+            if not header:
+                header = [cell.lower() for cell in cells]
+                twice = next((column for column in header if column and header.count(column) > 1), None)
+                if twice is not None:
+                    raise InputError(f"{name}: the header has `{twice}` twice")
+            elif len(cells) != len(header):
+                cut = f"{plural(len(cells), 'cell')}, the header {len(header)}"
+                raise InputError(f"{name}:{reader.line_num}: has {cut}")
+            elif len(rows) == _MOST_ROWS:
+                raise InputError(f"{name}: has more than {_MOST_ROWS:,} rows; give fewer")
+            else:
+                rows.append((reader.line_num, cells))
+    except csv.Error as error:
+        raise InputError(f"{name}:{reader.line_num}: is no CSV: {error}") from None
+    return header, rows
+
+
+def _kind(header: Sequence[str], name: str) -> Kind:
+    """Return what a file measures, by the columns of its header."""
+    columns = set(header)
+    for kind, (needed, one_of) in _HEADERS.items():
+        if columns.issuperset(needed) and (not one_of or columns.intersection(one_of)):
+            return kind
+    for needed, one_of in _HEADERS.values():
+        if one_of and columns.issuperset(needed):
+            raise InputError(f"{name}: `{needed[0]}` needs a column with its unit beside it: {' or '.join(one_of)}")
+    known = [column for needed, one_of in _HEADERS.values() for column in (*needed, *one_of)]
+    hints = (did_you_mean(column, known) for column in header if column not in known)
+    hint = next((hint for hint in hints if hint), "")
+    raise InputError(f"{name}: the header ({_short(', '.join(header))}) is of no known kind; {hint}known: {_KNOWN}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:100]} ..."
+
+
+def _run_of(cells: Mapping[str, str], name: str) -> str:
+    """Return a row's run: what its columns `file` and `run` say, otherwise its file."""
+    said = [cells[column] for column in ("file", "run") if cells.get(column)]
+    return " ".join(said if "file" in cells else [name, *said])
+
+
+def _chosen(table: Table, only: Mapping[str, str]) -> Table:
+    """Return a table with those rows that are wanted; files without a column keep all theirs."""
+    rows = table.rows
+    for column, value in only.items():
+        if rows and rows[0].has(column):
+            values = list(dict.fromkeys(row.cells[column] for row in rows))
+            rows = tuple(row for row in rows if row.cells[column] == value)
+            if not rows:
+                others = _short(", ".join(values))
+                raise InputError(f"{table.name}: no row has `{column}` = {value!r}; there are {others}")
+    return dataclasses.replace(table, rows=rows)
+
+
+def of_board(tables: Sequence[Table], name: str) -> list[Table]:
+    """Return tables whose rows are of one board: where there are several, those of `name`.
+
+    Raises:
+        InputError: none of several is called so.
+    """
+    boards = dict.fromkeys(row.cells["board"] for table in tables for row in table.rows if row.has("board"))
+    if len(boards) < 2:
+        return list(tables)
+    chosen = next((board for board in boards if board.lower() == name.lower()), None)
+    if chosen is None:
+        raise InputError(f"rows are of several boards: choose one by `--only board=NAME`: {', '.join(boards)}")
+    return [_chosen(table, {"board": chosen}) for table in tables]

@@ -1,0 +1,111 @@
+"""A robust fit of times that are sums of terms: t = A x, by the logarithm of measured over modelled times.
+
+The loss of a residual r is soft-L1, 2 s^2 (sqrt(1 + (r / s)^2) - 1), by reweighting; s is the robust standard deviation
+of all residuals. Rows beyond five of these are outliers: they are named, and the others fitted again without them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_MAD = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+
+OUTLIER_SIGMAS = 5
+_LEAST_SIGMA = 1e-3
+"""Rows nearer than five thousandths are no outliers, however well all others fit."""
+
+_MOST_OUTLIERS = 0.2
+"""Where more rows are outliers, the model is wrong, not the rows."""
+
+_ROUNDS, _SCALE_ROUNDS = 200, 10
+_EXACT = 1e-13
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """Values of the terms, logarithms of measured over modelled times, and which rows are outliers.
+
+    `deviations` are the standard deviations of the values, by the rows' own scatter.
+    """
+
+    values: Floats
+    residuals: Floats
+    outliers: Flags
+    deviations: Floats
+
+    @property
+    def rms(self) -> float:
+        """The root mean square of the residuals of rows that are no outliers."""
+        return float(np.sqrt(np.mean(self.residuals[~self.outliers] ** 2)))
+
+
+def fit_times(terms: Floats, times: Floats) -> Fit:
+    """Return the fit of times (rows) by terms (rows x values), which are all above zero.
+
+    Raises:
+        ValueError: rows do not tell the values apart.
+    """
+    kept = np.ones(len(times), np.bool_)
+    values = _values(terms, times)
+    outliers = _outliers(np.log(times) - np.log(_above_zero(terms @ values)))
+    if outliers.any():
+        kept = ~outliers
+        values = _values(terms[kept], times[kept])
+    modelled = _above_zero(terms @ values)
+    residuals = np.log(times) - np.log(modelled)
+    return Fit(values, residuals, ~kept, _deviations(terms[kept] / modelled[kept, None], residuals[kept]))
+
+
+def _values(terms: Floats, times: Floats) -> Floats:
+    """Return the values of the terms under soft-L1, by Gauss-Newton steps from a fit of relative errors."""
+    relative = terms / times[:, None]
+    sizes = np.linalg.norm(relative, axis=0)
+    if np.linalg.matrix_rank(relative / sizes, 1e-6) < terms.shape[1]:
+        raise ValueError("rows do not tell the values apart")
+    # Terms are above zero, so that all modelled times begin above zero, and stay so below.
+    values: Floats = np.maximum(_least_squares(relative, np.ones_like(times), sizes), 0)
+    sigma = 0.0
+    for step in range(_ROUNDS):
+        modelled = _above_zero(terms @ values)
+        residuals: Floats = np.log(times) - np.log(modelled)
+        if step < _SCALE_ROUNDS:
+            sigma = max(_MAD * float(np.median(np.abs(residuals))), 1e-12)
+        roots = (1 + (residuals / sigma) ** 2) ** -0.25
+        change = _least_squares(terms / modelled[:, None] * roots[:, None], residuals * roots, sizes)
+        while (terms @ (values + change) < modelled / 4).any():
+            change /= 2
+        values += change
+        if step >= _SCALE_ROUNDS and np.max(np.abs(terms @ change) / modelled) < _EXACT:
+            break
+    return values
+
+
+def _least_squares(terms: Floats, wanted: Floats, sizes: Floats) -> Floats:
+    scaled: Floats = np.linalg.lstsq(terms / sizes, wanted, rcond=None)[0] / sizes
+    return scaled
+
+
+def _above_zero(times: Floats) -> Floats:
+    return np.maximum(times, 1e-300)
+
+
+def _outliers(residuals: Floats) -> Flags:
+    sigma = max(_MAD * float(np.median(np.abs(residuals))), _LEAST_SIGMA)
+    outliers: Flags = np.abs(residuals) > OUTLIER_SIGMAS * sigma
+    return outliers if outliers.mean() <= _MOST_OUTLIERS else np.zeros_like(outliers)
+
+
+def _deviations(relative: Floats, residuals: Floats) -> Floats:
+    rows, values = relative.shape
+    sizes = np.linalg.norm(relative, axis=0)
+    spread = np.linalg.pinv((relative / sizes).T @ (relative / sizes))
+    variance = float(residuals @ residuals) / max(1, rows - values)
+    deviations: Floats = np.sqrt(variance * np.diag(spread)) / sizes
+    return deviations

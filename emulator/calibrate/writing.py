@@ -1,0 +1,105 @@
+"""Calibrated constants as the TOML files of emuchain: a board, a cluster, a profile. `[uncertainty]` has the ranges."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..common import name_of
+from .board import BoardFit
+from .constants import Constant, Evidence
+from .layers import LayerTime, ProfileFit
+
+
+def cluster_toml(path: pathlib.PurePath, board: str, constants: Sequence[Constant], evidence: Evidence) -> str:
+    """Return the file of a cluster of boards of one type, whose links have the constants `link.KEY`."""
+    links = {constant.key.removeprefix("link."): constant.value for constant in constants}
+    return "\n".join(
+        [
+            f"# Links as measured ({evidence}); `emuchain calibrate link` wrote this file.",
+            f"name = {_value(name_of(path))}",
+            "",
+            "[[boards]]",
+            f"type = {_value(board)}",
+            "",
+            "[links]",
+            *_keys(links),
+            *_uncertainty(constants, evidence, {}),
+            "",
+        ]
+    )
+
+
+def board_toml(fit: BoardFit) -> str:
+    """Return the file of a board: the keys of its type, with the constants in their place."""
+    measured = {constant.key.removeprefix("board."): constant.value for constant in fit.constants}
+    keys = {**fit.keys, **measured}
+    before = keys.pop("uncertainty", {})
+    return "\n".join(
+        [
+            f"# {', '.join(measured)} as measured ({fit.evidence}); `emuchain calibrate board` wrote this file.",
+            *_keys(keys),
+            *_uncertainty(fit.constants, fit.evidence, before),
+            "",
+        ]
+    )
+
+
+def profile_toml(fit: ProfileFit) -> str:
+    """Return the file of a profile, for `emuchain explore NETWORK --profile FILE`; bytes are those of the network."""
+    lines = [
+        f"# Layers as measured ({fit.evidence}); `emuchain calibrate board` wrote this file.",
+        f"name = {_value(fit.network)}",
+        "",
+        f"[devices.{_value(fit.device)}]",
+    ]
+    layers: dict[str, list[LayerTime]] = {}
+    for time in fit.times:
+        layers.setdefault(time.layer, []).append(time)
+    for layer, times in layers.items():
+        lines += ["", "[[layers]]", f"name = {_value(layer)}", "times = ["]
+        lines += [f"  {_table(_times(fit.device, time))}," for time in times] + ["]"]
+    return "\n".join([*lines, ""])
+
+
+def _times(device: str, time: LayerTime) -> dict[str, Any]:
+    said: dict[str, Any] = {"device": device, "micro_batch": time.samples}
+    said |= {"forward_us": round(time.forward_us, 6), "backward_us": round(time.backward_us, 6)}
+    return said if time.gradient_us is None else {**said, "gradient_us": round(time.gradient_us, 6)}
+
+
+def _uncertainty(constants: Sequence[Constant], evidence: Evidence, before: Mapping[str, Any]) -> list[str]:
+    """Return the table of ranges; those that the file had `before` stay where nothing was measured anew."""
+    ranges: dict[str, Any] = dict(before)
+    for constant in constants:
+        low, high, _ = constant.range
+        ranges[constant.key] = {
+            "low": low,
+            "high": high,
+            "class": "measured",
+            "from": str(evidence),
+            "date": evidence.date,
+        }
+    return ["", "[uncertainty]", *(f"{json.dumps(key)} = {_table(keys)}" for key, keys in ranges.items())]
+
+
+def _keys(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_value(value)}" for key, value in values.items()]
+
+
+def _table(values: Mapping[str, Any]) -> str:
+    return f"{{ {', '.join(_keys(values))} }}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, str):
+        # JSON's strings are TOML's, except for the delete character.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)

@@ -1,0 +1,232 @@
+"""`emuchain calibrate`: constants of links and boards, with their ranges, from measurements of one's own hardware."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shlex
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..common import InputError, percent, plural
+from ..config import roles
+from .kernels import resume_collector, starting
+from .named import PATH, PICTURE, WORD, FileGroup, Named
+
+if TYPE_CHECKING:
+    from ..calibrate import BoardCalibration, BoardFit, Constant, Evidence, Fitness, LinkCalibration, ProfileFit
+
+_COLUMNS = ["constant", "value", "low", "high", "unit", "runs"]
+
+
+@click.group("calibrate", cls=FileGroup)
+def calibrate() -> None:
+    """Fit constants of links and boards to measurements, with ranges that hold 90 % of further runs."""
+    resume_collector()
+
+
+def _measured(default: str | None) -> Callable[[Any], Any]:
+    """Return what both commands take: files, the board's type, rows, and where to write."""
+    options = [
+        click.argument("files", metavar="FILE...", nargs=-1, required=True, type=Named(roles.MEASUREMENTS, PATH)),
+        click.option(
+            "--type",
+            "kind",
+            type=Named(roles.BOARD),
+            default=default,
+            required=default is None,
+            show_default=default is not None,
+            metavar="WORD",
+            help="The board: one that comes with emuchain, or a TOML file.",
+        ),
+        click.option(
+            "--only",
+            type=WORD,
+            multiple=True,
+            metavar="COLUMN=VALUE",
+            help="Take the rows with this value, such as board=520N; may be given several times.",
+        ),
+        click.option("-o", "--out", type=PICTURE, metavar="FILE.toml", help="Write this file."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    ]
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+@calibrate.command("link")
+@_measured("vc709")
+@click.option(
+    "--from-bytes", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out messages below N bytes."
+)
+@click.option(
+    "--line-gbps",
+    type=float,
+    metavar="X",
+    help="Rate of the line, which no measurement is above.  [default: that of all transceivers of the board]",
+)
+@click.option("--plot", type=PICTURE, metavar="FILE.png", help="Draw the fit.")
+def calibrate_link(
+    files: Sequence[pathlib.Path], kind: str, only: Sequence[str], out: pathlib.Path | None, as_json: bool, **how: Any
+) -> None:
+    """Fit latency and bandwidth of a link to the times of messages, and write a cluster with it.
+
+    A FILE is CSV, with units in its header (message_bytes with message_ns, or transfer_s and loop_length), or what HPCC
+    FPGA's b_eff has printed.
+    """
+    with starting():
+        from ..calibrate import calibrate_link as run
+
+    done = run(files, type=kind, only=_only(only), out=out, **how)
+    if as_json:
+        print(json.dumps(done.as_json(), indent=2))
+        return
+    _print_link(done, out)
+
+
+@calibrate.command("board")
+@_measured(None)
+def calibrate_board(
+    files: Sequence[pathlib.Path], kind: str, only: Sequence[str], out: pathlib.Path | None, as_json: bool
+) -> None:
+    """Fit memory bandwidth and efficiency of a board to STREAM and GEMM, or make a profile of measured layers.
+
+    A FILE is CSV with units in its header (function, best_mbytes_per_s; matrix_size, best_s or gflops; clock_mhz,
+    dsp_used of a bitstream; network, layer, phase, samples, us or cycles), or what HPCC FPGA has printed.
+    """
+    with starting():
+        from ..calibrate import ProfileFit
+        from ..calibrate import calibrate_board as run
+
+    done = run(files, kind, only=_only(only), out=out)
+    if as_json:
+        print(json.dumps(done.as_json(), indent=2))
+    elif isinstance(done.fit, ProfileFit):
+        _print_profile(done, done.fit, out)
+    else:
+        _print_board(done, done.fit, out)
+
+
+def _only(given: Sequence[str]) -> dict[str, str]:
+    for text in given:
+        if "=" not in text:
+            raise InputError(f"`--only` = {text!r}: should be COLUMN=VALUE, such as board=520N")
+    return {column.strip().lower(): value.strip() for column, _, value in (text.partition("=") for text in given)}
+
+
+def _print_link(done: LinkCalibration, out: pathlib.Path | None) -> None:
+    from ..view import next_line, print_answer
+
+    bandwidth, latency = done.constants
+    start = done.fit.model.start_s
+    rate = f"{bandwidth.value:,.4g} Gb/s ({_range(bandwidth)})"
+    print_answer(
+        [
+            f"link: {rate}, latency {latency.value:,.4g} ns ({_range(latency)})",
+            _rows_line(done.fit.evidence, done.fit.fitness),
+            *_left_out_lines(done.fit.fitness),
+            *([f"start of kernels: {start * 1e6:,.4g} us, once a loop; it goes into no file"] if start else []),
+            *_written(out),
+            next_line(f"emuchain plan quick-cifar --devices 4 --cluster {shlex.quote(str(out or 'cluster.toml'))}"),
+        ]
+    )
+    _print_rest(done.constants, done.left_open, done.warnings)
+
+
+def _print_board(done: BoardCalibration, fit: BoardFit, out: pathlib.Path | None) -> None:
+    from ..view import next_line, print_answer, table
+
+    told = [f"{constant.key} {constant.value:,.4g} ({_range(constant)})" for constant in done.constants]
+    print_answer(
+        [
+            f"{fit.board}: {', '.join(told)}",
+            _rows_line(fit.evidence, fit.fitness) if fit.fitness else f"1 report: {fit.evidence}",
+            *_left_out_lines(fit.fitness),
+            *_written(out),
+            next_line(f"emuchain calibrate link FILE --type {shlex.quote(str(out or 'board.toml'))} -o cluster.toml"),
+        ]
+    )
+    if fit.measured:
+        rows = [
+            [thing.what, *(f"{rate:,.5g}" for rate in (thing.value, *thing.range[:2])), str(len(thing.rates))]
+            for thing in fit.measured
+        ]
+        title = "Measured, of one FPGA: GB/s, and 10^9 MACs/s"
+        table(title, ["what", "mean", "low", "high", "rows"], rows, names=["what"])
+    _print_rest(done.constants, done.left_open, done.warnings)
+
+
+def _print_profile(done: BoardCalibration, fit: ProfileFit, out: pathlib.Path | None) -> None:
+    from ..view import next_line, print_answer
+
+    layers = len({time.layer for time in fit.times})
+    scatter = "" if fit.rms is None else f"; rows are {percent(fit.rms)} (rms) from the mean of their time"
+    profile = shlex.quote(str(out or "profile.toml"))
+    print_answer(
+        [
+            f"{fit.network} on {fit.device}: a profile of {plural(layers, 'layer')}{scatter}",
+            f"{plural(fit.evidence.rows, 'row')}, {plural(fit.evidence.runs, 'run')}",
+            *_written(out),
+            next_line(f"emuchain explore {shlex.quote(fit.network)} --profile {profile} --cluster FILE"),
+        ]
+    )
+    _print_rest((), (), done.warnings)
+
+
+def _range(constant: Constant) -> str:
+    return f"{constant.range.low:,.4g} to {constant.range.high:,.4g}"
+
+
+def _rows_line(evidence: Evidence, fitness: Fitness) -> str:
+    return (
+        f"{plural(evidence.rows, 'row')}, {plural(evidence.runs, 'run')}: rms {100 * fitness.rms:.2f} %; worst row"
+        f" {100 * fitness.worst_error:+.2f} % ({fitness.worst})"
+    )
+
+
+def _left_out_lines(fitness: Fitness | None) -> list[str]:
+    if fitness is None:
+        return []
+    left = fitness.left_out
+    if left is None:
+        return ["leave one run out: not possible with one run"]
+    return [
+        f"leave one run out: {100 * left.mean:.2f} % off on average, {100 * left.largest:.2f} % at most; ranges hold"
+        f" {percent(left.held)} of the rows, {100 * left.half_width:.1f} % to either side"
+    ]
+
+
+def _written(out: pathlib.Path | None) -> list[str]:
+    return ["nothing written: `-o FILE.toml` does"] if out is None else [f"written: {out}"]
+
+
+def _print_rest(constants: Sequence[Constant], left_open: Sequence[str], warnings: Sequence[str]) -> None:
+    """Print what the data leave open, the constants, and what a user should know, on standard error."""
+    from ..view import say, table
+    from .output import tell_notes
+
+    if constants:
+        rows = [
+            [
+                constant.key,
+                f"{constant.value:.6g}",
+                f"{constant.range.low:.6g}",
+                f"{constant.range.high:.6g}",
+                constant.unit or "-",
+                str(constant.range.runs),
+            ]
+            for constant in constants
+        ]
+        table("Constants, with ranges that hold 90 % of further runs", _COLUMNS, rows, names=["constant", "unit"])
+    if left_open:
+        print()
+        say("These data cannot tell apart:")
+        for sentence in left_open:
+            say(f"- {sentence}")
+    tell_notes(warnings)

@@ -1,0 +1,115 @@
+"""The fit of a link: constants, ranges, runs left out, warnings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emuchain.emulator.calibrate.link import LinkFit, fit_link
+from emuchain.emulator.calibrate.reading import read_tables
+
+from .synthetic import LOOPS, SIZES, Link, Message, messages_of, scattered, write_csv, write_messages
+
+TRUTH = Link()
+
+
+def fit_of(path: Path) -> LinkFit:
+    return fit_link(read_tables([path]))
+
+
+def exact(link: Link = TRUTH, run: str = "only") -> list[Message]:
+    return [Message(run, size, loop, link.message_s(size, loop)) for size, loop in zip(SIZES, LOOPS, strict=True)]
+
+
+def test_exact_times_give_exact_constants(tmp_path: Path) -> None:
+    fit = fit_of(write_messages(tmp_path / "m.csv", exact()))
+    model = fit.model
+    assert (model.latency_s, model.bytes_per_s, model.start_s) == pytest.approx(TRUTH, rel=1e-9)
+    assert any("computed, not measured" in warning for warning in fit.warnings)
+    assert any("one run" in warning for warning in fit.warnings)
+    assert fit.fitness.left_out is None
+
+
+def test_units_change_nothing(tmp_path: Path) -> None:
+    """Rows in ns, us, ms, s, and as the time of a whole loop, give the same constants to 1e-9."""
+    draw = np.random.default_rng(7)
+    messages = messages_of([scattered(TRUTH, 0.01, draw) for _ in range(3)], draw, outliers=0.05)
+    of_loops = fit_of(write_messages(tmp_path / "loops.csv", messages))
+    for unit, scale in (("ns", 1e9), ("us", 1e6), ("ms", 1e3), ("s", 1.0)):
+        rows = ([each.run, each.size, each.loop, repr(each.message_s * scale)] for each in messages)
+        columns = ["run", "message_bytes", "loop_length", f"message_{unit}"]
+        model = fit_of(write_csv(tmp_path / f"{unit}.csv", columns, rows)).model
+        wanted = of_loops.model
+        for constant in ("latency_s", "bytes_per_s", "start_s"):
+            assert getattr(model, constant) == pytest.approx(getattr(wanted, constant), rel=1e-9)
+
+
+def test_without_loops_the_start_of_kernels_is_no_term(tmp_path: Path) -> None:
+    rows = [[size, TRUTH.message_s(size) * 1e9] for size in SIZES]
+    model = fit_of(write_csv(tmp_path / "ns.csv", ["message_bytes", "message_ns"], rows)).model
+    assert (model.latency_s, model.bytes_per_s, model.start_s) == pytest.approx((*TRUTH[:2], 0), rel=1e-9)
+
+
+@pytest.mark.slow
+def test_ranges_hold_the_constants_of_further_runs(tmp_path: Path) -> None:
+    """200 files of five runs, with 5 % of rows three times too long: 85 to 97 % hold those of a sixth run."""
+    draw = np.random.default_rng(2021)
+    held = {"latency": 0, "bandwidth": 0}
+    files = 200
+    for number in range(files):
+        *links, sixth = (scattered(TRUTH, 0.02, draw) for _ in range(6))
+        fit = fit_of(write_messages(tmp_path / f"{number}.csv", messages_of(links, draw, outliers=0.05)))
+        held["latency"] += fit.latency_s.low <= sixth.latency_s <= fit.latency_s.high
+        held["bandwidth"] += fit.bytes_per_s.low <= sixth.bytes_per_s <= fit.bytes_per_s.high
+    assert all(0.85 <= count / files <= 0.97 for count in held.values()), held
+
+
+def test_runs_are_predicted_by_the_others(tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    links = [scattered(TRUTH, 0.004, draw) for _ in range(6)]
+    left_out = fit_of(write_messages(tmp_path / "m.csv", messages_of(links, draw))).fitness.left_out
+    assert left_out is not None
+    assert left_out.mean < 0.007
+    assert left_out.held >= 0.85
+    assert left_out.half_width <= 0.02
+
+
+def test_several_files_are_several_runs(tmp_path: Path) -> None:
+    draw = np.random.default_rng(4)
+    paths = []
+    for number in range(3):
+        messages = messages_of([scattered(TRUTH, 0.01, draw)], draw)
+        rows = [[each.size, repr(each.message_s * 1e6)] for each in messages]
+        paths.append(write_csv(tmp_path / f"{number}.csv", ["message_bytes", "message_us"], rows))
+    fit = fit_link(read_tables(paths))
+    assert (fit.evidence.runs, fit.latency_s.runs, fit.evidence.rows) == (3, 3, 63)
+    assert str(fit.evidence).startswith("0.csv and 2 more: 63 rows, 3 runs, sha256 ")
+
+
+def test_outliers_are_named(tmp_path: Path) -> None:
+    messages = messages_of([TRUTH, TRUTH], np.random.default_rng(5))
+    messages[4] = messages[4]._replace(message_s=3 * messages[4].message_s)
+    path = write_messages(tmp_path / "m.csv", messages)
+    fit = fit_of(path)
+    [warning] = [warning for warning in fit.warnings if warning.startswith("1 outlier")]
+    assert f"{path}:6 (16 bytes, 3" in warning
+    assert fit.fitness.rms < 0.01
+    assert fit.fitness.worst_error == pytest.approx(2, abs=0.05)
+
+
+def test_larger_messages_that_take_less_time_are_named(tmp_path: Path) -> None:
+    """As those of 1,024 bytes over PCIe do; they are left out by `from_bytes`."""
+    messages = [each._replace(message_s=each.message_s * (1.1 if each.size < 1024 else 1)) for each in exact()]
+    path = write_messages(tmp_path / "m.csv", messages)
+    assert any("not monotone" in warning for warning in fit_of(path).warnings)
+    model = fit_link(read_tables([path]), from_bytes=1024).model
+    assert model.latency_s == pytest.approx(TRUTH.latency_s, rel=1e-6)
+
+
+def test_short_runs_give_no_constants_of_their_own(tmp_path: Path) -> None:
+    messages = [*exact(run="a"), *exact(run="b"), *exact(run="c")[:3]]
+    fit = fit_of(write_messages(tmp_path / "m.csv", messages))
+    assert (fit.evidence.runs, fit.latency_s.runs) == (3, 2)
+    assert any("1 more have fewer than 4 sizes" in warning for warning in fit.warnings)
