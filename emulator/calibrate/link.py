@@ -28,6 +28,8 @@ _AGREE = 0.01
 _OTHER_UNIT = 100.0
 _LEAST_LOOPS = 1.5
 """Least ratio of the longest to the shortest loop at which the start of kernels can be told from the latency."""
+_LEAST_GROWTH, _LEAST_LATENCY = 0.05, 0.005
+"""Least time of the largest message's bytes over the latency, and of the latency over the smallest time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,11 +154,13 @@ def link_model(messages: Messages) -> LinkModel:
             " do not tell latency and bandwidth apart; measure larger messages, too"
         ) from None
     latency, per_byte, *others = (float(value) for value in fit.values)
-    if per_byte <= 0 or fit.deviations[1] > per_byte / 2:
-        raise InputError("the time does not grow with the size; measure larger messages, too")
-    if latency <= 0:
+    if per_byte * messages.sizes.max() < _LEAST_GROWTH * latency or fit.deviations[1] > per_byte / 2:
+        largest = f"those of {messages.sizes.max():,.0f} bytes"
+        raise InputError(f"times hardly grow with the size, up to {largest}; measure larger messages, too")
+    if latency < _LEAST_LATENCY * messages.times.min():
         raise InputError(
-            f"the latency comes out at {latency * 1e9:,.4g} ns, which none can have; measure smaller messages, too"
+            f"the latency comes out at {latency * 1e9:,.4g} ns, of at least {messages.times.min() * 1e9:,.4g} ns in all"
+            " rows; measure smaller messages, too"
         )
     return LinkModel(latency, 1 / per_byte, others[0] if others else 0.0, fit)
 
