@@ -1,6 +1,6 @@
 """Times of layers as a profile for `emuchain explore --profile`: what is measured is not modelled.
 
-A formula for layers is 5 to 17 % off, more than its constants are. Of several runs a layer's time is the geometric mean.
+A formula for layers is 5 to 17 % off, more than its constants are. Of several runs the geometric mean is taken.
 """
 
 from __future__ import annotations

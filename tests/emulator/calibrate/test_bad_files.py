@@ -14,9 +14,10 @@ from emuchain.emulator.common import InputError
 from .synthetic import SIZES, Link
 
 TRUTH = Link()
+HEADER = "message_bytes,message_ns"
 
 
-def link_csv(changes: dict[int, str] | None = None, header: str = "message_bytes,message_ns", scale: float = 1e9) -> str:
+def link_csv(changes: dict[int, str] | None = None, header: str = HEADER, scale: float = 1e9) -> str:
     """Messages of one run, some of whose lines, counted from 1 behind the header, are others."""
     lines = [f"{size},{TRUTH.message_s(size) * scale!r}" for size in SIZES]
     for number, line in (changes or {}).items():
@@ -68,7 +69,7 @@ LINKS: dict[str, tuple[str | bytes, str]] = {
         "\n".join(["message_bytes,message_ns", *(f"{size},{700 * size**0.4}" for size in SIZES)]),
         "a line does not fit: rms",
     ),
-    "no latency": ("\n".join(["message_bytes,message_ns", *(f"{size},{size}" for size in SIZES[6:])]), "the latency comes out at"),
+    "no latency": ("\n".join([HEADER, *(f"{size},{size}" for size in SIZES[6:])]), "the latency comes out at"),
     "above the line": (
         "\n".join(["message_bytes,message_ns", *(f"{size},{700 + size / 1000}" for size in SIZES)]),
         "what all 36 transceivers of VC709 carry",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from emuchain.emulator.calibrate import ProfileFit, calibrate_board
-from emuchain.emulator.profile import load_profile
 from emuchain.emulator.plan import network_of
+from emuchain.emulator.profile import load_profile
 
 from .synthetic import write_csv
 
