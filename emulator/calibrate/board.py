@@ -108,7 +108,7 @@ def fpga(kind: str, changes: Mapping[str, float]) -> Fpga:
         InputError: as `fpga_keys`.
     """
     links = {"bandwidth_gbps": 1, "latency_ns": 0}
-    board = load_cluster({"name": kind, "boards": [{"type": kind, **changes}], "links": links}).board(0)
+    board = load_cluster({"name": "calibration", "boards": [{"type": kind, **changes}], "links": links}).board(0)
     if not isinstance(board, Fpga):
         raise InputError(f"`type` = {kind!r}: is no FPGA, of which `emuchain calibrate` fits boards and links")
     return board
